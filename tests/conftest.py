@@ -1,9 +1,9 @@
-"""Test settings for the whole suite: hypothesis runs the same examples every time; one real
-cluster serves all tests that ask for it; failures are told when they happen.
+"""Test settings for the whole suite: hypothesis always runs the same examples, one real cluster
+serves all tests that need it, and failures are printed when they happen.
 
-The suite runs in two processes at the same time (pytest-xdist). A file's tests stay together in
-one of them, and all that need the real cluster, or Spark, as well: each is started once. Tests that
-measure how quickly something is answered run alone."""
+The suite runs in two processes at the same time (pytest-xdist). The tests of a file run in one
+process. So do all files that need the real cluster, which is started once, and all other files that
+need Spark. Tests that measure response times run alone."""
 
 import contextlib
 import fcntl
@@ -30,7 +30,7 @@ FAILURE_CHARACTERS = 3_000
 ALONE = ("bench", "hostile")
 """Folders of tests during which the other process waits."""
 WORKER = "PYTEST_XDIST_WORKER"
-"""Is in the environment of one of several processes."""
+"""Environment variable that is set in each of several processes."""
 
 settings.register_profile(
     "repeatable",
@@ -67,7 +67,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the other tests that need a cluster or Go, or are marked as long."""
+    """With `--quick`, leave out also single tests that need a cluster or Go or are marked long."""
     if not config.getoption("--quick"):
         return
     left = [
@@ -81,12 +81,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _own_logging() -> Iterator[None]:
-    """What a test does to the logs ends with it: others look for lines there."""
+    """Restore the log settings after each test, because other tests look for lines in the log."""
     before = structlog.get_config() if structlog.is_configured() else None
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
-    root.handlers[:] = handlers  # one of the test's would write to its standard error, now closed
+    root.handlers[:] = handlers  # a handler of the test may write to its closed standard error
     root.setLevel(level)
     structlog.reset_defaults()
     if before is not None:
@@ -95,7 +95,7 @@ def _own_logging() -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Tell a failure at once, so that a run which is cut off says what it saw."""
+    """Print a failure at once, so that an interrupted run also shows its failures."""
     if report.failed and WORKER not in os.environ:
         print(f"\n{report.nodeid} ({report.when}, {report.duration:.0f} s)", file=sys.__stderr__)
         print(report.longreprtext[-FAILURE_CHARACTERS:], file=sys.__stderr__, flush=True)
@@ -107,7 +107,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 
 class _KeptTogether(LoadScopeScheduling):
-    """Hands out files, and as one piece all files that need the cluster, or Spark."""
+    """Hands out single files, but all files that need the cluster, or Spark, as one piece."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", maxsplit=1)[0]
@@ -129,8 +129,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @contextlib.contextmanager
 def _place(config: pytest.Config, *, alone: bool) -> Iterator[None]:
-    """A test's place among the processes of this run. A test that runs alone waits until the tests
-    of other processes have ended, and none of them begins before it ends."""
+    """Coordinate a test with the other processes of this run. A test that runs alone waits until
+    their tests have ended, and they begin no test before it ends."""
     if WORKER not in os.environ:
         yield
         return
@@ -150,9 +150,9 @@ def needs_cluster(item: pytest.Item) -> bool:
 
 @pytest.fixture(autouse=True)
 def _healthy_cluster(request: pytest.FixtureRequest) -> None:
-    """Who needs the shared cluster finds it healthy. A process of it that ended by itself is
-    started again, and the end of the run says so with the process's own reason; a cluster that
-    cannot be mended fails the tests that need it, and soon."""
+    """Ensure that the shared cluster is healthy before a test that needs it. Restart processes that
+    ended by themselves, and report them with their reason at the end of the run. If the cluster
+    cannot be repaired, the tests that need it fail soon."""
     if not needs_cluster(request.node):
         return
     cluster = request.getfixturevalue("real_cluster")
@@ -193,9 +193,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """HBase, HDFS and ZooKeeper, started when the first test asks; names that tests give to their
-    tables and folders must not collide, and who kills what holds data takes a cluster of its own.
-    HORNBEAM_CLUSTER names the folder of a cluster that is up and is to be used instead."""
+    """HBase, HDFS and ZooKeeper, started for the first test that needs them. Names of tables and
+    folders must not collide. A test that kills a process with data uses its own cluster.
+    HORNBEAM_CLUSTER names the folder of a running cluster to use instead."""
     if running := os.environ.get("HORNBEAM_CLUSTER"):
         yield Cluster.at(Path(running))
         return

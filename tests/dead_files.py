@@ -1,4 +1,4 @@
-"""Fail when a Python file is imported by nobody and started by nobody (`make check`)."""
+"""Fail when no file imports or starts a Python file (`make check`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OWN_NAMES = ("hornbeam", "bench", "src")
 
 
 def imported(path: Path) -> set[str]:
-    """Module names that a file mentions in its imports, with every prefix and attribute."""
+    """Return the modules that a file imports, and `module.name` for each name from a module."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -29,7 +29,7 @@ def imported(path: Path) -> set[str]:
 
 
 def module_name(path: Path) -> str:
-    """The name that it is imported by; helpers of tests go by their bare name."""
+    """Return the name in imports of the module; test helpers are imported by their bare name."""
     if path.parts[0] == "tests":
         return path.stem
     name = str(path.with_suffix("")).removeprefix("client/").replace("/", ".")

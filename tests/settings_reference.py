@@ -37,10 +37,10 @@ def row(name: str, field: FieldInfo) -> str:
 
 
 def kind(field: FieldInfo) -> str:
-    """The type of a setting with its bounds, or its values if there is a fixed set of them."""
+    """Return the type of a setting with its bounds, or its values if it has a fixed set of them."""
     if get_origin(field.annotation) is Literal:
         return ", ".join(f"`{value}`" for value in get_args(field.annotation))
-    type_: Any = next(iter(get_args(field.annotation)), field.annotation)  # Path of Path | None
+    type_: Any = next(iter(get_args(field.annotation)), field.annotation)  # Path from Path | None
     limits = [(s, getattr(m, name, None)) for m in field.metadata for name, s in BOUNDS.items()]
     bounds = [f"{sign} {limit}" for sign, limit in limits if limit is not None]
     return ", ".join(["text, secret" if type_ is SecretStr else TYPES[type_], *bounds])

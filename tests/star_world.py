@@ -1,6 +1,6 @@
-"""Schemas and workloads in the shape of the Join Order Benchmark: one hub that most relations
-refer to, small relations of kinds, and queries of up to 17 relations over all of it. Made from a
-seed; no text of that benchmark is in it."""
+"""Schemas and workloads with the shape of the Join Order Benchmark: a hub to which most relations
+refer, small relations of kinds, and queries of up to 17 relations over all of them. A seed
+determines them; they contain no text of that benchmark."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PARENTS = {
     "figure": (),
     **FACTS,
 }
-"""Relation → the relations that its foreign keys refer to, 22 relations with 24 foreign keys."""
+"""Relation → the relations that its foreign keys refer to, 22 relations with 25 foreign keys."""
 
 
 def schema(seed: int = 0) -> str:
-    """DDL; the seed decides which foreign keys may be NULL."""
+    """Return the DDL; the seed determines which foreign keys may be NULL."""
     choose = random.Random(seed)
     return "\n".join(_table(name, parents, choose) for name, parents in PARENTS.items())
 
@@ -50,8 +50,8 @@ def _keys(name: str) -> list[tuple[str, str]]:
 
 
 def workload(queries: int = 113, seed: int = 0, most: int = 17) -> str:
-    """Queries of 4 to `most` relations, joined along foreign keys to one connected graph, a third
-    of them with joins that only follow from others; each with some filters."""
+    """Return queries of 4 to `most` relations, joined along foreign keys to one connected graph.
+    About 40 % of them have joins that follow from others; most have some filters."""
     choose = random.Random(seed)
     texts = (_query(choose, 4 + (most - 4) * number // max(1, queries - 1)) for number in
              range(queries))  # fmt: skip

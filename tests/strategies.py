@@ -1,7 +1,7 @@
-"""Hypothesis strategies that every area's property tests share: types, values, schemas, rows.
+"""Hypothesis strategies that the property tests of all areas share: types, values, schemas, rows.
 
-Schemas hold what the product has to get right: trees and DAGs of relations, composite keys, keys
-made of foreign keys, nullable foreign keys, two foreign keys to the same parent, self-references,
+Schemas contain the difficult cases of the product: trees and DAGs of relations, composite keys,
+keys of foreign keys, nullable foreign keys, two foreign keys to the same parent, self-references,
 every column type. Rows of `rows_for` satisfy all constraints of their schema.
 """
 
@@ -31,7 +31,7 @@ from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 KEY_KINDS = tuple(kind for kind in Kind if kind is not Kind.JSON)
 SIMPLE_KINDS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.TEXT, Kind.DATE, Kind.BOOLEAN)
 CLOCK_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
-FEW = 6  # values of one type in `few_values`: enough to differ, few enough to meet again
+FEW = 6  # values of one type in `few_values`: they differ often and recur often
 
 MOMENTS = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 12, 31)).map(
     lambda moment: moment.replace(fold=0)
@@ -41,7 +41,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 
 @st.composite
 def column_types(draw: st.DrawFn, kinds: Sequence[Kind] = tuple(Kind)) -> ColumnType:
-    """A type of one of `kinds`, with parameters where the kind has them."""
+    """Draw a type of one of `kinds`, with parameters where the kind has them."""
     kind = draw(st.sampled_from(kinds))
     if kind is Kind.DECIMAL:
         precision = draw(st.integers(1, 38))
@@ -52,7 +52,7 @@ def column_types(draw: st.DrawFn, kinds: Sequence[Kind] = tuple(Kind)) -> Column
 
 
 def values(type_: ColumnType) -> st.SearchStrategy[Any]:
-    """Any value of a type but NULL, extremes included."""
+    """Return a strategy for values of a type except NULL, including the largest numbers."""
     match type_.kind:
         case Kind.INTEGER:
             return st.integers(-(1 << 31), (1 << 31) - 1)
@@ -89,7 +89,7 @@ def _decimal(number: int, scale: int) -> Decimal:
 
 
 def few_values(type_: ColumnType) -> st.SearchStrategy[Any]:
-    """One of `FEW` values of a type, so that rows share values and filters and joins match."""
+    """Return a strategy with few values of a type, so that rows share values and joins match."""
     match type_.kind:
         case Kind.INTEGER | Kind.BIGINT:
             return st.integers(-1, FEW - 2)
@@ -122,7 +122,7 @@ def _uuid(number: int) -> Any:
 
 @st.composite
 def defaults(draw: st.DrawFn, type_: ColumnType) -> Default | None:
-    """No default, a literal, or one that is computed where the type allows it."""
+    """Draw no default, a literal or, where the type allows it, the time or an identity."""
     kinds: list[DefaultKind | None] = [None, None, DefaultKind.LITERAL]
     if type_.kind in CLOCK_KINDS:
         kinds.append(DefaultKind.NOW)
@@ -159,11 +159,11 @@ def schemas(
     on_delete: Sequence[OnDelete] = tuple(OnDelete),
     max_columns: int = 3,
 ) -> Schema:
-    """A valid schema; parents are declared before children.
+    """Draw a valid schema; parents are declared before children.
 
     `tree` True: at most one foreign key per relation to another relation; False: up to two (a
-    DAG); None: either. Names are plain and unique in the whole schema, so that natural SQL can be
-    made of them: relation `r2`, key `r2_k0`, value `r2_v0`, foreign key column `r2_f0_r1_k0`.
+    DAG); None: either. Names are plain and unique in the whole schema, so that tests can write SQL
+    with them: relation `r2`, key `r2_k0`, value `r2_v0`, foreign key column `r2_f0_r1_k0`.
     """
     as_tree = draw(st.booleans()) if tree is None else tree
     relations: list[Relation] = []
@@ -197,7 +197,7 @@ class _RelationMaker:
         self.foreign_keys: list[ForeignKey] = []
 
     def reference(self, parent: Relation) -> None:
-        """A foreign key to `parent`, part of the primary key in one case of three."""
+        """Add a foreign key to `parent`, part of the primary key in one of three cases."""
         in_key = self.draw(st.integers(0, 2)) == 0
         nullable = not in_key and self.draw(st.booleans())
         columns = self._reference(parent.name, parent.columns, parent.primary_key, nullable)
@@ -225,7 +225,7 @@ class _RelationMaker:
         return names
 
     def own_columns(self, max_columns: int) -> None:
-        """Key columns (needed if no foreign key is in the key) and values."""
+        """Add key columns (at least one if no foreign key is in the key) and values."""
         key_kinds = [kind for kind in self.kinds if kind in KEY_KINDS]
         for number in range(self.draw(st.integers(0 if self.key else 1, 2))):
             name = f"{self.name}_k{number}"
@@ -239,13 +239,13 @@ class _RelationMaker:
             self.columns.append(Column(f"{self.name}_v{number}", type_, nullable, default))
 
     def relation(self) -> Relation:
-        """Columns and key in any order: neither has to follow the other."""
+        """Return the relation, with columns and key in independent random orders."""
         columns = self.draw(st.permutations(self.columns))
         key = self.draw(st.permutations(self.key))
         return Relation(self.name, tuple(columns), tuple(key), tuple(self._ordered(key)))
 
     def _ordered(self, key: Sequence[str]) -> list[ForeignKey]:
-        """Self-references were made before the key was put into its final order."""
+        """Put self-references into the final order of the key, because they are added before it."""
         return [_in_order(fk, key) if fk.parent == self.name else fk for fk in self.foreign_keys]
 
 
@@ -279,10 +279,10 @@ def _indexes(draw: st.DrawFn, relation: Relation) -> list[DeclaredIndex]:
 def rows_for(
     draw: st.DrawFn, schema: Schema, *, max_rows: int = 5, few: bool = True
 ) -> dict[str, list[Row]]:
-    """Relation → rows that satisfy primary keys, foreign keys, NOT NULL and UNIQUE.
+    """Draw relation → rows that satisfy primary keys, foreign keys, NOT NULL and UNIQUE.
 
-    Inserting relation by relation in the schema's order, row by row, violates nothing at any
-    step. `few` draws values that recur. `schema` must be declared parents first.
+    Inserts in the order of the relations and rows violate no constraint at any step. `few` draws
+    values that recur. `schema` must declare parents before children.
     """
     data: dict[str, list[Row]] = {}
     for relation in schema.relations:
@@ -300,7 +300,7 @@ def rows_for(
 def _is_new(
     relation: Relation, row: Row, keys: Sequence[tuple[str, ...]], seen: Sequence[set[Row]]
 ) -> bool:
-    """Does `row` repeat no key? Notes its keys if so. A key with a NULL repeats nothing."""
+    """Return whether `row` repeats no key, and add its keys if so. A key with NULL repeats none."""
     found = [tuple(row[relation.positions[name]] for name in key) for key in keys]
     if any(key in before for key, before in zip(found, seen, strict=True)):
         return False
@@ -317,7 +317,7 @@ def _row(
     data: dict[str, list[Row]],
     few: bool,
 ) -> Row | None:
-    """A row whose foreign keys hold; None if a mandatory parent has no rows."""
+    """Draw a row whose foreign keys hold; None if a mandatory parent has no rows."""
     found: dict[str, Value] = {}
     for foreign_key in relation.foreign_keys:
         parent = schema.relation(foreign_key.parent)

@@ -1,4 +1,4 @@
-"""Missing programs are installed, or named all at once before a test runs."""
+"""Missing programs are installed, or one message names all of them before a test runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests import programs
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A machine that lacks spin and Go; what is run there is noted, and installs it if it works."""
+    """A machine without spin and Go. It records commands; `install` adds both if `works`."""
     state = {"there": {"gcc", "Java 17", "Maven"}, "run": [], "works": True}
 
     def run(command):
@@ -30,7 +30,7 @@ def machine(monkeypatch):
     return state
 
 
-def test_nothing_is_run_where_nothing_is_missing(machine):
+def test_no_command_runs_if_no_program_is_missing(machine):
     machine["there"] |= {"spin", "Go"}
     assert programs.main() == 0
     assert machine["run"] == []
@@ -42,13 +42,13 @@ def test_only_missing_programs_are_installed(machine):
     assert machine["run"][2][-1] == programs.GO_PACKAGE
 
 
-def test_sudo_is_used_where_the_user_is_not_root(machine, monkeypatch):
+def test_sudo_is_used_if_the_user_is_not_root(machine, monkeypatch):
     monkeypatch.setattr(programs, "_as_root", lambda: ("sudo", "-n"))
     assert programs.main() == 0
     assert machine["run"][0] == ["sudo", "-n", "apt-get", "update", "-qq"]
 
 
-def test_a_user_who_may_not_install_is_told_of_all_at_once(machine, monkeypatch, capsys):
+def test_one_message_names_all_programs_that_the_user_may_not_install(machine, monkeypatch, capsys):
     monkeypatch.setattr(programs, "_as_root", lambda: None)
     machine["there"] = {"gcc"}
     machine["works"] = False
@@ -60,13 +60,13 @@ def test_a_user_who_may_not_install_is_told_of_all_at_once(machine, monkeypatch,
     assert "gcc" not in told
 
 
-def test_an_installation_that_fails_is_told(machine, capsys):
+def test_a_failed_installation_is_reported(machine, capsys):
     machine["works"] = False
     assert programs.main() == 1
     assert "spin" in capsys.readouterr().err
 
 
-def test_an_old_go_is_not_taken(tmp_path, monkeypatch):
+def test_an_old_go_is_ignored(tmp_path, monkeypatch):
     old = tmp_path / "go"
     old.write_text("#!/bin/sh\necho go version go1.19.8 linux/amd64\n")
     old.chmod(0o755)

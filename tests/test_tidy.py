@@ -1,4 +1,4 @@
-"""The tidy check finds what it is there to find, and nothing else."""
+"""The tidy check finds uses of the machine, and nothing else."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ OFFENCES = {
 
 
 @pytest.mark.parametrize("source", OFFENCES)
-def test_what_asks_the_machine_is_found(source, tmp_path):
+def test_uses_of_the_machine_are_found(source, tmp_path):
     file = tmp_path / "module.py"
     file.write_text(source)
     assert [line.split()[-1] for line in tidy.offences(file)] == OFFENCES[source]

@@ -1,4 +1,4 @@
-"""Fail when code that a simulation runs asks the machine instead of its ports (`make check`).
+"""Fail when code that a simulation runs uses the machine instead of its ports (`make check`).
 
 Wall time, randomness, fresh ids and sockets come through ports (`storage/ports.py`), so that one
 seed decides a whole run. Only adapters of the machine, and the program that listens, may use them.
@@ -18,7 +18,7 @@ ADAPTERS = (
     "api/serve.py",
 )
 SEEDED = {"random.Random"}
-"""Generators that are given a seed are what the simulation draws from."""
+"""The simulation draws from generators with a seed."""
 
 MODULES = {"time", "random", "secrets", "socket", "select", "selectors", "threading"}
 CALLS = {
@@ -28,7 +28,7 @@ CALLS = {
 
 
 def offences(path: Path) -> Iterator[str]:
-    """`file:line what`, for everything in `path` that asks the machine."""
+    """Yield `file:line name` for every use of the machine in `path`."""
     tree = ast.parse(path.read_text())
     seeded = {name.split(".")[0] for name in SEEDED if name in path.read_text()}
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""A served database for tests of the REST interface: a real uvicorn in a thread of its own."""
+"""A served database for tests of the REST interface: a real uvicorn in its own thread."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PLAN = {"ddl": DDL, "workload": WORKLOAD, "roots": None}
 
 
 class World:
-    """A client, and the server's own objects to look behind the scenes."""
+    """A client, with access to the server's own objects."""
 
     def __init__(self, client: httpx.Client, app: FastAPI, loop: asyncio.AbstractEventLoop):
         self.client = client
@@ -77,7 +77,7 @@ class World:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
 
     def leaks(self) -> dict[str, int]:
-        """What requests must not leave behind."""
+        """Counts of resources that every request must release."""
         database = self.database
         return {
             "readers": sum(database.keeper.readers._inside.values()),
@@ -103,7 +103,7 @@ def world(folder: Path, **options: object) -> Iterator[World]:
 
 @contextmanager
 def serving(application: Callable[[], AbstractAsyncContextManager[FastAPI]]) -> Iterator[World]:
-    """Serve what `application` makes, on the event loop that `hornbeam serve` takes."""
+    """Serve the result of `application` on uvloop, as `hornbeam serve` does."""
     ready = threading.Event()
     made: dict[str, object] = {}
 

@@ -6,7 +6,7 @@ from api_world import PLAN, world
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
-    """One served database per module; each test uses keys of its own."""
+    """One served database per module; each test uses its own primary keys."""
     with world(tmp_path_factory.mktemp("api"), max_body_bytes=300_000, max_parameters=5_000) as w:
         assert w.apply(**PLAN).status_code == 200
         yield w
@@ -14,7 +14,7 @@ def shop(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _own_umask():
-    """`serve` sets that of the process, for good: in a test, until the test ends."""
+    """`serve` sets the umask of the process permanently; restore it after each test."""
     before = os.umask(0o022)
     yield
     os.umask(before)

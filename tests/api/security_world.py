@@ -1,4 +1,4 @@
-"""A served database that asks for API keys, and keys of every kind to ask with."""
+"""A served database that requires API keys, and helpers that create keys of every role."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VIEW = "customer__orders"
 
 
 class SecureWorld:
-    """The server's world, its administrator's key, and requests with any other."""
+    """The server's world, its administrator's key, and requests with any other key."""
 
     def __init__(self, world: World, root: str) -> None:
         self.world = world
@@ -28,7 +28,7 @@ class SecureWorld:
         world.client.headers["Authorization"] = f"Bearer {root}"
 
     def request(self, key: str | None, method: str, path: str, **content: object) -> httpx.Response:
-        """With `key` in place of the administrator's; None: with none."""
+        """Send a request with `key` instead of the administrator's key; None sends no key."""
         request = self.world.client.build_request(method, path, **content)
         headers = [pair for pair in request.headers.raw if pair[0].lower() != b"authorization"]
         if key is not None:
@@ -45,7 +45,7 @@ class SecureWorld:
         return self.request(key, "POST", "/v1/transactions", json=body, headers=headers)
 
     def made(self, role: str, grants: Mapping[str, str] | None = None, **more: object) -> str:
-        """A new key, as its owner has it."""
+        """Create a key; return its full text with the secret."""
         return self.made_document(role, grants, **more)["key"]
 
     def made_document(
@@ -62,7 +62,7 @@ class SecureWorld:
 
 @contextmanager
 def secure_world(folder: Path, **options: object) -> Iterator[SecureWorld]:
-    """With the schema of `api_world` and `ROWS`."""
+    """Serve a database with the schema of `api_world` and the rows of `ROWS`."""
     root = api_keys.fresh()
     options = {"bootstrap_key": api_keys.bootstrap_line(root), **options}
     with world(folder, authentication="keys", **options) as served:

@@ -60,7 +60,7 @@ def test_a_transaction_is_one_line_without_values(secured):
     }
 
 
-def test_what_is_logged_and_what_is_not(secured):
+def test_writes_admin_requests_and_refusals_are_logged(secured):
     reader, root = secured.made("reader"), secured.root
 
     def logged(*request: object, **content: object) -> list[object]:
@@ -86,15 +86,15 @@ def test_what_is_logged_and_what_is_not(secured):
     assert logged(root, "POST", "/v1/verify", json={"repair": True}) == [(admin, 200)]
 
 
-def test_the_making_and_end_of_a_key_name_it(secured):
+def test_creating_and_revoking_a_key_log_its_id(secured):
     with Lines(secured) as lines:
         key = secured.made("reader")
         secured.revoke(key)
     assert [line["subject"] for line in lines] == [api_keys.id_in(key)] * 2
 
 
-def test_a_line_stays_a_line(secured):
-    """Whoever writes paths cannot write lines of their own."""
+def test_a_line_break_in_a_path_starts_no_new_line(secured):
+    """A client cannot forge a log line with its path."""
     with Lines(secured) as lines:
         secured.request(None, "GET", '/x%0A{"event":"request","status":200}' + "y" * 500)
     (line,) = lines
@@ -103,7 +103,7 @@ def test_a_line_stays_a_line(secured):
     assert len(line["path"]) == 200
 
 
-def test_a_log_that_is_moved_away_begins_anew(secured, tmp_path):
+def test_a_log_that_is_moved_away_is_created_again(secured, tmp_path):
     path = secured.world.app.state.settings.audit_log
     path.rename(tmp_path / "old.log")
     secured.request(None, "GET", "/v1/schema")
@@ -124,12 +124,12 @@ def test_a_log_that_cannot_be_written_stops_no_request(secured, capfd):
     assert "the audit log cannot be written" in capfd.readouterr().err
 
 
-def test_a_log_that_can_never_be_written_is_told_at_the_start(tmp_path):
+def test_a_log_that_cannot_be_opened_is_an_error_at_the_start(tmp_path):
     with pytest.raises(InvalidRequest, match="cannot be written"):
         logger_to(tmp_path / "nowhere" / "audit.log")
 
 
-def test_without_the_setting_there_is_none(tmp_path, capfd):
+def test_without_the_setting_there_is_no_audit_log(tmp_path, capfd):
     with world(tmp_path, authentication="keys") as served:
         assert served.client.get("/v1/schema").status_code == 401
     assert "request" not in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""No body, header or target keeps the event loop: `/livez` answers while the server reads them."""
+"""No body, header or target blocks the event loop: `/livez` answers while the server reads it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from hornbeam_server.api.rest.body_limits import MAX_VALUES, SHORT_BYTES, read_j
 from hornbeam_server.schema.errors import LimitExceeded
 
 STALL_S = 0.5
-"""Nothing may keep the loop for longer."""
+"""The longest time for which a request may block the loop."""
 TRIES = 5
-"""Other work on the machine stalls a try, too, but not each."""
+"""Other work on the machine may stall some tries, but not all of them."""
 ANSWER_BYTES = 16_000
 MB = 1_000_000
 JSON, CSV, BYTES = "application/json", "text/csv", "application/octet-stream"
@@ -213,7 +213,7 @@ def server(tmp_path_factory):
 
 
 class Watch:
-    """Asks `/livez` again and again; `longest_s` is how long an answer took at most."""
+    """Requests `/livez` repeatedly; `longest_s` is the longest response time."""
 
     def __init__(self, url: str) -> None:
         self.longest_s = 0.0
@@ -252,7 +252,7 @@ def shortest_stall(server, ask: Callable[[], None]) -> float:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_body_keeps_nobody_waiting(server, name):
+def test_a_hostile_body_does_not_block_other_requests(server, name):
     path, make, media_type, statuses = HOSTILE[name]
     body = make()
 
@@ -278,7 +278,7 @@ def test_a_hostile_body_keeps_nobody_waiting(server, name):
         ("/v1/status", {"Authorization": "Bearer " + "x" * 60_000}),
     ],
 )
-def test_hostile_targets_and_headers_keep_nobody_waiting(server, path, headers):
+def test_hostile_targets_and_headers_do_not_block_other_requests(server, path, headers):
     def ask() -> None:
         response = server.get(path, headers=headers)
         assert response.status_code in (200, 404, 422, 431)
@@ -288,7 +288,7 @@ def test_hostile_targets_and_headers_keep_nobody_waiting(server, path, headers):
     assert shortest_stall(server, ask) < STALL_S
 
 
-def test_many_bodies_at_the_same_time(server):
+def test_many_slow_bodies_at_once_do_not_block_other_requests(server):
     body = HOSTILE["slow floats"].body()
 
     def send() -> None:
@@ -318,9 +318,9 @@ def test_many_bodies_at_the_same_time(server):
     ],
 )
 @pytest.mark.parametrize("indent", [None, 1, 3_000])
-def test_a_long_body_is_read_as_a_short_one_is(document, indent):
+def test_a_long_body_is_parsed_like_a_short_one(document, indent):
     body = json.dumps(document, indent=indent).encode()
-    with suppress(LimitExceeded):  # not by this many values
+    with suppress(LimitExceeded):  # no document here has too many values
         assert len(body) > SHORT_BYTES
         assert read_json(body) == msgspec.json.decode(body) == document
 
@@ -344,13 +344,13 @@ def test_a_long_body_is_read_as_a_short_one_is(document, indent):
         b'\xef\xbb\xbf"%s"',
     ],
 )
-def test_a_long_body_is_refused_as_a_short_one_is(content):
+def test_a_long_invalid_body_is_refused_like_a_short_one(content):
     for length in (1, 2 * SHORT_BYTES):
         with pytest.raises((msgspec.MsgspecError, UnicodeDecodeError)):
             read_json(content % (b"x" * length))
 
 
-def test_values_are_counted_before_they_are_made():
+def test_too_many_values_are_refused_before_parsing():
     few, more = (b"[" + b"[]," * (MAX_VALUES // 2 - n) + b"0]" for n in (1, 0))
     assert len(read_json(few)) == MAX_VALUES // 2
     with pytest.raises(LimitExceeded, match="more than 500000 values"):
@@ -358,7 +358,7 @@ def test_values_are_counted_before_they_are_made():
 
 
 def unbounded(schema: object, path: tuple[str | int, ...] = (), guarded: bool = False):
-    """Places in a model's schema that may make an error for each of any number of items."""
+    """Find places in a model's schema that may report one error per item without a bound."""
     if isinstance(schema, dict):
         kind = schema.get("type")
         items = schema.get("items_schema") or schema.get("values_schema") or {"type": "any"}
@@ -376,8 +376,8 @@ def unbounded(schema: object, path: tuple[str | int, ...] = (), guarded: bool = 
             yield from unbounded(inner, (*path, place))
 
 
-def test_no_model_of_a_body_makes_an_error_for_each_of_any_number_of_items():
-    """Lists end at their first error, and objects have a bounded number of members."""
+def test_no_model_of_a_body_reports_an_unbounded_number_of_errors():
+    """Lists are validated up to their first error, and the members of objects are limited."""
     bodies = [
         model
         for model in vars(request_models).values()
@@ -388,7 +388,7 @@ def test_no_model_of_a_body_makes_an_error_for_each_of_any_number_of_items():
     assert {name: places for name, places in found.items() if places} == {}
 
 
-def test_the_law_finds_a_list_and_an_object_without_a_bound():
+def test_the_check_finds_a_list_and_an_object_without_a_bound():
     class Free(request_models.Body):
         numbers: list[int]
         names: dict[str, int]

@@ -1,4 +1,4 @@
-"""What a stranger may make the server hold: connections, and heads of requests."""
+"""Limits on the connections and request heads of clients that are not authenticated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 
 @asynccontextmanager
 async def served(folder, **given) -> AsyncIterator[int]:
-    """The port of a server like that of `hornbeam serve`."""
+    """Run a server like `hornbeam serve`; yield its port."""
     told: asyncio.Queue[str] = asyncio.Queue()
     server = asyncio.ensure_future(run(Settings(data=folder, port=0, **given), told.put_nowait))
     try:
@@ -43,7 +43,7 @@ async def connected(port):
 
 
 async def answered(port, *pieces) -> bytes:
-    """All that comes until the server closes the connection."""
+    """Send the pieces; return all bytes that arrive until the server closes the connection."""
     async with connected(port) as (reader, writer):
         for piece in pieces:
             writer.write(piece)
@@ -62,7 +62,7 @@ def hurried(monkeypatch):
     monkeypatch.setattr(http_protocol, "HEAD_S", 0.3)
 
 
-async def test_a_head_beyond_the_limit_is_refused_before_it_is_whole(tmp_path):
+async def test_a_head_beyond_the_limit_is_refused_before_it_is_complete(tmp_path):
     async with served(tmp_path) as port:
         filler = b"X-Filler: " + b"a" * (HEAD_BYTES - len(GET) - 10)
         assert (await answered(port, GET + filler + b"a")).startswith(b"HTTP/1.1 431 ")
@@ -86,13 +86,13 @@ async def test_bodies_may_be_longer_than_heads_but_their_trailers_may_not(tmp_pa
 
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("begun", [b"", b"\r\n", GET])
-async def test_a_head_that_does_not_come_is_not_waited_for(tmp_path, begun):
+async def test_a_connection_closes_when_its_head_does_not_arrive_in_time(tmp_path, begun):
     async with served(tmp_path) as port:
         assert await answered(port, begun) == b""
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_a_connection_goes_on_as_long_as_its_heads_come_in_time(tmp_path):
+async def test_a_connection_stays_open_while_its_heads_arrive_in_time(tmp_path):
     async with served(tmp_path) as port, connected(port) as (reader, writer):
         for _ in range(3):
             writer.write(GET)

@@ -1,4 +1,4 @@
-"""The contract of every route, over HTTP against a real server."""
+"""The contract of the routes, over HTTP against a real server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_error_has_a_status():
     assert {kind.code for kind in tree(errors.HornbeamError)} == set(STATUS)
 
 
-def test_health(shop):
+def test_the_health_of_the_server_is_readable(shop):
     assert shop.client.get("/livez").json() == {"status": "live"}
     assert shop.client.get("/readyz").json() == {"status": "ready"}
     status = shop.client.get("/v1/status").json()
@@ -55,7 +55,7 @@ def test_health(shop):
     assert 'hornbeam_request_seconds_count{method="GET",route="/livez",status="200"}' in text
 
 
-def test_what_only_grows_is_a_counter(shop):
+def test_a_metric_that_only_grows_is_a_counter(shop):
     def committed():
         text = shop.client.get("/metrics").text
         assert "# TYPE hornbeam_transactions_committed_total counter" in text
@@ -81,8 +81,8 @@ def test_the_snapshot_of_an_idle_server_does_not_lag(tmp_path, monkeypatch):
             assert lag(server) > 3_000
 
 
-def test_health_of_a_database_without_a_log(tmp_path):
-    """Who watches must see what is wrong, just then."""
+def test_health_shows_that_the_log_is_closed(tmp_path):
+    """Monitoring must show the failure while it lasts."""
     with world(tmp_path) as broken:
         broken.run(broken.database.log.close())
         assert "hornbeam_log_bytes NaN" in broken.client.get("/metrics").text
@@ -93,7 +93,7 @@ def test_health_of_a_database_without_a_log(tmp_path):
         assert "hornbeam_ready 0" in broken.client.get("/metrics").text
 
 
-def test_a_transaction_and_its_outcome(shop):
+def test_the_outcome_of_a_transaction_is_found(shop):
     done = shop.transact(
         "INSERT INTO customer VALUES (?, ?, ?, ?) RETURNING c_id, c_balance", 1, "ann", "12.34", "a"
     )
@@ -118,7 +118,7 @@ def test_an_unanswered_transaction_is_unknown(shop):
     assert answer["outcome"] == "unknown"
 
 
-def test_an_idempotency_key_is_answered_alike(shop):
+def test_a_repeated_idempotency_key_returns_the_first_result(shop):
     headers = {"Idempotency-Key": "key-1"}
     body = {"statements": [{"sql": "INSERT INTO customer (c_id, c_name) VALUES (10, 'x')"}]}
     first = shop.post("/v1/transactions", body, headers=headers)
@@ -134,7 +134,7 @@ def test_an_idempotency_key_is_answered_alike(shop):
     problem(long, 422, "invalid-request")
 
 
-def test_a_dry_run_says_what_would_change(shop):
+def test_a_dry_run_lists_changes_and_writes_nothing(shop):
     insert_customer(shop, 20, "dry")
     body = {
         "statements": [{"sql": "INSERT INTO orders VALUES (20, 20, 1.5)"}],
@@ -158,7 +158,7 @@ def test_a_dry_run_says_what_would_change(shop):
         ("SELECT 1", 422, "sql-unsupported"),
     ],
 )
-def test_refused_statements(shop, sql, status, code):
+def test_wrong_statements_are_refused(shop, sql, status, code):
     if not shop.rows("SELECT 1 FROM customer WHERE c_id = 30"):
         insert_customer(shop, 30)
     document = problem(shop.transact(sql), status, code)
@@ -166,7 +166,7 @@ def test_refused_statements(shop, sql, status, code):
     assert document["retryable"] is False
 
 
-def test_preconditions_and_reads(shop):
+def test_preconditions_and_reads_are_checked(shop):
     ts = insert_customer(shop, 40)["commit_ts"]
     update = {"sql": "UPDATE customer SET c_name = 'b' WHERE c_id = 40"}
 
@@ -203,7 +203,7 @@ def test_preconditions_and_reads(shop):
         {"timeout_ms": 10**400, "statements": [{"sql": "DELETE FROM orders"}]},
     ],
 )
-def test_requests_that_do_not_fit(shop, body):
+def test_invalid_transaction_bodies_are_refused(shop, body):
     response = shop.post("/v1/transactions", body)
     assert 400 <= response.status_code < 500, response.text
     assert response.headers["content-type"] == "application/problem+json"
@@ -225,7 +225,7 @@ def test_requests_that_do_not_fit(shop, body):
         ("BIGINT", None, None, None),
     ],
 )  # fmt: skip
-def test_a_parameter_may_come_with_its_type(shop, type_, value, answer, of_type):
+def test_a_parameter_may_state_its_type(shop, type_, value, answer, of_type):
     given = {"type": type_, "value": value}
     for parameters, sql in (([given], "SELECT ? AS x"), ({"a": given}, "SELECT :a AS x")):
         found = shop.post("/v1/query", {"sql": sql, "parameters": parameters}).json()
@@ -248,7 +248,7 @@ def test_a_parameter_may_come_with_its_type(shop, type_, value, answer, of_type)
         ([1], "an object of type and value"),
     ],
 )
-def test_parameters_that_are_no_values(shop, given, words):
+def test_invalid_typed_parameters_are_refused(shop, given, words):
     document = problem(
         shop.post("/v1/query", {"sql": "SELECT ?", "parameters": [given]}), 422, "invalid-request"
     )
@@ -271,7 +271,7 @@ def test_parameters_that_are_no_values(shop, given, words):
         b"null",
     ],
 )
-def test_broken_json(shop, content):
+def test_broken_json_is_refused(shop, content):
     headers = {"Content-Type": "application/json"}
     response = shop.client.post("/v1/query", content=content, headers=headers)
     assert response.status_code in (400, 422), response.text
@@ -292,14 +292,14 @@ def test_bodies_and_parameters_have_limits(shop):
     problem(shop.post("/v1/query", many), 413, "limit-exceeded")
 
 
-def test_row_limit_and_time_limit(shop):
+def test_the_row_limit_and_the_time_limit_hold(shop):
     few = {"sql": "SELECT * FROM range(10)", "max_rows": 5}
     problem(shop.post("/v1/query", few), 413, "limit-exceeded")
     slow = {"sql": "SELECT count(*) FROM range(1000000) a, range(1000000) b", "timeout_ms": 100}
     problem(shop.post("/v1/query", slow), 504, "statement-timeout")
 
 
-def test_values_are_exact(shop):
+def test_values_survive_a_round_trip_exactly(shop):
     values = [
         2**62,
         "1234567890123456789012345678.0123456789",
@@ -324,7 +324,7 @@ def test_values_are_exact(shop):
     assert shop.rows(asked) == [["-Infinity", "NaN", values[1]]]
 
 
-def test_snapshot_bookmark_pending_and_views(shop):
+def test_reads_respect_snapshot_bookmark_and_pending_writes(shop):
     insert_customer(shop, 50, "snap")
     asked = {"sql": "SELECT c_name FROM customer WHERE c_id = 50"}
     before = shop.post("/v1/query", asked).json()
@@ -346,14 +346,14 @@ def test_snapshot_bookmark_pending_and_views(shop):
     assert "customer__orders" not in str(plain["served_by"])
 
 
-def test_explain(shop):
+def test_explain_names_the_view_that_serves(shop):
     asked = {"sql": "SELECT o_id FROM customer, orders WHERE c_id = o_c_id AND c_name = ?"}
     document = shop.post("/v1/explain", asked).json()
     response_models.Explained.model_validate(document)
     assert "customer__orders" in str(document["served_by"])
 
 
-def test_arrow(shop):
+def test_a_query_answers_in_arrow(shop):
     def asked(sql):
         return shop.post("/v1/query", {"sql": sql}, headers=ARROW)
 
@@ -368,7 +368,7 @@ def test_arrow(shop):
     problem(asked("SELECT error('first')"), 422, "sql-invalid")
 
 
-def test_schema_documents(shop):
+def test_schema_routes_return_documents(shop):
     document = shop.client.get("/v1/schema").json()
     response_models.Schema.model_validate(document)
     assert [r["name"] for r in document["relations"]] == ["customer", "orders", "kinds"]
@@ -405,7 +405,7 @@ def test_rows_are_repaired_by_their_keys(shop):
     problem(shop.post("/v1/repair/customer", {"keys": [right]}), 404, "not-found")
 
 
-def test_unknown_routes_and_methods(shop):
+def test_unknown_routes_and_methods_are_refused(shop):
     problem(shop.client.get("/nowhere"), 404, "not-found")
     response = shop.client.get("/v1/query")
     problem(response, 405, "invalid-request")
@@ -438,12 +438,12 @@ def test_openapi_documents_every_route(shop):
         ("/v1/schema/plan", {"ddl": "", "row_counts": {"customer": False}}),
     ],
 )
-def test_bodies_are_taken_as_written(shop, path, body):
-    """Text was taken for numbers, 0 for false, and "no" for it, though OpenAPI says otherwise."""
+def test_values_of_another_json_type_are_not_converted(shop, path, body):
+    """Text is no number, and neither 0 nor "no" is false, as OpenAPI states."""
     problem(shop.post(path, body), 422, "invalid-request")
 
 
-def test_links_lead_to_operations(shop):
+def test_openapi_links_name_existing_operations(shop):
     document = shop.client.get("/openapi.json").json()
     operations = [item for methods in document["paths"].values() for item in methods.values()]
     names = [operation["operationId"] for operation in operations]
@@ -458,7 +458,7 @@ def test_links_lead_to_operations(shop):
     assert {link["operationId"] for link in links} <= set(names)
 
 
-def test_a_header_that_is_no_utf8_is_the_clients_mistake(shop):
+def test_a_csv_header_that_is_not_utf8_is_an_invalid_request(shop):
     content = "c_id,größe\n1,2\n".encode("latin-1")
     headers = {"Content-Type": "text/csv"}
     response = shop.client.post("/v1/load/customer", content=content, headers=headers)
@@ -466,13 +466,13 @@ def test_a_header_that_is_no_utf8_is_the_clients_mistake(shop):
 
 
 @pytest.mark.parametrize(("now", "status"), [(LAST_MS, 200), (LAST_MS + 1, 422)])
-def test_a_replay_is_of_a_moment_that_timestamps_can_hold(shop, now, status):
+def test_a_replay_time_must_fit_a_timestamp(shop, now, status):
     sql = "INSERT INTO kinds (k_id, k_at) VALUES (77, now())"
     body = {"statements": [{"sql": sql}], "replay": {"now": now}, "dry_run": True}
     assert shop.post("/v1/transactions", body).status_code == status
 
 
-def test_json_that_is_nested_too_deeply_is_no_value(shop):
+def test_json_that_is_nested_too_deeply_is_refused(shop):
     deep = "[" * 100_000 + "]" * 100_000
     refused = shop.transact("INSERT INTO kinds (k_id, k_json) VALUES (78, ?)", deep)
     assert (refused.status_code, refused.json()["code"]) == (422, "sql-type-mismatch")
@@ -480,7 +480,7 @@ def test_json_that_is_nested_too_deeply_is_no_value(shop):
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/v1/status", "/v1/views"])
-def test_who_asks_for_a_head_gets_it(shop, path):
+def test_head_requests_are_answered_like_get_without_a_body(shop, path):
     got, head = shop.client.get(path), shop.client.head(path)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"] == got.headers["content-type"]
@@ -488,7 +488,7 @@ def test_who_asks_for_a_head_gets_it(shop, path):
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", None])
-def test_a_body_of_another_type_is_told_what_to_be(shop, media_type):
+def test_a_body_of_another_media_type_is_refused_with_the_right_one(shop, media_type):
     headers = {} if media_type is None else {"Content-Type": media_type}
     response = shop.client.post("/v1/query", content=b'{"sql": "SELECT 1"}', headers=headers)
     assert "send it as application/json" in problem(response, 415, "invalid-request")["detail"]
@@ -498,12 +498,12 @@ def test_a_body_of_another_type_is_told_what_to_be(shop, media_type):
 
 
 @pytest.mark.parametrize("path", ["/v1/query", "/v1/load/customer"])
-def test_packed_bodies_are_refused(shop, path):
+def test_compressed_bodies_are_refused(shop, path):
     content = gzip.compress(b'{"sql": "SELECT 1"}')
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     response = shop.client.post(path, content=content, headers=headers)
     assert "gzip" in problem(response, 415, "invalid-request")["detail"]
 
 
-def test_another_path_is_not_found_and_not_elsewhere(shop):
+def test_a_trailing_slash_is_not_found_and_not_redirected(shop):
     problem(shop.client.get("/livez/"), 404, "not-found")

@@ -1,5 +1,5 @@
-"""Deferred views at a node: what queries see of batches, and what is kept for them. The batches are
-made by hand here; `tests/pipeline` has Spark make them."""
+"""Deferred views at a node: which batch a query reads, and which versions a purge keeps. These
+tests write batches by hand; `tests/pipeline` runs them with Spark."""
 
 import asyncio
 from dataclasses import replace
@@ -28,7 +28,7 @@ HOUR_S = 3_600
 
 
 class JumpingClock(SystemClock):
-    """Time that passes when a test says so."""
+    """A clock that a test can set ahead."""
 
     def __init__(self):
         self.ahead_s = 0
@@ -42,7 +42,7 @@ DONE = Finished(1, 1, 0.1)
 
 
 def view(name, group="default"):
-    """Customers by name, with how many there are."""
+    """Return the declaration of a view that counts customers by name."""
     columns = (Column("name", TEXT), Column("n", BIGINT))
     sums = StateLayout("sums", columns, (KeyPart("name"),))
     declared = DeclaredView(name, "SELECT 1", group=group)
@@ -67,7 +67,7 @@ async def declare(db, *views):
 
 
 async def put(db, upto, name, **counted):
-    """Rows by name; None: there is no such row any more."""
+    """Write a count for each name at timestamp `upto`; None writes a tombstone."""
     codec = Codecs(db.catalog)(name)
     puts = []
     for text, n in counted.items():
@@ -77,7 +77,7 @@ async def put(db, upto, name, **counted):
 
 
 async def batch(db, group="default", **views):
-    """The rows that differ, by view."""
+    """Run one whole batch; `views` gives the changed counts of each view."""
     work = await db.deferred.begin(group, db.moment)
     for name, counted in views.items():
         await put(db, work.upto, name, **counted)
@@ -89,7 +89,7 @@ async def customers(db, *names):
     for name in names:
         number = db.watermark() % 1_000_000_000
         await db.execute("INSERT INTO customer (c_id, c_name) VALUES (?, ?)", (number, name))
-        await asyncio.sleep(0.002)  # the next one's moment is another
+        await asyncio.sleep(0.002)  # the next customer gets another key and timestamp
 
 
 async def test_a_view_is_read_as_of_the_last_finished_batch(tmp_path):
@@ -107,7 +107,9 @@ async def test_a_view_is_read_as_of_the_last_finished_batch(tmp_path):
         assert (work.refreshed, work.built) == (("byname",), ())
         assert work.as_of == first.upto < work.upto
         await put(db, work.upto, "byname", ann=2)
-        assert await db.fetch("SELECT * FROM byname") == [("ann", 1)]  # half of a batch
+        assert await db.fetch("SELECT * FROM byname") == [
+            ("ann", 1)
+        ]  # an unfinished batch is not read
         again = await db.deferred.begin("default", db.moment)
         assert again == work
         await put(db, work.upto, "byname", ann=2, bob=1)
@@ -120,7 +122,7 @@ async def test_a_view_is_read_as_of_the_last_finished_batch(tmp_path):
             await db.deferred.finish("default", work.upto + 1, DONE)
 
 
-async def test_relations_beside_a_view_are_of_the_same_moment(tmp_path):
+async def test_relations_beside_a_view_are_read_at_its_snapshot(tmp_path):
     both = "SELECT n, (SELECT count(*) FROM customer) FROM byname"
     async with on_shop(tmp_path) as db:
         await declare(db, view("byname"))
@@ -137,7 +139,7 @@ async def test_relations_beside_a_view_are_of_the_same_moment(tmp_path):
             await db.fetch(both, snapshot=between)
 
 
-async def test_what_a_deferred_view_cannot_give_is_refused(tmp_path):
+async def test_unsupported_reads_of_a_deferred_view_are_refused(tmp_path):
     async with on_shop(tmp_path) as db:
         await declare(db, view("byname"), view("other", group="slow"))
         await batch(db)
@@ -158,7 +160,7 @@ async def test_what_a_deferred_view_cannot_give_is_refused(tmp_path):
             await db.deferred.begin("fast", db.moment)
 
 
-async def test_hidden_columns_are_not_seen(tmp_path):
+async def test_hidden_columns_are_not_visible(tmp_path):
     async with on_shop(tmp_path) as db:
         await declare(db, view("byname"))
         await batch(db, byname={"ann": 1})
@@ -176,7 +178,7 @@ async def test_hidden_columns_are_not_seen(tmp_path):
             await db.fetch('SELECT * FROM "byname.sums"')
 
 
-async def test_a_view_that_is_new_or_made_anew_is_built_beside_the_others(tmp_path):
+async def test_a_new_or_rebuilt_view_is_built_beside_the_others(tmp_path):
     async with on_shop(tmp_path) as db:
         await declare(db, view("byname"))
         first = await batch(db, byname={"ann": 1})
@@ -199,7 +201,7 @@ async def test_a_view_that_is_new_or_made_anew_is_built_beside_the_others(tmp_pa
         assert await db.fetch("SELECT * FROM second") == [("ann", 2)]
 
 
-async def test_a_view_made_anew_during_a_batch_is_built_by_the_next(tmp_path):
+async def test_a_view_that_is_rebuilt_during_a_batch_is_built_by_the_next(tmp_path):
     async with on_shop(tmp_path) as db:
         await declare(db, view("byname"))
         await batch(db, byname={"ann": 1})
@@ -215,7 +217,7 @@ async def test_a_view_made_anew_during_a_batch_is_built_by_the_next(tmp_path):
         assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
 
 
-async def test_a_purge_leaves_what_batches_and_readers_need(tmp_path):
+async def test_a_purge_keeps_the_versions_that_batches_and_readers_need(tmp_path):
     clock = JumpingClock()
     async with on_shop(tmp_path, clock=clock) as db:
         await declare(db, view("byname"))
@@ -225,7 +227,7 @@ async def test_a_purge_leaves_what_batches_and_readers_need(tmp_path):
         work = await db.deferred.begin("default", db.moment)
         await put(db, work.upto, "byname", ann=None, bob=1)
         await db.execute("DELETE FROM customer WHERE c_name = 'ann'")
-        clock.ahead_s = 2 * HOUR_S  # all of it is older than the retention now
+        clock.ahead_s = 2 * HOUR_S  # every version is older than the retention now
         await customers(db, "eve")
         await db.purge()
         assert await db.deferred.held() == [as_of]
@@ -238,13 +240,13 @@ async def test_a_purge_leaves_what_batches_and_readers_need(tmp_path):
         assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
 
 
-async def test_what_nobody_refreshes_is_not_kept_for_ever(tmp_path):
+async def test_versions_for_a_stale_group_expire(tmp_path):
     clock = JumpingClock()
     async with on_shop(tmp_path, clock=clock) as db:
         await declare(db, view("byname"))
         await batch(db, byname={"ann": 1})
         clock.ahead_s = 24 * HOUR_S + 60
-        assert len(await db.deferred.held()) == 1  # somebody may have begun a minute ago
+        assert len(await db.deferred.held()) == 1  # a batch may have begun a minute ago
         clock.ahead_s = 26 * HOUR_S
         assert await db.deferred.held() == []
         with pytest.raises(SnapshotTooOld, match="was not refreshed for"):
@@ -256,8 +258,8 @@ async def test_what_nobody_refreshes_is_not_kept_for_ever(tmp_path):
         assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
 
 
-async def test_a_view_that_is_not_what_it_should_be_is_found(tmp_path):
-    """These views hold what the batches here say, and are nothing of `SELECT c_name, …`."""
+async def test_verify_finds_wrong_rows_of_a_deferred_view(tmp_path):
+    """The batches here write rows by hand, which need not equal the result of the view's SELECT."""
     sql = "SELECT c_name AS name, count(*) AS n FROM customer GROUP BY c_name"
     async with on_shop(tmp_path) as db:
         declared = DeclaredView("byname", sql)
@@ -285,8 +287,8 @@ async def test_a_view_that_is_not_what_it_should_be_is_found(tmp_path):
         await make(("ann", 2), ("bob", 1))
         assert await found() == await found("byname") == (0, 0)
         await customers(db, "eve")
-        assert await found() == (0, 0)  # it is of before
+        assert await found() == (0, 0)  # verified at the view's snapshot, before eve
         await make(("ann", 1))
-        assert await found("byname") == (2, 1)  # eve is missing, and ann is another
+        assert await found("byname") == (2, 1)  # eve's row is missing, and ann's count differs
         await make(("ann", 2), ("eve", 1), ("zoe", 3))
         assert await found("byname", "customer__orders") == (0, 1)

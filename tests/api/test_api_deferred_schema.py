@@ -1,4 +1,4 @@
-"""Declaring deferred views: in the schema, and what a change of it does to their rows."""
+"""Deferred views in the schema: how they are declared, and when a change rebuilds their rows."""
 
 import re
 from urllib.parse import quote
@@ -32,7 +32,7 @@ def url_of(shop):
 
 
 def refreshed(shop):
-    """A batch that finds nothing to do; its group."""
+    """Run a batch that writes no rows; return its document."""
     batch = shop.post("/v1/groups/default/batches").json()
     assert shop.post(f"/v1/groups/default/batches/{batch['upto']}", {}).is_success
     return batch
@@ -95,7 +95,7 @@ def test_a_declared_view_is_planned_shown_and_read(shop):
         ("random() AS r", "in view by_name: rand.* cannot be kept up to date from changes"),
     ],
 )
-def test_a_select_that_cannot_be_kept_is_told_with_its_place(shop, what, message):
+def test_an_invalid_view_definition_is_an_error_with_its_line(shop, what, message):
     text = "-- a comment\n" + VIEW.format(more="", what=what).strip()
     answer = shop.post("/v1/schema/plan", {"ddl": DDL + text, "ddl_file": "shop.sql"})
     assert answer.status_code == 422, answer.text
@@ -112,7 +112,7 @@ READS = WORKLOAD + (
 
 
 def test_a_workload_reads_deferred_views(shop):
-    """They serve such statements themselves, and no view is chosen for joins with them."""
+    """The plan names the deferred view that serves each statement, and states no price for it."""
     body = {"ddl": DDL + SUM, "query_log": "SELECT * FROM by_name WHERE total > 3\n"}
     planned = shop.post("/v1/schema/plan", body | {"workload": READS})
     assert planned.status_code == 200, planned.text
@@ -132,7 +132,7 @@ def test_a_workload_reads_deferred_views(shop):
     assert "by_name is a view" in written.json()["detail"]
 
 
-def test_names_may_hold_what_paths_are_made_of(shop):
+def test_names_may_contain_characters_of_urls(shop):
     named = 'CREATE TABLE "t/a?b %" (id INTEGER PRIMARY KEY);\n' + SUM.replace(
         "by_name WITH (", '"v/batches?" WITH ("group" = \'g/batches/7\', '
     )
@@ -153,7 +153,7 @@ def table_of(shop):
     return shop.database.catalog.layout("by_name").table
 
 
-def test_rows_are_kept_as_long_as_they_mean_the_same(shop):
+def test_rows_are_kept_while_their_definition_is_unchanged(shop):
     apply(shop, DDL + SUM)
     refreshed(shop)
     table = table_of(shop)
@@ -180,7 +180,7 @@ def test_rows_are_kept_as_long_as_they_mean_the_same(shop):
     assert not [name for name in shop.run(shop.database.store.tables()) if name[:2] == "d."]
 
 
-def test_a_view_over_a_view_follows_its_definition(shop):
+def test_a_view_over_a_view_is_rebuilt_when_the_inner_one_changes(shop):
     over = VIEW.format(more="", what="sum(o_total) AS total") + (
         "CREATE MATERIALIZED VIEW rich WITH (refresh = 'deferred') AS\n"
         "SELECT c_name FROM by_name WHERE total > 10;\n"
@@ -212,7 +212,7 @@ def test_a_view_over_a_view_follows_its_definition(shop):
     assert "in view rich: relation by_name is unknown" in answer.json()["detail"]
 
 
-def test_a_relation_made_anew_is_another_one(shop):
+def test_a_view_over_a_recreated_relation_is_rebuilt(shop):
     apply(shop, DDL + SUM)
     refreshed(shop)
     table = table_of(shop)

@@ -1,4 +1,4 @@
-"""What passes FastAPI by (`StrictRoute`) must not differ from what does not."""
+"""Requests that bypass FastAPI (`StrictRoute`) are answered like those that do not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shop(tmp_path_factory):
         (b'{"sql": NaN}', {}),
     ],
 )
-def test_both_ways_answer_alike(shop, path, content, headers):
+def test_the_direct_and_the_general_path_answer_alike(shop, path, content, headers):
     def answer(media_type):
         given = headers | {"Content-Type": media_type}
         response = shop.client.post(path, content=content, headers=given)
@@ -62,13 +62,13 @@ def test_a_client_that_goes_away_cancels_the_work():
     async def run():
         with pytest.raises(ClientDisconnect):
             await unless_gone(receive, work())
-        await asyncio.sleep(0)  # the task itself goes on
+        await asyncio.sleep(0)  # this task itself is not cancelled
 
     asyncio.run(run())
     assert cleaned
 
 
-def test_a_time_limit_around_the_work_is_no_client_gone():
+def test_a_time_limit_around_the_work_is_no_disconnect():
     async def receive():
         await asyncio.sleep(60)
 

@@ -1,4 +1,4 @@
-"""A disk that is full refuses writes; once there is room they go on, without a restart."""
+"""A full disk refuses writes; once there is room, they succeed without a restart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE_S = 60
 
 
 class SmallDisk:
-    """A server whose data lie on a file system of SIZE_MB, which only it and its files know."""
+    """A server with its data on a file system of SIZE_MB in its own mount namespace."""
 
     def __init__(self, folder: Path) -> None:
         data = str(folder / "data")
@@ -42,7 +42,7 @@ class SmallDisk:
         self.number = 0
 
     def leave(self, free_bytes: int) -> None:
-        """Fill the disk but for so many bytes."""
+        """Fill the disk except for `free_bytes`."""
         disk = os.statvfs(self._ballast.parent)
         with self._ballast.open("ab") as file:
             file.write(b"x" * (disk.f_bavail * disk.f_frsize - free_bytes))
@@ -61,7 +61,7 @@ class SmallDisk:
         return answer.json()["rows"][0][0]
 
     def until_refused(self, bytes_: int) -> int:
-        """How many rows were committed before a write was refused."""
+        """Insert rows until a write is refused; return the number of committed rows."""
         for committed in range(2 * SIZE_MB * MB // bytes_):
             answer = self.insert(bytes_)
             if answer.status_code >= 400:
@@ -89,7 +89,7 @@ class SmallDisk:
 
 
 @pytest.mark.parametrize("free_bytes", [100_000, 9 * MB, 60 * MB])
-def test_writes_go_on_once_there_is_room(tmp_path, free_bytes):
+def test_writes_continue_when_the_disk_has_room_again(tmp_path, free_bytes):
     disk = SmallDisk(tmp_path)
     try:
         planned = disk.client.post("/v1/schema/plan", json=PLAN).json()

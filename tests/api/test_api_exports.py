@@ -1,4 +1,4 @@
-"""Reading beside the nodes: what an export holds, and when it goes."""
+"""Exports for readers beside the nodes: their content and their end."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from hornbeam_server.storage.source import Source, open_source
 
 
 async def rows_of(document, layout):
-    """All rows of a layout, read from an export alone."""
+    """Read all rows of a layout from the export alone."""
     catalog = decode_catalog(document["catalog"].encode())
     store = open_source(msgspec.convert(document["source"], Source))
     try:
@@ -26,7 +26,7 @@ def customers(shop, document):
     return [row[:2] for row in asyncio.run(rows_of(document, "customer"))]
 
 
-def test_an_export_is_one_snapshot_of_everything(shop):
+def test_an_export_keeps_its_snapshot(shop):
     shop.transact("INSERT INTO customer (c_id, c_name) VALUES (101, 'ann')")
     first = shop.post("/v1/exports", {}).json()
     before = customers(shop, first)
@@ -40,7 +40,7 @@ def test_an_export_is_one_snapshot_of_everything(shop):
     assert customers(shop, older) == before
 
 
-def test_an_export_goes_when_it_is_ended(shop):
+def test_an_export_is_removed_when_it_is_ended(shop):
     export = shop.post("/v1/exports", {}).json()
     path = f"/v1/exports/{export['name']}"
     assert shop.client.delete(path).json() == {"ended": export["name"]}
@@ -51,7 +51,7 @@ def test_an_export_goes_when_it_is_ended(shop):
         customers(shop, export)
 
 
-def test_an_export_goes_when_its_time_is_over(shop):
+def test_an_export_is_removed_when_its_time_is_over(shop):
     async def later():
         exports = shop.database.exports
         kept = await exports.begin(1, shop.database.catalog, 60_000)

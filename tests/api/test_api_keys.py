@@ -1,4 +1,4 @@
-"""API keys: how they are kept, when they hold, and how soon other nodes know."""
+"""API keys: how they are stored, when they are valid, and how soon other nodes learn of changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hornbeam_server.storage.rocks.store import RocksStore
 
 
 class HandClock:
-    """Time that the test moves."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -36,7 +36,7 @@ class HandClock:
 
 
 class Away:
-    """A store that may be out of reach, or slow; it counts how often its keys are read."""
+    """A store that may be unavailable or slow; it counts its scans."""
 
     def __init__(self, store: RocksStore) -> None:
         self.store = store
@@ -59,7 +59,7 @@ class Away:
 
 @asynccontextmanager
 async def node(store, **settings):
-    """A node's key ring over `store`, and the clock it goes by."""
+    """A node's key ring over `store`, and the clock of that ring."""
     clock = HandClock()
     serving = Serving(SimpleNamespace(store=store))
     ring = KeyRing(serving, Settings(key_refresh_s=2, **settings), clock)
@@ -67,7 +67,7 @@ async def node(store, **settings):
 
 
 def over_a_store(work):
-    """Run the coroutine `work(store)` over a RocksDB of its own."""
+    """Run the coroutine function `work(store)` over a new RocksDB."""
 
     async def test(tmp_path):
         store = Away(RocksStore.open(tmp_path / "store"))
@@ -143,7 +143,7 @@ async def test_only_a_digest_is_stored(store):
 
 
 @over_a_store
-async def test_a_key_comes_back_as_it_was_made(store):
+async def test_a_stored_key_is_read_back_unchanged(store):
     text = await added(store, Role.WRITER, grants={"a": Grant.WRITE}, created_by="y", expires_ms=7)
     (key,) = (await api_keys.read_keys(store)).values()
     assert key.principal.key == api_keys.id_in(text)
@@ -153,7 +153,7 @@ async def test_a_key_comes_back_as_it_was_made(store):
 
 
 @over_a_store
-async def test_an_id_is_never_given_twice(store):
+async def test_an_id_is_never_used_twice(store):
     text = await added(store)
     ((key_id, key),) = (await api_keys.read_keys(store)).items()
     await api_keys.revoke_key(store, key_id, 20, 20)
@@ -163,7 +163,7 @@ async def test_an_id_is_never_given_twice(store):
 
 
 @over_a_store
-async def test_revoking_is_for_good(store):
+async def test_a_second_revocation_keeps_the_first_time(store):
     key_id = api_keys.id_in(await added(store))
     assert (await api_keys.revoke_key(store, key_id, 20, 20)).revoked_ms == 20
     assert (await api_keys.revoke_key(store, key_id, 90, 90)).revoked_ms == 20
@@ -172,7 +172,7 @@ async def test_revoking_is_for_good(store):
 
 
 @over_a_store
-async def test_a_damaged_key_is_corruption_and_nobodys_way_in(store):
+async def test_a_damaged_key_is_corruption_and_grants_no_access(store):
     await store.put({api_keys.TABLE: [Put(b"0" * 12, b"\x93\x01\x02\x03")]}, 10)
     async with node(store) as (ring, _):
         with pytest.raises(Corruption):
@@ -180,7 +180,7 @@ async def test_a_damaged_key_is_corruption_and_nobodys_way_in(store):
 
 
 @over_a_store
-async def test_a_key_holds_until_it_expires(store):
+async def test_a_key_is_valid_until_it_expires(store):
     async with node(store) as (ring, clock):
         text = await added(store, expires_ms=clock.wall_ms() + 1_500)
         assert (await ring.principal(text)).role is Role.READER
@@ -192,7 +192,7 @@ async def test_a_key_holds_until_it_expires(store):
 
 
 @over_a_store
-async def test_the_right_id_with_another_secret_is_nobody(store):
+async def test_the_right_id_with_another_secret_is_refused(store):
     async with node(store) as (ring, _):
         text, other = await added(store), api_keys.fresh().text
         for wrong in (text[:16] + other[16:], other[:16] + text[16:], text[:-1], text + "0", ""):
@@ -203,7 +203,7 @@ async def test_the_right_id_with_another_secret_is_nobody(store):
 
 @over_a_store
 async def test_other_nodes_refuse_a_revoked_key_within_the_refresh_time(store):
-    """Whatever the moment of the last reading and however often is asked."""
+    """This holds for every interval between requests."""
     for step_s in (0.1, 0.7, 1.3, 2.0, 5.0):
         async with node(store) as (ring, clock):
             text = await added(store)
@@ -223,7 +223,7 @@ async def test_other_nodes_refuse_a_revoked_key_within_the_refresh_time(store):
 
 
 @over_a_store
-async def test_no_request_waits_for_keys_as_long_as_requests_come(store):
+async def test_regular_requests_do_not_wait_for_a_refresh_of_the_keys(store):
     async with node(store) as (ring, clock):
         text = await added(store)
         await ring.principal(text)
@@ -231,7 +231,7 @@ async def test_no_request_waits_for_keys_as_long_as_requests_come(store):
             clock.now_s += 1.1
             before = store.reads
             coroutine = ring.principal(text)
-            with pytest.raises(StopIteration):  # it runs to its end at once
+            with pytest.raises(StopIteration):  # it returns without suspending
                 coroutine.send(None)
             await asyncio.wait({ring._reading})
             assert store.reads == before + 1
@@ -239,7 +239,7 @@ async def test_no_request_waits_for_keys_as_long_as_requests_come(store):
 
 
 @over_a_store
-async def test_one_reading_serves_all_that_wait(store):
+async def test_one_scan_serves_all_waiting_requests(store):
     async with node(store) as (ring, _):
         text = await added(store)
         await asyncio.gather(*(ring.principal(text) for _ in range(100)))
@@ -247,15 +247,15 @@ async def test_one_reading_serves_all_that_wait(store):
 
 
 @over_a_store
-async def test_a_reload_does_not_take_a_reading_that_began_before(store):
-    """Else a key revoked here would hold until the next refresh."""
+async def test_a_reload_ignores_a_scan_that_began_before_it(store):
+    """Otherwise a key revoked here would stay valid until the next refresh."""
     async with node(store) as (ring, clock):
         text = await added(store)
         await ring.principal(text)
         store.gate.clear()
         clock.now_s += 1.1
         await ring.principal(text)
-        await asyncio.sleep(0.05)  # the reading has seen the key, and waits
+        await asyncio.sleep(0.05)  # the scan has read the key, and waits
         await api_keys.revoke_key(store, api_keys.id_in(text), 20, 20)
         reloading = asyncio.ensure_future(ring.reload())
         await asyncio.sleep(0.05)
@@ -266,7 +266,7 @@ async def test_a_reload_does_not_take_a_reading_that_began_before(store):
 
 
 @over_a_store
-async def test_without_the_store_keys_hold_no_longer_than_stated(store):
+async def test_without_the_store_keys_are_valid_for_the_refresh_time_only(store):
     async with node(store) as (ring, clock):
         text = await added(store)
         await ring.principal(text)
@@ -286,7 +286,7 @@ async def test_without_the_store_keys_hold_no_longer_than_stated(store):
 
 
 @over_a_store
-async def test_nobody_watches_before_any_key_is_known(store):
+async def test_monitoring_is_unavailable_before_the_first_scan_of_keys(store):
     async with node(store) as (ring, _):
         store.reachable = False
         with pytest.raises(Unavailable):
@@ -294,7 +294,7 @@ async def test_nobody_watches_before_any_key_is_known(store):
 
 
 @over_a_store
-async def test_a_node_that_does_not_serve_knows_nobody(store):
+async def test_a_node_that_does_not_serve_refuses_every_key(store):
     ring = KeyRing(Serving(), Settings())
     with pytest.raises(Unavailable, match="another node"):
         await ring.principal(await added(store))
@@ -324,8 +324,8 @@ def status(secured: SecureWorld, key: str) -> int:
     return secured.request(key, "GET", "/v1/status").status_code
 
 
-def test_a_key_holds_from_its_answer_to_the_answer_of_its_end(secured):
-    """Though keys are read anew only every minute here."""
+def test_a_key_is_valid_from_its_creation_to_its_revocation(secured):
+    """This node refreshes its keys only once a minute, but applies its own changes at once."""
     for _ in range(20):
         key = secured.made("reader")
         assert status(secured, key) == 200
@@ -367,7 +367,7 @@ def test_keys_outlive_the_server(tmp_path):
 
     with world(tmp_path, authentication="keys") as second:
         secured = SecureWorld(second, administrator)
-        assert status(secured, first.root) == 401  # its setting is gone
+        assert status(secured, first.root) == 401  # this server has no bootstrap_key
         assert status(secured, ended) == 401
         assert secured.query(kept, "SELECT count(*) FROM customer").status_code == 200
         assert secured.query(kept, "SELECT count(*) FROM orders").status_code == 403
@@ -391,14 +391,14 @@ def test_keys_outlive_the_server(tmp_path):
         ({"name": "x", "role": "reader", "valid_for_s": 10**12}, 422),
     ],
 )
-def test_keys_that_cannot_be(secured, body, code):
+def test_invalid_keys_are_not_created(secured, body, code):
     before = secured.request(secured.root, "GET", "/v1/keys").json()
     refused = secured.request(secured.root, "POST", "/v1/keys", json=body)
     assert refused.status_code == code, refused.text
     assert secured.request(secured.root, "GET", "/v1/keys").json() == before
 
 
-def test_the_key_of_the_settings_cannot_be_revoked_here(secured):
+def test_the_key_of_the_settings_cannot_be_revoked_by_request(secured):
     refused = secured.revoke(secured.root)
     assert refused.status_code == 404
     assert "settings" in refused.json()["cure"]

@@ -1,4 +1,4 @@
-"""Bulk loads: CSV and Arrow, exact values, and what is said of bad files."""
+"""Bulk loads: CSV and Arrow, exact values, and errors in files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def arrow(table):
     return sink.getvalue().to_pybytes()
 
 
-def test_csv_is_exact_and_knows_null_from_empty(shop):
+def test_csv_keeps_values_and_distinguishes_null_from_empty(shop):
     text = (
         "k_id,k_decimal,k_text,k_at,k_flag\n"
         '1,1234567890123456789012345678.0123456789,"",2024-02-29T01:02:03.000004,true\n'
@@ -60,7 +60,7 @@ def test_arrow_is_exact(shop):
     assert load(shop, "kinds", arrow(none), ARROW).json()["rows"] == 0
 
 
-def test_a_load_is_done_once_per_key(shop):
+def test_a_load_runs_once_per_idempotency_key(shop):
     headers = {"Idempotency-Key": "load-1"}
     first = load(shop, "customer", "c_id,c_name\n500,a\n", **headers)
     again = load(shop, "customer", "c_id,c_name\n500,a\n", **headers)
@@ -84,7 +84,7 @@ def test_a_load_is_done_once_per_key(shop):
         ('c_id,c_name\n601,5" b\n600,"', 422, "ends inside a quoted field"),
     ],
 )
-def test_bad_csv(shop, content, status, words):
+def test_bad_csv_is_refused(shop, content, status, words):
     response = load(shop, "customer", content)
     assert (response.status_code, words in response.json()["detail"]) == (status, True), (
         response.text
@@ -97,7 +97,7 @@ def test_bad_csv(shop, content, status, words):
     [('"a"', "a"), ('"a""', None), ('"a"""', 'a"'), ('5" pipe', '5" pipe'), ('"\n"', "\n")],
 )
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
-def test_quotes_at_the_end_of_a_csv(field, value, end):
+def test_a_csv_may_end_in_a_closed_quoted_field(field, value, end):
     relation = load_ddl("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT)").relation("t")
     body = f"a,b\n1,{field}{end}".encode()
     if value is None:
@@ -107,7 +107,7 @@ def test_quotes_at_the_end_of_a_csv(field, value, end):
         assert read_rows(body, "text/csv", relation, 10) == (["a", "b"], [("1", value)])
 
 
-def test_a_row_without_a_value_that_it_must_have_is_named(shop):
+def test_a_not_null_error_names_row_and_column(shop):
     problem = load(shop, "customer", "c_id,c_name\n600,a\n601,\n").json()
     assert (problem["code"], problem["column"], problem["row"]) == (
         "not-null-violation",
@@ -118,7 +118,7 @@ def test_a_row_without_a_value_that_it_must_have_is_named(shop):
     assert (one["code"], "row" in one) == ("not-null-violation", False)
 
 
-def test_a_row_that_references_nothing_is_named(shop):
+def test_a_foreign_key_error_names_the_row(shop):
     assert load(shop, "customer", "c_id,c_name\n610,a\n").is_success
     text = "o_total,o_id,o_c_id\n1,610,610\n1,611,\n1,612, 611\n1,613,611\n"
     problem = load(shop, "orders", text).json()
@@ -129,14 +129,14 @@ def test_a_row_that_references_nothing_is_named(shop):
 
 
 @pytest.mark.parametrize("cut", [0, 1, 8, 100, 300])
-def test_broken_arrow(shop, cut):
+def test_broken_arrow_is_refused(shop, cut):
     whole = arrow(pa.table({"c_id": [700, 701], "c_name": ["a", "b"]}))
     broken = whole[:cut] + b"\x7f" * 40 + whole[cut + 40 :]
     response = load(shop, "customer", broken, ARROW)
     assert response.status_code == 422, response.text
 
 
-def test_refused_loads(shop):
+def test_wrong_loads_are_refused(shop):
     assert load(shop, "nowhere", "a\n1\n").status_code == 404
     assert load(shop, "customer", "{}", "application/json").status_code == 415
     assert load(shop, "customer", "x" * 400_000).status_code == 413

@@ -1,4 +1,4 @@
-"""Initial loads over REST, as `pipeline.load.driver` asks for them."""
+"""Initial loads over REST, as `pipeline.load.driver` requests them."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ def shop(tmp_path):
 
 
 def put(shop, rows):
-    """What an executor does: orders, their view's rows, and no index of theirs is left out."""
+    """Put rows as a Spark executor does: orders with the entries of their views and indexes."""
     url = f"hornbeam://{shop.client.base_url.host}:{shop.client.base_url.port}"
     transport = open_transport(parse_url(url), 10)
     begun = export.begin(transport)
@@ -54,7 +54,7 @@ def finished(shop, **changes):
     return shop.post("/v1/loads/finished", body | changes)
 
 
-def test_a_load_from_its_beginning_to_its_end(shop):
+def test_a_load_is_published_when_all_parts_are_finished(shop):
     assert shop.client.get("/v1/loads").json() == {"load": None}
     begun = shop.post("/v1/loads", BEGIN).json()["load"]
     assert (begun["relations"], begun["identity"]) == (["orders"], "files")
@@ -91,7 +91,7 @@ def test_a_load_from_its_beginning_to_its_end(shop):
     assert shop.verify() == 0
 
 
-def test_a_load_is_given_up(shop):
+def test_a_load_is_cancelled(shop):
     assert shop.client.delete("/v1/loads").status_code == 404
     shop.post("/v1/loads", BEGIN)
     other = shop.post("/v1/loads", BEGIN | {"identity": "other files"})
@@ -105,7 +105,7 @@ def test_a_load_is_given_up(shop):
     assert "has rows" in full.json()["detail"]
 
 
-def test_a_schema_change_that_concerns_it_waits(shop):
+def test_a_schema_change_of_a_relation_under_load_is_refused(shop):
     shop.post("/v1/loads", BEGIN)
     changed = shop.apply(**(PLAN | {"workload": ""}))
     assert (changed.status_code, changed.json()["code"]) == (409, "being-loaded")

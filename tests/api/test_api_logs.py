@@ -1,4 +1,4 @@
-"""What a server writes to its log."""
+"""The log of a server."""
 
 import inspect
 import subprocess
@@ -21,7 +21,7 @@ for text in (logs._CUT, "something else"):
 """
 
 
-def test_an_answer_that_is_cut_on_purpose_is_no_error_of_uvicorn():
+def test_the_log_hides_the_message_of_an_answer_that_is_cut_on_purpose():
     ended = subprocess.run(
         [sys.executable, "-c", LOGGED], check=True, capture_output=True, text=True
     )
@@ -29,7 +29,7 @@ def test_an_answer_that_is_cut_on_purpose_is_no_error_of_uvicorn():
     assert line.endswith("something else")
 
 
-def test_damage_that_a_request_meets_is_logged(tmp_path, monkeypatch):
+def test_corruption_that_a_request_finds_is_logged(tmp_path, monkeypatch):
     def query(*_, **__):
         raise Corruption("A block is damaged.", cure="Restore it.")
 
@@ -43,6 +43,6 @@ def test_damage_that_a_request_meets_is_logged(tmp_path, monkeypatch):
     } in logged  # fmt: skip
 
 
-def test_uvicorn_says_so_in_these_words():
+def test_uvicorn_still_uses_the_message_that_the_log_hides():
     for module in (h11_impl, httptools_impl):
         assert logging_setup._CUT in inspect.getsource(module)

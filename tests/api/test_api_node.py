@@ -33,14 +33,14 @@ INSERT = "INSERT INTO t (a) VALUES (?)"
 
 
 class Quorum:
-    """The way to the coordination service, which can lose its quorum."""
+    """The connection to the coordination service, which can lose its quorum."""
 
     late = False
 
     def __init__(self):
         self.lost = False
         self.hides = lambda found: False
-        """Is this answer lost on its way?"""
+        """Decides whether an answer is lost in transit."""
 
     async def one(self, name, effect):
         await asyncio.sleep(0)
@@ -53,13 +53,13 @@ class Quorum:
 
 
 class Cluster:
-    """Store, logs and coordination in memory, and the nodes on them."""
+    """An in-memory store, logs and coordination, and the nodes that use them."""
 
     def __init__(self, folder):
         self.settings = Settings(data=folder)
         self.quorum = Quorum()
         self.quorum_of = {}
-        """Of nodes that have a way of their own, by address."""
+        """Separate connections of single nodes, by address."""
         self.registry = SimulatedRegistry(asyncio.get_running_loop().time)
         self.tables, self.disk = SimulatedTables(), SimulatedDisk()
 
@@ -95,7 +95,7 @@ class Cluster:
 
     @contextlib.asynccontextmanager
     async def two(self):
-        """(node that leads, the other). They have a table."""
+        """Yield (the node that leads, the other node); their database has a table."""
         async with self.node("http://first") as first:
             await until(lambda: first.database.keeper.leads)
             await create(first.database)
@@ -120,7 +120,7 @@ async def asks(cluster, serving, path, **body):
         return await node.post(path, json=body)
 
 
-async def test_all_serve_and_one_changes_the_schema(tmp_path):
+async def test_all_nodes_serve_and_one_changes_the_schema(tmp_path):
     cluster = Cluster(tmp_path)
     async with cluster.two() as (first, second):
         for number, node in enumerate((first, second)):
@@ -136,7 +136,7 @@ async def test_all_serve_and_one_changes_the_schema(tmp_path):
         await second.database.execute("INSERT INTO t VALUES (2, 3)")
 
 
-async def test_before_it_has_joined_a_node_sends_requests_elsewhere(tmp_path):
+async def test_a_node_that_has_not_joined_is_on_standby(tmp_path):
     cluster = Cluster(tmp_path)
     joining = Serving()
     refused = await answers(cluster, joining, "/readyz")
@@ -146,7 +146,7 @@ async def test_before_it_has_joined_a_node_sends_requests_elsewhere(tmp_path):
     assert "hornbeam_ready 0" in (await answers(cluster, joining, "/metrics")).text
 
 
-async def test_a_node_whose_log_has_failed_comes_back_and_nothing_is_lost(tmp_path):
+async def test_a_node_rejoins_after_its_log_fails_and_loses_no_commit(tmp_path):
     async with Cluster(tmp_path).two() as (first, second):
         old = first.database
         await old.execute(INSERT, (1,))
@@ -160,7 +160,7 @@ async def test_a_node_whose_log_has_failed_comes_back_and_nothing_is_lost(tmp_pa
         assert rows == [(1,), (3,), (4,)]
 
 
-async def test_without_a_quorum_reads_go_on_at_the_last_snapshot_and_writes_are_refused(tmp_path):
+async def test_without_a_quorum_reads_use_the_last_snapshot_and_writes_fail(tmp_path):
     cluster = Cluster(tmp_path)
     async with cluster.two() as (first, second):
         await first.database.execute(INSERT, (1,))
@@ -191,8 +191,8 @@ async def test_without_a_quorum_reads_go_on_at_the_last_snapshot_and_writes_are_
         assert "Hornbeam-Behind-S" not in read.headers
 
 
-async def test_who_has_not_seen_the_end_of_a_schema_change_reads_nothing_that_came_after(tmp_path):
-    """The view that it would read has been dropped: nobody has kept it since."""
+async def test_a_node_behind_a_schema_change_does_not_read_newer_rows(tmp_path):
+    """With its old catalog the node would read a dropped view, which no node maintains any more."""
     tables = """
         CREATE TABLE t (a INTEGER PRIMARY KEY);
         CREATE TABLE u (b INTEGER PRIMARY KEY, ba INTEGER REFERENCES t (a));
@@ -200,7 +200,7 @@ async def test_who_has_not_seen_the_end_of_a_schema_change_reads_nothing_that_ca
     join = "SELECT b FROM t, u WHERE a = ba ORDER BY b"
 
     def opened(found):
-        """The assignment, but for a closed gate."""
+        """Whether the answer is an assignment with an open gate."""
         is_assignment = isinstance(found, Versioned) and b"gate_closed" in found.value
         return is_assignment and not Assignment.decode(found.value).gate_closed
 
@@ -227,20 +227,20 @@ async def test_who_has_not_seen_the_end_of_a_schema_change_reads_nothing_that_ca
         assert "t__u" not in found["served_by"]
 
 
-async def test_a_node_that_is_stopped_leaves_its_work_to_others(tmp_path):
+async def test_a_stopped_node_hands_its_work_to_the_others(tmp_path):
     cluster = Cluster(tmp_path)
     async with contextlib.AsyncExitStack() as staying:
         async with cluster.node("http://first") as first:
             await until(lambda: first.database.keeper.leads)
             await create(first.database)
             second = await staying.enter_async_context(cluster.node("http://second"))
-        for number in range(20):  # rows whose locks either node had
+        for number in range(20):  # each node owned the locks of some of these rows
             await second.database.execute(INSERT, (number,))
         await until(lambda: second.database.keeper.leads)
 
 
-async def test_a_node_can_be_stopped_while_a_term_of_it_ends(tmp_path):
-    """Else it would begin another one, and nobody would stop that."""
+async def test_a_node_can_be_stopped_while_it_closes_its_database(tmp_path):
+    """Otherwise it would open the database again, and nothing would stop that term."""
     cluster, serving = Cluster(tmp_path), Serving()
     node = Node(serving, lambda: cluster.join("http://node"), SystemClock())
     running = asyncio.ensure_future(node.run())
@@ -255,7 +255,7 @@ async def test_a_node_can_be_stopped_while_a_term_of_it_ends(tmp_path):
 
 
 def hold_its_housekeeping(database):
-    """It needs a moment to end; set as soon as somebody ends it."""
+    """Make housekeeping end slowly; the returned event is set when its end begins."""
     ending, begun_with = asyncio.Event(), database._housekeeping
 
     async def slowly():
@@ -269,7 +269,7 @@ def hold_its_housekeeping(database):
     return ending
 
 
-async def test_damage_ends_the_node():
+async def test_corruption_ends_the_node():
     async def damaged():
         raise Corruption("The log is damaged.")
 
@@ -283,7 +283,7 @@ async def create(database, ddl="CREATE TABLE t (a INTEGER PRIMARY KEY);", worklo
 
 
 async def persistently(work):
-    """As clients do, until the node's slots have owners again."""
+    """Repeat the work, as clients do, until the node's slots have owners again."""
     while True:
         try:
             return await work()

@@ -1,4 +1,4 @@
-"""A node of a real cluster whose ZooKeeper goes away, and comes back."""
+"""A node of a real cluster whose ZooKeeper stops and starts again."""
 
 import time
 
@@ -13,7 +13,7 @@ READ = {"sql": "SELECT a FROM t ORDER BY a"}
 WRITE = {"statements": [{"sql": "INSERT INTO t VALUES (2)"}]}
 
 
-def test_without_zookeeper_reads_go_on_at_the_last_snapshot(real_cluster, tmp_path):
+def test_without_zookeeper_reads_use_the_last_snapshot(real_cluster, tmp_path):
     with (
         NodeProcesses(real_cluster, tmp_path, 1, database="quorum") as nodes,
         httpx.Client(base_url=nodes.nodes[0].url, timeout=30) as node,
@@ -26,7 +26,7 @@ def test_without_zookeeper_reads_go_on_at_the_last_snapshot(real_cluster, tmp_pa
         real_cluster.kill("zookeeper")
         try:
             while "Hornbeam-Behind-S" not in (read := node.post("/v1/query", json=READ)).headers:
-                time.sleep(0.1)  # until the session is over, and the node knows it
+                time.sleep(0.1)  # until the node notices that its session has expired
             assert read.json()["rows"] == [[1]]
             refused = node.post("/v1/transactions", json=WRITE)
             assert (refused.status_code, refused.json()["outcome"]) == (503, "none")

@@ -1,4 +1,4 @@
-"""The page at /docs comes from this server alone, and runs no script but its own."""
+"""The page at /docs loads files from this server only, and no inline script."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def directives(response) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", TYPES)
-def test_the_page_and_what_it_loads_are_served_from_here(client, path):
+def test_the_page_and_its_files_are_served(client, path):
     response = client.get(path)
     assert response.status_code == 200
     assert response.headers["content-type"].split(";")[0] == TYPES[path]
@@ -39,7 +39,7 @@ def test_the_page_and_what_it_loads_are_served_from_here(client, path):
 
 
 @pytest.mark.parametrize("path", ["/", *TYPES])
-def test_the_policy_is_strict(client, path):
+def test_the_content_security_policy_is_strict(client, path):
     found = directives(client.get(path))
     assert found["default-src"] == "'none'"
     assert found["script-src"] == found["style-src"] == found["connect-src"] == "'self'"
@@ -47,7 +47,7 @@ def test_the_policy_is_strict(client, path):
     assert not {"unsafe", "http", "*"} & set(re.findall(r"[a-z]+|\*", str(found)))
 
 
-def test_the_page_names_nothing_elsewhere_and_holds_no_script(client):
+def test_the_page_has_no_external_links_and_no_inline_script(client):
     text = client.get("/docs").text
     named = re.findall(r'(?:src|href)="([^"]*)"', text)
     assert {f"/{name}" for name in named if name != "data:,"} <= TYPES.keys()
@@ -58,7 +58,7 @@ def test_the_page_names_nothing_elsewhere_and_holds_no_script(client):
     assert "SwaggerUIBundle" in client.get("/docs/swagger-ui-bundle.js").text[:1_000]
 
 
-def test_the_root_leads_to_the_page(client):
+def test_the_root_redirects_to_the_page(client):
     response = client.get("/")
     assert response.status_code == 307
     assert response.headers["location"] == "docs"

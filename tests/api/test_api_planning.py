@@ -1,4 +1,4 @@
-"""Planning over REST: it reports how far it is, blocks nobody, and ends with its client."""
+"""Planning over REST reports progress, blocks no other request, and stops with its client."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_lines_of_progress_end_with_the_plan(shop):
     assert all(0 <= line["progress"]["done"] <= 100 for line in progress)
 
 
-def test_errors_before_the_first_line_have_their_status(shop):
+def test_errors_before_the_first_line_set_the_http_status(shop):
     refused = shop.post(
         "/v1/schema/plan", PLAN | {"ddl": "CREATE TABLE t (a WRONG)"}, headers=LINES
     )
@@ -44,9 +44,7 @@ def test_errors_before_the_first_line_have_their_status(shop):
 
 
 @pytest.mark.parametrize("headers", [{}, LINES])
-def test_a_client_that_leaves_ends_the_search_and_others_are_answered_beside_it(
-    shop, headers, monkeypatch
-):
+def test_the_search_ends_when_its_client_disconnects(shop, headers, monkeypatch):
     watches: list[Watch] = []
     create = Watch.__init__
     monkeypatch.setattr(
@@ -72,7 +70,7 @@ def test_a_client_that_leaves_ends_the_search_and_others_are_answered_beside_it(
         time.sleep(0.02)
     left = watch.effort
     time.sleep(0.5)
-    assert watch.effort <= left + 20  # the plan that was being made
+    assert watch.effort <= left + 20  # the current step may still finish
 
 
 def test_the_time_limit_ends_a_search(tmp_path):

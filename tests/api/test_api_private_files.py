@@ -1,4 +1,4 @@
-"""What is stored may be read by its own user only, whatever the umask."""
+"""With any umask, only their owner can read stored files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def umask(mask):
 
 
 def open_to_others(folder: Path) -> list[str]:
-    """Everything in `folder`, itself too, that its group or others may do anything with."""
+    """List `folder` and its contents where the group or others have any permission."""
     found = []
     for place, _, names in os.walk(folder):
         for path in (Path(place), *(Path(place, name) for name in names)):
@@ -83,7 +83,7 @@ def test_an_embedded_folder_is_private_and_the_umask_stays(tmp_path, mask):
     assert open_to_others(folder) == []
 
 
-async def test_what_rocksdb_writes_later_is_private(tmp_path):
+async def test_files_that_rocksdb_writes_later_are_private(tmp_path):
     with umask(0):
         store = RocksStore.open(tmp_path / "store")
         await store.create_table("t")
@@ -115,7 +115,7 @@ def opened(folder):
     asyncio.run(scenario())
 
 
-def test_a_wide_folder_of_an_older_version_is_closed(tmp_path):
+def test_a_readable_folder_of_an_older_version_becomes_private(tmp_path):
     folder = tmp_path / "data"
     opened(folder)
     for place, _, names in os.walk(folder):
@@ -130,7 +130,7 @@ def test_a_wide_folder_of_an_older_version_is_closed(tmp_path):
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755  # links are not followed
 
 
-def test_what_a_killed_process_has_spilled_is_removed(tmp_path):
+def test_spilled_files_of_a_killed_process_are_removed(tmp_path):
     folder = tmp_path / "data"
     opened(folder)
     left = folder / "spill" / "1234"
@@ -145,13 +145,13 @@ def test_what_a_killed_process_has_spilled_is_removed(tmp_path):
     assert list((folder / "spill").iterdir()) == []
 
 
-def test_an_empty_folder_that_was_made_before_is_closed(tmp_path):
+def test_an_existing_empty_folder_becomes_private(tmp_path):
     (tmp_path / "data").mkdir(mode=0o755)
     opened(tmp_path / "data")
     assert open_to_others(tmp_path / "data") == []
 
 
-def test_a_folder_with_other_things_in_it_stays_open_but_for_ours(tmp_path):
+def test_other_files_in_the_folder_keep_their_permissions(tmp_path):
     (tmp_path / "data").mkdir(mode=0o755)
     (tmp_path / "data" / "notes").write_text("mine")
     os.chmod(tmp_path / "data" / "notes", 0o644)
@@ -159,7 +159,7 @@ def test_a_folder_with_other_things_in_it_stays_open_but_for_ours(tmp_path):
     assert open_to_others(tmp_path / "data") == [".: 755", "notes: 644"]
 
 
-def test_a_folder_of_another_user_stays_as_it_is(tmp_path, monkeypatch):
+def test_a_folder_of_another_user_keeps_its_permissions(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     os.chmod(tmp_path / "data", 0o777)
     user = os.geteuid()
@@ -168,7 +168,7 @@ def test_a_folder_of_another_user_stays_as_it_is(tmp_path, monkeypatch):
     assert open_to_others(tmp_path / "data") == [".: 777"]
 
 
-def test_rows_that_were_rejected_are_private(tmp_path):
+def test_files_of_rejected_rows_are_private(tmp_path):
     with umask(0):
         with rejects_file(tmp_path / "cli", 1):
             pass
@@ -177,7 +177,7 @@ def test_rows_that_were_rejected_are_private(tmp_path):
     assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("cli", "spark")} == {0o600}
 
 
-def test_a_first_key_is_made_in_a_private_folder(tmp_path):
+def test_a_first_key_is_created_in_a_private_folder(tmp_path):
     hornbeam_command = Path(sys.executable).with_name("hornbeam")
     command = [hornbeam_command, "keys", "create", "me", "--role", "admin"]
     opened(tmp_path / "data")

@@ -1,4 +1,4 @@
-"""Rows that are put beside the transactions: which tables take them, and when it is too late."""
+"""Rows put beside transactions: which tables accept them, and until when."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ BYTES = {"Content-Type": "application/octet-stream"}
 
 @pytest.fixture
 def shop(tmp_path, monkeypatch):
-    """A shop whose view nobody builds."""
+    """A shop in which no node builds the view."""
     monkeypatch.setattr(CatalogKeeper, "_begin_builds", lambda keeper: None)
     with world(tmp_path) as opened:
         assert opened.apply(**PLAN).status_code == 200
@@ -79,7 +79,7 @@ def test_rows_are_put_with_their_timestamp(shop, monkeypatch):
     ]
 
 
-def test_only_tables_that_are_being_built_take_rows(shop):
+def test_only_tables_under_construction_accept_rows(shop):
     begun = exported(shop)
     for table in (table_of(shop, "orders"), "s.catalog", "v.nothing.0"):
         with pytest.raises(DatabaseError, match="is being built") as refused:
@@ -87,7 +87,7 @@ def test_only_tables_that_are_being_built_take_rows(shop):
         assert refused.value.code == "not-found"
 
 
-def test_nothing_is_put_above_the_snapshot(shop):
+def test_rows_above_the_snapshot_are_refused(shop):
     begun, table = exported(shop), table_of(shop)
     with pytest.raises(InvalidRequest, match="newer"):
         put(shop, begun, {table: [Put(b"a", b"b")]}, begun.snapshot + 1)
@@ -96,8 +96,8 @@ def test_nothing_is_put_above_the_snapshot(shop):
         put(shop, future, {table: [Put(b"a", b"b")]})
 
 
-def test_nothing_is_put_when_newer_versions_may_be_gone(shop):
-    """By the clock of who writes, and whatever that says, by what the node keeps."""
+def test_rows_are_refused_when_newer_versions_may_be_purged(shop):
+    """The client refuses by its clock; the node refuses by its retention."""
     begun, table = exported(shop), table_of(shop)
     late = msgspec.structs.replace(begun, until_ms=begun.until_ms - 3_600_000 + sink.MARGIN_MS)
     with pytest.raises(SnapshotTooOld):
@@ -109,8 +109,8 @@ def test_nothing_is_put_when_newer_versions_may_be_gone(shop):
     assert stored(shop, table) == []
 
 
-def test_a_purge_goes_no_further_than_what_is_being_put(shop, monkeypatch):
-    """A tombstone above a put must not go before the put is there: it would come back to light."""
+def test_a_purge_keeps_tombstones_above_a_put_in_progress(shop, monkeypatch):
+    """If a newer tombstone were purged before the put arrives, the deleted row would reappear."""
     begun, table, database = exported(shop), table_of(shop), shop.database
     keep = database.store.put
     shop.run(keep({table: [Put(b"a", b"")]}, begun.snapshot + 1))
@@ -118,7 +118,7 @@ def test_a_purge_goes_no_further_than_what_is_being_put(shop, monkeypatch):
 
     async def purged_meanwhile(writes, ts):
         if table in writes:
-            # All that this clock knows is over, but for what is held.
+            # The retention has passed for every version, except for those the put holds.
             with monkeypatch.context() as patched:
                 short = database.settings.model_copy(update={"snapshot_retention_s": 0.000_001})
                 patched.setattr(database.ownership, "_settings", short)
@@ -140,5 +140,5 @@ def test_rows_that_cannot_be_stored_are_refused(shop):
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", msgspec.msgpack.encode({"ts": "1", "writes": {}})])
-def test_a_body_that_is_none_is_told(shop, body):
+def test_an_invalid_body_is_refused(shop, body):
     assert shop.client.post("/v1/puts", content=body, headers=BYTES).status_code == 422

@@ -1,4 +1,4 @@
-"""No web page of another site reads or writes a database that asks for no key."""
+"""No web page of another site can read or write a database that requires no key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROUTES = [
     if "POST" in route.methods
 ]
 SIMPLE = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
-"""Types of bodies that a page may send to another site without asking its server first."""
+"""Media types that a page may send to another site without a preflight request."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def port(served) -> int:
 
 
 def exchange(served, head: str, body: bytes = b"") -> tuple[int, dict]:
-    """The answer to a request that is sent as it is written here."""
+    """Send the request byte for byte; return status and document of the answer."""
     with socket.create_connection(("127.0.0.1", port(served)), timeout=10) as connection:
         connection.sendall(head.replace("\n", "\r\n").encode("latin-1") + b"\r\n\r\n" + body)
         received = b""
@@ -83,7 +83,7 @@ def ask(served, headers: str, target: str = "/v1/schema", version: str = "1.1"):
         "192.0.2.7:8780",
     ],
 )
-def test_a_host_that_is_loopback_or_configured_is_answered(shop, host):
+def test_loopback_and_configured_hosts_are_accepted(shop, host):
     assert ask(shop, f"Host: {host}")[0] == 200
 
 
@@ -135,7 +135,7 @@ def test_another_host_is_misdirected(shop, host):
     ],
 )
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_a_request_that_does_not_name_one_host_is_no_request(shop, headers, version):
+def test_a_request_must_name_exactly_one_host(shop, headers, version):
     status, document = ask(shop, headers, version=version)
     assert (status, document["code"]) == (400, "invalid-request")
     assert "Host:" in document["cure"]
@@ -152,7 +152,7 @@ def test_a_request_that_does_not_name_one_host_is_no_request(shop, headers, vers
         ("//evil.example/v1/schema", "localhost", 404),
     ],
 )
-def test_the_host_of_a_target_counts_more_than_the_header(shop, target, host, status):
+def test_the_host_of_an_absolute_target_overrides_the_header(shop, target, host, status):
     assert ask(shop, f"Host: {host}", target)[0] == status
 
 
@@ -171,14 +171,14 @@ def test_a_websocket_is_an_ordinary_request(shop):
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz"])
-def test_probes_may_name_the_server_by_any_address(shop, path):
+def test_probes_may_use_any_host(shop, path):
     for host in ("Host: 10.1.2.3:8780", "Host: evil.example", ""):
         assert ask(shop, host, path)[0] == 200
     assert ask(shop, "Host: localhost\nOrigin: http://evil.example", path)[0] == 403
 
 
 @pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/metrics", "/v1/status", "/nothing"])
-def test_every_other_path_looks_at_the_host(shop, path):
+def test_every_other_path_checks_the_host(shop, path):
     assert ask(shop, "Host: evil.example", path)[0] == 421
 
 
@@ -193,7 +193,7 @@ def test_every_other_path_looks_at_the_host(shop, path):
         ("db.example", "http://db.example:80"),
     ],
 )
-def test_the_pages_of_the_server_itself_may_ask(shop, host, origin):
+def test_pages_of_the_server_itself_are_accepted(shop, host, origin):
     assert ask(shop, f"Host: {host}\nOrigin: {origin}\nSec-Fetch-Site: same-origin")[0] == 200
 
 
@@ -246,7 +246,7 @@ def test_a_preflight_allows_nothing(shop):
     assert not any(name.startswith("access-control") for name in response.headers)
 
 
-def test_with_keys_the_server_may_stand_behind_any_name(tmp_path):
+def test_with_keys_the_server_accepts_any_host(tmp_path):
     with secure_world(tmp_path) as secured:
         served = secured.world
         own = f"Authorization: Bearer {secured.root}"
@@ -274,7 +274,7 @@ def test_behind_a_proxy_that_does_tls_the_origin_is_https(tmp_path):
         assert ask(served, "Host: db.example\nOrigin: https://evil.example")[0] == 403
 
 
-def test_the_address_that_other_nodes_are_given_is_known(tmp_path):
+def test_the_address_setting_is_an_allowed_host(tmp_path):
     with world(tmp_path, address="http://node1.example:8780") as served:
         assert ask(served, "Host: node1.example:8780")[0] == 200
         assert ask(served, "Host: node2.example:8780")[0] == 421
@@ -305,11 +305,11 @@ def takes_body(route) -> bool:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
 @pytest.mark.parametrize("media_type", SIMPLE)
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"sql": "SELECT 1"}', b"c_id,c_name\n9,x\n"])
-def test_no_route_reads_what_a_page_may_send_unasked(shop, route, media_type, body):
+def test_no_route_accepts_media_types_without_preflight(shop, route, media_type, body):
     headers = {"Content-Type": media_type} if media_type else {}
     response = shop.client.post(path_of(route), content=body, headers=headers)
     if not media_type and not takes_body(route):
-        assert response.status_code == 404  # there is no such group, and no body was read
+        assert response.status_code == 404  # this route reads no body, and the group does not exist
         return
     assert response.status_code == 415, response.text
     document = response.json()
@@ -336,7 +336,7 @@ def test_there_are_routes_with_and_without_a_body():
         "TEXT/PLAIN",
     ],
 )
-def test_types_that_only_look_right(shop, path, media_type):
+def test_similar_media_types_are_refused(shop, path, media_type):
     headers = {"Content-Type": media_type}
     response = shop.client.post(path, content=b'{"sql": "SELECT 1"}', headers=headers)
     assert response.status_code == 415
@@ -345,7 +345,7 @@ def test_types_that_only_look_right(shop, path, media_type):
 @pytest.mark.parametrize(
     "media_type", ["application/json", "Application/JSON", "application/json;charset=utf-8"]
 )
-def test_json_may_say_more_of_itself(shop, media_type):
+def test_the_json_media_type_may_have_parameters(shop, media_type):
     headers = {"Content-Type": media_type}
     response = shop.client.post("/v1/query", content=b'{"sql": "SELECT 1"}', headers=headers)
     assert response.status_code == 200
@@ -355,14 +355,14 @@ def test_json_may_say_more_of_itself(shop, media_type):
     ("media_type", "number"),
     [("text/csv", 21), ("Text/CSV; charset=utf-8; header=present", 22), ("application/csv", 23)],
 )
-def test_csv_may_say_more_of_itself(shop, media_type, number):
+def test_the_csv_media_type_may_have_parameters(shop, media_type, number):
     headers = {"Content-Type": media_type}
     content = f"c_id,c_name\n{number},ann\n".encode()
     response = shop.client.post("/v1/load/customer", content=content, headers=headers)
     assert response.json()["rows"] == 1
 
 
-def test_the_version_is_documented_with_the_refusals(shop):
+def test_openapi_documents_the_version_and_the_refusals(shop):
     document = shop.client.get("/openapi.json").json()
     assert document["info"]["version"] == VERSION
     for methods in document["paths"].values():

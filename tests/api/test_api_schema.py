@@ -1,4 +1,4 @@
-"""Planning and applying schemas over data that is there."""
+"""Planning and applying schemas over existing rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_stale_plan_is_refused(shop):
     assert (response.status_code, response.json()["code"]) == (409, "stale-plan")
 
 
-def test_errors_say_where(shop):
+def test_errors_state_their_line(shop):
     response = shop.post("/v1/schema/plan", PLAN | {"ddl": "CREATE TABLE t (\n  a WRONG\n)"})
     document = response.json()
     assert (response.status_code, document["code"], document["line"]) == (422, "schema-invalid", 2)
@@ -33,7 +33,7 @@ def test_errors_say_where(shop):
     assert shop.post("/v1/schema/plan", PLAN | {"roots": ["nowhere"]}).status_code == 422
 
 
-def test_errors_say_where_a_workload_statement_begins(shop):
+def test_errors_state_where_a_workload_statement_begins(shop):
     workload = "SELECT c_id FROM customer;\n\n-- name: wrong\n  SELECT nothing\nFROM customer;"
     body = PLAN | {"workload": workload, "workload_file": "w.sql"}
     document = shop.post("/v1/schema/plan", body).json()
@@ -41,18 +41,18 @@ def test_errors_say_where_a_workload_statement_begins(shop):
     assert document["detail"].startswith("in statement wrong: column nothing is unknown")
 
 
-def test_a_budget_of_nothing_leaves_no_view(shop):
+def test_a_budget_of_zero_leaves_no_view(shop):
     planned = shop.post("/v1/schema/plan", PLAN | {"budget": 0}).json()
     assert planned["plan"]["views"] == []
 
 
-def test_a_view_tells_its_rows_at_once(shop):
+def test_the_row_count_of_a_view_is_current(shop):
     assert shop.client.get("/v1/views/customer__orders").json()["rows"] == 3
     assert shop.transact("DELETE FROM orders WHERE o_id = 11").is_success
     assert shop.client.get("/v1/views/customer__orders").json()["rows"] == 2
 
 
-def test_errors_show_values_as_sql_has_them(shop):
+def test_errors_show_values_as_sql_literals(shop):
     ddl = DDL + "CREATE TABLE days (d DATE, n DECIMAL(9,2), PRIMARY KEY (d, n));"
     assert shop.apply(**PLAN | {"ddl": ddl}).status_code == 200
     insert = "INSERT INTO days VALUES ('2024-02-29', 1.5)"
@@ -102,7 +102,7 @@ def test_a_foreign_key_over_orphans_is_refused(shop):
     assert shop.verify() == 0
 
 
-def test_relations_are_dropped_only_when_that_is_said(shop):
+def test_relations_are_dropped_only_with_allow_drop(shop):
     plan = PLAN | {"ddl": "CREATE TABLE other (id INTEGER PRIMARY KEY);", "workload": ""}
     plan["roots"] = None
     plan["plan_id"] = shop.post("/v1/schema/plan", plan).json()["plan_id"]

@@ -1,7 +1,7 @@
-"""Every principal × route × relation × verb against an independent table of expectation.
+"""Every principal × route × relation × verb against an independent table of expectations.
 
-Nothing here asks the code under test what is allowed: `ROUTES` says which role each route needs,
-`verbs` which relations each request reads and writes, and `expected` adds both up in its own words.
+The expectations do not use the code under test: `ROUTES` states the role that each route needs,
+`asks` the relations that each request reads and writes, and `expected` combines both.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ ROUTES = {
     ("GET", "/v1/keys"): "admin",
     ("DELETE", "/v1/keys/{key_id}"): "admin",
 }
-"""Every route, and the least role that may call it. A route that is missing here fails."""
+"""Every route with the minimum role that may call it. A route without a row here is an error."""
 PAGES = {"/", "/docs", "/docs/start.js", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"}
-"""For everybody, and not in the OpenAPI document."""
+"""Pages without authentication that the OpenAPI document leaves out."""
 OTHERS = {"/openapi.json"}
-"""What FastAPI serves besides, to everybody."""
+"""The remaining routes, which FastAPI serves without authentication."""
 
 
 class Asker(NamedTuple):
-    """Somebody with a key; `grants` None: on everything."""
+    """A principal; `grants` None means access to every relation."""
 
     name: str
     role: str
@@ -96,7 +96,7 @@ ASKERS = [
 
 
 class Ask(NamedTuple):
-    """A request, the least role that may send it, and what it reads and writes."""
+    """A request, the minimum role that may send it, and the relations it reads and writes."""
 
     what: str
     method: str
@@ -106,9 +106,9 @@ class Ask(NamedTuple):
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
     done: int = 200
-    """Status for those who may."""
+    """The status when the request is allowed."""
     everything: bool = False
-    """Is it for those without grants only?"""
+    """Whether only principals whose `grants` are None may send it."""
 
 
 def expected(asker: Asker, ask: Ask) -> int:
@@ -146,7 +146,7 @@ def asks() -> Iterator[Ask]:
 
 
 def routes() -> Iterator[Ask]:
-    """Every route, with what a caller without grants would send."""
+    """Yield requests for every route that need no grant on a single relation."""
     nothing: dict[str, object] = {}
     for path in ("/livez", "/readyz"):
         yield Ask(path, "GET", path, nothing, "none")
@@ -271,7 +271,7 @@ def writes_of(name: str) -> Iterator[Ask]:
 
 
 def mixtures_of(written: str, read: str) -> Iterator[Ask]:
-    """Requests that write one relation and look at another."""
+    """Yield requests that write one relation and read another."""
     key, column, other = KEYS[written], UPDATED[written], KEYS[read]
     reads, writes = frozenset({read, written}), frozenset({written})
     statements = {
@@ -318,7 +318,7 @@ def csv(text: str) -> dict[str, object]:
     return {"content": text.encode(), "headers": {"Content-Type": "text/csv"}}
 
 
-# ---------------------------------------------------------------- the proof
+# ---------------------------------------------------------------- the tests
 
 
 @pytest.fixture(scope="module")
@@ -346,19 +346,19 @@ def test_the_table_has_a_row_for_every_route(secured):
 
 
 def routes_of(app):
-    """All routes, those of included routers too."""
+    """Yield all routes of the app, with those of included routers."""
     for route in app.routes:
         included = getattr(route, "original_router", None)
         yield from [route] if included is None else routes_of(included)
 
 
-def test_a_route_that_does_not_say_who_may_call_it_cannot_be_made():
+def test_a_route_without_a_declared_role_cannot_be_created():
     router = tagged("x")
     with pytest.raises(KeyError):
         router.get("/x")(lambda: None)
 
 
-def test_every_route_is_asked_and_needs_what_the_table_says(secured):
+def test_every_route_is_tested_and_needs_the_role_of_the_table(secured):
     patterns = {
         (method, route.path_format): route.path_regex
         for route in routes_of(secured.world.app)
@@ -376,7 +376,7 @@ def test_every_route_is_asked_and_needs_what_the_table_says(secured):
     assert least == ROUTES
 
 
-def test_every_principal_route_relation_and_verb(secured, askers):
+def test_every_request_of_every_principal_has_the_expected_status(secured, askers):
     wrong, seen = [], Counter()
     for asker in ASKERS:
         for ask in asks():
@@ -391,7 +391,7 @@ def test_every_principal_route_relation_and_verb(secured, askers):
 
 
 @pytest.mark.parametrize("presented", ["x", "hb_", "hb_000000000000_" + "0" * 64, "é"])
-def test_what_is_no_key_is_refused_everywhere(secured, presented):
+def test_an_invalid_key_is_refused_on_every_route(secured, presented):
     for (method, path), role in ROUTES.items():
         if role != "none":
             answer = secured.request(presented, method, path)
@@ -403,11 +403,11 @@ def test_what_is_no_key_is_refused_everywhere(secured, presented):
 @pytest.mark.parametrize(
     "path", ["/nowhere", "/v1", "/v1/keys/", "/livez/", "/livez/../v1", "/docs/", "/docs/x.js"]
 )
-def test_paths_that_nobody_serves_are_nobodys_business(secured, path):
+def test_unknown_paths_need_authentication_too(secured, path):
     assert secured.request(None, "GET", path).status_code == 401
 
 
-def test_the_key_of_another_scheme_is_none(secured):
+def test_only_the_bearer_scheme_is_accepted(secured):
     client, root = secured.world.client, secured.root
     for value in (f"Basic {root}", root, f"Token {root}", f"Bearer{root}"):
         assert client.get("/v1/status", headers={"Authorization": value}).status_code == 401
@@ -415,14 +415,14 @@ def test_the_key_of_another_scheme_is_none(secured):
     assert answer.status_code == 200
 
 
-def test_only_the_header_brings_a_key(secured):
+def test_only_the_header_carries_a_key(secured):
     for place in ({"params": {"key": secured.root}}, {"cookies": {"key": secured.root}}):
         request = secured.world.client.build_request("GET", "/v1/status", **place)
         del request.headers["Authorization"]
         assert secured.world.client.send(request).status_code == 401
 
 
-def test_openapi_says_what_needs_a_key(secured):
+def test_openapi_states_which_routes_need_a_key(secured):
     document = secured.request(None, "GET", "/openapi.json").json()
     assert document["components"]["securitySchemes"]["apiKey"]["scheme"] == "bearer"
     for (method, path), role in ROUTES.items():
@@ -431,6 +431,6 @@ def test_openapi_says_what_needs_a_key(secured):
         assert ({"401", "403"} <= set(operation["responses"])) == (role != "none")
 
 
-def test_without_authentication_openapi_asks_for_nothing(shop):
+def test_without_authentication_openapi_requires_no_key(shop):
     assert "security" not in str(shop.client.get("/openapi.json").json()["paths"])
     assert shop.client.get("/v1/keys").json() == []

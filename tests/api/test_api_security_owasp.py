@@ -39,8 +39,8 @@ def new_id() -> int:
 # ---------------------------------------------------------------- API1 object level authorisation
 
 
-def test_api1_an_idempotency_key_of_another_hands_out_nothing(secured):
-    """B sends A's request with A's idempotency key: B's own transaction, refused as any second."""
+def test_api1_anothers_idempotency_key_reveals_no_result(secured):
+    """B repeats A's request with A's idempotency key; it runs as B's own insert and fails."""
     a, b = secured.made("writer"), secured.made("writer")
     number, header = new_id(), {"Idempotency-Key": "order-1"}
     sql = f"INSERT INTO orders (o_id, o_total) VALUES ({number}, 7) RETURNING o_total"
@@ -53,8 +53,8 @@ def test_api1_an_idempotency_key_of_another_hands_out_nothing(secured):
     assert "rows" not in other.text
 
 
-def test_api1_an_idempotency_key_cannot_be_taken_from_another(secured):
-    """B uses A's key first; A's transaction is done all the same."""
+def test_api1_using_an_idempotency_key_does_not_block_its_use_by_others(secured):
+    """B uses the idempotency key first; A's transaction still runs."""
     a, b = secured.made("writer"), secured.made("writer")
     header = {"Idempotency-Key": "order-2"}
     done = [
@@ -65,7 +65,7 @@ def test_api1_an_idempotency_key_cannot_be_taken_from_another(secured):
     assert len({answer.json()["transaction_id"] for answer in done}) == 2
 
 
-def test_api1_the_idempotency_keys_of_loads_are_each_owners_own(secured):
+def test_api1_idempotency_keys_of_loads_are_separate_per_principal(secured):
     a, b = secured.made("writer"), secured.made("writer")
     headers = {"Idempotency-Key": "load-1", "Content-Type": "text/csv"}
     for key in (a, b):
@@ -86,7 +86,7 @@ def test_api1_the_outcome_of_anothers_transaction_is_unknown(secured):
     assert hidden.text == missing, "another's transaction looks as one that never was"
 
 
-def test_api1_a_transaction_under_way_is_its_owners_secret(secured):
+def test_api1_an_unfinished_transaction_is_hidden_from_others(secured):
     a, b = secured.made("writer"), secured.made("writer")
     unfinished, number = secured.world.database.manager.unfinished, "f" * 32
     unfinished[number] = api_keys.id_in(a)
@@ -100,8 +100,8 @@ def test_api1_a_transaction_under_way_is_its_owners_secret(secured):
     assert found == [200, 404, 200]
 
 
-def test_api1_versions_of_rows_are_told_to_nobody_who_may_not_read_them(secured):
-    """Preconditions and validated reads would be an oracle for keys and times of changes."""
+def test_api1_versions_of_unreadable_rows_stay_hidden(secured):
+    """Otherwise preconditions and validated reads would reveal keys and times of changes."""
     writer = secured.made("writer", {"orders": "write"})
     update = "UPDATE orders SET o_total = 1 WHERE o_id = -1"
     for more in (
@@ -117,8 +117,8 @@ def test_api1_versions_of_rows_are_told_to_nobody_who_may_not_read_them(secured)
     assert hidden.json()["code"] == "forbidden"
 
 
-def test_api1_what_a_query_over_relations_was_served_from_may_be_validated(secured):
-    """The client sends back what it has read, which is the view's rows and keys."""
+def test_api1_reads_of_a_view_that_served_a_query_may_be_validated(secured):
+    """The client sends back the reads of its query, which name the view."""
     writer = secured.made("writer", {"orders": "write", "customer": "read"})
     sql = "SELECT o_total FROM customer, orders WHERE c_id = o_c_id AND o_id = 2"
     read = secured.query(writer, sql, trace=True).json()
@@ -138,7 +138,7 @@ def test_api1_an_older_snapshot_gives_no_more_rights(secured):
         assert secured.query(key, "SELECT c_name FROM customer", **options).status_code == 403
 
 
-def test_api1_a_plan_that_another_has_had_cached_gives_no_rights(secured):
+def test_api1_a_cached_plan_of_another_gives_no_rights(secured):
     read, write = (
         "SELECT c_name AS n FROM customer",
         "UPDATE customer SET c_name = 'x' WHERE c_id=9",
@@ -154,15 +154,15 @@ def test_api1_a_plan_that_another_has_had_cached_gives_no_rights(secured):
 # ---------------------------------------------------------------- API2 authentication
 
 
-def test_api2_no_key_no_body_read(secured):
-    """Nothing that is sent is looked at before it is known who sends it."""
+def test_api2_without_a_key_no_body_is_parsed(secured):
+    """The server authenticates a request before it parses the body."""
     broken = {"content": b"{", "headers": {"Content-Type": "application/json"}}
     assert secured.request(None, "POST", "/v1/query", **broken).status_code == 401
     assert secured.request(secured.made("reader"), "POST", "/v1/query", **broken).status_code == 400
 
 
 def test_api2_a_key_never_reaches_a_log(secured, tmp_path, capfd):
-    """Neither valid nor wrong ones, nor in an unexpected error."""
+    """This holds for valid and unknown keys and unexpected errors, but not for keys in a path."""
     sent = [secured.made("reader", {}), api_keys.fresh().text, secured.root]
     for key in sent:
         secured.query(key, f"SELECT '{key}' FROM nowhere")
@@ -186,8 +186,8 @@ def test_api2_a_key_never_reaches_a_log(secured, tmp_path, capfd):
 # ---------------------------------------------------------------- API3 property level authorisation
 
 
-def test_api3_answers_hold_no_property_of_what_may_not_be_read(secured):
-    """A dry run's mutations hold rows of views, which hold columns of other relations."""
+def test_api3_answers_contain_no_unreadable_columns(secured):
+    """A dry run's mutations contain rows of views, which contain columns of other relations."""
     key, number = secured.made("writer", {"orders": "write"}), new_id()
     sql = f"INSERT INTO orders VALUES ({number}, 1, 3)"
     whole = secured.transact(secured.root, sql, dry_run=True)
@@ -201,7 +201,7 @@ def test_api3_answers_hold_no_property_of_what_may_not_be_read(secured):
     assert VIEW not in secured.request(key, "GET", path).text
 
 
-def test_api3_a_child_that_may_not_be_read_shows_in_no_error(secured):
+def test_api3_errors_do_not_name_an_unreadable_child(secured):
     key = secured.made("writer", {"customer": "write"})
     refused = secured.transact(key, "DELETE FROM customer WHERE c_id = 1")
     assert (refused.status_code, refused.json()["code"]) == (409, "foreign-key-violation")
@@ -225,8 +225,8 @@ def test_api3_a_child_that_may_not_be_read_shows_in_no_error(secured):
         f"SELECT nothing FROM {VIEW}",
     ],
 )
-def test_api3_errors_suggest_nothing_that_may_not_be_read(secured, sql):
-    """No name that the statement does not have itself."""
+def test_api3_errors_suggest_no_unreadable_names(secured, sql):
+    """An error contains no hidden name that the statement itself does not contain."""
     key = secured.made("writer", {"orders": "write"})
     hidden = {"customer", "kinds", VIEW, "c_id", "c_name", "c_balance", "c_email", "k_id", "k_date"}
     for refused in (secured.transact(key, sql), secured.query(key, sql)):
@@ -236,7 +236,7 @@ def test_api3_errors_suggest_nothing_that_may_not_be_read(secured, sql):
         assert [name for name in hidden if name in told and name not in sql] == []
 
 
-def test_api3_the_schema_shows_what_may_be_read(secured):
+def test_api3_the_schema_shows_readable_relations_only(secured):
     def shown(grants: dict[str, str], path: str) -> str:
         answer = secured.request(secured.made("reader", grants), "GET", path)
         assert answer.status_code == 200, answer.text
@@ -261,7 +261,7 @@ def test_api3_the_schema_shows_what_may_be_read(secured):
     assert secured.request(secured.root, "POST", "/v1/schema/plan", json=planned).status_code == 200
 
 
-def test_api3_where_data_is_and_which_rows_are_hot_is_for_administrators(secured):
+def test_api3_only_administrators_read_the_data_folder(secured):
     folder = str(secured.world.app.state.settings.data)
     assert folder in secured.request(secured.root, "GET", "/v1/status").text
     assert folder not in secured.request(secured.made("writer"), "GET", "/v1/status").text
@@ -279,7 +279,7 @@ def test_api3_where_data_is_and_which_rows_are_hot_is_for_administrators(secured
         {"expires_ms": 10**15},
     ],
 )
-def test_api3_properties_of_a_key_that_are_not_the_senders_to_set(secured, more):
+def test_api3_clients_cannot_set_internal_properties_of_a_key(secured, more):
     body = {"name": "x", "role": "reader", **more}
     assert secured.request(secured.root, "POST", "/v1/keys", json=body).status_code == 422
 
@@ -287,7 +287,7 @@ def test_api3_properties_of_a_key_that_are_not_the_senders_to_set(secured, more)
 # ---------------------------------------------------------------- API4 resource consumption
 
 
-def test_api4_one_key_cannot_take_all_the_room(secured, monkeypatch):
+def test_api4_one_key_cannot_take_all_the_capacity(secured, monkeypatch):
     greedy, other = secured.made("reader"), secured.made("reader")
     inside, go = threading.Semaphore(0), asyncio.Event()
     answer_of = secured.world.database.deferred.status
@@ -315,7 +315,7 @@ def test_api4_one_key_cannot_take_all_the_room(secured, monkeypatch):
     assert secured.query(greedy, "SELECT 1").status_code == 200
 
 
-def test_api4_bodies_have_their_limits_with_keys_too(secured):
+def test_api4_bodies_are_limited_with_keys_too(secured):
     content = b" " * 200_000
     assert secured.request(secured.root, "POST", "/v1/query", content=content).status_code == 413
 
@@ -323,8 +323,8 @@ def test_api4_bodies_have_their_limits_with_keys_too(secured):
 # ---------------------------------------------------------------- API5 function level authorisation
 
 
-def test_api5_a_key_makes_no_keys_and_raises_no_role(secured):
-    """Every role × route is in `test_api_security.py`; this is the way up."""
+def test_api5_readers_and_writers_cannot_create_or_revoke_keys(secured):
+    """`test_api_security.py` covers every role × route; this test covers escalation."""
     for role in ("reader", "writer"):
         key = secured.made(role)
         for body in ({"name": "x", "role": "admin"}, {"name": "x", "role": "reader"}):
@@ -335,8 +335,8 @@ def test_api5_a_key_makes_no_keys_and_raises_no_role(secured):
 # ---------------------------------------------------------------- API6 sensitive business flows
 
 
-def test_api6_a_flow_repeated_is_done_once(secured):
-    """What a client repeats, by itself or by an attacker's replay of its request, happens once."""
+def test_api6_a_repeated_request_runs_once(secured):
+    """A request runs once, whether its client or an attacker repeats it."""
     key, header = secured.made("writer"), {"Idempotency-Key": "buy-1"}
     secured.transact(key, "INSERT INTO customer (c_id, c_name) VALUES (900, 'buyer')")
     buy = "UPDATE customer SET c_balance = c_balance - 1 WHERE c_id = 900"
@@ -366,7 +366,7 @@ def test_api6_a_flow_repeated_is_done_once(secured):
     ],
 )
 def test_api7_sql_reaches_nothing_outside(secured, sql):
-    """Not even an administrator's."""
+    """Not even an administrator's SQL reaches files, the network or the environment."""
     for ask in (secured.query, secured.transact):
         assert ask(secured.root, sql).status_code == 422
 
@@ -375,7 +375,7 @@ def test_api7_sql_reaches_nothing_outside(secured, sql):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
-def test_api8_beyond_loopback_only_with_keys_and_tls(tmp_path, host):
+def test_api8_beyond_loopback_keys_and_tls_are_required(tmp_path, host):
     tls = {"tls_certificate": tmp_path / "c.pem", "tls_key": tmp_path / "k.pem"}
     for options in ({}, tls, {"tls_by_proxy": True}, {"authentication": "keys"}):
         with pytest.raises(InvalidRequest, match="Refusing to listen"):
@@ -385,18 +385,18 @@ def test_api8_beyond_loopback_only_with_keys_and_tls(tmp_path, host):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.9.9.9"])
-def test_api8_on_loopback_nothing_is_needed(host):
+def test_api8_on_loopback_no_keys_and_no_tls_are_required(host):
     require_safe(Settings(host=host))
 
 
-def test_api8_no_origin_is_allowed_across_sites(secured):
+def test_api8_no_cross_origin_request_is_allowed(secured):
     headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
     for method in ("OPTIONS", "GET", "POST"):
         answer = secured.request(secured.root, method, "/v1/query", headers=headers)
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-def test_api8_errors_hold_no_stack_trace(secured):
+def test_api8_errors_contain_no_stack_trace(secured):
     broken, secured.world.database.status = secured.world.database.status, None
     try:
         answer = secured.request(secured.root, "GET", "/v1/status")
@@ -411,7 +411,7 @@ def test_api8_errors_hold_no_stack_trace(secured):
 
 
 def test_api9_every_route_is_in_the_document(secured):
-    """And every route of the document in the table of `test_api_security.py`."""
+    """The routes of the document are those in the table of `test_api_security.py`."""
     from test_api_security import ROUTES
 
     document = secured.request(None, "GET", "/openapi.json").json()
@@ -422,7 +422,7 @@ def test_api9_every_route_is_in_the_document(secured):
 
 
 def test_the_first_key_of_a_folder_needs_no_server(tmp_path):
-    """An embedded database opened in the process asks for no key; the same, served, does."""
+    """A key created without authentication is valid once the folder is served with it."""
     with world(tmp_path) as opened:
         opened.apply(**PLAN)
         made = opened.post("/v1/keys", {"name": "root", "role": "admin"}).json()

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def start(folder: Path, *, before: str = "pass", **given: object) -> subprocess.Popen[str]:
-    """A server whose process runs the statement `before` first."""
+    """Start a server process that first runs the statement `before`."""
     given = {"data": str(folder), "port": 0, **given}
     code = f"from hornbeam_server.api import serve; {before}; serve.serve(**{given!r})"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HORNBEAM_")}
@@ -50,7 +50,7 @@ def test_serves_until_a_signal_and_leaves_the_folder_free(tmp_path):
     try:
         banner = server.stdout.readline()
         url = banner.split()[4]
-        server.send_signal(signal.SIGHUP)  # there are no certificates to read anew
+        server.send_signal(signal.SIGHUP)  # without certificates, the signal has no effect
         assert httpx.get(f"{url}/readyz").json() == {"status": "ready"}
         second = start(tmp_path / "data")
         out, err = second.communicate(timeout=30)
@@ -68,7 +68,7 @@ def test_serves_until_a_signal_and_leaves_the_folder_free(tmp_path):
 
 
 def workers_of(server: int) -> list[int]:
-    """Processes that run the statements of a server."""
+    """Return the processes that run the statements of a server."""
     return [worker for forking in children(server) for worker in children(forking)]
 
 
@@ -76,8 +76,8 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_a_request_that_a_stop_ends_is_answered(tmp_path):
-    """A bare 500 says nothing of the outcome: the write may have been committed."""
+def test_requests_that_a_shutdown_ends_are_answered(tmp_path):
+    """A bare 500 would not state the outcome, although the write may have been committed."""
     slow = "(SELECT count(*) FROM range(1000000) a(x), range(1000000) b(y) WHERE sqrt(x) + y < 1)"
     server = start(tmp_path / "data", before="serve.GRACE_S = 0.2", log_level="info")
     try:
@@ -118,7 +118,7 @@ def test_a_request_that_a_stop_ends_is_answered(tmp_path):
         ({"housekeeping_interval_s": float("nan")}, 78, "Setting housekeeping_interval_s"),
     ],
 )
-def test_refuses_settings_in_one_line(tmp_path, capsys, given, code, words):
+def test_invalid_settings_end_the_server(tmp_path, capsys, given, code, words):
     with pytest.raises(SystemExit) as ended:
         serve(data=tmp_path / "data", **{"port": 0, **given})
     assert ended.value.code == code
@@ -126,7 +126,7 @@ def test_refuses_settings_in_one_line(tmp_path, capsys, given, code, words):
     assert not (tmp_path / "data").exists()
 
 
-def test_a_variable_that_is_no_setting_is_told(tmp_path, capsys, monkeypatch):
+def test_an_unknown_variable_is_an_error(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("HORNBEAM_AUTHENTICATON", "keys")
     with pytest.raises(SystemExit) as ended:
         serve(data=tmp_path / "data", port=0)
@@ -136,12 +136,12 @@ def test_a_variable_that_is_no_setting_is_told(tmp_path, capsys, monkeypatch):
     assert "Did you mean HORNBEAM_AUTHENTICATION?" in told
 
 
-def test_variables_of_settings_and_of_others_are_known():
+def test_variables_of_settings_and_other_programs_are_accepted():
     require_known(["PATH", "HORNBEAM_PORT", "hornbeam_tls_key", "HORNBEAM_URL", *NO_SETTINGS])
 
 
 @pytest.mark.parametrize("content", [b"port = \n", b"slave = '\xff'\n"])
-def test_a_file_of_settings_that_cannot_be_read_is_told(tmp_path, capsys, monkeypatch, content):
+def test_an_unreadable_settings_file_is_an_error(tmp_path, capsys, monkeypatch, content):
     monkeypatch.chdir(tmp_path)
     Path("hornbeam.toml").write_bytes(content)
     with pytest.raises(SystemExit) as ended:
@@ -150,7 +150,7 @@ def test_a_file_of_settings_that_cannot_be_read_is_told(tmp_path, capsys, monkey
     assert "hornbeam.toml cannot be read: " in capsys.readouterr().err
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as ended:
         serve(data=tmp_path / "file", port=0)
@@ -158,14 +158,14 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
     assert "cannot be made: File exists." in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_told(tmp_path, capsys):
+def test_a_port_in_use_is_an_error(tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit) as ended:
         serve(data=tmp_path / "data", port=taken.getsockname()[1])
     assert ended.value.code == 75
     assert "Cannot listen on" in capsys.readouterr().err
 
 
-def test_settings_say_where_they_come_from(tmp_path, monkeypatch):
+def test_settings_state_their_source(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HORNBEAM_PORT", "1234")
     monkeypatch.setenv("HORNBEAM_SLAVE", "env")
@@ -180,8 +180,8 @@ def test_settings_say_where_they_come_from(tmp_path, monkeypatch):
     assert load_settings(port=9).slave == "env"
 
 
-def test_statements_of_clients_are_nothing_for_the_log(tmp_path, caplog):
-    """Sqlglot warned of what it could not parse, or wrote in another way than asked."""
+def test_statements_of_clients_log_nothing(tmp_path, caplog):
+    """Sqlglot would log warnings about statements that it cannot parse or translate exactly."""
 
     async def ask():
         async with await Database.open(Settings(data=tmp_path)) as database:
@@ -195,7 +195,7 @@ def test_statements_of_clients_are_nothing_for_the_log(tmp_path, caplog):
     assert not caplog.records
 
 
-def test_a_node_on_hbase_makes_the_folder_that_its_queries_spill_to(tmp_path):
+def test_a_node_on_hbase_creates_its_data_folder(tmp_path):
     given = {"store": "hbase", "zookeeper": "127.0.0.1:1", "gateways": "127.0.0.1:1"}
     given |= {"hdfs": "hdfs://127.0.0.1:1", "node_secret": "00" * 32}
     settings = Settings(data=tmp_path / "not" / "there", **given)
@@ -206,7 +206,7 @@ def test_a_node_on_hbase_makes_the_folder_that_its_queries_spill_to(tmp_path):
         cluster_ports(settings.model_copy(update={"data": tmp_path / "file"}), None, None)
 
 
-def test_housekeeping_goes_on_after_an_error_that_nobody_expected(tmp_path, monkeypatch, capsys):
+def test_housekeeping_continues_after_an_unexpected_error(tmp_path, monkeypatch, capsys):
     async def keep_house():
         settings = Settings(data=tmp_path, housekeeping_interval_s=0.01)
         async with await Database.open(settings) as database:
@@ -225,7 +225,7 @@ def test_housekeeping_goes_on_after_an_error_that_nobody_expected(tmp_path, monk
     assert "OverflowError" in capsys.readouterr().err
 
 
-def test_the_rest_is_closed_whatever_became_of_housekeeping(tmp_path):
+def test_the_database_closes_after_housekeeping_failed(tmp_path):
     async def died():
         raise OverflowError("odd")
 

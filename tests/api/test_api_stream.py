@@ -1,4 +1,4 @@
-"""Large answers: bounded memory, clients that go away, errors in the middle; and a busy server."""
+"""Large answers: bounded memory, clients that disconnect, late errors; and a busy server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shop(tmp_path_factory):
 
 
 def quiet(shop, seconds=10):
-    """Wait until nothing is under way."""
+    """Wait until no request is under way; return whether that happened in time."""
     until = time.monotonic() + seconds
     while any(shop.leaks().values()) and time.monotonic() < until:
         time.sleep(0.02)
@@ -55,7 +55,7 @@ def test_a_large_result_streams_in_bounded_memory(shop, headers):
 
 @pytest.mark.parametrize("headers", [{}, ARROW])
 def test_long_values_stream_in_bounded_memory(shop, headers):
-    """DuckDB itself makes 2,048 of them at a time, 410 MB; without a bound it is 2,400."""
+    """DuckDB produces 2,048 rows at a time, which take 410 MB; without a bound it is 2,400 MB."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     received = 0
     sql = "SELECT range, repeat('x', 200000) FROM range(4000)"
@@ -97,7 +97,7 @@ def test_an_error_in_the_middle_of_arrow_cuts_the_connection(shop):
 
 
 @pytest.mark.parametrize("headers", [{}, ARROW])
-def test_a_client_that_leaves_stops_the_stream(shop, headers):
+def test_a_disconnect_stops_the_stream(shop, headers):
     sql = "SELECT a.range, b.range FROM range(100000) a, range(100000) b"
     with shop.client.stream("POST", "/v1/query", json={"sql": sql}, headers=headers) as answer:
         next(answer.iter_raw())
@@ -105,7 +105,7 @@ def test_a_client_that_leaves_stops_the_stream(shop, headers):
     assert quiet(shop)
 
 
-def test_a_client_that_leaves_stops_a_query_that_has_not_answered(shop):
+def test_a_disconnect_stops_a_query_before_its_answer(shop):
     with pytest.raises(httpx.ReadTimeout):
         shop.post("/v1/query", {"sql": ENDLESS}, timeout=0.5)
     assert quiet(shop)
@@ -132,7 +132,7 @@ def test_a_client_that_reads_slowly_is_not_cut_off(shop, monkeypatch):
     assert time.monotonic() - begun > 1.5
 
 
-def test_a_body_that_stops_coming_is_not_waited_for(shop, monkeypatch):
+def test_a_stalled_body_times_out(shop, monkeypatch):
     monkeypatch.setattr(middleware, "BODY_S", 0.3)
     for path, media_type in (("/v1/query", "application/json"), ("/v1/load/customer", "text/csv")):
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media_type}\r\n"
@@ -145,7 +145,7 @@ def test_a_body_that_stops_coming_is_not_waited_for(shop, monkeypatch):
     assert quiet(shop)
 
 
-def test_too_many_requests_are_told_to_come_again(shop):
+def test_too_many_requests_are_refused_with_retry_after(shop):
     def occupy():
         with pytest.raises(httpx.ReadTimeout):
             shop.post("/v1/query", {"sql": ENDLESS}, timeout=1.5)
@@ -168,7 +168,7 @@ def test_too_many_requests_are_told_to_come_again(shop):
     assert shop.rows("SELECT 1") == [[1]]
 
 
-def test_a_mistake_of_ours_is_logged_and_not_told(shop, monkeypatch, capsys):
+def test_an_internal_error_is_logged_and_not_disclosed(shop, monkeypatch, capsys):
     def mistaken(*_, **__):
         raise KeyError("secret")
 

@@ -31,7 +31,7 @@ def authority(tmp_path_factory) -> Authority:
 
 @pytest.fixture(scope="module")
 def certified(authority) -> dict[str, str]:
-    """Settings with a certificate for localhost and 127.0.0.1."""
+    """Return settings with a certificate for localhost and 127.0.0.1."""
     certificate, key = authority.signed("server", "DNS:localhost", "IP:127.0.0.1")
     return {"tls_certificate": str(certificate), "tls_key": str(key)}
 
@@ -79,17 +79,17 @@ def one(url: str) -> object:
 
 
 def reach(url: str) -> None:
-    """One request that is not repeated when its connection breaks."""
+    """Send one request, which is not repeated when its connection breaks."""
     with hornbeam.connect(url) as db:
         db.ping()
 
 
-def test_the_driver_asks_over_tls(server, authority):
+def test_the_driver_connects_over_tls(server, authority):
     for host in ("127.0.0.1", "localhost"):
         assert one(server.url(host, tls="true", ca=authority.certificate)) == (1,)
 
 
-def test_sqlalchemy_asks_over_tls(server, authority):
+def test_sqlalchemy_connects_over_tls(server, authority):
     url = server.url(tls="true", ca=authority.certificate)
     engine = create_engine(url)
     with engine.connect() as connection:
@@ -108,7 +108,7 @@ def test_the_key_may_come_from_the_environment(server, authority, monkeypatch):
 
 
 def test_another_authority_is_not_trusted(server, tmp_path):
-    """Nor is the system's store of authorities, when none is named."""
+    """Without `ca`, the client trusts the system's authorities only."""
     other = Authority(tmp_path, "other")
     for options in ({"ca": other.certificate}, {}):
         with pytest.raises(hornbeam.OperationalError, match="CERTIFICATE_VERIFY_FAILED") as refused:
@@ -131,7 +131,7 @@ def test_tls_before_1_2_is_refused(server, authority):
         context.wrap_socket(plain, server_hostname="localhost")
 
 
-def test_beyond_loopback_clients_may_have_to_show_a_certificate(tmp_path, authority, certified):
+def test_a_server_may_require_client_certificates(tmp_path, authority, certified):
     own, own_key = authority.signed("client")
     foreign, foreign_key = Authority(tmp_path / "other", "other").signed("client")
     asked = {"host": "0.0.0.0", "tls_client_ca": str(authority.certificate)}
@@ -143,9 +143,7 @@ def test_beyond_loopback_clients_may_have_to_show_a_certificate(tmp_path, author
                 reach(found.url(**trusted, **shown))
 
 
-def test_a_certificate_for_another_name_is_not_taken_until_sighup_brings_the_right_one(
-    tmp_path, authority
-):
+def test_sighup_replaces_a_certificate_with_the_wrong_name(tmp_path, authority):
     files = [tmp_path / "used.pem", tmp_path / "used.key"]
 
     def put(name: str, *names: str) -> None:
@@ -175,7 +173,7 @@ def test_a_certificate_for_another_name_is_not_taken_until_sighup_brings_the_rig
 # ---------------------------------------------------------------- settings
 
 
-def test_certificates_that_cannot_be_used_are_told(tmp_path, authority, certified):
+def test_unusable_certificates_are_refused(tmp_path, authority, certified):
     certificate, key = Path(certified["tls_certificate"]), Path(certified["tls_key"])
     _, another = authority.signed("another", "DNS:x")
     garbage = tmp_path / "garbage.pem"
@@ -194,7 +192,7 @@ def test_certificates_that_cannot_be_used_are_told(tmp_path, authority, certifie
             server_context(settings)
 
 
-def test_a_server_with_such_certificates_ends_with_78(tmp_path, capsys):
+def test_a_server_with_missing_certificates_exits_with_78(tmp_path, capsys):
     files = {"tls_certificate": tmp_path / "x.pem", "tls_key": tmp_path / "x.key"}
     with pytest.raises(SystemExit) as ended:
         serve(data=tmp_path / "data", port=0, **files)
@@ -206,7 +204,7 @@ def test_a_server_with_such_certificates_ends_with_78(tmp_path, capsys):
 @pytest.mark.parametrize(
     "files", [("tls_certificate",), ("tls_key",), ("tls_client_ca",), ("tls_key", "tls_client_ca")]
 )
-def test_halves_of_a_certificate_are_told(files, tmp_path):
+def test_incomplete_tls_settings_are_refused(files, tmp_path):
     with pytest.raises(InvalidRequest):
         require_safe(Settings(**{name: tmp_path / name for name in files}))
 

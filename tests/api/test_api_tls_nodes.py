@@ -1,4 +1,4 @@
-"""Nodes among themselves: settings that would be unsafe, and TLS that both sides verify."""
+"""Connections between nodes: unsafe settings, and TLS that both sides verify."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def echo(caller: Caller, message: bytes) -> bytes:
 
 
 async def exchanged(listener: TcpPeers, caller: TcpPeers) -> bytes:
-    """The answer to a message, or Unavailable."""
+    """Send a message and return the answer; raise Unavailable without a connection."""
     try:
         link = await caller.connect("a", await listener.listen(echo), 1)
         return await link.ask(b"x")
@@ -66,8 +66,8 @@ async def exchanged(listener: TcpPeers, caller: TcpPeers) -> bytes:
 
 
 @on_every_loop
-def test_nodes_with_certificates_of_one_authority_talk(run: Run, authority):
-    """Whatever names are in them."""
+def test_nodes_with_certificates_of_one_authority_connect(run: Run, authority):
+    """The certificates may have any name."""
 
     async def scenario() -> None:
         both = [peers(certified(authority, name)) for name in ("one", "two")]
@@ -79,7 +79,7 @@ def test_nodes_with_certificates_of_one_authority_talk(run: Run, authority):
 @on_every_loop
 @pytest.mark.parametrize("which", ["listener", "caller"])
 def test_a_certificate_of_another_authority_is_refused(run: Run, which, authority, tmp_path):
-    """Even if its owner trusts the right one, and knows the secret."""
+    """A certificate is refused even if its owner trusts the right authority and has the secret."""
     foreign = certified(Authority(tmp_path, "foreign"), "three", node_ca=authority.certificate)
     ours = certified(authority, "one")
     listener, caller = (foreign, ours) if which == "listener" else (ours, foreign)
@@ -109,7 +109,7 @@ def test_tls_on_one_side_only_is_refused(run: Run, which, authority):
 
 
 def test_certificates_of_nodes_can_be_renewed(authority, tmp_path):
-    """Certificates that cannot be used are reported, and the old ones stay."""
+    """Unusable certificates are logged, and the old ones stay in use."""
     files = [tmp_path / "used.pem", tmp_path / "used.key"]
 
     def put(certificate: Path, key: Path) -> None:
@@ -142,14 +142,14 @@ def test_certificates_of_nodes_can_be_renewed(authority, tmp_path):
     assert levels == ["error", "warning", "warning", "error"]
 
 
-def test_certificates_that_cannot_be_used_are_told(authority, tmp_path):
+def test_unusable_certificates_are_refused(authority, tmp_path):
     nowhere = tmp_path / "nowhere.pem"
     for wrong in ({"tls_certificate": nowhere}, {"tls_key": nowhere}, {"node_ca": nowhere}):
         with pytest.raises(InvalidRequest, match="cannot be used"):
             node_contexts(certified(authority, "one", **wrong))
 
 
-def test_without_an_authority_nodes_speak_without_tls():
+def test_without_an_authority_nodes_use_no_tls():
     assert node_contexts(Settings()) is None
 
 
@@ -172,16 +172,18 @@ def test_beyond_loopback_nodes_need_a_secret_and_certificates(tmp_path, host):
         with pytest.raises(InvalidRequest, match="in the clear"):
             require_safe(Settings(**beyond | secret | options))
     require_safe(Settings(**beyond | secret | certificate | authority))
-    require_safe(Settings(**beyond | {"store": "embedded"}))  # it has no other nodes
+    require_safe(
+        Settings(**beyond | {"store": "embedded"})
+    )  # an embedded database has no other nodes
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
-def test_on_loopback_nodes_need_nothing(host):
+def test_on_loopback_nodes_need_no_secret_and_no_tls(host):
     require_safe(Settings(store="hbase", peer_host=host))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
-def test_an_address_that_nobody_reaches_is_refused(host):
+def test_an_unspecified_peer_address_is_refused(host):
     with pytest.raises(InvalidRequest, match="cannot reach"):
         require_safe(Settings(store="hbase", peer_host=host))
 
@@ -192,7 +194,7 @@ def test_an_authority_of_nodes_needs_a_certificate(tmp_path):
 
 
 @pytest.mark.parametrize("secret", ["secret", SECRET[1:], SECRET + "00", SECRET.upper(), "g" * 64])
-def test_a_secret_that_is_none_is_refused_and_not_shown(secret):
+def test_an_invalid_secret_is_refused_and_not_shown(secret):
     with pytest.raises(ValidationError, match="64 hexadecimal digits") as refused:
         load_settings(node_secret=secret)
     assert secret not in str(refused.value.errors()[0]["msg"])

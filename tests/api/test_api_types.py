@@ -1,4 +1,4 @@
-"""Types and text over every way into a database: they mean what they mean in PostgreSQL."""
+"""Types and text literals mean the same as in PostgreSQL, over every interface for writes."""
 
 import base64
 import itertools
@@ -138,7 +138,7 @@ def by_csv(shop, column, text):
 
 
 def by_arrow(shop, column, text):
-    """As the client sends lines of JSON."""
+    """Load the text as an Arrow column, as the client does with lines of JSON."""
     key = next(KEYS)
     table = pa.table({"k": [key], column: [text]})
     sink = pa.BufferOutputStream()
@@ -156,19 +156,19 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_text_is_read_alike_on_every_way(shop, way):
+def test_text_is_converted_alike_by_every_interface(shop, way):
     read = {(column, text): way(shop, column, text) for column, text, _ in GOOD}
     assert read == {(column, text): [value] for column, text, value in GOOD}
     refused = {(column, text): way(shop, column, text) for column, text in BAD}
     assert {case: values for case, values in refused.items() if values not in ([], [None])} == {}
 
 
-def test_text_beside_a_column_is_read_alike(shop):
+def test_text_compared_with_a_column_is_converted_alike(shop):
     for column, text, value in GOOD:
         key = next(KEYS)
         assert shop.transact(f"INSERT INTO v (k, {column}) VALUES (?, ?)", key, value).is_success
         if (column, text.strip()) in {("n", "+1.005"), ("n", "-1.005")}:
-            continue  # compared exactly
+            continue  # comparison does not round
         for condition in (f"{column} = {quoted(text)}", f"{column} IN ({quoted(text)})"):
             sql = f"SELECT count(*) FROM v WHERE k = {key} AND {condition}"
             assert shop.rows(sql) == [[1]], condition
@@ -176,7 +176,7 @@ def test_text_beside_a_column_is_read_alike(shop):
             assert done.json()["statements"][0]["affected"] == 1, condition
     for column, text in BAD:
         if (column, text) in {("i", "2147483648"), ("n", "1e10")}:
-            continue  # equal to none, but numbers
+            continue  # valid numbers that equal no value
         status = 200 if (column, text) in COMPARED else 422
         for sql in (
             f"SELECT k FROM v WHERE {column} = {quoted(text)}",
@@ -189,7 +189,7 @@ COMPARED = {
     *(("n", "nan"), ("n", "Infinity"), ("d", "2024-01-05 12:00"), ("d", "infinity")),
     *(("t", "2024-01-05 12:00+02"), ("t", "2024-01-05 12:00:00.1234567")),
 }
-"""Compared as in PostgreSQL: nothing is stored that would have lost something (decision 44)."""
+"""Texts that are refused as values but allowed in comparisons (decision 44)."""
 
 
 BYTES = [
@@ -209,7 +209,7 @@ BYTES = [
 
 
 @pytest.mark.parametrize(("sql", "value"), BYTES)
-def test_bytes_in_sql_are_postgresqls(shop, sql, value):
+def test_bytes_literals_are_those_of_postgresql(shop, sql, value):
     key, other, third = next(KEYS), next(KEYS), next(KEYS)
     wire = base64.b64encode(value).decode()
     assert shop.transact(f"INSERT INTO v (k, y) VALUES ({key}, {sql})").is_success
@@ -238,7 +238,7 @@ def test_bytes_as_text_are_hexadecimal(shop):
 
 
 @pytest.mark.parametrize("sql", [r"'\xd'", r"'\xzz'", r"'a\b'", r"'\9'", r"'\xDE\xAD'"])
-def test_what_is_no_text_for_bytes_is_refused(shop, sql):
+def test_invalid_text_for_bytes_is_refused(shop, sql):
     for statement in (
         f"INSERT INTO v (k, y) VALUES (0, {sql})",
         f"INSERT INTO v (k, y) VALUES (0, {sql}::bytea)",
@@ -259,7 +259,7 @@ def test_text_is_not_assigned_to_bytes(shop):
     assert refused.status_code == 422
 
 
-def test_a_default_of_bytes(shop):
+def test_a_default_of_bytes_is_stored(shop):
     key = next(KEYS)
     assert shop.transact("INSERT INTO w (k) VALUES (?)", key).is_success
     assert shop.rows("SELECT y FROM w WHERE k = ?", key) == [["AP8="]]
@@ -291,7 +291,7 @@ def test_a_parameter_cast_to_numeric_keeps_its_digits(shop):
     assert shop.post("/v1/query", {"sql": "SELECT ?::numeric", "parameters": ["1e-10"]}).is_error
 
 
-def test_smallint_is_one(shop):
+def test_smallint_values_are_limited_to_16_bits(shop):
     key = next(KEYS)
     assert shop.transact("INSERT INTO w (k, s) VALUES (?, 32767)", key).is_success
     for statement in (
@@ -306,12 +306,12 @@ def test_smallint_is_one(shop):
     assert shop.rows("SELECT count(*) FROM w WHERE s < 300000") == [[1]]
 
 
-def test_lengths_in_casts_cut(shop):
+def test_lengths_in_casts_truncate(shop):
     sql = "SELECT 'abcd'::varchar(3), 'ab  '::char(3), 'abc'::char, CAST(? AS VARCHAR(2))"
     assert shop.rows(sql, "xyz") == [["abc", "ab", "a", "xy"]]
 
 
-def test_types_in_casts_are_postgresqls(shop):
+def test_types_in_casts_are_those_of_postgresql(shop):
     assert shop.rows("SELECT 0.1::float = 0.1::float8, 0.1::real = 0.1::float8") == [[True, False]]
     for sql in ("SELECT '{}'::jsonb", "SELECT now()::timestamp(0)", "SELECT 'x'::citext"):
         assert shop.post("/v1/query", {"sql": sql}).status_code == 422
@@ -336,7 +336,7 @@ SUMS = [
 
 @pytest.mark.parametrize(("aggregate", "type_"), SUMS)
 @pytest.mark.parametrize("tail", ["FROM w", "FROM w WHERE md5(k::text) <> ''", "FROM w GROUP BY s"])
-def test_types_of_aggregates(shop, aggregate, type_, tail):
+def test_aggregates_have_the_expected_types(shop, aggregate, type_, tail):
     shop.transact("INSERT INTO w (k, s, big, n, r) VALUES (1000000, 1, 1, 1, 1)")
     answer = shop.post("/v1/query", {"sql": f"SELECT {aggregate} AS a {tail}"}).json()
     assert answer["columns"] == [{"name": "a", "type": type_}]
@@ -344,7 +344,7 @@ def test_types_of_aggregates(shop, aggregate, type_, tail):
         assert value is None or isinstance(value, {"BIGINT": int, "DOUBLE": float}.get(type_, str))
 
 
-def test_a_sum_over_a_window_and_in_a_subquery(shop):
+def test_sums_in_windows_and_subqueries_are_bigint(shop):
     sql = "SELECT sum(k) OVER () FROM w"
     assert shop.post("/v1/query", {"sql": sql}).json()["columns"][0]["type"] == "BIGINT"
     sql = "SELECT sum(q.a) FROM (SELECT k AS a FROM w) AS q"

@@ -1,4 +1,4 @@
-"""Statements that need too much memory or time, against a server and the embedded library."""
+"""Statements that need too much memory or time, in a server and in the embedded library."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_a_write_that_needs_too_much_memory_is_refused(shop):
     assert shop.rows("SELECT count(*) FROM customer WHERE c_id = 77") == [[0]]
 
 
-def test_statements_that_cannot_be_interrupted_keep_nobody_else_waiting(shop):
-    """Four of them, on two places, with a limit of 20 s."""
+def test_uninterruptible_statements_do_not_block_others(shop):
+    """Four slow statements with a limit of 20 s share two places."""
     with ThreadPoolExecutor(4) as clients:
         slow = [clients.submit(ask, shop, SLOW, 20_000) for _ in range(4)]
         time.sleep(1.5)
@@ -64,7 +64,7 @@ def test_statements_that_cannot_be_interrupted_keep_nobody_else_waiting(shop):
             assert answer.result().status_code in (200, 504)
 
 
-def test_a_place_is_free_when_the_time_of_its_statement_is_over(shop):
+def test_a_place_is_free_after_the_time_limit_of_its_statement(shop):
     with ThreadPoolExecutor(8) as clients:
         began = time.monotonic()
         answers = list(clients.map(lambda _: ask(shop, SLOW, 1_000), range(8)))
@@ -73,7 +73,7 @@ def test_a_place_is_free_when_the_time_of_its_statement_is_over(shop):
     assert time.monotonic() - began < 15
 
 
-def test_clients_that_leave_are_no_errors_of_the_server(shop, capsys):
+def test_disconnects_are_not_logged_as_errors(shop, capsys):
     def leave() -> None:
         with pytest.raises(httpx.ReadTimeout):
             shop.post("/v1/query", {"sql": SLOW}, timeout=0.3)
@@ -87,7 +87,7 @@ def test_clients_that_leave_are_no_errors_of_the_server(shop, capsys):
     assert "unexpected" not in capsys.readouterr().err
 
 
-def test_point_reads_go_on_beside_all_of_it(shop):
+def test_point_reads_continue_beside_heavy_statements(shop):
     stop = threading.Event()
 
     def attack() -> None:
@@ -109,7 +109,7 @@ def test_point_reads_go_on_beside_all_of_it(shop):
     assert sorted(times)[-3] < 1.0
 
 
-def test_the_embedded_library_has_the_same_guard(tmp_path):
+def test_the_embedded_library_has_the_same_limits(tmp_path):
     with hornbeam.connect(f"hornbeam:///{tmp_path}/db") as connection:
         cursor = connection.cursor()
         with pytest.raises(hornbeam.OperationalError) as caught:
@@ -119,8 +119,8 @@ def test_the_embedded_library_has_the_same_guard(tmp_path):
         assert cursor.fetchall() == [(10,)]
 
 
-def test_places_are_shared_among_keys(tmp_path, monkeypatch):
-    """Two keys of one address are two clients."""
+def test_each_key_is_a_separate_client_for_places(tmp_path, monkeypatch):
+    """This holds for two keys from one address."""
     asked = []
     take = Places.take
 

@@ -1,4 +1,4 @@
-"""What got slower between two reports."""
+"""Comparison of two reports: which statements became slower."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ from bench.peers.results import HORNBEAM, PHOENIX, OtherFormat, Results, Stateme
 
 
 def run(ms, *, bare=1.0, systems=(HORNBEAM,)):
-    """`ms`: medians by statement; None: it failed."""
+    """Results of a run; `ms` gives the median of each statement, None for a failed one."""
     timings = {
         name: Timing((time, time, 9 * time)) if time is not None else Timing(error="lost")
         for name, time in ms.items()
@@ -30,31 +30,31 @@ def run(ms, *, bare=1.0, systems=(HORNBEAM,)):
     )
 
 
-def test_a_machine_that_is_slower_makes_nothing_slower():
+def test_a_slower_machine_is_not_reported_as_slower_statements():
     found = compare(run({"a": 2, "b": 4}), run({"a": 6, "b": 12}, bare=3))
     assert [each.ratio for each in found.changes] == pytest.approx([1, 1])
     assert found.slower(1.2) == []
 
 
-def test_what_got_slower_comes_worst_first():
+def test_slower_statements_are_listed_worst_first():
     found = compare(run({"a": 2, "b": 4, "c": 1, "d": 5}), run({"a": 3, "b": 4, "c": 3, "d": None}))
     assert [each.statement for each in found.slower(1.2)] == ["d", "c", "a"]
     assert [each.statement for each in found.slower(2)] == ["d", "c"]
 
 
-def test_what_only_one_of_them_has_is_named():
+def test_statements_of_only_one_report_are_named():
     found = compare(run({"a": 2, "b": 4}), run({"a": 2, "c": 4}))
     assert [each.statement for each in found.changes] == ["a"]
     assert (found.only_old, found.only_new) == ((f"{HORNBEAM} b",), (f"{HORNBEAM} c",))
 
 
-def test_what_failed_before_is_not_compared():
+def test_statements_that_failed_before_are_not_compared():
     found = compare(run({"a": None}), run({"a": 2}))
     assert found.changes == ()
     assert (found.only_old, found.only_new) == ((), ())
 
 
-def test_other_systems_when_they_are_asked_for():
+def test_other_systems_are_compared_on_request():
     both = (HORNBEAM, PHOENIX)
     old, new = run({"a": 2}, systems=both), run({"a": 5}, systems=both)
     assert [each.system for each in compare(old, new).changes] == [HORNBEAM]
@@ -66,7 +66,7 @@ def test_a_run_without_bare_operations_cannot_be_compared():
         compare(run({"a": 1}), replace(run({"a": 1}), bare={}))
 
 
-def test_the_command_says_so_with_its_exit_code(tmp_path, capsys):
+def test_the_command_reports_slower_statements_with_its_exit_code(tmp_path, capsys):
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     write(Report(run({"a": 2, "b": 4})), old)
     write(Report(run({"a": 3, "b": 4})), new)
@@ -81,7 +81,7 @@ def test_the_command_says_so_with_its_exit_code(tmp_path, capsys):
     assert slower["statement"] == "a"
 
 
-def test_what_is_no_report_is_said(tmp_path, capsys):
+def test_a_file_that_is_no_report_is_an_error(tmp_path, capsys):
     (tmp_path / "no.json").write_text("{}")
     assert _exit_code(str(tmp_path / "no.json"), str(tmp_path / "no.json")) == 2
     assert "no report" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`make bench` at its smallest: it runs to its end and reports what the documentation names."""
+"""`make bench` at its smallest size: it completes and reports the documented figures."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict:
     return json.loads(output.read_text())
 
 
-def test_the_report_says_where_and_how_it_was_made(report: dict) -> None:
+def test_the_report_states_machine_versions_and_settings(report: dict) -> None:
     assert set(report) == {
         "machine", "versions", "settings", "figures", "missed", "seconds",
     }  # fmt: skip
@@ -33,7 +33,7 @@ def test_the_report_says_where_and_how_it_was_made(report: dict) -> None:
     assert report["settings"]["customers"] == 3
 
 
-def test_every_section_has_sound_figures(report: dict) -> None:
+def test_every_section_has_valid_figures(report: dict) -> None:
     figures = report["figures"]
     assert {figure["section"] for figure in figures} == SECTIONS
     for figure in figures:
@@ -52,13 +52,13 @@ def test_each_goal_is_met_or_explained(report: dict) -> None:
     assert len(report["missed"]) == len(missed)
 
 
-def test_ratios_compare_within_the_run(report: dict) -> None:
+def test_ratios_compare_figures_of_the_same_run(report: dict) -> None:
     value = {figure["name"]: figure["value"] for figure in report["figures"]}
     ratio = value["point read, p50"] / value["/livez, p50"]
     assert value["point read / livez"] == pytest.approx(ratio, rel=0.01)
 
 
-def test_a_figure_is_the_median_and_knows_its_goal() -> None:
+def test_a_figure_is_the_median_and_has_a_goal() -> None:
     figure = Figure("load", "x", "rows/s", (1.0, 9.0, 2.0), at_least=3, why="reason")
     assert (figure.value, figure.met) == (2.0, False)
     assert sentence(figure) == "load, x: 2 rows/s, wanted at least 3; reason."
@@ -91,7 +91,7 @@ def test_options_have_defaults() -> None:
     assert parse_options([]).output == Path("bench/reports/latest.json")
 
 
-def test_requests_are_encoded_whole() -> None:
+def test_requests_are_encoded_with_length_and_headers() -> None:
     request = serving.post("/v1/query", {"sql": "SELECT 1"}, "Connection: close")
     head, _, body = request.partition(b"\r\n\r\n")
     assert f"Content-Length: {len(body)}".encode() in head

@@ -1,4 +1,4 @@
-"""Many clients at once, many locks, and what of a request takes how long."""
+"""Contention of many clients, costs of locks, and the time of each part of a request."""
 
 import random
 from collections import Counter
@@ -31,7 +31,7 @@ def crowd(**changes):
 
 
 class Refusing:
-    """Refuses whoever wants the first row."""
+    """A system that refuses every update of the first row."""
 
     def __init__(self):
         self.closed = 0
@@ -60,7 +60,7 @@ def test_refusals_are_counted_and_grow_with_skew():
     assert refusing.closed == 8
 
 
-def test_a_system_that_refuses_everything_has_done_nothing():
+def test_a_system_that_refuses_all_updates_completes_none():
     class Never(Refusing):
         def run(self, task, values):
             raise Cannot("no")
@@ -118,7 +118,7 @@ def quantities(system):
         return {(order, line): quantity for order, line, quantity in cursor.fetchall()}
 
 
-def test_locks_are_timed_by_way_and_number(ten_customers):
+def test_locks_are_timed_by_method_and_number(ten_customers):
     here, paper = ten_customers
     before = quantities(here)
     found = lock_costs(here.url, paper, 10, (1, 10), rounds=2)
@@ -127,7 +127,7 @@ def test_locks_are_timed_by_way_and_number(ten_customers):
         assert {number: len(t.times_ms) for number, t in found[way].items()} == {1: 2, 10: 2}
     after = quantities(here)
     changed = Counter({line: after[line] - before[line] for line in before})
-    wanted = Counter(of_roots(1))  # the first is not counted
+    wanted = Counter(of_roots(1))  # the first run is not timed
     for number in (1, 10):
         for run in range(2):
             wanted += Counter(of_roots(number)) + Counter(of_one_root(run + 1, number))
@@ -136,7 +136,7 @@ def test_locks_are_timed_by_way_and_number(ten_customers):
         lock_costs(here.url, paper, 10, (11,), rounds=1)
 
 
-def test_locks_of_the_paper_are_free_again(ten_customers):
+def test_locks_of_the_paper_are_released(ten_customers):
     _, paper = ten_customers
     paper.lock_cycle("customer", [(1,), (2,)])
     paper.lock_cycle("customer", [(2,), (1,)])
@@ -144,7 +144,7 @@ def test_locks_of_the_paper_are_free_again(ten_customers):
         paper.lock_cycle("customer", [(99,)])
 
 
-def test_a_crowd_on_hornbeam_is_never_refused_and_loses_nothing(ten_customers):
+def test_contention_on_hornbeam_refuses_and_loses_no_update(ten_customers):
     here, _ = ten_customers
     (point,) = contention({"here": here}, crowd(rows=10, skews=(1.2,)))["here"]
     assert point.done > 0
@@ -157,7 +157,7 @@ def test_a_crowd_on_hornbeam_is_never_refused_and_loses_nothing(ten_customers):
     assert total - fresh == pytest.approx(point.done)
 
 
-def test_pieces_are_the_nodes_own_times_and_the_rest():
+def test_parts_of_a_request_are_the_times_of_the_node_and_the_rest():
     measured = Measured()
     measured.latencies = {"w": [10.0, 20.0], "r": [3.0]}
     parts = {"plan": 1.0, "lock": 2.0, "compute": 0.5, "log": 3.0, "apply": 1.5}
@@ -179,7 +179,7 @@ def test_every_mix_weighs_every_interaction():
     assert all(callable(getattr(Shopper, name)) for name in INTERACTIONS)
 
 
-def test_the_crowd_updates_a_statement_of_the_workload():
+def test_contention_uses_an_update_of_the_workload():
     tasks = tpcw(Size(10, 10)).tasks
     assert tasks["refresh_session"].sql.count("?") == 3
     assert Options().mixes == tuple(MIXES)

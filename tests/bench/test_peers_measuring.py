@@ -1,4 +1,4 @@
-"""The same statements on several systems: here on Hornbeam with views and without."""
+"""The same statements on several systems: here on Hornbeam with and without views."""
 
 import datetime as dt
 from contextlib import ExitStack, closing
@@ -20,7 +20,7 @@ TASKS = tpcw(SIZE).tasks
 
 
 class Broken:
-    """Says another thing than the others, or fails."""
+    """A system that gives a wrong answer, or fails with `error`."""
 
     def __init__(self, error=""):
         self._error = error
@@ -40,7 +40,7 @@ class Broken:
 
 
 class FromBase(Hornbeam):
-    """Answers without its views."""
+    """Hornbeam whose sessions use no views."""
 
     def session(self):
         return super().session(use_views=False)
@@ -74,7 +74,7 @@ def test_every_statement_runs_and_answers_are_equal(systems):
     assert set(systems["views"].sizes()) >= {"customer", "customer__orders"}
 
 
-def test_another_answer_and_a_failure_are_seen(systems):
+def test_a_wrong_answer_and_a_failure_are_reported(systems):
     (step,) = (step for step in script(SIZE, 3) if step.name == "get_name")
     failing = Broken("no such thing")
     found = measure({"plain": systems["plain"], "broken": Broken()}, [step], TASKS, warm_up=0)
@@ -121,17 +121,17 @@ def test_the_joins_are_views():
         ([(True,)], [(1,)], True),
     ],
 )
-def test_answers(one, other, equal):
+def test_answers_are_compared_by_value(one, other, equal):
     assert same("get_name", one, other) is equal
 
 
-def test_where_a_limit_chooses_among_equals_only_the_number_counts():
+def test_with_ties_at_a_limit_only_the_number_of_rows_is_compared():
     assert same("best_sellers", [(1,)], [(2,)])
     assert not same("best_sellers", [(1,)], [])
 
 
 class Reader(Broken):
-    """Gives so many rows, or fails when it is drained."""
+    """Returns the given number of rows, or fails when it is drained."""
 
     def __init__(self, rows, error=""):
         super().__init__(error)
@@ -144,7 +144,7 @@ class Reader(Broken):
         return [("row", number) for number in range(self._rows)]
 
 
-def test_whole_joins_are_drained_by_turns_and_compared(tmp_path):
+def test_whole_joins_are_drained_in_turns_and_compared(tmp_path):
     source, told = joins(3), []
     with closing(Hornbeam("here", f"hornbeam:///{tmp_path / 'here'}", source)) as here:
         for relation in source.relations:
@@ -163,7 +163,7 @@ def test_whole_joins_are_drained_by_turns_and_compared(tmp_path):
         assert measured.equal is (way != "wrong")
 
 
-def test_many_rows_are_only_counted():
+def test_without_comparison_rows_are_only_counted():
     task = joins(3).tasks["Q1"]
     readers = {
         "first": Reader(30),

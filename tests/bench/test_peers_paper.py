@@ -1,4 +1,4 @@
-"""Seed 002's protocol: it answers the workload, takes its steps, and what it promises too much."""
+"""Seed 002's protocol: its answers to the workload, its steps, and a guarantee that it breaks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class Calls(AtOnce):
-    """Of one process to its store: notes them, and does `before` each put, with its number."""
+    """The calls of one process to its store: records names, awaits `before(number)` at each put."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -64,7 +64,7 @@ class Calls(AtOnce):
 
 
 class World:
-    """A slave on a store in memory, which brings a row with each call of a scan."""
+    """A slave over an in-memory store whose scans return one row per call."""
 
     def __init__(self, folder: Path) -> None:
         self.calls = Calls()
@@ -88,7 +88,7 @@ class World:
         self.engine.close()
 
     async def discounts(self) -> set[float]:
-        """Of the customer's orders; he has several."""
+        """Return the discounts in the view's rows of the customer with several orders."""
         rows = await self.slave.read(f"{DISCOUNTS} AND c_id = ?", (CUSTOMER,))
         assert len(rows) > 1
         return {discount for _, discount in rows}
@@ -100,7 +100,7 @@ class World:
         return cell.value
 
     async def marked(self) -> int:
-        """Rows of the view that are."""
+        """Count the marked rows of the view."""
         batches = self.store.scan(VIEW, b"", None, NEWEST)
         return sum([cell.value[:1] == DIRTY async for batch in batches for cell in batch])
 
@@ -132,7 +132,7 @@ async def test_every_statement_means_the_same_with_views_and_without(tmp_path: P
                 await same_answers(name, runs[-1])
 
 
-def test_it_is_a_system(tmp_path: Path) -> None:
+def test_the_paper_runs_as_a_system_of_the_comparison(tmp_path: Path) -> None:
     async def log() -> Any:
         return await LocalLog.open(tmp_path / "log", "paper", 1)
 
@@ -189,7 +189,7 @@ async def test_inserts_and_deletes_mark_nothing(tmp_path: Path) -> None:
         assert await world.slave.read(SOURCE.tasks["get_cart"].sql, (1,)) == []
 
 
-async def test_who_reads_a_marked_row_begins_again(
+async def test_a_reader_of_a_marked_row_starts_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with in_world(tmp_path) as world:
@@ -218,9 +218,9 @@ async def test_who_reads_a_marked_row_begins_again(
         assert await reader == {NEW}
 
 
-async def test_a_scan_that_an_update_passes_is_torn(tmp_path: Path) -> None:
-    """The protocol's hole: no row that the scan meets is marked at that moment, and what it gives
-    was never there. A scan of HBase is one moment's within a region, not across them."""
+async def test_a_scan_beside_an_update_returns_a_mix_of_versions(tmp_path: Path) -> None:
+    """The protocol's gap: the scan reads no marked row, but its result never existed. An HBase
+    scan reads one snapshot within a region, but not across regions."""
     async with in_world(tmp_path) as world:
         stream = await world.engine.prepare(DISCOUNTS, CATALOG).run(world.slave.reader)
         orders = await world.slave.read("SELECT o_id FROM orders WHERE o_c_id = ?", (CUSTOMER,))
@@ -235,7 +235,7 @@ async def test_a_scan_that_an_update_passes_is_torn(tmp_path: Path) -> None:
         assert await world.discounts() == {NEW}
 
 
-async def test_a_writer_that_dies_holds_up_all_others(
+async def test_a_crashed_writer_blocks_readers_and_writers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paper_protocol, "PATIENCE_S", 0.02)
@@ -253,13 +253,13 @@ async def test_a_writer_that_dies_holds_up_all_others(
             await world.slave.write(DISCOUNT, (OLD, CUSTOMER))
         with pytest.raises(Cannot, match="Marked rows"):
             await world.discounts()
-        with pytest.raises(Cannot, match="Marked rows"):  # DuckDB answers this one
+        with pytest.raises(Cannot, match="Marked rows"):  # DuckDB runs this query
             await world.slave.read(MEDIAN, (CUSTOMER,))
         logged = [payload async for _, payload in world.log.read(START)]
         assert sum(DISCOUNT.encode() in payload for payload in logged) == 3
 
 
-async def test_what_fails_before_it_has_written_gives_its_lock_back(tmp_path: Path) -> None:
+async def test_a_statement_that_fails_before_writing_releases_its_lock(tmp_path: Path) -> None:
     async with in_world(tmp_path) as world:
         too_large = "UPDATE customer SET c_balance = c_balance + ? WHERE c_id = ?"
         with pytest.raises(TypeMismatch):
@@ -269,7 +269,7 @@ async def test_what_fails_before_it_has_written_gives_its_lock_back(tmp_path: Pa
         assert await world.discounts() == {NEW}
 
 
-async def test_rows_that_are_not_there_are_not_written(tmp_path: Path) -> None:
+async def test_writes_of_missing_rows_write_nothing(tmp_path: Path) -> None:
     async with in_world(tmp_path) as world:
         await world.slave.write(DISCOUNT, (NEW, 999))
         await world.slave.write("DELETE FROM orders WHERE o_id = ?", (999,))
@@ -281,14 +281,14 @@ async def test_rows_that_are_not_there_are_not_written(tmp_path: Path) -> None:
         assert "put" not in world.calls.names
 
 
-async def test_writers_of_one_root_come_one_after_the_other(tmp_path: Path) -> None:
+async def test_writers_of_one_root_are_serialized(tmp_path: Path) -> None:
     async with in_world(tmp_path) as world:
         more = "UPDATE customer SET c_discount = c_discount + 1 WHERE c_id = ?"
         await asyncio.gather(*(world.slave.write(more, (CUSTOMER,)) for _ in range(8)))
         assert await world.discounts() == {8.0}
 
 
-async def test_who_waited_for_a_row_that_moved_takes_the_other_lock(tmp_path: Path) -> None:
+async def test_a_waiting_writer_takes_the_new_lock_when_its_row_moves(tmp_path: Path) -> None:
     async with in_world(tmp_path) as world:
         ((author,),) = await world.slave.read("SELECT i_a_id FROM item WHERE i_id = ?", (1,))
         other = author % SIZE.authors + 1

@@ -1,4 +1,4 @@
-"""What Phoenix is told, without one."""
+"""The SQL for Phoenix, without a running Phoenix."""
 
 import re
 from dataclasses import replace
@@ -26,7 +26,7 @@ def after_from(name: str, *, use_views: bool = False) -> str:
 
 
 @pytest.mark.parametrize("name", SOURCE.tasks)
-def test_every_statement_takes_each_value_once(name: str) -> None:
+def test_every_statement_uses_each_parameter_once(name: str) -> None:
     count = SOURCE.tasks[name].sql.count("?")
     for use_views in (False, True):
         text = said(name, use_views=use_views)
@@ -34,14 +34,14 @@ def test_every_statement_takes_each_value_once(name: str) -> None:
         assert sorted(text.values) == list(range(count))
 
 
-def test_a_join_scans_the_largest_table_and_is_sent_what_is_filtered() -> None:
+def test_a_join_scans_the_largest_table_and_broadcasts_the_filtered_ones() -> None:
     assert after_from("get_customer") == (
         "s.address AS address JOIN s.customer AS customer ON customer.c_addr_id = address.addr_id "
         "JOIN s.country AS country ON address.addr_co_id = country.co_id WHERE customer.c_uname = ?"
     )
 
 
-def test_what_is_looked_up_by_an_index_names_it_and_the_index_covers_what_is_wanted() -> None:
+def test_an_index_lookup_has_a_hint_and_a_covering_index() -> None:
     assert said("most_recent_order_id").sql == (
         "SELECT /*+ INDEX(orders orders__by_o_c_id) */ orders.o_id FROM s.orders AS orders "
         "JOIN s.customer AS customer ON customer.c_id = orders.o_c_id WHERE customer.c_uname = ? "
@@ -50,7 +50,7 @@ def test_what_is_looked_up_by_an_index_names_it_and_the_index_covers_what_is_wan
     assert sql.joined_by(DESIGN.plain)["orders", "o_c_id"] == {"o_c_id", "o_date", "o_id"}
 
 
-def test_all_rows_are_not_looked_up_but_scanned_from_the_largest_table() -> None:
+def test_a_join_of_all_rows_scans_the_largest_table() -> None:
     source = joins(50)
     text = sql.said(source.tasks["Q2"].sql, source.design.plain, "s").sql
     assert text.startswith("SELECT customer.c_id, ")
@@ -62,7 +62,7 @@ def test_all_rows_are_not_looked_up_but_scanned_from_the_largest_table() -> None
     assert sql.joined_by(source.design.plain) == {}
 
 
-def test_stars_are_written_out_in_the_order_of_the_statement() -> None:
+def test_stars_are_expanded_in_the_order_of_the_statement() -> None:
     columns = said("get_book").sql.removeprefix("SELECT ").partition(" FROM ")[0].split(", ")
     item, author = (
         [f"{name}.{column}" for column in DESIGN.plain.schema.relation(name).column_names]
@@ -77,7 +77,7 @@ def test_a_join_without_an_equality_stays_in_where() -> None:
     assert text.endswith(") AND i.i_id = ?")
 
 
-def test_subqueries_are_joined_by_themselves() -> None:
+def test_subqueries_are_joined_separately() -> None:
     assert after_from("admin_related") == (
         "s.order_line AS order_line JOIN s.orders AS orders ON orders.o_id = order_line.ol_o_id "
         "WHERE NOT (order_line.ol_i_id = ?) AND orders.o_c_id IN "
@@ -89,7 +89,7 @@ def test_subqueries_are_joined_by_themselves() -> None:
     )
 
 
-def test_reads_go_over_the_views_and_keep_their_order() -> None:
+def test_reads_use_the_views_and_keep_their_order() -> None:
     assert said("most_recent_order_id", use_views=True).sql == (
         "SELECT customer__orders.o_id AS o_id FROM s.customer__orders AS customer__orders "
         "WHERE customer__orders.c_uname = ? "
@@ -108,11 +108,11 @@ def test_reads_go_over_the_views_and_keep_their_order() -> None:
         ("clear_cart", "DELETE FROM s.shopping_cart_line WHERE scl_sc_id = ?"),
     ],
 )
-def test_writes(name: str, text: str) -> None:
+def test_writes_become_upserts_and_deletes(name: str, text: str) -> None:
     assert said(name).sql == text
 
 
-def test_values_go_where_the_key_wants_them() -> None:
+def test_parameters_follow_the_order_of_the_key() -> None:
     update = "UPDATE order_line SET ol_qty = ? WHERE ol_id = ? AND ol_o_id = ?"
     assert sql.said(update, DESIGN.plain, "s") == sql.Said(
         "UPSERT INTO s.order_line (ol_qty, ol_o_id, ol_id) VALUES (?, ?, ?)", (0, 2, 1)
@@ -131,7 +131,7 @@ def test_values_go_where_the_key_wants_them() -> None:
         "SELECT a_id FROM author UNION SELECT i_id FROM item",
     ],
 )
-def test_what_phoenix_has_no_words_for_is_refused(update: str) -> None:
+def test_statements_that_phoenix_cannot_express_are_refused(update: str) -> None:
     with pytest.raises(Cannot):
         sql.said(update, DESIGN.plain, "s")
 
@@ -149,7 +149,7 @@ def test_a_tables_key_comes_first() -> None:
     )
 
 
-def test_an_index_covers_what_it_does_not_hold_anyway() -> None:
+def test_an_index_includes_only_columns_that_it_lacks() -> None:
     (index,) = (i for i in DESIGN.views.indexes if i.name == "orders__order_line__by_ol_i_id")
     wider = replace(index, include=(*index.include, "ol_id", "ol_i_id"))
     assert sql.create_index(wider, "s.v", ("ol_o_id", "ol_id")) == (
@@ -159,7 +159,7 @@ def test_an_index_covers_what_it_does_not_hold_anyway() -> None:
 
 
 @pytest.mark.parametrize("name", ["phoenix", "omid"])
-def test_the_report_names_the_versions_that_are_fetched(name: str) -> None:
+def test_the_report_names_the_versions_of_the_poms(name: str) -> None:
     poms = PHOENIX_POM.read_text() + OMID_POM.read_text()
     group = rf"org\.apache\.{name}</groupId><artifactId>[^<]*</artifactId><version>"
     found = re.search(rf"<{name}\.version>([^<]*)|{group}([^<$]+)<", poms)
@@ -167,7 +167,7 @@ def test_the_report_names_the_versions_that_are_fetched(name: str) -> None:
     assert PHOENIX_VERSIONS[name] in found.groups()
 
 
-# ---------------------------------------------------------------- views kept by an application
+# ---------------------------------------------------------------- views of an application
 
 
 def upkeep(text: str) -> list[sql.Said]:
@@ -186,7 +186,7 @@ def test_an_insert_into_the_last_relation_of_a_view_inserts_its_row() -> None:
     )
 
 
-def test_an_update_of_an_ancestor_changes_the_rows_that_hold_it() -> None:
+def test_an_update_of_an_ancestor_changes_the_views_rows_with_it() -> None:
     assert upkeep(SOURCE.tasks["refresh_session"].sql) == [
         sql.Said(
             "UPSERT INTO s.customer__orders (c_login, c_expiration, o_id) "
@@ -200,7 +200,7 @@ def test_an_update_of_an_ancestor_changes_the_rows_that_hold_it() -> None:
     ] == [("customer__orders", "c_id")]
 
 
-def test_an_update_of_the_last_relation_is_one_of_the_views_row() -> None:
+def test_an_update_of_the_last_relation_updates_the_views_row() -> None:
     assert upkeep(SOURCE.tasks["set_stock"].sql) == [
         sql.Said("UPSERT INTO s.author__item (i_stock, i_id) VALUES (?, ?)", (0, 1))
     ]
@@ -227,12 +227,12 @@ def test_other_writes_leave_the_views_alone(name: str) -> None:
         "INSERT INTO address (addr_id, addr_co_id) SELECT 1, 1 FROM country",
     ],
 )
-def test_writes_that_the_views_are_not_kept_for_are_refused(write: str) -> None:
+def test_writes_that_cannot_maintain_the_views_are_refused(write: str) -> None:
     with pytest.raises(Cannot):
         upkeep(write)
 
 
-def test_indexes_for_upkeep_follow_from_the_workload() -> None:
+def test_maintenance_indexes_follow_from_the_workload() -> None:
     update = WorkloadStatement("rename", "UPDATE author SET a_lname = ? WHERE a_id = ?")
     catalog = replace(DESIGN.views, workload=(update,))
     assert [index.name for index in views.maintenance_indexes(catalog)] == [

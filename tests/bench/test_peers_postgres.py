@@ -1,4 +1,4 @@
-"""What PostgreSQL is told, without one."""
+"""The SQL for PostgreSQL, without a running PostgreSQL."""
 
 import pytest
 
@@ -14,14 +14,14 @@ def said(name: str, *, views: bool = True) -> str:
     return postgres_sql.said(SOURCE.tasks[name].sql, DESIGN.views if views else DESIGN.plain)
 
 
-def test_parameters_go_by_number_and_nulls_stay_last() -> None:
+def test_parameters_are_numbered_and_nulls_sort_last() -> None:
     assert said("most_recent_order_id", views=False) == (
         "SELECT o_id FROM customer, orders WHERE customer.c_id = orders.o_c_id AND c_uname = $1 "
         "ORDER BY o_date DESC NULLS LAST, orders.o_id DESC NULLS LAST LIMIT 1"
     )
 
 
-def test_reads_go_over_the_views() -> None:
+def test_reads_use_the_views() -> None:
     assert said("address_country") == (
         "SELECT country__address.co_id AS co_id FROM country__address "
         "WHERE country__address.addr_id = $1"
@@ -39,7 +39,7 @@ def test_reads_go_over_the_views() -> None:
         ("clear_cart", []),
     ],
 )
-def test_a_write_refreshes_what_it_may_change(statement: str, views: list[str]) -> None:
+def test_a_write_refreshes_the_views_that_it_may_change(statement: str, views: list[str]) -> None:
     assert postgres_sql.touched(SOURCE.tasks[statement].sql, DESIGN.views) == views
 
 

@@ -1,4 +1,4 @@
-"""What is said about a run: findings, the document, the page, the tables of docs/performance.md."""
+"""The report of a run: findings, the document, the page, and the tables of docs/performance.md."""
 
 import json
 import re
@@ -46,7 +46,7 @@ MS = {
 
 
 def timing(milliseconds, *, reads=True):
-    """Medians are not moved by one that is far off."""
+    """Three times with an outlier, which does not change the median."""
     return Timing((milliseconds, milliseconds, 9 * milliseconds), rows=3, equal=reads or None)
 
 
@@ -80,7 +80,7 @@ def example():
 
 
 def whole_example():
-    """With what more than one client at a time has measured."""
+    """The example with measurements of concurrent clients."""
 
     def point(nodes, clients, interactions, mix="shopping"):
         cores = {"nodes": 0.25 * nodes, "<HBase>": 0.5}
@@ -125,7 +125,7 @@ def found(results, key):
     return next(each for each in findings(results) if each.key == key)
 
 
-def test_ratios_are_of_medians_and_means_of_statements():
+def test_ratios_use_medians_and_average_over_statements():
     joins = found(example(), f"joins/{BASELINE}")
     assert joins.value == 30  # 40 and 20; the join without a view does not count
     assert joins.geometric == pytest.approx(28.28, abs=0.01)
@@ -134,7 +134,7 @@ def test_ratios_are_of_medians_and_means_of_statements():
     assert found(example(), f"writes/{BASELINE}").value == 10
 
 
-def test_sums_storage_and_the_slowest():
+def test_findings_include_sums_storage_and_the_slowest_statement():
     assert found(example(), f"sum/{BASELINE}").value == pytest.approx(100 * (1 - 18 / 182))
     storage = found(example(), "storage")
     assert storage.value == pytest.approx(3_000_000 / 2**20)
@@ -156,7 +156,7 @@ def test_whole_joins_have_a_goal_at_the_papers_size_only():
     assert found(small, f"scan/Q2/{HORNBEAM}").value is None
 
 
-def test_what_everythingis_left_out_of_both_and_named():
+def test_failed_statements_are_left_out_of_ratios_and_named():
     results = failed(example(), BASELINE, "get_book", "no such function")
     joins = found(results, f"joins/{BASELINE}")
     assert joins.value == 20
@@ -167,13 +167,13 @@ def test_what_everythingis_left_out_of_both_and_named():
     }
 
 
-def test_a_failure_in_the_end_is_a_failure():
+def test_a_timing_with_an_error_has_no_summary():
     assert summary(Timing((1.0, 2.0), error="lost")) is None
     assert summary(Timing()) is None
     assert summary(Timing((3.0,))).error == 0
 
 
-def test_a_system_that_was_not_there_meets_and_misses_nothing():
+def test_goals_of_a_missing_system_are_neither_met_nor_missed():
     results = replace(
         example(), systems=(HORNBEAM,), timings={HORNBEAM: example().timings[HORNBEAM]}
     )
@@ -185,7 +185,7 @@ def test_a_system_that_was_not_there_meets_and_misses_nothing():
 @pytest.mark.parametrize(
     "timing_", [Timing((1.0,), equal=False), Timing((1.0,), equal=None), Timing(error="no")]
 )
-def test_an_answer_that_is_not_the_references_misses_the_goal(timing_):
+def test_an_answer_that_differs_from_the_reference_misses_the_goal(timing_):
     assert found(example(), "answers").value == 100
     results = example()
     timings = {**results.timings, HORNBEAM: {**results.timings[HORNBEAM], "get_name": timing_}}
@@ -204,14 +204,14 @@ def test_an_answer_that_is_not_the_references_misses_the_goal(timing_):
         (99.96, "100"),
     ],
 )
-def test_numbers(value, said):
+def test_numbers_have_three_significant_digits(value, said):
     assert number(value) == said
 
 
 # ---------------------------------------------------------------- the document
 
 
-def test_a_report_is_read_as_it_was_written(tmp_path):
+def test_a_report_survives_a_round_trip(tmp_path):
     report = Report(example(), {"slower": "the log's fsync"})
     write(report, tmp_path / "peers.json")
     document = (tmp_path / "peers.json").read_bytes()
@@ -254,7 +254,7 @@ def test_whole_joins_of_another_run_are_added_with_its_command(tmp_path, capsys)
     assert "Whole joins" in file.with_suffix(".html").read_text()
 
 
-def test_the_readmes_tables():
+def test_the_markdown_tables_show_goals_and_failures():
     results = failed(example(), BASELINE, "get_book", "no such function")
     lines = markdown(Report(results)).splitlines()
     assert "| storage: Hornbeam / Baseline | 2.86 × | – | 2.1 × | **≤ 2.1 ×, missed** |" in lines
@@ -266,7 +266,7 @@ def test_the_readmes_tables():
 
 
 class Reader(HTMLParser):
-    """Everything that is opened is closed; what is there."""
+    """Collects the content of a page; asserts that elements are nested properly."""
 
     EMPTY = frozenset({"meta", "br", "path", "use", "rect", "circle", "line", "stop", "link"})
 
@@ -303,7 +303,7 @@ def read():
     return reader, text
 
 
-def test_the_page_is_whole_and_has_everything(read):
+def test_the_page_is_well_formed_and_complete(read):
     reader, _ = read
     assert not reader.open
     wanted = (*SYSTEMS, *(s.name for s in STATEMENTS), *(s.sql for s in STATEMENTS))
@@ -313,7 +313,7 @@ def test_the_page_is_whole_and_has_everything(read):
     assert "python -m bench.peers.run --quick" in reader.text
 
 
-def test_the_page_fetches_nothing_and_runs_nothing(read):
+def test_the_page_loads_no_resources_and_no_scripts(read):
     reader, text = read
     assert not {"script", "link", "img", "iframe"} & set(reader.tags)
     assert "://" not in text
@@ -326,7 +326,7 @@ def test_the_page_is_the_same_each_time():
     assert page(results, findings(results)) == page(results, findings(results))
 
 
-def test_a_page_of_almost_nothing():
+def test_a_page_of_an_almost_empty_run_is_well_formed():
     results = replace(
         example(), systems=(HORNBEAM,), timings={}, storage={}, bare={}, joins={}, load_rows_s={}
     )
@@ -335,7 +335,7 @@ def test_a_page_of_almost_nothing():
     assert not reader.open
 
 
-def test_a_page_of_a_run_without_crowds_and_shoppers():
+def test_the_page_omits_sections_without_measurements():
     results = replace(
         example(), contention=dict.fromkeys(SYSTEMS, ()), shopping=dict.fromkeys(SYSTEMS, ())
     )
@@ -344,7 +344,7 @@ def test_a_page_of_a_run_without_crowds_and_shoppers():
     assert "<h2>A crowd</h2>" not in made
 
 
-def test_locks_are_compared_at_the_most_rows():
+def test_locks_are_compared_at_the_maximum_number_of_rows():
     one = found(whole_example(), "locks")
     assert (one.value, one.met) == (1.5, None)
     assert one.note == "100 rows, 60 against 40 ms"
@@ -366,19 +366,19 @@ def test_throughput_is_compared_at_the_best_rates_of_both():
 
 
 @pytest.mark.parametrize("key", ["locks", "scaling", f"shopping/{BASELINE}"])
-def test_what_was_not_measured_is_said(key):
+def test_findings_without_measurements_state_so(key):
     one = found(example(), key)
     assert (one.value, one.note) == (None, "not measured in this run")
 
 
-def test_the_page_shows_locks_crowds_shoppers_and_pieces():
+def test_the_page_shows_measurements_of_concurrent_clients():
     made, without = (page(each, findings(each)) for each in (whole_example(), example()))
     for title in ("Locks", "A crowd", "Shoppers", "Nodes", "Pieces of a request"):
         assert f"<h2>{title}</h2>" in made
         assert f"<h2>{title}</h2>" not in without
     assert "<code>&lt;conflict&gt;</code>" in made
     assert "<code>&lt;refused&gt;</code>" in made
-    assert ">75 %</td>" in made  # of the baseline's
+    assert ">75 %</td>" in made  # the baseline's refused updates
     assert "cores of &lt;HBase&gt;" in made
     assert ">500</td>" in made  # the browsing mix's rate
     for median in ("0.25", "3.12", "2.62"):
@@ -387,12 +387,12 @@ def test_the_page_shows_locks_crowds_shoppers_and_pieces():
         assert drawn in made
 
 
-def test_a_document_keeps_what_several_clients_measured(tmp_path):
+def test_a_document_keeps_measurements_of_concurrent_clients(tmp_path):
     report = Report(whole_example())
     assert decode(encode(report)) == report
 
 
-def test_a_plot_of_nothing_but_failures_is_empty():
+def test_a_page_with_only_failures_in_a_plot_shows_their_errors():
     nothing = Timing(error="gone")
     everything = replace(
         whole_example(),

@@ -1,4 +1,4 @@
-"""What a run has measured, written and read."""
+"""Results of a run, written and read."""
 
 from dataclasses import replace
 
@@ -25,9 +25,9 @@ RESULTS = Results(
 )
 
 
-def test_what_is_written_is_read():
+def test_results_survive_a_round_trip():
     assert decode(encode(RESULTS)) == RESULTS
-    assert encode(RESULTS).count(b"\n") > 20  # lines that a diff can show
+    assert encode(RESULTS).count(b"\n") > 20  # several lines, for readable diffs
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The same shoppers on every system, through its sessions."""
+"""The same emulated browsers on every system, through its sessions."""
 
 import asyncio
 import os
@@ -58,7 +58,7 @@ def count(system, sql):
         return len(session.run(Task("count", sql, True), ()))
 
 
-def test_every_point_is_on_all_systems(systems):
+def test_every_point_is_measured_on_all_systems(systems):
     told = []
     found = shopping(
         systems, NoCluster(), TASKS, SIZE, ("browsing", "ordering"), (1, 3), 0.4, told.append
@@ -81,7 +81,7 @@ def test_every_point_is_on_all_systems(systems):
         assert (each.errors, each.error) == (0, None)
 
 
-def test_what_is_bought_is_ordered(systems):
+def test_every_purchase_is_an_order(systems):
     before = count(systems["here"], "SELECT o_id FROM orders")
     seen = shop(systems["here"]).run()
     bought = sum(
@@ -95,7 +95,7 @@ def test_what_is_bought_is_ordered(systems):
     assert not [error for each in seen for error in each.errors]
 
 
-def test_the_paper_refuses_what_takes_several_statements(systems):
+def test_the_paper_refuses_transactions_of_several_statements(systems):
     with (
         closing(systems["paper"].session()) as session,
         pytest.raises(Cannot, match="one statement"),
@@ -106,7 +106,7 @@ def test_the_paper_refuses_what_takes_several_statements(systems):
     assert all("A transaction is one statement." in error for error in errors)
 
 
-def test_several_statements_happen_together_or_not_at_all(systems):
+def test_transactions_of_several_statements_are_atomic(systems):
     here, cart = systems["here"], (77_777_777, TODAY)
     with closing(here.session()) as session:
         with pytest.raises(Cannot):
@@ -133,7 +133,7 @@ class Refusing:
         pass
 
 
-def test_what_is_refused_is_an_error_and_no_interaction():
+def test_refused_statements_count_as_errors_and_not_as_interactions():
     (point,) = shopping({"shut": Refusing()}, NoCluster(), TASKS, SIZE, ("shopping",), (2,), 0.05)[
         "shut"
     ]
@@ -145,9 +145,9 @@ def test_what_is_refused_is_an_error_and_no_interaction():
         asyncio.run(store.read("get_stock", 1))
 
 
-def test_what_ends_late_does_not_count():
+def test_interactions_that_end_late_do_not_count():
     class Late:
-        """Answers, but not in time."""
+        """Answers each call after 50 ms."""
 
         async def read(self, name, *_):
             await asyncio.sleep(0.05)
@@ -164,7 +164,7 @@ def test_what_ends_late_does_not_count():
     assert measured.interactions > 0
 
 
-def test_cores_are_shared_out_among_groups_and_the_rest():
+def test_busy_cores_are_attributed_to_groups_and_the_rest():
     began, spent = time.perf_counter(), time.process_time()
     cores = Cores({"none": list, "this": lambda: [os.getpid()]}, "rest")
     while time.process_time() < spent + 0.5:
@@ -173,4 +173,4 @@ def test_cores_are_shared_out_among_groups_and_the_rest():
     expected = (time.process_time() - spent) / (time.perf_counter() - began)
     assert list(busy) == ["none", "this", "rest"]
     assert busy["none"] == 0
-    assert busy["this"] == pytest.approx(expected, rel=0.3)  # others may want the cores, too
+    assert busy["this"] == pytest.approx(expected, rel=0.3)  # other processes compete for the cores

@@ -1,4 +1,4 @@
-"""TPC-H on Hornbeam: data, answers as DuckDB gives them, and changes that keep foreign keys."""
+"""TPC-H on Hornbeam: data, answers equal to DuckDB's, and changes that respect foreign keys."""
 
 from collections import Counter
 from decimal import Decimal
@@ -17,7 +17,7 @@ from hornbeam_server.schema.ddl import load_ddl
 SCALE = 0.001
 TRANSACTIONS = 250
 FEW = {f"q{number}" for number in (2, 5, 7, 8, 11, 17, 18, 19, 20, 21)}
-"""They ask for what so few rows may not have, with ten suppliers."""
+"""Queries that may have no result on so little data, with ten suppliers."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def db(tmp_path_factory, tables):
 
 @pytest.fixture
 def duck(tables, db):
-    """DuckDB with what Hornbeam holds now."""
+    """DuckDB with the current rows of Hornbeam."""
     connection = duckdb.connect()
     for name in RELATIONS:
         rows = db.cursor().arrow(f"SELECT * FROM {name}")
@@ -53,7 +53,7 @@ def duck(tables, db):
 
 
 def exact(rows):
-    """Comparable: averages are doubles, which depend on the order of addition."""
+    """Sort rows, and round doubles: averages depend on the order of addition."""
     return sorted(tuple(round(v, 6) if isinstance(v, float) else v for v in row) for row in rows)
 
 
@@ -64,7 +64,7 @@ def answered(db, duck):
         yield name, len(found)
 
 
-def test_what_is_loaded_is_what_was_generated(db, tables):
+def test_the_loaded_rows_equal_the_generated_ones(db, tables):
     for name, path in tables.items():
         expected = duckdb.sql(f"SELECT * FROM read_csv('{path}', all_varchar = true)").fetchall()
         (columns,) = ([c[0] for c in db.cursor().execute(f"SELECT * FROM {name}").description],)
@@ -78,7 +78,7 @@ def normal(row):
 
 
 def number(text):
-    """Numbers with a point have two places with us."""
+    """Convert numbers to decimals, so that 1.5 equals Hornbeam's 1.50."""
     try:
         return Decimal(text)
     except ArithmeticError:
@@ -98,7 +98,7 @@ def test_the_views_are_views_of_the_schema():
     assert len(queries()) == VIEWS.read_text().count("CREATE MATERIALIZED VIEW")
 
 
-def test_random_changes_keep_foreign_keys_and_reach_every_query(db, tables, request):
+def test_random_changes_respect_foreign_keys_and_affect_every_query(db, tables, request):
     before = {name: exact(db.cursor().execute(sql).fetchall()) for name, sql in queries().items()}
     kinds = Counter()
     for transaction in islice(Changes(tables, seed=7), TRANSACTIONS):

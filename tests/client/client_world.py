@@ -1,4 +1,4 @@
-"""Databases for client tests: embedded ones, and a server on a free port."""
+"""Databases for client tests: embedded, and served on a free port."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import uvicorn
 
 Run = Callable[..., tuple[int, str, str]]
-"""The fixture `run`."""
+"""The type of the fixture `run`."""
 DDL = """
 CREATE TABLE author (a_id INTEGER PRIMARY KEY, a_name TEXT NOT NULL);
 CREATE TABLE book (
@@ -33,7 +33,7 @@ SELECT b_title, a_name FROM book, author WHERE b_a_id = a_id AND b_id = ?;
 
 @contextlib.contextmanager
 def served(folder: Path, port: int = 0) -> Iterator[str]:
-    """Serve the database in `folder`; yields its hornbeam URL."""
+    """Serve the database in `folder`; yield its hornbeam URL."""
     from hornbeam_server.api.rest.app import create_app
     from hornbeam_server.node.database import Database
     from hornbeam_server.node.settings import load_settings
@@ -65,7 +65,7 @@ def embedded(folder: Path) -> str:
 
 
 def apply(url: str, ddl: str = DDL, workload: str = WORKLOAD) -> None:
-    """Put a schema into force and wait until its views are built."""
+    """Apply a schema and wait until its views are built."""
     import time
 
     import hornbeam

@@ -1,4 +1,4 @@
-"""The command line in this process."""
+"""A fixture that runs the command line in this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hornbeam.cli import main
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], url: str) -> Run:
-    """Run a command line; its exit code, output and error output."""
+    """A function that runs a command line; it returns exit code, output and error output."""
 
     def run_(*words: str, on: str = url) -> tuple[int, str, str]:
         monkeypatch.setenv("HORNBEAM_URL", on)

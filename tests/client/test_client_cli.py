@@ -1,4 +1,4 @@
-"""The command line end to end: an embedded database, a server, and nobody there."""
+"""The command line end to end: with an embedded database, with a server, and without one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def files(tmp_path: Path) -> tuple[str, str]:
     return str(tmp_path / "s.sql"), str(tmp_path / "w.sql")
 
 
-def test_from_schema_to_verified_views(run: Run, files: tuple[str, str], tmp_path: Path) -> None:
+def test_schema_load_query_and_verify_on_an_embedded_database(
+    run: Run, files: tuple[str, str], tmp_path: Path
+) -> None:
     where = client_world.embedded(tmp_path / "db")
     code, out, _ = run("schema", "plan", *files, "--roots", "author", on=where)
     assert code == 0
@@ -68,13 +70,13 @@ def test_from_schema_to_verified_views(run: Run, files: tuple[str, str], tmp_pat
     assert [view["state"] for view in json.loads(out)] == ["readable"]
 
 
-def test_the_mark_that_windows_puts_before_a_file_is_passed_over(run: Run, tmp_path: Path) -> None:
+def test_a_byte_order_mark_before_a_file_is_skipped(run: Run, tmp_path: Path) -> None:
     ddl = tmp_path / "s.sql"
     ddl.write_text("CREATE TABLE t (a INT PRIMARY KEY);", encoding="utf-8-sig")
     assert run("schema", "diff", str(ddl), on=client_world.embedded(tmp_path / "db"))[0] == 1
 
 
-def test_a_plan_that_row_counts_change_is_made_again_if_nobody_looked(
+def test_a_stale_plan_is_repeated_only_without_confirmation(
     run: Run, files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where, send, sent = client_world.embedded(tmp_path / "db"), Transport.json, []
@@ -104,7 +106,7 @@ def test_a_plan_that_row_counts_change_is_made_again_if_nobody_looked(
     assert "The plan differs." in err
 
 
-def test_nothing_changes_where_a_deferred_view_is_kept(run: Run, tmp_path: Path) -> None:
+def test_an_unchanged_deferred_view_shows_no_difference(run: Run, tmp_path: Path) -> None:
     where = client_world.embedded(tmp_path / "db")
     client_world.apply(where, client_world.DDL + client_world.DEFERRED)
     ddl = tmp_path / "s.sql"
@@ -116,7 +118,7 @@ def test_nothing_changes_where_a_deferred_view_is_kept(run: Run, tmp_path: Path)
     assert (code, [change["action"] for change in json.loads(out)]) == (1, ["drop"])
 
 
-def test_names_may_hold_what_paths_are_made_of(run: Run, tmp_path: Path) -> None:
+def test_names_may_contain_characters_of_urls(run: Run, tmp_path: Path) -> None:
     where = client_world.embedded(tmp_path / "db")
     named = client_world.DEFERRED.replace("stocked", '"a/b?c %"')
     ddl = client_world.DDL + 'CREATE TABLE "t/?" (id INTEGER PRIMARY KEY);' + named
@@ -128,7 +130,7 @@ def test_names_may_hold_what_paths_are_made_of(run: Run, tmp_path: Path) -> None
     assert run("load", f"t/?={rows}", on=where)[0] == 0
 
 
-def test_looking_around(run: Run) -> None:
+def test_inspection_commands_print_text_and_json(run: Run) -> None:
     for words in (
         ["schema", "show"], ["schema", "graph"], ["view", "list"], ["view", "show", "author__book"],
         ["status"], ["config", "show"], ["verify"],
@@ -144,7 +146,7 @@ def test_looking_around(run: Run) -> None:
     assert run("schema", "graph", "--format", "svg")[1].lstrip().startswith("<")
 
 
-def test_statements_share_out_parameters_and_print_as_asked(run: Run) -> None:
+def test_statements_of_a_script_take_their_parameters_in_order(run: Run) -> None:
     script = (
         "INSERT INTO author VALUES (?, ?); SELECT a_name FROM author WHERE a_id = ?;"
         " DELETE FROM author WHERE a_id = 77"
@@ -157,7 +159,7 @@ def test_statements_share_out_parameters_and_print_as_asked(run: Run) -> None:
     assert json.loads(out)["rows"] == [["-Infinity", "NaN"]]
 
 
-def test_values_are_counted_before_anything_runs(run: Run) -> None:
+def test_parameters_are_counted_before_any_statement_runs(run: Run) -> None:
     insert = "INSERT INTO author VALUES (60, ?)"
     for words, said in (
         ((insert, "-p", "a", "-p", "b"), "1 values of --param are left over"),
@@ -169,14 +171,14 @@ def test_values_are_counted_before_anything_runs(run: Run) -> None:
     assert run("sql", "EXPLAIN SELECT * FROM author WHERE a_id = ?")[0] == 0
 
 
-def test_json_is_a_document_for_each_statement(run: Run) -> None:
+def test_json_output_has_one_document_per_statement(run: Run) -> None:
     _, out, _ = run("sql", "SELECT 1 AS a; SELECT 2 AS a", "--json")
     first, end = json.JSONDecoder().raw_decode(out)
     assert (first["rows"], json.loads(out[end:])["rows"]) == ([[1]], [[2]])
 
 
-def test_a_reader_that_has_had_enough_is_no_failure(run: Run, tmp_path: Path) -> None:
-    """`hornbeam … | head`; what a script has left to do is done."""
+def test_a_closed_output_pipe_is_no_failure(run: Run, tmp_path: Path) -> None:
+    """As in `hornbeam … | head`: the remaining statements of a script still run."""
 
     def unread(*words: str) -> tuple[int, str]:
         reading, writing = os.pipe()
@@ -205,7 +207,7 @@ def test_a_reader_that_has_had_enough_is_no_failure(run: Run, tmp_path: Path) ->
 
 @pytest.fixture
 def prompted(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
-    """Type lines at the prompt; all that it prints."""
+    """Return a function that types lines at the prompt and returns the output."""
 
     def prompted_(*lines: str) -> str:
         typed = iter(lines)
@@ -219,13 +221,13 @@ def prompted(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Calla
     return prompted_
 
 
-def test_the_prompt_outlives_errors(prompted: Callable[..., str]) -> None:
+def test_the_prompt_continues_after_errors(prompted: Callable[..., str]) -> None:
     shown = prompted("DROP;", "ALTER TABLE author ADD;", r"\d nothing", "SELECT 41 + 1;", r"\q;")
     assert shown.count("error: ") == 3
     assert "42" in shown
 
 
-def test_ctrl_c_ends_the_statement_not_the_transaction(
+def test_ctrl_c_ends_the_statement_but_not_the_transaction(
     prompted: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = Connection.query
@@ -242,7 +244,7 @@ def test_ctrl_c_ends_the_statement_not_the_transaction(
     assert "kept" in shown
 
 
-def test_describe_takes_names_as_sql_does(prompted: Callable[..., str]) -> None:
+def test_describe_resolves_names_as_sql_does(prompted: Callable[..., str]) -> None:
     prompted('CREATE TABLE "User of" (id INTEGER PRIMARY KEY, "Key" TEXT);', r"\q")
     for command in (r"\d AUTHOR;", r"\d author", r'\d "author" ;'):
         assert "a_name" in prompted(command, r"\q")
@@ -263,12 +265,16 @@ def test_describe_takes_names_as_sql_does(prompted: Callable[..., str]) -> None:
         ("SELECT 'a' || chr(10) || 'b'", "b"),
     ],
 )
-def test_a_table_shows_data_as_they_are(run: Run, sql: str, shown: str) -> None:
+def test_tables_show_markup_literally_and_escape_control_characters(
+    run: Run, sql: str, shown: str
+) -> None:
     code, out, _ = run("sql", sql)
     assert (code, shown in out, "\x1b" in out) == (0, True, False)
 
 
-def test_messages_show_data_as_they_are(run: Run, tmp_path: Path) -> None:
+def test_messages_show_markup_literally_and_escape_control_characters(
+    run: Run, tmp_path: Path
+) -> None:
     code, _, err = run("sql", 'SELECT * FROM "[/red]:smile:\x1b"')
     assert (code, r"[/red]:smile:\x1b" in err) == (3, True)
     code, _, err = run("load", "author", str(tmp_path / "\udcff"))
@@ -282,11 +288,11 @@ def test_a_single_transaction_is_all_or_nothing(run: Run) -> None:
     assert json.loads(out)["rows"] == []
 
 
-def test_it_says_its_version(run: Run) -> None:
+def test_version_prints_the_version(run: Run) -> None:
     assert run("--version")[:2] == (0, f"hornbeam {hornbeam.__version__}\n")
 
 
-def test_explain(run: Run) -> None:
+def test_explain_shows_the_views_that_serve(run: Run) -> None:
     sql = "SELECT b_title, a_name FROM book, author WHERE b_a_id = a_id AND b_id = ?"
     code, out, _ = run("explain", sql)
     assert code == 0
@@ -296,7 +302,7 @@ def test_explain(run: Run) -> None:
     ]
 
 
-def test_a_load_is_resumed_and_never_doubled(run: Run, tmp_path: Path) -> None:
+def test_a_load_resumes_without_duplicates(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "more.jsonl"
     lines = [json.dumps({"a_id": 1000 + i, "a_name": f"n{i}"}) for i in range(25)]
     path.write_text("\n\n".join([*lines[:20], lines[0], *lines[20:]]) + "\n")
@@ -320,7 +326,7 @@ def test_a_load_is_resumed_and_never_doubled(run: Run, tmp_path: Path) -> None:
     assert run("load", "author", str(good), "--again")[0] == 3
 
 
-def test_parquet(run: Run, tmp_path: Path) -> None:
+def test_parquet_files_are_loaded_in_batches(run: Run, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -353,14 +359,16 @@ def test_parquet(run: Run, tmp_path: Path) -> None:
         (["serve", "--host", "192.0.2.1"], 78, "authentication"),
     ],
 )
-def test_errors_are_short_and_coded(run: Run, words: list[str], code: int, said: str) -> None:
+def test_errors_are_short_and_set_the_exit_code(
+    run: Run, words: list[str], code: int, said: str
+) -> None:
     got, _, err = run(*words)
     assert got == code
     assert said in err
     assert "Traceback" not in err
 
 
-def test_errors_say_where_in_a_file(run: Run, tmp_path: Path) -> None:
+def test_errors_state_their_place_in_a_file(run: Run, tmp_path: Path) -> None:
     ddl, workload = tmp_path / "s.sql", tmp_path / "w.sql"
     ddl.write_text("CREATE TABLE t (\n  id INTERGER PRIMARY KEY)")
     _, _, err = run("schema", "plan", str(ddl))
@@ -372,8 +380,8 @@ def test_errors_say_where_in_a_file(run: Run, tmp_path: Path) -> None:
     assert "did you mean id?" in err
 
 
-def test_errors_of_ddl_are_placed_in_what_was_written(run: Run, tmp_path: Path) -> None:
-    """And not in the schema's text, which the server makes of the schema in force."""
+def test_errors_of_ddl_state_their_place_in_the_statement(run: Run, tmp_path: Path) -> None:
+    """The place is not one in the text of the whole schema, which the client sends."""
     where = client_world.embedded(tmp_path / "db")
     for statement in (
         "CREATE TABLE a (id INT PRIMARY KEY, t TEXT)",
@@ -396,7 +404,7 @@ def test_errors_of_ddl_are_placed_in_what_was_written(run: Run, tmp_path: Path) 
         assert "first is in line" not in err
 
 
-def test_the_failing_statement_of_a_script_is_told(run: Run, tmp_path: Path) -> None:
+def test_an_error_names_the_failing_statement_of_a_script(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "s.sql"
     script.write_text("SELECT 1;\n-- then\nSELECT 1;\n\nSELECT\n  nothing;\nSELECT 2;")
     code, _, err = run("sql", "-f", str(script))
@@ -408,7 +416,7 @@ def test_the_failing_statement_of_a_script_is_told(run: Run, tmp_path: Path) -> 
     assert "begins in line" not in err
 
 
-def test_a_plan_says_which_rows_are_assumed(
+def test_a_plan_states_which_row_counts_are_assumed(
     run: Run, files: tuple[str, str], tmp_path: Path
 ) -> None:
     where = client_world.embedded(tmp_path / "db")
@@ -467,7 +475,7 @@ ALTER TABLE ONLY public.u ADD CONSTRAINT u_pkey PRIMARY KEY (id);
 """
 
 
-def test_numbers_go_on_where_a_dump_says(run: Run, tmp_path: Path) -> None:
+def test_sequences_continue_at_the_values_of_a_dump(run: Run, tmp_path: Path) -> None:
     where, dump = client_world.embedded(tmp_path / "db"), tmp_path / "dump.sql"
     dump.write_text(DUMP)
     assert run("schema", "apply", str(dump), "--yes", on=where)[0] == 0
@@ -496,7 +504,7 @@ def test_numbers_go_on_where_a_dump_says(run: Run, tmp_path: Path) -> None:
         assert "RESTART WITH" in err
 
 
-def test_a_file_without_rows_is_still_looked_at(run: Run, tmp_path: Path) -> None:
+def test_the_header_of_a_file_without_rows_is_checked(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     for text, code, said in (
         ("a_id,a_name\n", 0, ""),
@@ -508,7 +516,7 @@ def test_a_file_without_rows_is_still_looked_at(run: Run, tmp_path: Path) -> Non
         assert (got, said in err) == (code, True)
 
 
-def test_over_http(run: Run, tmp_path: Path, files: tuple[str, str]) -> None:
+def test_commands_work_over_http(run: Run, tmp_path: Path, files: tuple[str, str]) -> None:
     with client_world.served(tmp_path / "served") as where:
         assert run("schema", "apply", *files, "--yes", on=where)[0] == 0
         assert run("sql", "INSERT INTO author VALUES (1, 'x')", on=where)[0] == 0
@@ -518,7 +526,7 @@ def test_over_http(run: Run, tmp_path: Path, files: tuple[str, str]) -> None:
             assert db.cursor().arrow("SELECT a_id FROM author").num_rows == 1
 
 
-def test_csv_records_and_lines() -> None:
+def test_csv_records_keep_their_lines_and_values_are_quoted() -> None:
     lines = [b'a,"b\n', b'c"\n', b"\n", b"d,e"]
     assert list(records(iter(lines))) == [(1, b'a,"b\nc"\n'), (4, b"d,e\n")]  # type: ignore[arg-type]
     assert csv_line([None, "", 'a"b', 1, True, b"\x00"]) == ',"","a""b",1,true,"AA=="\n'

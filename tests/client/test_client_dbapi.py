@@ -1,5 +1,5 @@
-"""PEP 249 compliance against a real database, after the public dbapi20 test suite: one test per
-rule, in the order of the specification."""
+"""PEP 249 compliance against a real database, modelled on the public dbapi20 test suite: one test
+per rule, in the order of the specification."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DRINKS = ["Carlton Cold", "Carlton Draft", "Mountain Goat", "Redback", "Victoria
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Kept open, so that each test's connection finds it warm."""
+    """The URL of a database that stays open, so that the connections of the tests share it."""
     where = client_world.embedded(tmp_path_factory.mktemp("dbapi") / "db")
     with hornbeam.connect(where) as db:
         db.cursor().execute("CREATE TABLE booze (name VARCHAR(20) PRIMARY KEY)")
@@ -50,13 +50,13 @@ def fill(db: hornbeam.Connection) -> hornbeam.Cursor:
     return cursor.executemany("INSERT INTO booze VALUES (?)", [(name,) for name in DRINKS])
 
 
-def test_module_globals() -> None:
+def test_the_module_has_the_globals_of_pep_249() -> None:
     assert hornbeam.apilevel == "2.0"
     assert hornbeam.threadsafety in {0, 1, 2, 3}
     assert hornbeam.paramstyle == "qmark"
 
 
-def test_exceptions_form_the_tree_and_hang_on_the_connection(db: hornbeam.Connection) -> None:
+def test_exceptions_form_a_tree_and_are_connection_attributes(db: hornbeam.Connection) -> None:
     assert issubclass(hornbeam.Warning, Exception)
     assert issubclass(hornbeam.InterfaceError, hornbeam.Error)
     for name in ["Data", "Operational", "Integrity", "Internal", "Programming", "NotSupported"]:
@@ -65,7 +65,7 @@ def test_exceptions_form_the_tree_and_hang_on_the_connection(db: hornbeam.Connec
         assert getattr(db, f"{name}Error") is kind
 
 
-def test_commit_and_rollback(db: hornbeam.Connection, url: str) -> None:
+def test_commit_keeps_and_rollback_discards_rows(db: hornbeam.Connection, url: str) -> None:
     fill(db)
     db.rollback()
     with hornbeam.connect(url) as other:
@@ -90,7 +90,7 @@ def test_connections_are_isolated(db: hornbeam.Connection, url: str) -> None:
         assert other.cursor().execute("SELECT * FROM booze").fetchall() == []
 
 
-def test_description(db: hornbeam.Connection) -> None:
+def test_a_cursor_describes_its_columns(db: hornbeam.Connection) -> None:
     cursor = db.cursor()
     assert cursor.description is None
     fill(db)
@@ -104,7 +104,7 @@ def test_description(db: hornbeam.Connection) -> None:
     assert rest == [None] * 5
 
 
-def test_rowcount(db: hornbeam.Connection) -> None:
+def test_rowcount_is_the_number_of_rows(db: hornbeam.Connection) -> None:
     cursor = db.cursor()
     assert cursor.rowcount == -1
     cursor.execute("INSERT INTO booze VALUES ('Ale')")
@@ -125,7 +125,7 @@ def test_a_cursor_is_an_iterator(db: hornbeam.Connection) -> None:
         next(cursor)
 
 
-def test_close(db: hornbeam.Connection) -> None:
+def test_closed_cursors_and_connections_refuse_calls(db: hornbeam.Connection) -> None:
     cursor = db.cursor()
     cursor.close()
     cursor.close()
@@ -140,7 +140,7 @@ def test_close(db: hornbeam.Connection) -> None:
             late()
 
 
-def test_parameters_by_place_and_by_name(db: hornbeam.Connection) -> None:
+def test_parameters_are_positional_or_named(db: hornbeam.Connection) -> None:
     cursor = fill(db)
     cursor.execute("SELECT name FROM booze WHERE name = ?", ["Redback"])
     assert cursor.fetchall() == [("Redback",)]
@@ -151,7 +151,7 @@ def test_parameters_by_place_and_by_name(db: hornbeam.Connection) -> None:
     assert cursor.fetchone() == ("Cooper's ? :n",)
 
 
-def test_fetching(db: hornbeam.Connection) -> None:
+def test_rows_are_fetched_in_order(db: hornbeam.Connection) -> None:
     cursor = fill(db)
     with pytest.raises(hornbeam.Error):
         cursor.fetchone()
@@ -187,7 +187,7 @@ def test_input_and_output_sizes_do_nothing(db: hornbeam.Connection) -> None:
     assert cursor.execute("SELECT name FROM booze WHERE name = 'XXXX'").fetchall() == [("XXXX",)]
 
 
-def test_every_type_comes_back_as_it_went(db: hornbeam.Connection) -> None:
+def test_every_type_survives_a_round_trip(db: hornbeam.Connection) -> None:
     row = (
         1, 2**62, Decimal("-12345678.25"), 0.1, True, "ä'\"\n", hornbeam.Binary(b"\x00\xff"),
         hornbeam.Date(2024, 2, 29), hornbeam.Timestamp(2024, 2, 29, 23, 59, 59, 999999),
@@ -216,16 +216,14 @@ UNTYPED = [
 
 
 @pytest.mark.parametrize("value", UNTYPED)
-def test_a_value_keeps_its_type_where_nothing_tells_it(
-    db: hornbeam.Connection, value: object
-) -> None:
+def test_a_parameter_without_context_keeps_its_type(db: hornbeam.Connection, value: object) -> None:
     cursor = db.cursor()
     cursor.execute("SELECT ?, (SELECT coalesce(?, ?))", [value] * 3)
     assert cursor.fetchone() == (value, value)
     assert repr(cursor.execute("SELECT :a AS x", {"a": value}).fetchone()) == repr((value,))
 
 
-def test_expressions_of_parameters_are_of_their_types(db: hornbeam.Connection) -> None:
+def test_expressions_of_parameters_use_the_types_of_their_values(db: hornbeam.Connection) -> None:
     cursor = db.cursor()
     cursor.execute("INSERT INTO every (id, b, f, g) VALUES (1, 2.5, ?, ?)", [b"abc", dt.date.max])
     later = dt.timezone(dt.timedelta(hours=1))
@@ -243,7 +241,7 @@ def test_expressions_of_parameters_are_of_their_types(db: hornbeam.Connection) -
         assert cursor.execute(sql, values).fetchone() == (answer,), sql
 
 
-def test_bytes_are_stored_as_they_are_wherever_they_stand(db: hornbeam.Connection) -> None:
+def test_bytes_in_any_expression_are_stored_unchanged(db: hornbeam.Connection) -> None:
     cursor = db.cursor()
     cursor.execute("INSERT INTO every (id, f) VALUES (1, ?)", [b"old"])
     for number, assigned in enumerate(("coalesce(?, f)", "CASE WHEN id = 1 THEN ? ELSE f END")):
@@ -256,7 +254,7 @@ def test_bytes_are_stored_as_they_are_wherever_they_stand(db: hornbeam.Connectio
         cursor.execute("UPDATE every SET e = ?", [b"no text"])
 
 
-def test_ticks() -> None:
+def test_constructors_from_ticks_use_local_time() -> None:
     ticks = 1_700_000_000.0
     moment = dt.datetime.fromtimestamp(ticks)
     assert hornbeam.DateFromTicks(ticks) == moment.date()
@@ -295,7 +293,9 @@ def test_a_later_statement_sees_the_bookmark(db: hornbeam.Connection, url: str) 
         assert other.cursor().execute("SELECT count(*) FROM booze").fetchone() == (len(DRINKS),)
 
 
-def test_errors_come_at_the_call_and_the_transaction_goes_on(db: hornbeam.Connection) -> None:
+def test_errors_are_raised_at_the_call_and_the_transaction_continues(
+    db: hornbeam.Connection,
+) -> None:
     cursor = fill(db)
     with pytest.raises(hornbeam.IntegrityError) as caught:
         cursor.execute("INSERT INTO booze VALUES ('XXXX')")
@@ -306,14 +306,14 @@ def test_errors_come_at_the_call_and_the_transaction_goes_on(db: hornbeam.Connec
     assert cursor.execute("SELECT count(*) FROM booze").fetchone() == (len(DRINKS),)
 
 
-def test_returning_and_cte_writes(db: hornbeam.Connection) -> None:
+def test_a_write_returns_rows(db: hornbeam.Connection) -> None:
     cursor = fill(db)
     cursor.execute("DELETE FROM booze WHERE name LIKE 'C%' RETURNING name")
     assert sorted(cursor.fetchall()) == [("Carlton Cold",), ("Carlton Draft",)]
     assert cursor.rowcount == 2
 
 
-def test_arrow(db: hornbeam.Connection) -> None:
+def test_a_cursor_returns_arrow_tables_and_batches(db: hornbeam.Connection) -> None:
     fill(db)
     db.commit()
     cursor = db.cursor()
@@ -324,14 +324,14 @@ def test_arrow(db: hornbeam.Connection) -> None:
         cursor.execute("DELETE FROM booze")
 
 
-def test_an_iterator_of_batches_may_be_left(db: hornbeam.Connection) -> None:
+def test_an_iterator_of_batches_may_be_closed_early(db: hornbeam.Connection) -> None:
     batches = db.cursor().arrow_batches("SELECT i FROM range(1000000) r(i)")
     assert next(batches).num_rows > 0
     batches.close()
     assert db.cursor().execute("SELECT 1").fetchall() == [(1,)]
 
 
-def test_large_answers_stream_whole(db: hornbeam.Connection) -> None:
+def test_large_answers_are_streamed_completely(db: hornbeam.Connection) -> None:
     rows = db.cursor().execute("SELECT i FROM range(50000) r(i)").fetchall()
     assert [row[0] for row in rows] == list(range(50_000))
 
@@ -345,7 +345,7 @@ def test_a_folder_opens_once_for_all_connections_of_a_process(
         other.close()
 
 
-def test_a_folder_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises((hornbeam.Error, OSError)):
         hornbeam.connect(client_world.embedded(tmp_path / "file"))

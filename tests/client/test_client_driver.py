@@ -1,4 +1,4 @@
-"""What the driver sends and how it takes answers, against a scripted server."""
+"""The driver's requests and how it handles answers, against a scripted server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Scripted = dict[str, Any] | Answer | Exception
 
 
 class Script:
-    """A carrier that answers requests in order, and keeps them."""
+    """A carrier that gives scripted answers in order, and records the requests."""
 
     def __init__(self, *answers: Scripted) -> None:
         self.answers = list(answers)
@@ -76,7 +76,7 @@ def problem(code: str, status: int, **more: Any) -> Answer:
     return answered(status, {"code": code, "detail": f"it is {code}", **more})
 
 
-def test_a_transaction_keeps_its_snapshot_and_sends_what_it_read() -> None:
+def test_a_transaction_keeps_its_snapshot_and_sends_its_reads() -> None:
     db, script = connected(
         rows([1], snapshot=7, reads=[["t", "aa", 3], ["t", "bb", None]]),
         written(1),
@@ -101,7 +101,7 @@ def test_a_transaction_keeps_its_snapshot_and_sends_what_it_read() -> None:
     assert not db.in_transaction
 
 
-def test_what_a_trial_took_from_outside_goes_back_with_every_repetition() -> None:
+def test_a_repeated_statement_sends_the_replay_of_its_dry_run() -> None:
     db, script = connected(
         written(1, replay={"numbers": [5]}), rows(), written(1, 1, replay={"numbers": [5, 6]}),
         written(1, 1, ts=3),
@@ -136,7 +136,7 @@ def test_executemany_is_one_request() -> None:
     assert cursor.rowcount == 0
 
 
-def test_a_pipeline_sends_when_a_result_is_asked_for() -> None:
+def test_a_pipeline_sends_when_a_result_is_needed() -> None:
     db, script = connected(written(1, 2), written(1, 2, 3), written(1, 2, 3, ts=5))
     one, two, three = db.cursor(), db.cursor(), db.cursor()
     with db.pipeline():
@@ -182,7 +182,7 @@ def test_a_pipeline_in_autocommit_is_one_transaction() -> None:
     assert not db.in_transaction
 
 
-def test_savepoints_are_places_in_the_list_of_writes() -> None:
+def test_savepoints_are_positions_in_the_list_of_writes() -> None:
     db, script = connected(written(1), written(1, 1), written(1, 1), written(1, 1, ts=8))
     cursor = db.cursor()
     cursor.execute("INSERT INTO t VALUES (1)")
@@ -239,7 +239,7 @@ def test_a_refused_connection_is_reported_at_once() -> None:
     assert len(script.requests) == 1
 
 
-def test_run_does_the_work_again_after_a_conflict() -> None:
+def test_run_repeats_the_work_after_a_conflict() -> None:
     db, script = connected(
         rows([1], snapshot=5), written(1), problem("read-conflict", 409, retryable=True),
         rows([2], snapshot=6), written(1), written(1, ts=9),
@@ -257,7 +257,7 @@ def test_run_does_the_work_again_after_a_conflict() -> None:
     assert script.bodies[3]["snapshot"] is None
 
 
-def test_run_gives_up_and_passes_on_what_is_not_retryable() -> None:
+def test_run_raises_after_the_last_attempt_and_for_other_errors() -> None:
     db, _ = connected(problem("read-conflict", 409, retryable=True))
     with pytest.raises(hornbeam.OperationalError):
         db.run(lambda c: c.cursor().execute("UPDATE t SET a = 1"), attempts=1)
@@ -324,7 +324,7 @@ def test_a_server_error_code_that_is_not_known_is_internal() -> None:
         ("hornbeam:////a", (), "/a"),
     ],
 )
-def test_urls(url: str, addresses: tuple[str, ...], folder: str) -> None:
+def test_urls_are_parsed(url: str, addresses: tuple[str, ...], folder: str) -> None:
     assert parse_url(url)[:2] == (addresses, folder)
 
 
@@ -333,7 +333,7 @@ def test_urls(url: str, addresses: tuple[str, ...], folder: str) -> None:
             "hornbeam://h?autocommit=perhaps", "hornbeam://h?timeout_s=0",
             "hornbeam://h?also=i:port", "hornbeam://h?also=i,", "hornbeam:///f?also=h"],
 )  # fmt: skip
-def test_wrong_urls(url: str) -> None:
+def test_wrong_urls_are_refused(url: str) -> None:
     with pytest.raises(hornbeam.InterfaceError):
         hornbeam.connect(url)
 
@@ -367,11 +367,11 @@ def test_values_survive_json(type_: str, value: Any) -> None:
      (np.float32(0.5), 0.5), (np.float32("inf"), {"type": "DOUBLE", "value": "inf"}),
      (np.str_("ä"), "ä")],
 )  # fmt: skip
-def test_numpy_scalars_are_numbers(value: Any, plain: Any) -> None:
+def test_numpy_scalars_become_plain_values(value: Any, plain: Any) -> None:
     assert json.loads(json.dumps(to_wire(value))) == plain
 
 
-def test_a_mapping_may_hold_more_than_the_statement_names() -> None:
+def test_unused_names_of_a_mapping_are_not_sent() -> None:
     db, script = connected(rows(), written(1, 1), {"text": ""})
     cursor = db.cursor()
     given = {"a": 1, "b": 2, "of no form": object()}
@@ -383,14 +383,14 @@ def test_a_mapping_may_hold_more_than_the_statement_names() -> None:
     assert [statement["parameters"] for statement in update["statements"]] == [{"b": 2}] * 2
 
 
-def test_what_has_no_form_is_refused() -> None:
+def test_values_of_unknown_types_are_refused() -> None:
     db, _ = connected()
     for wrong in ([object()], [Fraction(1, 3)], [np.datetime64("2024-01-01")], "text", 5, {1, 2}):
         with pytest.raises(hornbeam.InterfaceError):
             db.cursor().execute("SELECT ?", wrong)  # type: ignore[arg-type]
 
 
-def test_half_a_pair_of_surrogates_is_refused() -> None:
+def test_a_lone_surrogate_is_refused() -> None:
     db, _ = connected()
     cursor = db.cursor()
     for sql, values in (
@@ -405,7 +405,7 @@ def test_half_a_pair_of_surrogates_is_refused() -> None:
         db.transport.json("GET", "/v1/views/\ud800")
 
 
-def test_ddl_keeps_how_views_are_chosen_and_spares_what_the_workload_reads(tmp_path: Path) -> None:
+def test_ddl_keeps_plan_options_and_relations_of_the_workload(tmp_path: Path) -> None:
     where = client_world.embedded(tmp_path / "db")
     with hornbeam.connect(where, autocommit=True) as db:
         body = {

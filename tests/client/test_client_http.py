@@ -1,4 +1,4 @@
-"""Connections to a node: kept, found dead, ended too early."""
+"""Connections to a node: reused, found closed, closed too early."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Served = Callable[[socket.socket], None]
 
 
 class Node:
-    """Serves each connection by the next of `scripts`, in a thread of its own."""
+    """A server that runs the next of `scripts` for each connection, each in its own thread."""
 
     def __init__(self, *scripts: Served) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -52,7 +52,7 @@ class Node:
 
 
 def answers(*texts: bytes) -> Served:
-    """One to each request; then the connection is ended."""
+    """A script that sends one text per request and then closes the connection."""
 
     def serve(connection: socket.socket) -> None:
         for text in texts:
@@ -63,7 +63,7 @@ def answers(*texts: bytes) -> Served:
 
 
 def received(connection: socket.socket) -> bytes:
-    """A request without a body; nothing when the client has gone."""
+    """Read a request without a body; return b"" when the client has closed the connection."""
     text = b""
     while not text.endswith(b"\r\n\r\n"):
         piece = connection.recv(4096)
@@ -81,7 +81,7 @@ def http_to(*scripts: Served) -> Iterator[tuple[Http, Node]]:
 
 
 @pytest.mark.parametrize(("status", "outcome"), [(404, "none"), (500, "unknown"), (502, "unknown")])
-def test_an_answer_that_is_no_problem_document_may_hide_an_effect(status, outcome):
+def test_a_server_error_without_a_problem_document_has_an_unknown_outcome(status, outcome):
     answer = f"HTTP/1.1 {status} Oh\r\nContent-Length: 3\r\n\r\nBad".encode()
     with http_to(answers(answer)) as (http, node):
         transport = Transport(http, node.address)
@@ -99,15 +99,15 @@ def test_a_connection_serves_many_requests():
         assert node.connections == 1
 
 
-def test_one_that_was_ended_meanwhile_is_not_used_again():
+def test_a_connection_closed_by_the_node_is_replaced():
     with http_to(answers(OK), answers(OK)) as (http, node):
         assert http.send(GET).read() == b"ok"
-        node._threads[1].join(10)  # it has ended the connection
+        node._threads[1].join(10)  # the node has closed the connection
         assert http.send(GET).read() == b"ok"
         assert node.connections == 2
 
 
-def test_one_whose_node_says_that_it_ends_it_is_not_used_again():
+def test_a_connection_is_not_reused_after_connection_close():
     closing_answer = OK.replace(b"Name: value", b"Connection: close")
     with http_to(answers(closing_answer), answers(OK)) as (http, node):
         for _ in range(2):
@@ -115,7 +115,7 @@ def test_one_whose_node_says_that_it_ends_it_is_not_used_again():
         assert node.connections == 2
 
 
-def test_a_request_while_an_answer_is_read_has_a_connection_of_its_own():
+def test_a_request_during_a_stream_uses_another_connection():
     going_on = threading.Event()
 
     def stream(connection: socket.socket) -> None:
@@ -133,7 +133,7 @@ def test_a_request_while_an_answer_is_read_has_a_connection_of_its_own():
         assert node.connections == 2
 
 
-def test_an_answer_that_is_not_read_to_its_end_takes_its_connection_along():
+def test_closing_an_unfinished_answer_closes_its_connection():
     ended = []
 
     def stream(connection: socket.socket) -> None:
@@ -171,7 +171,7 @@ def test_an_answer_that_is_cut_off_is_lost(text):
 @pytest.mark.parametrize(
     "text", [b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok", CHUNKED + b"2\r\nok\r\n"]
 )
-def test_an_answer_that_is_cut_off_is_told_from_one_that_does_not_come(text):
+def test_an_answer_that_is_cut_off_is_distinct_from_a_missing_one(text):
     with http_to(answers(text)) as (http, _):
         pieces = []
         with pytest.raises(CutShort, match="after 2 bytes: the node has"):
@@ -183,7 +183,7 @@ def test_an_answer_that_is_cut_off_is_told_from_one_that_does_not_come(text):
             transport.json("GET", "/")
 
 
-def test_an_answer_that_does_not_come_is_lost():
+def test_an_answer_that_times_out_is_lost():
     over = threading.Event()
     node = Node(lambda _: over.wait(10))
     with closing(node), closing(Http(node.address, connect_timeout_s=5, timeout_s=0.05)) as http:
@@ -201,7 +201,7 @@ def test_without_a_connection_nothing_is_sent():
 
 
 def test_a_handshake_that_fails_has_sent_nothing():
-    """The node does not speak TLS."""
+    """The node does not use TLS."""
     node = Node(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     address = node.address.replace("http:", "https:")
     http = Http(address, connect_timeout_s=5, timeout_s=5, tls=ssl.create_default_context())

@@ -1,5 +1,5 @@
-"""`hornbeam load`: what is inserted, what is rejected and why, and that nothing is inserted twice,
-wherever a load breaks off."""
+"""`hornbeam load`: which rows it inserts, which it rejects and why, and that it inserts no row
+twice, wherever a load breaks off."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def db(url: str) -> Iterator[Connection]:
-    """Empty relations."""
+    """A connection to the database, with all relations empty."""
     with hornbeam.connect(url, autocommit=True) as db:
         for relation in ("document", "note", "book", "author"):
             db.cursor().execute(f"DELETE FROM {relation}")
@@ -78,7 +78,7 @@ def places(path: Path) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 7, 100])
-def test_bad_rows_are_set_aside(run: Run, db: Connection, tmp_path: Path, batch: int) -> None:
+def test_bad_rows_are_rejected(run: Run, db: Connection, tmp_path: Path, batch: int) -> None:
     path, rejects = tmp_path / "a.csv", tmp_path / "r.jsonl"
     path.write_text(BAD_AUTHORS)
     load = ("load", "author", str(path), "--batch-rows", str(batch), "--rejects", str(rejects))
@@ -105,7 +105,7 @@ def test_bad_rows_are_set_aside(run: Run, db: Connection, tmp_path: Path, batch:
     assert rejects.read_text() == before
 
 
-def test_without_rejects_the_first_bad_row_ends_it(
+def test_without_rejects_the_first_bad_row_ends_the_load(
     run: Run, db: Connection, tmp_path: Path
 ) -> None:
     path, rejects = tmp_path / "a.csv", tmp_path / "r.jsonl"
@@ -123,7 +123,9 @@ def test_without_rejects_the_first_bad_row_ends_it(
     assert f"{path}:2-3: author has a row with this" in run("load", "author", str(path))[2]
 
 
-def test_json_lines_and_parquet(run: Run, db: Connection, tmp_path: Path) -> None:
+def test_bad_rows_of_json_lines_and_parquet_are_rejected(
+    run: Run, db: Connection, tmp_path: Path
+) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -160,7 +162,7 @@ def test_json_lines_and_parquet(run: Run, db: Connection, tmp_path: Path) -> Non
     assert json.loads(row["record"]) == found
 
 
-def test_json_columns_keep_what_is_in_the_file(run: Run, db: Connection, tmp_path: Path) -> None:
+def test_json_columns_keep_the_text_of_the_file(run: Run, db: Connection, tmp_path: Path) -> None:
     path, rejects = tmp_path / "d.jsonl", tmp_path / "r.jsonl"
     document = '{"price": 1.50, "n": [1e3, 0.1, 12345678901234567890.125, 7], "s": "1.5 \u00e4"}'
     lines = [
@@ -180,7 +182,7 @@ def test_json_columns_keep_what_is_in_the_file(run: Run, db: Connection, tmp_pat
     ]  # fmt: skip
 
 
-def test_files_may_be_packed(run: Run, db: Connection, tmp_path: Path) -> None:
+def test_files_may_be_compressed(run: Run, db: Connection, tmp_path: Path) -> None:
     plain, rejects = BAD_AUTHORS.encode(), tmp_path / "r.jsonl"
     path, lines = tmp_path / "a.csv.gz", tmp_path / "a.JSONL.GZ"
     path.write_bytes(gzip.compress(plain[:50]) + gzip.compress(plain[50:]))
@@ -212,7 +214,7 @@ def test_a_row_of_parquet_is_shown_as_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batch", ["1", "2", "100"])
-def test_a_line_that_leaves_out_a_column_has_its_default(
+def test_a_column_that_a_line_leaves_out_has_its_default(
     run: Run, db: Connection, tmp_path: Path, batch: str
 ) -> None:
     path = tmp_path / "n.jsonl"
@@ -230,7 +232,7 @@ def test_a_line_that_leaves_out_a_column_has_its_default(
     assert len(rows(db, "SELECT n_text FROM note WHERE n_text = 'x'")) == 1
 
 
-def test_too_many_rejects_end_it(run: Run, db: Connection, tmp_path: Path) -> None:
+def test_too_many_rejects_end_the_load(run: Run, db: Connection, tmp_path: Path) -> None:
     path, rejects = tmp_path / "a.csv", tmp_path / "r.jsonl"
     path.write_text("a_id,a_name\n" + "".join(f"{n},{'' if n % 2 else 'A'}\n" for n in range(8)))
     load = ("load", "author", str(path), "--rejects", str(rejects), "--batch-rows", "4")
@@ -242,7 +244,7 @@ def test_too_many_rejects_end_it(run: Run, db: Connection, tmp_path: Path) -> No
     assert [row[0] for row in rows(db, "SELECT a_id FROM author")] == [0, 2, 4, 6]
 
 
-def test_what_is_too_large_is_set_aside(run: Run, db: Connection, tmp_path: Path) -> None:
+def test_rows_that_are_too_large_are_rejected(run: Run, db: Connection, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -262,7 +264,9 @@ def test_a_line_of_csv_may_be_as_long_as_a_row(run: Run, db: Connection, tmp_pat
 
 
 @pytest.mark.parametrize("text", ["a_id,a_nome\n1,A\n2,B\n", "a_id,a_id\n1,1\n2,2\n"])
-def test_wrong_columns_are_no_bad_rows(run: Run, db: Connection, tmp_path: Path, text: str) -> None:
+def test_wrong_columns_end_the_load_without_rejects(
+    run: Run, db: Connection, tmp_path: Path, text: str
+) -> None:
     path, rejects = tmp_path / "a.csv", tmp_path / "r.jsonl"
     path.write_text(text)
     code, _, err = run("load", "author", str(path), "--rejects", str(rejects))
@@ -270,7 +274,7 @@ def test_wrong_columns_are_no_bad_rows(run: Run, db: Connection, tmp_path: Path,
 
 
 class Broken(Exception):
-    """The process was killed."""
+    """Stands for a killed process."""
 
 
 NOTES = "n_a_id,n_text\n1,a\n2,b\n1,c\n1,long\n1,d\n3,e\n1,f\n"
@@ -278,18 +282,18 @@ NOTES = "n_a_id,n_text\n1,a\n2,b\n1,c\n1,long\n1,d\n3,e\n1,f\n"
 
 
 @pytest.mark.parametrize("sent", [False, True])
-def test_wherever_it_breaks_off_nothing_is_inserted_twice(
+def test_a_load_that_breaks_off_anywhere_inserts_no_row_twice(
     run: Run, db: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bool
 ) -> None:
-    """Keys are generated, so nothing but the load itself prevents doubles; and what was refused at
-    first is accepted when it is resumed."""
+    """The keys are generated, so only the load itself prevents duplicates. Rows that are refused at
+    first are accepted on resume."""
     path, rejects = tmp_path / "n.csv", tmp_path / "r.jsonl"
     post, load = Transport.post, ("load", "note", str(path), "--rejects", str(rejects))
     for broken in itertools.count():
         for relation in ("note", "author"):
             db.cursor().execute(f"DELETE FROM {relation}")
         db.cursor().execute("INSERT INTO author (a_id, a_name) VALUES (1, 'A')")
-        path.write_text(NOTES + "\n" * broken)  # another file
+        path.write_text(NOTES + "\n" * broken)  # a different file in each round
         left = itertools.count(broken, -1)
 
         def breaking(self: Transport, *arguments: Any, left: Any = left) -> Any:
@@ -300,7 +304,7 @@ def test_wherever_it_breaks_off_nothing_is_inserted_twice(
                 return post(self, *arguments)
             finally:
                 if last:
-                    raise Broken  # the answer is lost, a refusal, too
+                    raise Broken  # the answer is lost, even a refusal
 
         with monkeypatch.context() as patched:
             patched.setattr(Transport, "post", breaking)
@@ -320,7 +324,7 @@ def test_wherever_it_breaks_off_nothing_is_inserted_twice(
     ]  # fmt: skip
 
 
-def test_what_was_loaded_with_rejects_is_resumed_so(
+def test_a_load_with_rejects_is_resumed_with_rejects(
     run: Run, db: Connection, tmp_path: Path
 ) -> None:
     path, rejects = tmp_path / "a.csv", tmp_path / "r.jsonl"
@@ -336,7 +340,7 @@ def test_what_was_loaded_with_rejects_is_resumed_so(
         assert (code, said in err) == (3, True), words
 
 
-def test_only_bad_rows_are_set_aside(
+def test_other_errors_do_not_reject_rows(
     run: Run, db: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, rejects, asked = tmp_path / "a.csv", tmp_path / "r.jsonl", []
@@ -387,7 +391,7 @@ def test_relations_are_loaded_parents_first(run: Run, db: Connection, tmp_path: 
         (["author", "{file}", "--resume", "--again"], "not both"),
     ],
 )
-def test_wrong_usage_is_told(run: Run, tmp_path: Path, words: list[str], said: str) -> None:
+def test_wrong_usage_is_refused(run: Run, tmp_path: Path, words: list[str], said: str) -> None:
     path = tmp_path / "file"
     path.write_text("a_id,a_name\n")
     code, _, err = run("load", *(word.format(file=path) for word in words))

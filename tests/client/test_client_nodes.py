@@ -1,4 +1,4 @@
-"""A client of several nodes, one of which serves."""
+"""A client of several nodes, of which one serves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STANDBY = {"detail": "This node stands by.", "code": "unavailable", "retryable":
 
 @contextmanager
 def standing_by() -> Iterator[tuple[str, list[str]]]:
-    """A node that stands by: its address, and the paths it was asked for."""
+    """A node on standby: yields its address, and the list of requested paths."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,12 +54,12 @@ def standing_by() -> Iterator[tuple[str, list[str]]]:
 
 
 def nowhere() -> str:
-    """An address at which nobody listens."""
+    """Return an address where nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_the_node_that_serves_is_found_and_kept(tmp_path):
+def test_the_client_finds_the_serving_node_and_stays_with_it(tmp_path):
     with served(tmp_path) as url, standing_by() as (standby, asked):
         apply(url)
         serving = url.removeprefix("hornbeam://")
@@ -96,8 +96,8 @@ def test_a_transaction_waits_until_a_node_serves(tmp_path):
         assert done
 
 
-def test_a_frozen_node_is_passed_over(tmp_path):
-    """Its kernel still takes connections, and nobody reads what they bring."""
+def test_a_frozen_node_is_skipped(tmp_path):
+    """The kernel of a frozen node still accepts connections, but no process reads from them."""
     with served(tmp_path) as url, socket.create_server(("127.0.0.1", 0)) as frozen:
         apply(url)
         first = f"127.0.0.1:{frozen.getsockname()[1]}"
@@ -110,7 +110,7 @@ def test_a_frozen_node_is_passed_over(tmp_path):
             assert db.cursor().execute("SELECT a_id FROM author").fetchall() == [(1,)]
 
 
-def test_who_was_answered_by_a_node_that_has_lost_the_others_asks_the_next(tmp_path):
+def test_after_an_answer_of_a_lagging_node_the_next_node_is_used(tmp_path):
     asked: list[str] = []
 
     class Node:
@@ -131,7 +131,7 @@ def test_who_was_answered_by_a_node_that_has_lost_the_others_asks_the_next(tmp_p
     assert behind == [2.5, 0, 0]
 
 
-def test_when_no_node_answers_that_is_said():
+def test_an_error_states_that_no_node_answers():
     first = nowhere()
     with (
         hornbeam.connect(f"hornbeam://{first}?also={nowhere()}") as db,

@@ -1,4 +1,4 @@
-"""Keys and certificates in URLs: what is taken, what is refused, and that keys are never shown."""
+"""Keys and certificates in URLs: which are accepted, and that keys are never shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _no_key(monkeypatch):
     monkeypatch.delenv("HORNBEAM_API_KEY", raising=False)
 
 
-def test_a_key_stands_where_passwords_stand():
+def test_a_key_is_the_password_of_the_url():
     target = parse_url(f"hornbeam://:{KEY}@127.0.0.1:99?timeout_s=5")
     assert (target.addresses, str(target.key)) == (("http://127.0.0.1:99",), KEY)
     assert target.options == {"timeout_s": "5"}
@@ -40,14 +40,14 @@ def test_a_key_stands_where_passwords_stand():
     assert parse_url("hornbeam://127.0.0.1").key == ""
 
 
-def test_the_environment_has_a_key_for_servers(monkeypatch):
+def test_the_environment_provides_a_key_for_servers_only(monkeypatch):
     monkeypatch.setenv("HORNBEAM_API_KEY", "other")
     assert parse_url("hornbeam://127.0.0.1").key == "other"
     assert parse_url(f"hornbeam://:{KEY}@127.0.0.1").key == KEY
     assert parse_url("hornbeam:///folder").key == ""
 
 
-def test_tls_is_asked_for_in_the_url():
+def test_tls_is_configured_in_the_url():
     target = parse_url("hornbeam://db.example?tls=true&ca=/a.pem&cert=/c.pem&cert_key=/k.pem")
     assert target.addresses == ("https://db.example:8780",)
     assert target.tls == Tls("/a.pem", "/c.pem", "/k.pem")
@@ -83,7 +83,7 @@ def test_no_error_shows_a_key(url, words):
     assert SECRET not in repr(refused.value) + json.dumps(refused.value.problem)
 
 
-def test_a_key_of_the_environment_is_not_sent_in_the_clear_either(monkeypatch):
+def test_a_key_of_the_environment_is_not_sent_in_the_clear(monkeypatch):
     monkeypatch.setenv("HORNBEAM_API_KEY", KEY)
     with pytest.raises(hornbeam.InterfaceError, match="in the clear"):
         hornbeam.connect("hornbeam://db.example")
@@ -144,7 +144,7 @@ def run(*arguments: str):
     return CliRunner().invoke(app, list(arguments))
 
 
-def test_keys_of_a_folder_are_made_without_a_server(tmp_path):
+def test_keys_of_a_folder_are_created_without_a_server(tmp_path):
     apply(embedded(tmp_path / "db"))
     data = ("--data", str(tmp_path / "db"))
     grants = ("--grant", "book=write", "--grant", "author=read")
@@ -164,7 +164,7 @@ def test_keys_of_a_folder_are_made_without_a_server(tmp_path):
     assert again["state"] == "revoked"
 
 
-def test_wrong_keys_commands_are_told(tmp_path):
+def test_wrong_keys_commands_are_refused(tmp_path):
     (tmp_path / "db").mkdir()
     data = ("--data", str(tmp_path / "db"))
     for arguments, words in (
@@ -184,7 +184,7 @@ def test_wrong_keys_commands_are_told(tmp_path):
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_bootstrap_key_is_stored_nowhere():
+def test_a_bootstrap_key_is_printed_and_not_stored():
     made = json.loads(run("keys", "bootstrap", "--json").stdout)
     line = made["bootstrap_key"]
     assert line.startswith(f"{made['id']}:")
@@ -194,7 +194,7 @@ def test_a_bootstrap_key_is_stored_nowhere():
     assert "bootstrap_key = " in plain.stderr
 
 
-def test_an_embedded_folder_asks_for_no_key(tmp_path, monkeypatch):
+def test_an_embedded_folder_requires_no_key(tmp_path, monkeypatch):
     monkeypatch.setenv("HORNBEAM_AUTHENTICATION", "keys")
     apply(embedded(tmp_path))
     with hornbeam.connect(embedded(tmp_path)) as db:

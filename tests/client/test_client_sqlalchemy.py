@@ -1,7 +1,7 @@
 """The SQLAlchemy dialect against a real database.
 
-From SQLAlchemy's own compliance suite (`sqlalchemy.testing.suite`) the classes in `SUITE` run
-here, in a process of their own since the suite is a pytest plugin. The others create tables
+The classes in `SUITE` come from SQLAlchemy's compliance suite (`sqlalchemy.testing.suite`). They
+run in a separate process since the suite is a pytest plugin. The other classes create tables
 without a primary key, in schemas, with TIME columns or with CHECK constraints, which the server
 refuses.
 """
@@ -108,7 +108,7 @@ def test_the_orm_writes_reads_and_cascades(filled: Engine) -> None:
         assert session.get_one(Book, 1).out == dt.date(2024, 1, 2)
 
 
-def test_integrity_errors_and_savepoints(filled: Engine) -> None:
+def test_savepoints_undo_failed_and_rolled_back_writes(filled: Engine) -> None:
     with filled.begin() as connection:
         with pytest.raises(exc.IntegrityError), connection.begin_nested():
             connection.execute(insert(Author).values(id=3, name="A"))
@@ -121,7 +121,7 @@ def test_integrity_errors_and_savepoints(filled: Engine) -> None:
     assert names == ["A", "B", "E"]
 
 
-def test_on_conflict_and_returning(filled: Engine) -> None:
+def test_on_conflict_updates_or_ignores_rows(filled: Engine) -> None:
     rows = [{"id": 1, "name": "A2"}, {"id": 9, "name": "N"}]
     with filled.begin() as connection:
         upsert = insert(Author).values(rows)
@@ -143,7 +143,7 @@ def test_literals_have_the_type_of_their_value(engine: Engine, value: object) ->
         assert connection.scalar(select(literal(value))) == value
 
 
-def test_columns_are_reckoned_with_values(filled: Engine) -> None:
+def test_columns_and_values_combine_in_expressions(filled: Engine) -> None:
     raised = Book.price * Decimal("1.1")
     with Session(filled) as session:
         assert session.scalars(select(raised).order_by(Book.id)).first() == Decimal("1.1")
@@ -153,7 +153,7 @@ def test_columns_are_reckoned_with_values(filled: Engine) -> None:
     assert found == [(Decimal("1.10"), dt.date.max), (Decimal("2.20"), None)]
 
 
-def test_a_row_of_defaults_only(engine: Engine) -> None:
+def test_a_row_may_have_only_defaults(engine: Engine) -> None:
     class Things(DeclarativeBase):
         pass
 
@@ -173,7 +173,7 @@ def test_a_row_of_defaults_only(engine: Engine) -> None:
 
 
 def test_integers_are_divided_exactly(engine: Engine) -> None:
-    """Towards zero, as by PostgreSQL."""
+    """Integer division truncates towards zero, as in PostgreSQL."""
     huge = literal(2**53 + 1, BigInteger)
     with engine.connect() as connection:
         quotients = connection.execute(
@@ -183,7 +183,7 @@ def test_integers_are_divided_exactly(engine: Engine) -> None:
     assert isinstance(quotients[1], int)
 
 
-def test_json_is_looked_into(engine: Engine) -> None:
+def test_json_paths_are_queried(engine: Engine) -> None:
     metadata = MetaData()
     table = Table("d", metadata, Column("id", Integer, primary_key=True), Column("j", types.JSON))
     metadata.create_all(engine)
@@ -235,7 +235,7 @@ def test_strings_are_aggregated(filled: Engine) -> None:
         assert connection.scalar(select(in_order)) == "B, A"
 
 
-def test_isolation_levels(filled: Engine) -> None:
+def test_isolation_levels_are_snapshot_and_autocommit(filled: Engine) -> None:
     with filled.connect() as connection:
         assert connection.get_isolation_level() == "SNAPSHOT"
         levels = connection.dialect.get_isolation_level_values(None)  # type: ignore[arg-type]
@@ -250,7 +250,7 @@ def test_isolation_levels(filled: Engine) -> None:
         assert connection.scalar(select(func.count()).select_from(Author)) == 2
 
 
-def test_reflection(engine: Engine) -> None:
+def test_tables_are_reflected_as_declared(engine: Engine) -> None:
     declared = MetaData()
     Table("p", declared, Column("id", Integer, primary_key=True), Column("n", Numeric(9, 3)))
     child = Table(
@@ -314,7 +314,7 @@ def test_views_are_reflected_as_materialised(tmp_path: Path) -> None:
 REFUSED = (exc.CompileError, exc.ProgrammingError, exc.NotSupportedError)
 
 
-def test_what_there_is_not_is_refused_by_name(engine: Engine) -> None:
+def test_unsupported_definitions_are_refused(engine: Engine) -> None:
     for table in (
         Table("t", MetaData(), Column("a", types.Time, primary_key=True)),
         Table("t", MetaData(), Column("a", String, primary_key=True), schema="s"),
@@ -325,11 +325,11 @@ def test_what_there_is_not_is_refused_by_name(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("name", ["DECIMAL(15,2)", "VARCHAR(20)", "INTEGER", "UUID", "JSON"])
-def test_types_are_named_alike(name: str) -> None:
+def test_types_keep_their_names(name: str) -> None:
     assert str(column_type(name)).replace(" ", "") == name
 
 
-def test_the_compliance_suite(tmp_path: Path) -> None:
+def test_the_compliance_suite_passes(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         textwrap.dedent(
             """

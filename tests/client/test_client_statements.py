@@ -41,7 +41,7 @@ from hornbeam.statements import Kind, is_complete, kind, quote, split, tokens
         ("rollback", Kind.CONTROL),
     ],
 )  # fmt: skip
-def test_kind(sql: str, expected: Kind) -> None:
+def test_statements_are_classified(sql: str, expected: Kind) -> None:
     assert kind(sql) is expected
 
 
@@ -78,7 +78,7 @@ def test_a_quoted_name_is_one_token(name: str) -> None:
 TWO = 'CREATE TABLE a (\n  id INTEGER\n);\nCREATE TABLE "B c" (\n  id INTEGER\n);\n'
 
 
-def test_create_adds_and_drop_takes_the_table_with_its_indexes() -> None:
+def test_create_adds_and_drop_removes_a_table_with_its_indexes() -> None:
     with_index = evolve(TWO, 'CREATE UNIQUE INDEX i ON "B c" (id);')
     assert with_index == TWO + 'CREATE UNIQUE INDEX i ON "B c" (id);\n'
     assert evolve(with_index, 'DROP TABLE "B c"') == "CREATE TABLE a (\n  id INTEGER\n);\n"
@@ -86,14 +86,14 @@ def test_create_adds_and_drop_takes_the_table_with_its_indexes() -> None:
     assert evolve(with_index, "drop index I") == TWO
 
 
-def test_alter_table_adds_into_the_declaration() -> None:
+def test_alter_table_extends_the_declaration() -> None:
     changed = evolve(TWO, "ALTER TABLE A ADD COLUMN n DECIMAL(5,2) DEFAULT 1")
     assert changed.startswith("CREATE TABLE a (\n  id INTEGER,\n  n DECIMAL(5,2) DEFAULT 1\n);")
     with_key = evolve(TWO, "ALTER TABLE a ADD CONSTRAINT f FOREIGN KEY (id) REFERENCES b (id)")
     assert "CONSTRAINT f FOREIGN KEY (id) REFERENCES b (id)\n);" in with_key
 
 
-def test_drop_takes_all_that_it_lists_and_nothing_else_may_follow() -> None:
+def test_drop_removes_all_listed_items_and_accepts_no_other_words() -> None:
     three = TWO + "CREATE TABLE c (\n  id INTEGER\n);\nCREATE INDEX i ON c (id);\n"
     assert evolve(three, 'DROP TABLE a, "B c"').startswith("CREATE TABLE c")
     assert evolve(three, "DROP TABLE c, a") == TWO[TWO.index('CREATE TABLE "B c"') :]
@@ -119,7 +119,7 @@ def test_a_statement_that_ends_too_early_is_refused(statement: str) -> None:
         evolve(TWO, statement)
 
 
-def test_guards_and_refusals() -> None:
+def test_guards_apply_and_unsupported_changes_are_refused() -> None:
     assert evolve(TWO, "ALTER TABLE IF EXISTS nothing ADD x TEXT") == TWO
     with pytest.raises(ProgrammingError, match="one at a time"):
         evolve(TWO, "ALTER TABLE a ADD x TEXT; DROP TABLE a")

@@ -1,8 +1,8 @@
-"""Stands in for Java: the processes of a cluster without what makes them slow.
+"""A stand-in for Java, so that tests start the processes of a cluster quickly.
 
-It answers -version, formats a file system, and else does what the file `behaviour` beside it says
-of the process: sleep (the default), die, abort as HBase does, or stay whatever it is asked
-(`stubborn`).
+It answers -version and formats a file system. Otherwise it behaves as the file `behaviour` in its
+JAVA_HOME states for the process: it sleeps (the default), dies, aborts as HBase does, or ignores
+SIGTERM (`stubborn`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlparse
 
 
 def install(home: Path, version: str = "17.0.15") -> Path:
-    """Make `home` a JAVA_HOME; the file that says how processes behave."""
+    """Make `home` a JAVA_HOME; return the path of the file that sets how processes behave."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(

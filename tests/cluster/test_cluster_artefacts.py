@@ -1,4 +1,4 @@
-"""Java, Maven and the jars: found, missing, fetched once."""
+"""Java, Maven and the jars: how they are found, reported as missing, and fetched once."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from hornbeam_server.schema.errors import Unavailable
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No Java and no Maven but those of the test, and a cache of its own."""
+    """Hide the machine's Java and Maven, and use an empty cache."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -19,7 +19,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def maven(tmp_path: Path, script: str) -> None:
-    """A program mvn that runs `script` with $INTO, and counts its calls in the file calls."""
+    """Install a program mvn that runs `script` with $INTO and appends its arguments to `calls`."""
     program = tmp_path / "bin" / "mvn"
     program.write_text(
         "#!/bin/sh\n"
@@ -33,7 +33,7 @@ def maven(tmp_path: Path, script: str) -> None:
 GOOD = '/bin/mkdir "$INTO" && echo x > "$INTO/a.jar"'
 
 
-def test_without_java_one_sentence_says_what_to_install():
+def test_without_java_an_error_names_the_package():
     with pytest.raises(Unavailable, match="needs Java 17 to 23; there is none") as told:
         artefacts.java()
     assert "apt install openjdk-17" in told.value.cure
@@ -57,7 +57,7 @@ def test_java_home_comes_before_the_path(tmp_path, monkeypatch):
         artefacts.java()
 
 
-def test_without_maven_one_sentence_says_what_to_install():
+def test_without_maven_an_error_names_the_package():
     with pytest.raises(Unavailable, match="needs Maven") as told:
         artefacts.resolve()
     assert "apt install maven" in told.value.cure
@@ -74,21 +74,21 @@ def test_jars_are_fetched_once_and_checked(tmp_path):
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
-def test_another_pom_is_another_folder(tmp_path, monkeypatch):
+def test_another_pom_has_another_folder(tmp_path, monkeypatch):
     before = artefacts.jars_folder()
     (tmp_path / "pom.xml").write_text("<project/>")
     monkeypatch.setattr(artefacts, "pom", lambda: tmp_path / "pom.xml")
     assert artefacts.jars_folder() != before
 
 
-def test_whoever_comes_second_takes_what_the_first_fetched(tmp_path):
+def test_the_second_of_two_concurrent_fetches_uses_the_first(tmp_path):
     folder = artefacts.jars_folder()
     maven(tmp_path, f"{GOOD}; /bin/mkdir {folder} && echo y > {folder}/first.jar")
     assert artefacts.resolve() == folder
     assert [path.name for path in folder.iterdir()] == ["first.jar"]
 
 
-def test_a_resolution_that_fails_leaves_nothing(tmp_path):
+def test_a_failed_resolution_leaves_no_files(tmp_path):
     maven(tmp_path, f"{GOOD}; printf '\\033[0m[ERROR] Unknown host repo.example.org\\n'; exit 1")
     with pytest.raises(Unavailable, match="could not fetch HBase and Hadoop: Unknown host") as told:
         artefacts.resolve()
@@ -96,7 +96,7 @@ def test_a_resolution_that_fails_leaves_nothing(tmp_path):
     assert list(artefacts.cache().iterdir()) == []
 
 
-def test_a_pom_of_another_has_a_folder_that_changes_with_its_parent(tmp_path, monkeypatch):
+def test_the_folder_of_a_child_pom_changes_with_the_parent(tmp_path, monkeypatch):
     maven(tmp_path, GOOD)
     other = tmp_path / "other.xml"
     other.write_text("<project/>")

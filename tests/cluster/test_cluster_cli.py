@@ -1,4 +1,4 @@
-"""`hornbeam cluster`, on a cluster that runs and on none."""
+"""`hornbeam cluster`, with a running cluster and without a cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line; its exit code, output and error output."""
+    """A function that runs a command line; it returns exit code, output and error output."""
 
     def run_(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["hornbeam", "cluster", *words])
@@ -30,8 +30,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
     return run_
 
 
-def test_up_status_and_down(run, tmp_path, monkeypatch):
-    """Processes that stand in for Java's; healthy while they run."""
+def test_a_cluster_starts_reports_its_status_and_stops(run, tmp_path, monkeypatch):
+    """The processes are stand-ins for Java's, and count as healthy while they run."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     artefacts.jars_folder().mkdir(parents=True)
@@ -77,13 +77,13 @@ def test_up_status_and_down(run, tmp_path, monkeypatch):
     assert run("down", *where)[1] == "Nothing was running.\n"
 
 
-def test_status_of_a_real_one(run, real_cluster):
+def test_status_reports_a_real_cluster(run, real_cluster):
     code, out, _ = run("status", "--dir", str(real_cluster.folder), "--json")
     assert code == 0
     assert {each["state"] for each in json.loads(out)["processes"]} == {"up"}
 
 
-def test_wrong_usage(run, tmp_path):
+def test_wrong_usage_is_refused(run, tmp_path):
     where = ("--dir", str(tmp_path / "c"))
     assert run("up", *where, "--port", "thrift")[0] == 2
     assert run("up", *where, "--port", "thrift=70000")[0] == 2
@@ -91,7 +91,7 @@ def test_wrong_usage(run, tmp_path):
     assert not (tmp_path / "c").exists()
 
 
-def test_no_cluster(run, tmp_path):
+def test_without_a_cluster_status_is_an_error(run, tmp_path):
     code, _, err = run("status", "--dir", str(tmp_path / "c"))
     assert code == 3
     assert "There is no cluster in" in err
@@ -100,7 +100,7 @@ def test_no_cluster(run, tmp_path):
     assert not (tmp_path / "c").exists()
 
 
-def test_no_java(run, tmp_path, monkeypatch):
+def test_without_java_up_is_an_error(run, tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     code, _, err = run("up", "--dir", str(tmp_path / "c"))
     assert code == 3

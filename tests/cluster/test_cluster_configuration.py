@@ -1,4 +1,4 @@
-"""Settings and command lines, as texts."""
+"""The texts of settings files and command lines."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -33,7 +33,7 @@ def command(layout: Layout, name: str) -> list[str]:
     return configuration.command(java, jars, FOLDER, layout.named(name), MARK)
 
 
-def test_processes_find_each_other():
+def test_settings_contain_the_addresses_of_other_processes():
     layout = made()
     found = settings(layout)
     name_node = layout.named("name-node").address
@@ -50,7 +50,7 @@ def test_names_of_folders_are_escaped():
     assert settings(made())["dfs.namenode.name.dir"] == "file:///srv/one%20%26%20two/data/name"
 
 
-def test_everything_listens_on_this_machine_only():
+def test_all_processes_listen_on_loopback_only():
     layout = made(data_node=2, region_server=2)
     lines = " ".join(word for each in layout.processes for word in command(layout, each.name))
     texts = [*configuration.files(FOLDER, layout).values(), lines]
@@ -64,7 +64,7 @@ def test_everything_listens_on_this_machine_only():
     assert {value.partition(":")[0] for value in addresses.values()} == {"127.0.0.1"}
 
 
-def test_several_data_nodes_hold_several_copies():
+def test_replication_follows_the_number_of_data_nodes():
     assert settings(made())["dfs.replication"] == "1"
     assert settings(made(data_node=3))["dfs.replication"] == "3"
 
@@ -74,7 +74,7 @@ def test_the_master_waits_for_all_region_servers():
 
 
 @pytest.mark.parametrize("name", [process.name for process in made().processes])
-def test_command_lines_bear_the_mark_and_a_bounded_heap(name):
+def test_command_lines_contain_the_mark_and_a_heap_limit(name):
     line = command(made(), name)
     assert line[0] == "/opt/java"
     assert line[1:3] == ["-Dhornbeam.cluster=/srv/one & two", "-Dhornbeam.process=it"]
@@ -82,7 +82,7 @@ def test_command_lines_bear_the_mark_and_a_bounded_heap(name):
     assert line[line.index("-cp") + 1] == "/srv/one & two/conf:/opt/jars/*"
 
 
-def test_another_heap_may_be_wanted():
+def test_an_option_replaces_the_heap_limit():
     process = made().named("region-server-1")
     options = (*MARK, "-Xmx4g")
     line = configuration.command(Path("j"), Path("l"), FOLDER, process, options)
@@ -99,7 +99,7 @@ def test_processes_of_a_role_differ_in_ports_and_folders():
     )
 
 
-def test_formatting_goes_where_it_is_told():
+def test_formatting_uses_the_given_folder():
     into = FOLDER / "data" / "name.new"
     line = configuration.format_command(Path("j"), Path("l"), FOLDER, into, MARK)
     assert line[-5:] == [

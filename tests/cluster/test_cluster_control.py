@@ -1,4 +1,4 @@
-"""Starting and stopping, with processes that stand in for Java's."""
+"""Starting and stopping a cluster of stand-ins for Java's processes."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ ALL = [*FIRST, "master", "region-server-1", "thrift", "thrift1"]
 
 @pytest.fixture
 def behaviour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Java is a stand-in; the file that says how its processes behave."""
+    """Install the stand-in for Java; return the file that sets how its processes behave."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     artefacts.jars_folder().mkdir(parents=True)
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, behaviour: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def all_healthy(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Whatever has said that it is ready is healthy."""
+    """Count each process as healthy once its log contains "ready"."""
 
     def examine(process, layout):
         log = folder / "logs" / f"{process.name}.log"
@@ -48,7 +48,7 @@ def all_healthy(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("all_healthy")
-def test_what_is_missing_is_started_and_nothing_else(folder):
+def test_a_start_starts_only_missing_processes(folder):
     cluster = Cluster.start(folder)
     first = processes.running(folder)
     assert sorted(first) == sorted(ALL)
@@ -61,7 +61,7 @@ def test_what_is_missing_is_started_and_nothing_else(folder):
 
 
 @pytest.mark.usefixtures("all_healthy")
-def test_a_cluster_of_other_jars_has_them_on_its_class_path_and_its_own_settings(folder, tmp_path):
+def test_a_cluster_may_have_other_jars_and_settings(folder, tmp_path):
     pom = tmp_path / "pom.xml"
     pom.write_text("<project/>")
     artefacts.jars_folder(pom).mkdir(parents=True)
@@ -90,7 +90,7 @@ def test_a_cluster_grows_while_it_runs(folder):
 
 
 @pytest.mark.usefixtures("all_healthy")
-def test_everything_stops_before_what_it_needs(folder):
+def test_processes_stop_before_the_processes_they_need(folder):
     cluster = Cluster.start(folder, region_servers=2)
     news: list[tuple[str, str]] = []
     cluster.stop(on_change=lambda *change: news.append(change))
@@ -104,7 +104,7 @@ def test_everything_stops_before_what_it_needs(folder):
 
 
 @pytest.mark.usefixtures("all_healthy")
-def test_what_does_not_stop_is_killed(folder, behaviour, monkeypatch):
+def test_processes_that_do_not_stop_are_killed(folder, behaviour, monkeypatch):
     behaviour.write_text("master stubborn\n")
     monkeypatch.setattr(control, "_STOP_TIMEOUT_S", 0.3)
     cluster = Cluster.start(folder)
@@ -127,7 +127,7 @@ def test_down_works_without_the_folder(folder):
 
 
 @pytest.mark.usefixtures("all_healthy")
-def test_one_that_dies_is_reported_with_its_log_and_the_rest_is_stopped(folder, behaviour):
+def test_a_process_that_dies_is_reported_and_the_others_are_stopped(folder, behaviour):
     behaviour.write_text("master die\n")
     with pytest.raises(Unavailable, match="master ended while it started") as told:
         Cluster.start(folder)
@@ -137,7 +137,7 @@ def test_one_that_dies_is_reported_with_its_log_and_the_rest_is_stopped(folder, 
 
 
 @pytest.mark.usefixtures("all_healthy")
-def test_why_a_server_gave_up_is_told_besides_the_end_of_its_log(folder, behaviour):
+def test_the_reason_of_an_abort_is_reported_beside_the_end_of_the_log(folder, behaviour):
     behaviour.write_text("region-server-1 abort\n")
     with pytest.raises(Unavailable, match="region-server-1 ended while it started") as told:
         Cluster.start(folder)
@@ -148,7 +148,7 @@ def test_why_a_server_gave_up_is_told_besides_the_end_of_its_log(folder, behavio
 
 
 @pytest.mark.usefixtures("all_healthy")
-def test_a_start_that_fails_leaves_what_ran_before(folder, behaviour):
+def test_a_failed_start_keeps_processes_that_ran_before(folder, behaviour):
     Cluster.start(folder)
     before = processes.running(folder)
     behaviour.write_text("region-server-2 die\n")
@@ -157,7 +157,7 @@ def test_a_start_that_fails_leaves_what_ran_before(folder, behaviour):
     assert processes.running(folder) == before
 
 
-def test_one_that_is_not_healthy_in_time_is_named(folder):
+def test_a_process_that_is_not_healthy_in_time_is_named(folder):
     with pytest.raises(Unavailable, match=r"zookeeper is not healthy \(no answer on 127"):
         Cluster.start(folder, timeout_s=1)
     assert processes.running(folder) == {}
@@ -181,7 +181,7 @@ def test_a_port_that_is_taken_is_named_before_anything_starts(folder):
 
 
 def first_processes_of_a_start(folder: Path) -> subprocess.Popen[bytes]:
-    """A start in a process of its own, which waits for the health of what it has started."""
+    """Start a cluster in another process, which waits until its first processes are healthy."""
     code = "import signal, sys; from pathlib import Path; "
     code += "from hornbeam_server.cluster import Cluster; "
     code += "signal.signal(signal.SIGINT, signal.default_int_handler); "  # shells ignore it with &
@@ -194,8 +194,8 @@ def first_processes_of_a_start(folder: Path) -> subprocess.Popen[bytes]:
     return starting
 
 
-def test_interrupted_nothing_is_left(folder):
-    """Ctrl-C while the first processes start."""
+def test_an_interrupted_start_leaves_no_processes(folder):
+    """The interrupt (Ctrl-C) arrives while the first processes start."""
     starting = first_processes_of_a_start(folder)
     starting.send_signal(signal.SIGINT)
     assert starting.wait(30) == -signal.SIGINT
@@ -203,8 +203,8 @@ def test_interrupted_nothing_is_left(folder):
 
 
 @pytest.mark.usefixtures("all_healthy")
-def test_a_killed_command_is_carried_on_by_the_next(folder):
-    """Nobody wrote down what ran; it is found all the same."""
+def test_a_killed_start_is_continued_by_the_next(folder):
+    """The next start finds the running processes by their marks."""
     starting = first_processes_of_a_start(folder)
     starting.kill()
     starting.wait()
@@ -214,8 +214,8 @@ def test_a_killed_command_is_carried_on_by_the_next(folder):
 
 
 @pytest.mark.usefixtures("all_healthy")
-def test_strangers_with_the_same_numbers_are_left_alone(folder, tmp_path):
-    """A process of another cluster, under the same name."""
+def test_processes_of_other_clusters_are_left_alone(folder, tmp_path):
+    """The other process has the same name but belongs to another cluster."""
     other = processes.Mark(tmp_path / "other", "thrift")
     (tmp_path / "other").mkdir()
     command = [sys.executable, "-c", "import time; time.sleep(60)", *other.arguments]
@@ -229,7 +229,7 @@ def test_strangers_with_the_same_numbers_are_left_alone(folder, tmp_path):
 
 
 @pytest.mark.usefixtures("all_healthy")
-def test_a_restart_is_a_stop_and_a_start(folder):
+def test_a_restart_replaces_one_process(folder):
     with Cluster.start(folder) as cluster:
         before = processes.running(folder)
         cluster.restart("master")
@@ -240,7 +240,7 @@ def test_a_restart_is_a_stop_and_a_start(folder):
     assert processes.running(folder) == {}
 
 
-def test_waiting_for_health_names_who_is_unwell(folder, monkeypatch):
+def test_waiting_for_health_names_unhealthy_processes(folder, monkeypatch):
     unwell = {"master": 2, "thrift": 1}
 
     def examine(process, layout):

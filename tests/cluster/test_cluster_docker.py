@@ -1,7 +1,7 @@
-"""The containers' files say what the code says, apart from names of hosts and folders.
+"""The containers' files agree with the code, apart from names of hosts and folders.
 
-No image is built or run here: there is no Docker where the tests run. The scripts of the nodes'
-image are run as they are, and what they make is used.
+No image is built or run here, because the tests run without Docker. The scripts of the nodes'
+image run unchanged, and the tests use their results.
 """
 
 import os
@@ -44,13 +44,13 @@ OF_THE_PLACE = (
     "port",
     "rootdir",
 )
-"""How settings end that name a host, a port or a folder."""
+"""Suffixes of settings that name a host, a port or a folder."""
 ONLY_HERE = {
     "core-site.xml": {"fs.defaultFS"},
     "hdfs-site.xml": {"dfs.namenode.rpc-bind-host"},
     "hbase-site.xml": set(),
 }
-"""Settings of one machine, which containers do without."""
+"""Settings of a cluster on one machine that containers do not need."""
 ONLY_THERE = {
     "core-site.xml": {"fs.defaultFS"},
     "hdfs-site.xml": {"dfs.namenode.datanode.registration.ip-hostname-check"},
@@ -76,7 +76,7 @@ def generated() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["core-site.xml", "hdfs-site.xml", "hbase-site.xml"])
-def test_settings(generated, name):
+def test_settings_equal_the_generated_ones(generated, name):
     def common(text: str, without: set[str]) -> dict[str, str]:
         found = settings(text)
         assert without <= found.keys()
@@ -92,11 +92,11 @@ def test_settings(generated, name):
     assert here
 
 
-def test_logging(generated):
+def test_logging_settings_equal_the_generated_ones(generated):
     assert (DOCKER / "conf" / "log4j.properties").read_text() == generated["log4j.properties"]
 
 
-def test_options_of_java():
+def test_java_options_equal_the_generated_ones():
     lines = (DOCKER / "java.options").read_text().split()
     layout = grown(EMPTY, {}, {}, lambda count: list(range(20_000, 20_000 + count)))
     command = configuration.command(
@@ -127,20 +127,22 @@ def test_nothing_is_published_beyond_this_machine():
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
-def test_every_service_tells_its_health_and_waits_for_services_that_are_there():
+def test_every_service_has_a_health_check_and_existing_dependencies():
     assert DOCKERFILE.rindex("HEALTHCHECK") > DOCKERFILE.rindex(" AS node")
     for name, service in COMPOSE.items():
-        assert "healthcheck" in service or name == "format" or name in NODES  # nodes: their image's
+        assert (
+            "healthcheck" in service or name == "format" or name in NODES
+        )  # nodes: in their image
         assert set(service.get("depends_on", ())) <= COMPOSE.keys()
 
 
-def test_zookeeper_ticks_alike():
+def test_zookeeper_has_the_same_tick_time():
     *_, tick, _ = COMPOSE["zookeeper"]["command"]
     assert tick == str(configuration.ZOOKEEPER_TICK_MS)
 
 
 def test_a_connection_that_zookeeper_forgets_ends_no_session():
-    """See `configuration`: the address stands there twice."""
+    """`configuration` explains why the quorum contains the address twice."""
     found = settings((DOCKER / "conf" / "hbase-site.xml").read_text())
     assert found["hbase.zookeeper.quorum"] == "zookeeper,zookeeper"
 
@@ -149,13 +151,13 @@ def test_a_connection_that_zookeeper_forgets_ends_no_session():
 
 
 class Made(NamedTuple):
-    """The two volumes of `credentials`."""
+    """The two volumes of the service `credentials`."""
 
     config: Path
     secrets: Path
 
     def make(self, *nodes: str) -> str:
-        """Run the script as the service does; what it says."""
+        """Run the script as the service does; return its output."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         folders = {"CONFIG": str(self.config), "SECRETS": str(self.secrets)}
         return subprocess.run(
@@ -170,7 +172,7 @@ class Made(NamedTuple):
         return {path: path.read_bytes() for folder in self for path in folder.iterdir()}
 
     def environment(self, node: str) -> dict[str, str]:
-        """Of a service, with the volume's folder in place of where it is mounted."""
+        """The environment of a service, with the volume's folder in place of its mount point."""
         given = COMPOSE[node]["environment"]
         return {name: re.sub("^/config", str(self.config), value) for name, value in given.items()}
 
@@ -192,7 +194,7 @@ def made(tmp_path_factory) -> Made:
 
 @pytest.fixture
 def loaded(made, monkeypatch):
-    """Settings as a service's node reads them."""
+    """A function that loads settings as the node of a service does."""
 
     def load(node: str) -> Settings:
         monkeypatch.chdir(made.config)
@@ -204,7 +206,7 @@ def loaded(made, monkeypatch):
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
-    """Raises ssl.SSLError when one of them does not trust the other."""
+    """Run a TLS handshake; raises ssl.SSLError when one side does not trust the other."""
     inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = (
         client.wrap_bio(outward, inward, server_hostname=name),
@@ -217,7 +219,7 @@ def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None
         end.do_handshake()
 
 
-def test_there_are_three_nodes_which_differ_in_their_own_name_and_port_only():
+def test_three_nodes_differ_only_in_name_and_port():
     assert len(NODES) == 3
     alike = {
         yaml.dump(COMPOSE[node]).replace(node, "NODE").replace(f"878{node[-1]}", "PORT")
@@ -226,7 +228,7 @@ def test_there_are_three_nodes_which_differ_in_their_own_name_and_port_only():
     assert len(alike) == 1
 
 
-def test_settings_of_nodes_exist_and_no_secret_is_among_them():
+def test_settings_of_nodes_exist_and_contain_no_secret():
     for node in NODES:
         names = COMPOSE[node]["environment"].keys()
         assert {name.removeprefix("HORNBEAM_").lower() for name in names} <= (
@@ -236,7 +238,7 @@ def test_settings_of_nodes_exist_and_no_secret_is_among_them():
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_a_node_accepts_what_the_script_makes(made, loaded, node):
+def test_a_node_accepts_the_credentials_of_the_script(made, loaded, node):
     settings = loaded(node)
     require_safe(settings)
     key = (made.secrets / "administrator.key").read_text().strip()
@@ -248,7 +250,7 @@ def test_a_node_accepts_what_the_script_makes(made, loaded, node):
         handshake(server_context(settings), clients, "elsewhere")
 
 
-def test_nodes_trust_one_another_and_nobody_else(made, loaded, empty):
+def test_nodes_trust_one_another_and_no_stranger(made, loaded, empty):
     empty.make("stranger")
     first = node_contexts(loaded(NODES[0]))
     second = node_contexts(loaded(NODES[1]))
@@ -260,7 +262,7 @@ def test_nodes_trust_one_another_and_nobody_else(made, loaded, empty):
         handshake(first.listener, stranger, NODES[0])
 
 
-def test_what_has_been_made_stays_and_only_its_owner_reads_it(empty):
+def test_existing_credentials_are_kept_and_private(empty):
     assert str(empty.secrets / "administrator.key") in empty.make("node-1")
     before = empty.contents()
     assert {path.stat().st_mode & 0o777 for path in before} == {0o600}
@@ -270,7 +272,7 @@ def test_what_has_been_made_stays_and_only_its_owner_reads_it(empty):
     assert {path.name for path in after.keys() - before.keys()} == {"node-2.pem", "node-2.key"}
 
 
-def test_what_was_not_finished_is_made_anew(empty):
+def test_unfinished_credentials_are_created_again(empty):
     for name in ("node-1.key", "hornbeam.toml.new", "authority.pem.new"):
         (empty.config / name).write_text("half of")
     empty.make("node-1")
@@ -280,7 +282,7 @@ def test_what_was_not_finished_is_made_anew(empty):
     assert not list(empty.config.glob("*.new"))
 
 
-def test_secrets_are_made_for_every_node_and_mounted_only_where_they_are_needed():
+def test_credentials_cover_every_node_and_are_mounted_only_where_needed():
     assert COMPOSE["credentials"]["command"] == NODES
     for name, service in COMPOSE.items():
         mounts = {mount.split(":")[0]: mount for mount in service.get("volumes", ())}
@@ -292,7 +294,7 @@ def test_secrets_are_made_for_every_node_and_mounted_only_where_they_are_needed(
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_nodes_are_found_where_they_listen(node):
+def test_addresses_of_nodes_match_their_ports(node):
     service = COMPOSE[node]
     given = service["environment"]
     (published,) = service["ports"]
@@ -304,7 +306,7 @@ def test_nodes_are_found_where_they_listen(node):
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_nodes_find_what_they_need(node):
+def test_nodes_have_the_addresses_of_the_services_they_need(node):
     service = COMPOSE[node]
     given = service["environment"]
     gateways = services(Role.THRIFT)
@@ -324,7 +326,7 @@ def test_nodes_find_what_they_need(node):
     assert given["HORNBEAM_HDFS"] == core["fs.defaultFS"]
 
 
-def test_what_is_copied_exists_and_is_sent_to_the_builder():
+def test_copied_files_exist_and_are_in_the_build_context():
     lines = re.findall("^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
     sources = [
         word for line in lines for word in shlex.split(line)[:-1] if not word.startswith("--")
@@ -343,7 +345,7 @@ def test_services_run_stages_of_the_dockerfile():
 
 @contextmanager
 def answering(status: int, settings: Settings) -> Iterator[int]:
-    """A port where a server with a node's certificate answers everything with `status`."""
+    """Yield the port of a server with a node's certificate that answers /readyz with `status`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -352,7 +354,7 @@ def answering(status: int, settings: Settings) -> Iterator[int]:
             self.wfile.write(b"so it is")
 
         def log_message(self, *_: object) -> None:
-            """Tests are quiet."""
+            """Print no log lines in tests."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         server.socket = server_context(settings).wrap_socket(server.socket, server_side=True)
@@ -372,18 +374,18 @@ def readiness(made: Made, port: int) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1), (404, 1)])
-def test_health_is_what_readyz_says(made, loaded, status, code):
+def test_the_health_check_reports_readyz(made, loaded, status, code):
     with answering(status, loaded(NODES[0])) as port:
         found = readiness(made, port)
     assert (found.returncode, found.stderr.strip()) == (code, "so it is" if code else "")
 
 
-def test_health_wants_an_answer_of_a_node_of_the_same_authority(made, loaded, empty):
+def test_the_health_check_requires_a_certificate_of_the_same_authority(made, loaded, empty):
     empty.make("stranger")
     with answering(200, loaded(NODES[0])) as port:
         found = readiness(made._replace(config=empty.config), port)
     assert found.returncode == 1
     assert "certificate verify failed" in found.stderr
-    found = readiness(made, port)  # nobody listens there any more
+    found = readiness(made, port)  # the server has stopped
     assert found.returncode == 1
     assert "no answer" in found.stderr

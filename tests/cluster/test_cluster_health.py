@@ -1,4 +1,4 @@
-"""What processes answer, and what it is taken for."""
+"""How answers of processes become their health."""
 
 import json
 import socket
@@ -18,7 +18,7 @@ Answering = Callable[[bytes], int]
 
 @pytest.fixture
 def answering() -> Iterator[Answering]:
-    """Listeners that answer every request with given bytes; their ports."""
+    """A function that starts a listener with a fixed answer and returns its port."""
     with ExitStack() as open_ones:
 
         def listen(answer: bytes) -> int:
@@ -54,7 +54,7 @@ def silent() -> int:
 
 
 def layout_with(**ports: dict[str, int]) -> Layout:
-    """A cluster whose processes have `ports`, and nobody on the others."""
+    """A cluster whose processes have `ports`; nothing listens on the other ports."""
     named = {name.replace("_", "-"): given for name, given in ports.items()}
     made = grown(EMPTY, {Role.DATA_NODE: 2}, {}, lambda count: [silent() for _ in range(count)])
     return Layout(
@@ -70,14 +70,14 @@ def asked(layout: Layout, name: str) -> Health:
 
 
 @pytest.mark.parametrize("process", layout_with().processes, ids=lambda each: each.name)
-def test_nobody_there(process):
+def test_a_process_that_does_not_listen_is_unhealthy(process):
     layout = layout_with()
     health = asked(layout, process.name)
     assert not health.ok
     assert health.note.startswith(f"no answer on {layout.named(process.name).address}")
 
 
-def test_zookeeper(answering):
+def test_zookeeper_is_healthy_when_it_serves(answering):
     serving = layout_with(zookeeper={"client": answering(b"Zookeeper version\nMode: standalone\n")})
     assert asked(serving, "zookeeper") == Health(True, "mode: standalone")
     starting = layout_with(
@@ -91,7 +91,7 @@ def name_node_page(safe_mode: str, *addresses: str) -> bytes:
     return page({"Safemode": safe_mode, "LiveNodes": json.dumps(nodes)})
 
 
-def test_name_node(answering):
+def test_the_name_node_is_healthy_outside_safe_mode(answering):
     up = layout_with(name_node={"http": answering(name_node_page("", "127.0.0.1:1"))})
     assert asked(up, "name-node") == Health(True, "1 of 2 data nodes")
     safe = layout_with(name_node={"http": answering(name_node_page("Safe mode is ON"))})
@@ -101,7 +101,7 @@ def test_name_node(answering):
         assert asked(early, "name-node") == Health(False, "starting")
 
 
-def test_data_node(answering):
+def test_a_data_node_is_healthy_when_the_name_node_lists_it(answering):
     port = answering(b"")
     address = f"127.0.0.1:{port}"
     known = {"http": answering(name_node_page("", address))}
@@ -125,7 +125,7 @@ def master_page(active: str = "true", finished: int = 1, servers: str = "") -> b
     )
 
 
-def test_master(answering):
+def test_the_master_is_healthy_when_active_and_initialised(answering):
     up = layout_with(master={"http": answering(master_page(servers="a,1,2;b,1,2"))})
     assert asked(up, "master") == Health(True, "2 of 1 region servers")
     for answer in (master_page(active="false"), master_page(finished=0)):
@@ -133,7 +133,7 @@ def test_master(answering):
         assert asked(starting, "master") == Health(False, "initialising")
 
 
-def test_region_server(answering):
+def test_a_region_server_is_healthy_when_the_master_lists_it(answering):
     port = answering(b"")
     servers = f"127.0.0.1,1,99;127.0.0.1,{port},1795299478607"
     master = {"http": answering(master_page(servers=servers))}
@@ -152,7 +152,7 @@ def thrift_reply(method: bytes, kind: int, field: int) -> bytes:
 @pytest.mark.parametrize(
     ("name", "method"), [("thrift", b"listNamespaces"), ("thrift1", b"getTableNames")]
 )
-def test_gateways(answering, name, method):
+def test_a_gateway_is_healthy_when_it_answers_a_call(answering, name, method):
     def answered(reply: bytes) -> Health:
         return asked(layout_with(**{name: {"rpc": answering(reply)}}), name)
 

@@ -1,4 +1,4 @@
-"""What a cluster consists of, and the file that says so."""
+"""The processes and ports of a cluster, and the file that stores them."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def made(region_servers: int = 1, data_nodes: int = 1, **given: int) -> Layout:
     return grown(EMPTY, counts, given, ports_from(20_000))
 
 
-def test_one_process_of_every_role_unless_more_are_wanted():
+def test_every_role_has_one_process_by_default():
     names = [process.name for process in grown(EMPTY, {}, {}, ports_from(20_000)).processes]
     assert names == [
         *("zookeeper", "name-node", "data-node-1", "master", "region-server-1"),
@@ -38,7 +38,7 @@ def test_no_port_is_given_twice():
     assert len(ports) == len(set(ports)) == 22
 
 
-def test_growing_keeps_what_is_there():
+def test_growing_keeps_existing_processes():
     small = made()
     large = grown(small, {Role.REGION_SERVER: 2}, {}, ports_from(30_000))
     added = [process for process in large.processes if process not in small.processes]
@@ -47,7 +47,7 @@ def test_growing_keeps_what_is_there():
     assert grown(large, {}, {}, ports_from(30_000)) == large
 
 
-def test_ports_of_what_is_down_or_given_are_not_free():
+def test_ports_of_stopped_processes_and_given_ports_are_not_assigned():
     large = grown(made(), {Role.REGION_SERVER: 2}, {"region-server-2": 20_020}, ports_from(20_000))
     ports = [port for process in large.processes for port in process.ports.values()]
     assert len(ports) == len(set(ports))
@@ -67,17 +67,17 @@ def test_main_ports_can_be_given():
         made(thrift3=9091)
 
 
-def test_blocks_have_three_copies_where_there_are_nodes_for_it():
+def test_replication_is_three_when_there_are_enough_nodes():
     assert [made(data_nodes=count).replication for count in (1, 2, 3, 4)] == [1, 2, 3, 3]
 
 
-def test_an_unknown_name_is_told_the_known_ones():
+def test_an_error_for_an_unknown_name_lists_the_known_ones():
     with pytest.raises(InvalidRequest, match="no process hmaster") as told:
         made().named("hmaster")
     assert "region-server-1" in told.value.cure
 
 
-def test_the_state_file_says_it_all(tmp_path):
+def test_the_state_file_stores_the_whole_layout(tmp_path):
     assert layout.load(tmp_path) is None
     layout.save(tmp_path, made(2, 3))
     assert layout.load(tmp_path) == made(2, 3)

@@ -1,4 +1,4 @@
-"""Only what bears the mark is ours."""
+"""A cluster's processes are recognised by their mark."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def mark(tmp_path: Path) -> Mark:
 
 @pytest.fixture
 def pid(mark: Mark) -> Iterator[int]:
-    """A process that bears the mark. It prints a line, so that its log shows it."""
+    """Start a process with the mark, which prints a line to its log."""
     command = [sys.executable, "-c", f"print('hello', flush=True); {SLEEP}", *mark.arguments]
     started = spawn(mark, command, mark.folder / "log")
     yield started
@@ -53,7 +53,7 @@ def test_a_stranger_is_never_signalled(mark, pid, stranger):
     assert running(mark.folder) == {"sleeper": pid}
 
 
-def test_a_process_that_ended_is_gone_whoever_reaps_it(mark, pid):
+def test_an_ended_process_is_gone_before_it_is_reaped(mark, pid):
     os.kill(pid, signal.SIGKILL)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert running(mark.folder) == {}
@@ -66,12 +66,12 @@ def test_waiting_ends_with_the_process(mark, pid):
     assert send(mark, pid, signal.SIGTERM)
     assert wait_until_gone(mark, pid, 10)
     assert not send(mark, pid, signal.SIGTERM)
-    with pytest.raises(ChildProcessError):  # it was reaped
+    with pytest.raises(ChildProcessError):  # wait_until_gone has reaped it
         os.waitpid(pid, os.WNOHANG)
 
 
 def test_a_process_that_lost_its_command_line_is_waited_for(mark, pid, monkeypatch, tmp_path):
-    """As one does that is ending: it is not gone yet, nor a stranger's."""
+    """An ending process loses its command line before it is gone."""
     (tmp_path / str(pid)).mkdir()
     (tmp_path / str(pid) / "cmdline").touch()
     with monkeypatch.context() as patched:
@@ -79,7 +79,7 @@ def test_a_process_that_lost_its_command_line_is_waited_for(mark, pid, monkeypat
         assert not wait_until_gone(mark, pid, 0.05)
 
 
-def test_a_paused_process_is_seen_to_be(mark, pid):
+def test_a_paused_process_is_recognised(mark, pid):
     assert not is_paused(pid)
     assert not wait_until_paused(mark, pid, 0.05)
     send(mark, pid, signal.SIGSTOP)
@@ -100,14 +100,14 @@ def test_a_process_leads_its_own_session_and_writes_to_its_log(mark, pid, tmp_pa
     assert (tmp_path / "log").read_text() == "hello\n"
 
 
-def test_free_ports_are_different_and_not_for_outgoing_connections():
+def test_free_ports_are_distinct_and_below_the_ephemeral_range():
     ports = free_ports(50)
     assert len(set(ports)) == 50
     outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert max(ports) < max(outgoing, 32_000)
 
 
-def test_a_port_that_somebody_listens_on_is_not_free():
+def test_a_port_with_a_listener_is_not_free():
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -1,4 +1,4 @@
-"""The cluster as its users see it: up, disturbed, down. Slow: real processes."""
+"""A real cluster: started, disturbed and stopped. The tests are slow because of real processes."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ def pids(cluster: Cluster) -> dict[str, int | None]:
     return {process.name: process.pid for process in cluster.status()}
 
 
-def test_everything_is_healthy(real_cluster):
+def test_all_processes_are_healthy(real_cluster):
     status = {process.name: process for process in real_cluster.status()}
     assert {name for name, process in status.items() if process.health.ok} == status.keys()
     assert status["name-node"].health.note == "1 of 1 data nodes"
@@ -26,7 +26,7 @@ def test_everything_is_healthy(real_cluster):
     assert {process.role for process in status.values()} == set(Role)
 
 
-def test_a_second_start_starts_nothing(real_cluster):
+def test_a_second_start_starts_no_process(real_cluster):
     before = pids(real_cluster)
     again = Cluster.start(real_cluster.folder, hbase=PATIENT)
     assert pids(again) == before
@@ -51,7 +51,7 @@ def test_a_killed_process_comes_back_on_its_port(real_cluster):
     kill_and_restart(real_cluster, "thrift")
 
 
-def test_a_paused_process_is_told_from_one_that_is_down(real_cluster):
+def test_a_paused_process_is_distinct_from_a_stopped_one(real_cluster):
     real_cluster.pause("thrift1")
     try:
         (paused,) = (process for process in real_cluster.status() if process.name == "thrift1")
@@ -62,14 +62,14 @@ def test_a_paused_process_is_told_from_one_that_is_down(real_cluster):
     real_cluster.await_health()
 
 
-def test_another_folders_processes_are_strangers(real_cluster, tmp_path):
+def test_processes_of_another_folder_are_not_signalled(real_cluster, tmp_path):
     pid = processes.running(real_cluster.folder)["thrift1"]
     stranger = processes.Mark(tmp_path, "thrift1")
     assert not processes.send(stranger, pid, signal.SIGKILL)
     assert os.getpgid(pid) == pid
 
 
-def test_several_of_a_role_and_data_that_survive_kills_and_a_stop(tmp_path):
+def test_data_survive_kills_and_a_stop(tmp_path):
     with guarded_cluster(tmp_path, region_servers=2, data_nodes=3) as cluster:
         notes = {process.name: process.health.note for process in cluster.status()}
         assert notes["name-node"] == "3 of 3 data nodes"

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
 DATA = {".py", ".md", ".thrift", ".html", ".css", ".js", ".xml", ".txt"}
-"""Endings of the files that the server's packages consist of."""
+"""Suffixes of the files that belong to the server's packages."""
 
 EMBEDDED = """
 import hornbeam
@@ -46,7 +46,7 @@ def run(*command, cwd=None):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The source archives of both distributions, and the wheels that are built from these."""
+    """Build the source archives of both distributions, and wheels from the archives."""
     folder = tmp_path_factory.mktemp("built")
     for source in (ROOT, ROOT / "client"):
         run(UV, "build", "--quiet", "--sdist", "--out-dir", folder, source)
@@ -56,7 +56,7 @@ def built(tmp_path_factory):
 
 
 def environment(folder, *wheels):
-    """The interpreter of a new environment that holds these and their dependencies only."""
+    """Create an environment with only these wheels and their dependencies; return its Python."""
     run(UV, "venv", "--quiet", "--python", sys.executable, folder)
     python = folder / "bin/python"
     locked = ROOT / "requirements.lock"
@@ -85,7 +85,7 @@ def tracked(*folders):
     return {name for name in listed if Path(name).suffix in DATA}
 
 
-def test_each_wheel_has_one_name_and_all_its_files(built):
+def test_each_wheel_has_one_package_and_all_its_files(built):
     (server,) = built.glob("hornbeam_server-*.whl")
     (client,) = built.glob("hornbeam-*.whl")
     packages = [link.name for link in (ROOT / "src/hornbeam_server").iterdir() if link.is_symlink()]
@@ -100,7 +100,7 @@ def test_each_wheel_has_one_name_and_all_its_files(built):
     )
 
 
-def test_the_source_archives_hold_no_tests_and_no_measurements(built):
+def test_the_source_archives_contain_no_tests_and_no_benchmarks(built):
     for archive in built.glob("*.tar.gz"):
         with tarfile.open(archive) as files:
             folders = {name.split("/")[1] for name in files.getnames() if "/" in name}
@@ -108,7 +108,7 @@ def test_the_source_archives_hold_no_tests_and_no_measurements(built):
 
 
 def test_an_application_may_have_modules_of_the_same_names(everything, tmp_path):
-    """`api.py` is a usual name of a FastAPI application's main module."""
+    """For example, `api.py` is a common name of a FastAPI application's main module."""
     for name in ("api", "schema", "storage", "cluster", "txlayer", "node"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('a module of the application')\n")
     (tmp_path / "query").mkdir()
@@ -137,7 +137,9 @@ def test_a_client_alone_reads_from_a_server(everything, client_only, tmp_path):
         ({"hornbeam_server/__init__.py": ""}, "cannot be loaded: No module named"),
     ],
 )
-def test_a_client_alone_says_what_an_embedded_database_needs(client_only, tmp_path, files, reason):
+def test_without_the_server_an_embedded_connection_names_the_cause(
+    client_only, tmp_path, files, reason
+):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text(text)
@@ -145,7 +147,7 @@ def test_a_client_alone_says_what_an_embedded_database_needs(client_only, tmp_pa
     assert reason in run(client_only, "main.py", cwd=tmp_path)
 
 
-def test_a_dependency_that_a_file_of_the_application_hides_is_named(everything, tmp_path):
+def test_a_dependency_hidden_by_a_file_of_the_application_is_named(everything, tmp_path):
     (tmp_path / "sqlglot.py").touch()
     (tmp_path / "main.py").write_text(REFUSED)
     said = run(everything, "main.py", cwd=tmp_path)

@@ -1,7 +1,7 @@
 """A served database whose store, log and coordination fail as the simulation's do, in real time.
 
-The services outlive the database. Whenever its log has failed, the node ends its term and begins
-another; requests under way then fare as they may.
+The services outlive the database. Whenever its log fails, the node ends its term and begins
+another. Requests in progress may then have any outcome.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PROFILE = Profile(
 
 
 class FailingCalls:
-    """`Calls` that take real time and fail as `chaos` says."""
+    """`Calls` that take real time and fail as `chaos` decides."""
 
     late = False
 
@@ -83,7 +83,7 @@ class FailingCalls:
 
 
 class Services:
-    """What a database runs on, and what goes wrong with it. Lives in one event loop."""
+    """The services of a database, and their faults. All calls belong to one event loop."""
 
     def __init__(self, chaos: Chaos, settings: Settings) -> None:
         self.chaos = chaos
@@ -100,7 +100,7 @@ class Services:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[FastAPI]:
-        """The application of a node that serves again and again, whatever happens."""
+        """Run a node that serves again after every failure; yield its application."""
         await self._start()
         try:
             yield create_app(self.settings, self._serving)
@@ -108,20 +108,20 @@ class Services:
             await self._stop()
 
     async def unleash(self) -> None:
-        """Let things go wrong from now on."""
+        """Begin to inject faults."""
         self.chaos.unleash()
         self._tasks.append(asyncio.ensure_future(self._take_store_away()))
         self._tasks.append(asyncio.ensure_future(self._fill_disk()))
 
     async def heal(self) -> None:
-        """Nothing goes wrong any more; another node serves what is left."""
+        """Stop injecting faults, and serve the stored data with a new node."""
         await self._stop()
         await self._start()
 
     # ------------------------------------------------------------ the node
 
     async def _start(self) -> None:
-        """Returns when it serves."""
+        """Start a node; return when it serves."""
         node = Node(self._serving, self._join, SystemClock())
         self._node = asyncio.ensure_future(node.run())
         while self._serving.database is None:
@@ -130,7 +130,7 @@ class Services:
             await asyncio.sleep(0.02)
 
     async def _stop(self) -> None:
-        """No more faults; the node ends."""
+        """Stop injecting faults, and end the node."""
         self.chaos.calm()
         self._outage.away = self._disk_full = False
         for task in (*self._tasks, self._node):
@@ -177,7 +177,7 @@ class Services:
             "http://node",
         )
 
-    # ------------------------------------------------------------ what goes wrong by itself
+    # ------------------------------------------------------------ faults over time
 
     async def _take_store_away(self) -> None:
         while True:
@@ -214,7 +214,7 @@ class Services:
 
 @contextlib.contextmanager
 def faulty_world(folder: Path, seed: int, **options: Any) -> AsyncIterator[tuple[World, Services]]:
-    """A client and the services behind its server; nothing fails before `unleash`."""
+    """Yield a client and the services behind its server; no fault occurs before `unleash`."""
     settings = Settings(data=folder / "data", **options)
     made: list[Services] = []
 

@@ -1,6 +1,6 @@
-"""What is fuzzed: a schema with every type, rows, and statements that make sense over them.
+"""The database under fuzzing: a schema with every type, rows, and statements over them.
 
-`FUZZ_EXAMPLES` and `FUZZ_SEED` make every fuzz test look longer, and elsewhere.
+`FUZZ_EXAMPLES` sets the number of examples of every fuzz test, `FUZZ_SEED` selects other ones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from hypothesis import seed, settings
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
-"""Of each operation and statement; 0: as few as a test suite has time for."""
+"""Number of examples per operation and test; 0 means the small number of the test suite."""
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 
 DDL = """
@@ -28,7 +28,7 @@ CREATE TABLE kinds (
   k_date DATE, k_at TIMESTAMP, k_instant TIMESTAMP WITH TIME ZONE, k_uuid UUID, k_json JSON,
   k_text VARCHAR(5));
 """
-"""The relations of the document's own examples, and some more."""
+"""The relations of the examples in the OpenAPI document, and more."""
 WORKLOAD = """
 SELECT c_fname, o_id, o_total FROM customer, orders WHERE c_id = o_c_id AND c_lname = ?;
 SELECT * FROM customer, orders, line WHERE c_id = o_c_id AND o_id = l_o_id AND l_i_id = ?;
@@ -68,7 +68,7 @@ NAMES = ["customer", "orders", "item", "line", "kinds", "customer__orders", "now
 
 
 def times(few):
-    """How many examples of a test, and which."""
+    """Decorate a test with its number of examples (`few` by default) and their seed."""
 
     def decorate(test):
         test = settings(max_examples=EXAMPLES or few, derandomize=not SEED)(test)

@@ -1,6 +1,6 @@
-"""The REST interface fuzzed by its own OpenAPI document: schemathesis, in all its phases.
+"""Fuzzing of the REST interface by its OpenAPI document, with all phases of schemathesis.
 
-Examples, boundary values of every field (coverage), random bodies that fit and that do not
+The phases are examples, boundary values of every field (coverage), random valid and invalid bodies
 (fuzzing), and sequences of calls along the document's links (stateful).
 """
 
@@ -20,12 +20,12 @@ from schemathesis import engine
 from schemathesis.engine import StopReason, events
 
 HANG_S = 20.0
-"""A call that takes longer hangs."""
+"""A call that takes longer counts as a hang."""
 LIMITS = {"statement_timeout_s": HANG_S / 4, "max_timeout_s": HANG_S / 4}
-"""The server's settings for that."""
+"""Time limits of the server, well below HANG_S."""
 SOUND = (504,)
 FAILING = (503, 504, 507)
-"""Statuses of the 5xx kind that are right when nothing fails, and when everything does."""
+"""Allowed 5xx statuses: SOUND without faults, FAILING while the services fail."""
 
 KEY_OF_THE_DOCUMENT = "6f1c1d0e-7f0b-4c55-8f0e-0b3a1c9d2e44"
 CSVS = ["c_id,c_name\n17,gus\n", "c_id,c_lname\n18,\n", 'o_id,o_total\n5,"1.5"\n6,x\n']
@@ -50,7 +50,7 @@ PLACES = {
 
 @dataclass
 class Found:
-    """What a run has seen: calls by phase, answers by status, and what was wrong with them."""
+    """The results of a run: calls by phase, answers by status, and failed checks."""
 
     calls: Counter[str] = field(default_factory=Counter)
     statuses: Counter[int] = field(default_factory=Counter)
@@ -61,14 +61,14 @@ class Found:
 
 
 def set_up(shop: World) -> None:
-    """The schema and the rows that the statements are about."""
+    """Create the schema and the rows that the statements use."""
     assert shop.apply(**PLAN).status_code == 200
     for sql in ROWS:
         assert shop.transact(sql).status_code == 200
 
 
 def until_all_has_failed(shop: World, services: Services) -> None:
-    """Go on writing until every fault has struck."""
+    """Continue to write until every fault has occurred."""
     for _ in range(50_000):
         if set(services.chaos.fired) == PROFILE.faults:
             return
@@ -78,10 +78,10 @@ def until_all_has_failed(shop: World, services: Services) -> None:
 
 
 def fuzz(url: str, *, allowed: tuple[int, ...], examples: int, key: str = "") -> Found:
-    """Call everything that the server at `url` documents, with an API key if it asks for one.
+    """Call every documented operation of the server at `url`, with an API key if it requires one.
 
-    `allowed` statuses of the 5xx kind are no failures; every other one is, and so is an answer that
-    is not as documented, and one to a call without a valid key.
+    Failures are: a 5xx status that is not in `allowed`, an answer that violates the document, and,
+    with `key`, a successful answer to a call without a valid key.
     """
     config = _config(allowed, examples, key)
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json", config=config)
@@ -102,8 +102,8 @@ def fuzz(url: str, *, allowed: tuple[int, ...], examples: int, key: str = "") ->
 
 @schemathesis.hook
 def before_call(_context: schemathesis.HookContext, case: schemathesis.Case, _kwargs: Any) -> None:
-    """Let three of four calls get beyond the first look at them. What does not fit the document
-    stays so."""
+    """Adapt three of four calls so that they pass the first checks. Calls that violate the document
+    still violate it."""
     chance = crc32(repr((case.path_parameters, case.body)).encode())
     if chance % 4 == 0:
         return
@@ -122,8 +122,8 @@ def _statements(value: Any) -> Any:
 
 
 def _statement(item: Any) -> Any:
-    """A known statement with as many parameters as it takes. Relations are not dropped: later
-    calls need them."""
+    """Give a known statement as many parameters as it takes. Set `allow_drop` to false: later calls
+    need the relations."""
     if not isinstance(item, dict):
         return item
     if item.get("allow_drop") is True:

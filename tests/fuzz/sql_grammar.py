@@ -1,7 +1,7 @@
 """Statements for fuzzing: from a grammar, mutated by tokens, and mutated by bytes.
 
-The grammar makes statements that are mostly right: every symbol stands for text of a kind, one in
-many for text of another kind. What it makes is a law's input when DuckDB takes it as well.
+The grammar generates mostly valid statements: every symbol stands for text of one kind, and rarely
+for text of another kind. Tests compare answers when DuckDB accepts a statement as well.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ GRAMMAR = {
     "any_k": ["k_id", "k_decimal", "k_double", "k_flag", "k_bytes", "k_date", "k_at", "k_instant",
               "k_uuid", "k_json", "k_text"],
 }  # fmt: skip
-"""Alternatives of each symbol. `_c`, `_o` and `_k` are over customer, orders and kinds."""
+"""Alternatives of each symbol; `_c`, `_o` and `_k` refer to customer, orders and kinds."""
 
 OPERATORS = {
     "number": [
@@ -136,7 +136,7 @@ OPERATORS = {
         "{n} > (SELECT max(o_id) FROM orders)", "{n} = ANY (SELECT i_id FROM item)",
     ],
 }  # fmt: skip
-"""What makes an expression of others. n, t, m, b: a number, text, moment, boolean over the same."""
+"""Compound expressions. n, t, m, b: a number, text, date/time or boolean over the same relation."""
 KINDS = {"n": "number", "t": "text", "m": "moment", "b": "bool"}
 SYMBOL = re.compile(r"\{([a-z_]+)\}")
 DEPTH = 3
@@ -179,7 +179,7 @@ def writes(draw: st.DrawFn) -> str:
     return _expand(draw, "write", draw(st.integers(0, DEPTH)))
 
 
-# ---------------------------------------------------------------- wrong in one place or some
+# ---------------------------------------------------------------- mutations
 
 TOKEN = re.compile(r"\w+|\s+|'[^']*'|\"[^\"]*\"|[^\w\s]")
 ODD = [
@@ -212,7 +212,7 @@ NESTS = [
 
 @st.composite
 def mutated(draw: st.DrawFn, statements: st.SearchStrategy[str]) -> str:
-    """A statement with some tokens dropped, doubled, swapped, replaced, or nested deeply."""
+    """Draw a statement with some tokens dropped, doubled, swapped, replaced, or nested deeply."""
     tokens = TOKEN.findall(draw(statements)) or [""]
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(tokens) - 1))
@@ -235,7 +235,7 @@ def mutated(draw: st.DrawFn, statements: st.SearchStrategy[str]) -> str:
 
 @st.composite
 def garbled_bytes(draw: st.DrawFn, texts: st.SearchStrategy[bytes]) -> bytes:
-    """Bytes of which some are changed, lost, or come from nowhere."""
+    """Draw bytes of which some are changed, removed or inserted."""
     data = bytearray(draw(texts))
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, len(data)))
@@ -245,6 +245,6 @@ def garbled_bytes(draw: st.DrawFn, texts: st.SearchStrategy[bytes]) -> bytes:
 
 
 def garbled(statements: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """The same of text."""
+    """Statements with some bytes of their UTF-8 text changed, removed or inserted."""
     texts = statements.map(lambda text: text.encode("utf-8", "surrogatepass"))
     return garbled_bytes(texts).map(lambda data: data.decode("utf-8", "surrogateescape"))

@@ -1,6 +1,6 @@
-"""Whatever a request holds, and whatever the services do, the answer is an answer or a problem.
+"""Every body gets an answer or a problem document, also while the services fail.
 
-Bodies that look more like those of clients than schemathesis makes them.
+The bodies resemble those of clients more closely than the bodies of schemathesis do.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ QUERY = st.fixed_dictionaries(
 
 @pytest.fixture(scope="module", params=["sound", "failing"])
 def shop(request, tmp_path_factory):
-    """A served database; afterwards all its views and indexes are right."""
+    """Serve a database; verify all its views and indexes afterwards."""
     folder = tmp_path_factory.mktemp("bodies")
     if request.param == "sound":
         with world(folder, **LIMITS) as served:
@@ -134,13 +134,13 @@ def check(shop, path, body, headers=None):
 
 @times(80)
 @given(body=st.one_of(TRANSACTION, ANY))
-def test_transactions(shop, body):
+def test_any_transaction_body_gets_an_answer_or_a_problem(shop, body):
     check(shop, "/v1/transactions", body)
 
 
 @times(300)
 @given(statements=st.lists(RIGHT, min_size=1, max_size=3), key=st.none() | KEY.map(str))
-def test_right_transactions(shop, statements, key):
+def test_valid_transactions_get_an_answer_or_a_problem(shop, statements, key):
     headers = {} if key is None else {"Idempotency-Key": key}
     done = check(shop, "/v1/transactions", {"statements": statements}, headers)
     if done is not None:
@@ -150,13 +150,13 @@ def test_right_transactions(shop, statements, key):
 
 @times(80)
 @given(body=st.one_of(QUERY, ANY))
-def test_queries(shop, body):
+def test_any_query_body_gets_an_answer_or_a_problem(shop, body):
     check(shop, "/v1/query", body)
 
 
 @times(40)
 @given(sql=SQL, ddl=DDLS)
-def test_explain_and_plan(shop, sql, ddl):
+def test_any_explain_and_plan_body_gets_an_answer_or_a_problem(shop, sql, ddl):
     check(shop, "/v1/explain", {"sql": sql})
     check(shop, "/v1/schema/plan", {"ddl": ddl, "workload": sql, "query_log": sql})
     check(shop, "/v1/schema/plan", {"ddl": DDL, "workload": sql})
@@ -182,6 +182,6 @@ LOADS = st.sampled_from(
 
 @times(300)
 @given(load=LOADS.flatmap(lambda it: st.tuples(st.just(it[0]), garbled_bytes(st.just(it[1])))))
-def test_loads(shop, load):
+def test_garbled_loads_get_an_answer_or_a_problem(shop, load):
     media_type, content = load
     check(shop, "/v1/load/kinds", content, {"Content-Type": media_type})

@@ -1,6 +1,6 @@
-"""Grants are held against the names in a statement: all of them, whatever stands around them.
+"""Grants are checked against all relations named in a statement, at any nesting.
 
-The oracle is DuckDB's own binder, which tells the tables that a query reads.
+The oracle is DuckDB's own binder, which lists the tables that a query reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCHEMA = load_ddl(DDL, "<ddl>")
 CATALOG = Catalog(1, SCHEMA, Forest(SCHEMA.names))
 TABLES = st.sampled_from(SCHEMA.names)
 CTES = st.sampled_from(["w", "customer", "orders", "line"])
-"""Also names that hide relations."""
+"""Names of CTEs; some hide relations."""
 AROUND = (
     "SELECT n FROM ({q}) AS x",
     "SELECT x.n FROM ({q}) AS x, {t} AS y",
@@ -67,7 +67,7 @@ def oracle():
         yield connection
 
 
-def test_no_table_is_read_that_is_not_named(oracle):
+def test_every_table_that_a_query_reads_is_named(oracle):
     @times(400)
     @given(QUERIES)
     def law(sql):
@@ -83,7 +83,7 @@ def test_no_table_is_read_that_is_not_named(oracle):
             return
         assert named.target is None
         assert named.reads >= wanted, sql
-        assert named.reads == wanted or "WITH" in sql, sql  # DuckDB skips CTEs that nobody uses
+        assert named.reads == wanted or "WITH" in sql, sql  # DuckDB skips unused CTEs
         event("compared")
         law.compared += 1
 
@@ -93,6 +93,6 @@ def test_no_table_is_read_that_is_not_named(oracle):
 
 
 @pytest.mark.parametrize("sql", READS)
-def test_plain_reads(oracle, sql):
+def test_plain_reads_name_exactly_their_tables(oracle, sql):
     wanted = oracle.get_table_names(sql.replace(":i", "1").replace("?", "1"))
     assert named_in(sql, CATALOG) == Named(frozenset(wanted), None)

@@ -1,6 +1,6 @@
-"""The REST interface never breaks: not by what it is sent, and not by what its services do.
+"""The REST interface survives any request and any failure of its services.
 
-`FUZZ_EXAMPLES=2000 FUZZ_SEED=7 pytest tests/fuzz -o timeout=0` looks longer, and elsewhere.
+`FUZZ_EXAMPLES=2000 FUZZ_SEED=7 pytest tests/fuzz -o timeout=0` tries more and other requests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hornbeam_server.api.security import api_keys
 PHASES = {"examples", "coverage", "fuzzing", "stateful"}
 
 
-def test_whatever_is_sent(tmp_path):
+def test_fuzzed_requests_get_documented_answers(tmp_path):
     with world(tmp_path, **LIMITS) as shop:
         set_up(shop)
         found = fuzz(str(shop.client.base_url), allowed=SOUND, examples=15)
@@ -27,7 +27,7 @@ def test_whatever_is_sent(tmp_path):
         assert set(shop.leaks().values()) == {0}
 
 
-def test_whatever_is_sent_with_a_key(tmp_path):
+def test_fuzzed_requests_with_a_key_get_documented_answers(tmp_path):
     root = api_keys.fresh()
     asked = {"authentication": "keys", "bootstrap_key": api_keys.bootstrap_line(root)}
     with world(tmp_path, audit_log=tmp_path / "audit.log", **asked, **LIMITS) as shop:
@@ -41,7 +41,7 @@ def test_whatever_is_sent_with_a_key(tmp_path):
         assert set(shop.leaks().values()) == {0}
 
 
-def test_whatever_is_sent_while_everything_fails(tmp_path):
+def test_fuzzed_requests_get_documented_answers_while_services_fail(tmp_path):
     with faulty_world(tmp_path, SEED, **LIMITS) as (shop, services):
         set_up(shop)
         shop.run(services.unleash())

@@ -1,6 +1,6 @@
-"""Whatever the SQL, it is answered or refused: no other error, no hang, no heap of memory.
+"""Any SQL is answered or refused, without other errors, hangs or excessive memory.
 
-And where Hornbeam and DuckDB both answer a query over the same rows, they answer the same.
+Where Hornbeam and DuckDB both answer a query over the same rows, their answers are equal.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from hornbeam_server.txlayer.transactions.requests import Statement
 
 ROOT = Path(__file__).parents[2]
 CPU_S = 10.0
-"""A statement that takes more of the processor's time hangs."""
+"""A statement that takes more processor time counts as a hang."""
 HEAP_KB = 400_000
-"""A statement that makes the process larger by more is one that takes the machine down."""
+"""The maximum growth of the process (KB) by one statement."""
 
 
 def corpus() -> list[str]:
@@ -57,7 +57,7 @@ VALUE = st.sampled_from([7, 1, None, "a", 2**70, 1.5, True, "2024-02-29", b"\0",
 
 
 class Shop:
-    """A database and DuckDB with the same rows, and the means to run statements at them."""
+    """A database and DuckDB with the same rows, and methods that run statements on both."""
 
     def __init__(self, runner, database):
         self.runner = runner
@@ -72,7 +72,7 @@ class Shop:
             self.duck.unregister("incoming")
 
     def read(self, sql, parameters=()):
-        """The rows, or the error that refuses them."""
+        """Explain and run a query; return its rows, or the error that refuses it."""
         return self._told(self._read(sql, parameters))
 
     async def _read(self, sql, parameters):
@@ -83,7 +83,7 @@ class Shop:
         return self._told(self.database.execute(sql, parameters, dry_run=True, timeout_s=5))
 
     def read_after(self, write, target):
-        """The rows of `target` as they would be after `write`."""
+        """Return the rows of `target` as they would be after `write`."""
         after = [Statement(write, ())]
         return self._told(self.database.fetch(f"SELECT * FROM {target}", pending=after))
 
@@ -97,7 +97,7 @@ class Shop:
         return answer
 
     def duck_rows(self, sql, *, after=None):
-        """DuckDB's answer, as if `after` had been written before; None if it has none."""
+        """Return DuckDB's answer, if given after the write `after`; None if DuckDB fails."""
         self.duck.execute("BEGIN")
         try:
             if after is not None:
@@ -110,7 +110,7 @@ class Shop:
             self.duck.execute("ROLLBACK")
 
     def agree(self, found, wanted, sql):
-        """Do both say the same, if both say anything?"""
+        """Assert that both answers are equal, if both exist."""
         if isinstance(found, HornbeamError) or wanted is None:
             return
         assert alike(found, wanted, sums="sum(" in sql), (sql, found, wanted)
@@ -119,12 +119,12 @@ class Shop:
 
 @contextmanager
 def limited(cpu_s=CPU_S):
-    """Fails what takes too much processor time or memory."""
+    """Fail the block when it takes too much processor time or memory."""
 
     def hangs(*_):
         raise AssertionError(f"more than {cpu_s} s of processor time")
 
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is now what is in use
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak to the current size
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     former = signal.signal(signal.SIGVTALRM, hangs)
     signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s)
@@ -138,7 +138,7 @@ def limited(cpu_s=CPU_S):
 
 
 def test_the_limits_hold():
-    for _ in range(2):  # the second time the process has been as large before
+    for _ in range(2):  # the second time, the process has been that large before
         with pytest.raises(AssertionError, match="KB more of memory"), limited():
             bytearray(HEAP_KB * 1_100).count(1)
     with pytest.raises(AssertionError, match="processor time"), limited(cpu_s=0.1):
@@ -207,7 +207,7 @@ def test_queries_answer_as_duckdb_does(shop, sql):
 
 @times(300)
 @given(sql=writes())
-def test_writes_change_what_duckdb_changes(shop, sql):
+def test_writes_change_the_same_rows_as_in_duckdb(shop, sql):
     sql = sql.replace("?", "3")
     target = re.match(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)", sql)[1]
     wanted = shop.duck_rows(f"SELECT * FROM {target}", after=sql)
@@ -215,12 +215,12 @@ def test_writes_change_what_duckdb_changes(shop, sql):
 
 
 def test_enough_was_compared(shop):
-    """Runs last: a grammar whose statements are all refused would prove nothing."""
+    """Runs last: a grammar whose statements are all refused would show nothing."""
     assert shop.answered["compared"] > 300, shop.answered
 
 
 def alike(found, wanted, *, sums=False):
-    """With `sums` a number may be a BIGINT here and DuckDB's DECIMAL there: decision 42."""
+    """Compare rows as multisets. With `sums`, a BIGINT may equal DuckDB's DECIMAL (decision 42)."""
     return Counter(_plain(row, sums) for row in found) == Counter(
         _plain(row, sums) for row in wanted
     )
@@ -231,7 +231,7 @@ def _plain(row, sums):
 
 
 def _plain_value(value, sums):
-    """Floating point sums depend on the order of their terms."""
+    """Round floats, because floating point sums depend on the order of their terms."""
     if isinstance(value, float):
         return f"{value:.9g}" if math.isfinite(value) else str(value)
     if sums and isinstance(value, Decimal) and value == value.to_integral_value():

@@ -1,9 +1,9 @@
 """Attack a server with hostile requests: `make hostile MINUTES=60 SEED=1 FAMILY="memory time"`.
 
-A server of its own is started in `var/hostile` (or `--url` names one on this machine, which is
-empty or was attacked before), with four relations and 10 000 rows. Hostile clients send it what
-the seed draws; beside them a polite client asks little at a fixed pace and times it. At the end a
-table is printed; the exit status is 1 when a bound was missed.
+The command starts a server in `var/hostile` (or attacks the one at `--url` on this machine, which
+is empty or was attacked before), with five relations and 10 000 rows. Hostile clients send requests
+drawn by the seed. Beside them, a polite client sends small requests at a fixed pace and times them.
+At the end the command prints a table; the exit status is 1 when a bound was missed.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _options() -> argparse.Namespace:
 
 
 def _loopback(url: str) -> str:
-    """Raises ValueError for an address that is not this machine's own."""
+    """Return the URL; raises ValueError if its host is no loopback address."""
     if not ipaddress.ip_address(urlsplit(url).hostname or "").is_loopback:
         raise ValueError("only a server on this machine's loopback address is attacked")
     return url

@@ -1,6 +1,6 @@
-"""Texts, bodies and schemas of a hostile form: long, deep, wide, or of wrong types.
+"""Hostile texts, bodies and schemas: long, deep, wide, or of wrong types.
 
-Each is what the report calls it, and a function that makes it from drawn numbers.
+Each item has its label in the report, and a function that generates it from random numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hostile_requests import ARROW, CSV, JSON, LOAD, PLAN, QUERY, TRANSACT, VERI
 Text = tuple[str, Callable[[random.Random], str]]
 
 Body = tuple[str, str, Callable[[random.Random], bytes], str]
-"""What it is, the route, how it is made, and its content type."""
+"""Label, route, generator and content type."""
 
 
 def _in_list(rng: random.Random, column: str) -> str:
@@ -43,7 +43,7 @@ def _unions(rng: random.Random) -> str:
 
 
 def _withs(rng: random.Random) -> str:
-    """Each one reads the one before twice: written out they double in length each time."""
+    """Each CTE reads the previous one twice, so that the expanded text doubles with each CTE."""
     depth = size(rng, 10, 2_000)
     parts = [f"a{n} as (select * from a{n - 1} union all select * from a{n - 1})"
              for n in range(1, depth)]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Hostile clients: threads of a process of their own that send what the seed draws.
+"""Hostile clients: threads of a separate process that send the requests drawn by the seed.
 
-They come from another loopback address than the polite client and run at the lowest priority, as
-what they do themselves would be done on other machines.
+They use another loopback address than the polite client. They run at the lowest priority, since
+their own work would run on other machines.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from hostile_requests import Attack, Manner
 FROM = "127.0.0.2"
 PIECE = 1 << 16
 PIECES, PAUSE_S = 8, 0.5
-"""A slow body comes in so many pieces, and so long after one another."""
+"""Number of pieces of a slow body, and the pause between them."""
 GONE = ConnectionRefusedError.__name__
 LEAVES_S = (0.02, 0.3, 1.0)
 MOST_BYTES = 200 << 20
-"""Of one answer, of which no more is read."""
+"""Maximum number of bytes read of one answer."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What became of one request. `status`: the answer's, or how it ended without a whole one."""
+    """The result of one request. `status` is the answer's, or the reason why there is none."""
 
     family: str
     label: str
@@ -44,7 +44,7 @@ class Sent:
 
     @property
     def over_s(self) -> float:
-        """How long past its own time limit it was answered."""
+        """Seconds by which the answer exceeded the time limit of the request."""
         return max(self.seconds - self.limit_s, 0.0)
 
 
@@ -57,13 +57,13 @@ class Orders:
     clients: int
     longest_s: float
     until: float
-    """By `time.monotonic()`, which all processes of a machine share."""
+    """A time of `time.monotonic()`, which is common to all processes of a machine."""
     patience_s: float
-    """How long past its limit an answer is waited for, to see how late it comes."""
+    """How long past its limit to wait for an answer, in order to measure the delay."""
 
 
 def besiege(orders: Orders, to: Connection) -> None:
-    """Send until the time is over; then give the list of `Sent` to the other end of `to`."""
+    """Send requests until the time is over; then send the list of `Sent` through `to`."""
     os.nice(19)
     numbers, lock = itertools.count(), Lock()
     sent: list[Sent] = []
@@ -88,7 +88,7 @@ def besiege(orders: Orders, to: Connection) -> None:
 
 
 def send(orders: Orders, drawn: Attack, number: int) -> Sent:
-    """One request in its manner. The time is counted from the end of the body."""
+    """Send one request in its manner. The time counts from the end of the body."""
     connection = http.client.HTTPConnection(
         orders.host,
         orders.port,
@@ -128,7 +128,7 @@ def send(orders: Orders, drawn: Attack, number: int) -> Sent:
 
 
 def _post(connection: http.client.HTTPConnection, drawn: Attack) -> float:
-    """Send it; when the whole of it was sent. A server may refuse a body before it is over."""
+    """Send the request; return when it was sent. A server may refuse a body before its end."""
     connection.putrequest("POST", drawn.path)
     connection.putheader("Content-Type", drawn.content_type)
     connection.putheader("Accept", drawn.accept)
@@ -151,7 +151,7 @@ def _pieces(drawn: Attack) -> Iterator[bytes]:
 
 
 def _answer(connection: http.client.HTTPConnection, deadline: float) -> tuple[str, int]:
-    """Status and bytes of the answer. Raises TimeoutError past `deadline`."""
+    """Return status and size of the answer. Raises TimeoutError past `deadline`."""
     answer = connection.getresponse()
     count, last = 0, b""
     try:

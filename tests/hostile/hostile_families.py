@@ -1,7 +1,7 @@
 """Families of hostile requests, drawn by a seed: the same seed and number give the same request.
 
-A template is SQL with numbers to draw; its text names the request in the report. Sizes are drawn
-between two bounds by their logarithm, so that small and large ones are as frequent.
+A template is SQL with numbers to draw; its text is the label of the request in the report. The
+logarithms of sizes are uniform between two bounds, so that all magnitudes are equally frequent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hostile_requests import (
 
 @dataclass(frozen=True)
 class Template:
-    """SQL with `<name>` for each number of `ranges`, which is drawn between its bounds."""
+    """SQL with `<name>` for each number of `ranges`, drawn between its bounds."""
 
     text: str
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -192,13 +192,13 @@ WRITES = (
     _t("delete from scratch where s_id >= 100"),
     _t("delete from scratch where s_id >= 100"),
 )  # fmt: skip
-"""What is deleted twice as often keeps the relation from growing through a long attack."""
+"""The second DELETE keeps the relation from growing during a long attack."""
 
 
 def attack(
     seed: int, number: int, families: Sequence[str], longest_s: float = DEFAULT_LIMIT_S
 ) -> Attack:
-    """The request `number` of `seed`. The families take turns; limits are of 1 s to `longest_s`."""
+    """Draw request `number` of `seed`. Families take turns; limits are from 1 s to `longest_s`."""
     rng = random.Random(f"{seed}/{number}")
     family = families[number % len(families)]
     return FAMILIES[family](rng, round(rng.uniform(1, longest_s), 1))
@@ -230,7 +230,7 @@ def _results(rng: random.Random, limit_s: float) -> Attack:
 
 
 def _slots(rng: random.Random, limit_s: float) -> Attack:
-    """Many requests at the same time, from clients that leave, stall or hold their place."""
+    """Draw many simultaneous requests of clients that leave, stall or hold their place."""
     template = rng.choice([*TIME, *MEMORY, _t("select count(*) from player, game")])
     chosen = _query("slots", template, rng, limit_s)
     manner = rng.choice(list(Manner))

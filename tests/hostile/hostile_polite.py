@@ -1,8 +1,8 @@
-"""The polite client: a process of its own that asks little, at a fixed pace, and times it.
+"""The polite client: a separate process that sends small requests at a fixed pace and times them.
 
-Each kind of request has connections of its own. The pace does not wait for answers: a request is
-timed from when it was to be sent, so that the time it spent behind a late one counts. One that
-would be sent more than `PATIENCE_S` late is not sent and counts as failed.
+Each kind of request has its own connections. The pace does not wait for answers: the time of a
+request counts from when it was due, so it includes the wait behind a late one. A request that is
+more than `PATIENCE_S` late is not sent and counts as failed.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ TIMEOUT_MS = 5_000
 READ, WRITE, LIVE, SMALL = "point read", "small write", "livez", "small query"
 PER_SECOND = {READ: 50.0, WRITE: 1.0, LIVE: 10.0, SMALL: 1.0}
 LINES = {READ: 4, WRITE: 1, LIVE: 1, SMALL: 1}
-"""Connections of each kind, which take turns."""
+"""Number of connections of each kind, which take turns."""
 POINT = "SELECT p_name, p_points FROM player WHERE p_id = ?"
 INSERT = "INSERT INTO journal (j_id, j_g_id, j_note) VALUES (?, ?, ?)"
 AGGREGATE = (
     "SELECT g_region, count(*), max(length(g_name)) FROM guild, range(3) t(x) WHERE g_id = ?"
     " GROUP BY g_region"
 )
-"""What only DuckDB can answer."""
+"""A query that only DuckDB can answer."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One request: when it was to be sent, after how long it was answered, and why it was not."""
+    """One request: when it was due, the seconds until its answer, and the reason of a failure."""
 
     due: float
     seconds: float
@@ -47,11 +47,11 @@ class Asked:
 
 @dataclass
 class Experience:
-    """What the polite client has been through."""
+    """The requests of the polite client and their results."""
 
     asked: dict[str, list[Asked]] = field(default_factory=dict)
     acknowledged: list[int] = field(default_factory=list)
-    """Keys of `journal` whose writes were acknowledged."""
+    """Keys of acknowledged writes of `journal`."""
 
 
 class _Failed(Exception):
@@ -59,13 +59,13 @@ class _Failed(Exception):
 
 
 class _Line:
-    """One connection, opened again after a failure."""
+    """A connection that is opened again after a failure."""
 
     def __init__(self, host: str, port: int) -> None:
         self._connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
 
     def ask(self, path: str, body: Any = None) -> Any:
-        """The JSON answer. Raises _Failed with the kind of failure."""
+        """Return the JSON answer. Raises _Failed with the kind of failure."""
         try:
             if body is None:
                 self._connection.request("GET", path)
@@ -87,7 +87,7 @@ class _Line:
 
 
 def be_polite(host: str, port: int, stop: Event, to: Connection) -> None:
-    """Ask until `stop` is set; then give an `Experience` to the other end of `to`."""
+    """Send requests until `stop` is set; then send an `Experience` through `to`."""
     experience = Experience()
     rng, first = random.Random(1), int(time.time()) * 1_000_000
 
@@ -133,7 +133,7 @@ def _query(sql: str, *parameters: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Pace:
-    """When the connection `turn` of a kind is to send."""
+    """The times at which the connection `turn` of a kind sends."""
 
     kind: str
     began: float

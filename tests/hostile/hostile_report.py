@@ -1,4 +1,4 @@
-"""What an attack has shown: figures by family and phase, the bounds that were missed, a table."""
+"""The report of an attack: figures by family and phase, missed bounds, and a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hostile_watch import Sample
 
 MB = 1 << 20
 ALLOWED = {503, 504, 507}
-"""Statuses of 500 and above by which a server says that it is not able, and why."""
+"""Statuses of 500 and above that report a limit of the server with a reason."""
 WORST = 12
 MEASURES = ("over_s", "grew_mb", "read_s")
 LINGERS_S = 0.5
@@ -28,51 +28,51 @@ class Bounds:
     read_p99_ms: float = 50.0
     rss_mb: float = 1024.0
     late_s: float = 5.0
-    """An answer that comes later than this past its time limit is a hang."""
+    """An answer that exceeds its time limit by more than this is a hang."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was seen of one attack. Times are those of `time.monotonic()`."""
+    """The observations of one attack. Times are those of `time.monotonic()`."""
 
     seed: int
     began: float
-    """The attack; what the polite client saw before is for comparison."""
+    """Start of the attack; earlier requests of the polite client are for comparison."""
     ended: float
     quiet: float
-    """When the quiet time after the attack was over, and the last measure began."""
+    """End of the quiet time after the attack, and start of the last measurement."""
     sent: list[Sent]
     asked: dict[str, list[Asked]]
     samples: list[Sample]
     peak: int
-    """Bytes that the server alone has held at most, as the kernel counts it; 0: not known."""
+    """Maximum memory of the server alone, in bytes; 0 if it is not known."""
     lost: list[int]
-    """Keys of acknowledged writes that are not there."""
+    """Keys of acknowledged writes that are missing."""
     differences: list[str]
-    """What `hornbeam verify` found."""
+    """Output of `hornbeam verify` if it found differences."""
     restarted: bool
-    """The server has ended, or another process stands in its place."""
+    """The server has ended, or its process id belongs to another process."""
     stopped: bool = False
-    """It held so much memory that it was killed for the machine's sake."""
+    """The server was killed because it used too much memory for the machine."""
     left_over: Sequence[int] = ()
-    """Children of the server that run on after its end."""
+    """Children of the server that still run after its end."""
     logged: Sequence[str] = ()
-    """Errors in the server's log that nobody expected."""
+    """Lines of the server's log that report errors."""
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The smallest value that at least `share` of `values` do not exceed; 0 of none."""
+    """Return the smallest value that at least `share` of `values` do not exceed, or 0."""
     ordered = sorted(values)
     return ordered[max(math.ceil(len(ordered) * share) - 1, 0)] if ordered else 0.0
 
 
 def milliseconds(asked: Sequence[Asked], share: float) -> float:
-    """A request that failed counts as one that is never answered."""
+    """Return a percentile of latencies in ms; a failed request counts as never answered."""
     return percentile((math.inf if a.failure else a.seconds * 1000 for a in asked), share)
 
 
 def phases(outcome: Outcome, asked: Sequence[Asked]) -> dict[str, list[Asked]]:
-    """`during` is the whole run from the first attack on, quiet time and all."""
+    """Split requests by phase; `during` is the whole run from the first attack to the end."""
     return {
         "before": [a for a in asked if a.due < outcome.began],
         "during": [a for a in asked if a.due >= outcome.began],
@@ -81,13 +81,13 @@ def phases(outcome: Outcome, asked: Sequence[Asked]) -> dict[str, list[Asked]]:
 
 
 def status_of(sent: Sent) -> int:
-    """The HTTP status of the answer; 0 when there was none."""
+    """Return the HTTP status of the answer; 0 without an answer."""
     word = sent.status.split()[0]
     return int(word) if word.isdigit() else 0
 
 
 def missed(outcome: Outcome, bounds: Bounds) -> list[str]:
-    """A sentence for each bound that was missed."""
+    """Return a sentence for each missed bound."""
     found = []
     for phase, asked in phases(outcome, outcome.asked.get(READ, [])).items():
         p99 = milliseconds(asked, 0.99)
@@ -137,9 +137,9 @@ def _family(name: str, sent: Sequence[Sent]) -> dict[str, Any]:
 
 
 def worst(outcome: Outcome) -> list[dict[str, Any]]:
-    """By label, the first in each of these: how long past its limit it was answered, by how much
-    the memory of the server and its children grew beside it, and how late a point read was beside
-    it. The last two may have been another's fault, unless one client attacked alone."""
+    """Return the labels that are worst in one of these: seconds past the limit, growth of memory of
+    the server and its children during the request, and latency of a point read during it. Other
+    requests may have caused the last two, unless one client attacked alone."""
     samples = sorted(outcome.samples, key=lambda sample: sample.at)
     reads = sorted(outcome.asked.get(READ, []), key=lambda asked: asked.due)
     found: dict[str, dict[str, Any]] = {}
@@ -159,7 +159,7 @@ def worst(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def _beside(sent: Sent, ordered: Sequence[T], at: Callable[[T], float]) -> Sequence[T]:
-    """Those of `ordered` from when it was sent to when it was answered, and a little longer."""
+    """Select those of `ordered` from the start of the request until LINGERS_S after its answer."""
     start = bisect_left(ordered, sent.began, key=at)
     return ordered[start : bisect_left(ordered, sent.began + sent.seconds + LINGERS_S, key=at)]
 
@@ -184,8 +184,8 @@ def latencies(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def timeline(outcome: Outcome) -> list[dict[str, Any]]:
-    """Point reads and the server's memory, minute by minute from the first attack on: whether
-    something grows with the time that an attack lasts."""
+    """Return point reads and the server's memory for each minute from the first attack on, which
+    shows whether they grow during an attack."""
     reads = _by_minute(outcome, outcome.asked.get(READ, []), lambda asked: asked.due)
     samples = _by_minute(outcome, outcome.samples, lambda sample: sample.at)
     return [
@@ -211,8 +211,8 @@ def _by_minute(
 
 
 def stalls(outcome: Outcome, longer_s: float) -> list[dict[str, Any]]:
-    """The longest times in which point reads were answered later than `longer_s`, and the requests
-    that the server had then."""
+    """Return the longest periods with point reads slower than `longer_s`, and the requests of the
+    server in each period."""
     late: list[list[Asked]] = []
     for read in sorted(outcome.asked.get(READ, []), key=lambda asked: asked.due):
         if read.due >= outcome.began and read.seconds > longer_s:
@@ -237,7 +237,7 @@ def stalls(outcome: Outcome, longer_s: float) -> list[dict[str, Any]]:
 
 
 def _over(stall: Sequence[Asked]) -> float:
-    """When the last of these reads was answered."""
+    """Return the time at which the last of these reads was answered."""
     return max(read.due + read.seconds for read in stall)
 
 
@@ -260,7 +260,7 @@ def memory(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def document(outcome: Outcome, bounds: Bounds) -> dict[str, Any]:
-    """The JSON report. What has no end is null."""
+    """Return the JSON report, in which null stands for infinity."""
     return {
         "seed": outcome.seed,
         "seconds": round(outcome.ended - outcome.began, 1),
@@ -328,7 +328,7 @@ def _ms(value: float) -> str:
 
 
 def told(drawn: Attack) -> str:
-    """One request in a line, for a look at what a seed draws."""
+    """Describe one request in a line, to show the requests of a seed."""
     times = f" {drawn.at_once} times" if drawn.at_once > 1 else ""
     return (
         f"{drawn.family}: {drawn.label[:100]} ({drawn.limit_s:g} s, {len(drawn.body)} bytes,"

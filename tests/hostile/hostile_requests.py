@@ -1,4 +1,4 @@
-"""One hostile request: where it goes, what it holds, and how its client behaves."""
+"""One hostile request: its route, its content, and the behaviour of its client."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PLAN, APPLY, LOAD = "/v1/schema/plan", "/v1/schema/apply", "/v1/load/scratch"
 VERIFY = "/v1/verify"
 JSON, ARROW, CSV = "application/json", "application/vnd.apache.arrow.stream", "text/csv"
 DEFAULT_LIMIT_S = 30.0
-"""Of requests that name none: the server's default for statements."""
+"""The time limit of requests without one: the server's default for statements."""
 MOST_AT_ONCE = 40
-"""Four clients with so many requests each stay below the server's limit of 256 requests, beyond
-which it refuses everybody's, as it is documented."""
+"""Four clients with this number of requests stay below the server's limit of 256 requests. Beyond
+this limit it refuses all requests, as documented."""
 
 
 class Manner(Enum):
-    """How a client behaves with its request."""
+    """The behaviour of a client with its request."""
 
     WAIT = "waits for the answer"
     LEAVE = "leaves before the answer"
@@ -31,7 +31,7 @@ class Manner(Enum):
 
 @dataclass(frozen=True)
 class Attack:
-    """One hostile request, `at_once` times at the same time. `limit_s`: its own time limit."""
+    """One hostile request, sent `at_once` times simultaneously; `limit_s` is its time limit."""
 
     family: str
     label: str

@@ -1,4 +1,4 @@
-"""One attack from beginning to end: prepare, besiege, wait, measure once more, and look after."""
+"""One attack from start to end: prepare, attack, wait, measure again, and check the data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROCESSES = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True)
 class Plan:
-    """How an attack goes. Sizes in bytes."""
+    """The parameters of an attack. Sizes are in bytes."""
 
     seed: int = 1
     seconds: float = 3_600.0
@@ -31,14 +31,14 @@ class Plan:
     longest_s: float = 30.0
     patience_s: float = 60.0
     calm_s: float = 10.0
-    """Of the polite client alone, before the attack; and after it, once half of it is over."""
+    """Time of the polite client alone: before the attack, and after it and half of this time."""
     most: int = 8 * GB
-    """Of the server and its children, at which it is killed for the machine's sake."""
+    """Memory of the server and its children at which the server is killed."""
     address_space: int | None = None
 
 
 def besieged(plan: Plan, folder: Path) -> Outcome:
-    """An attack on a server that is started for it, in `folder`, and stopped after it."""
+    """Start a server in `folder`, attack it, and stop it."""
     with started(folder, plan.address_space) as target:
         prepare(target)
         watch = _watch(target, plan)
@@ -48,7 +48,7 @@ def besieged(plan: Plan, folder: Path) -> Outcome:
 
 
 def besieged_there(plan: Plan, url: str, pid: int | None) -> Outcome:
-    """An attack on a server that runs already. Of its memory nothing is known without `pid`."""
+    """Attack a running server. Without `pid`, its memory is not measured."""
     target = given(url, pid)
     prepare(target)
     return _attack(plan, target, _watch(target, plan))
@@ -62,7 +62,7 @@ def _watch(target: Target, plan: Plan) -> Watch | None:
 
 
 def _attack(plan: Plan, target: Target, watch: Watch | None) -> Outcome:
-    """What is to be seen before the server's end."""
+    """Run the attack and collect the observations before the server's end."""
     if watch is not None:
         watch.start()
     enough = _PROCESSES.Event()
@@ -109,7 +109,7 @@ def _orders(plan: Plan, target: Target, until: float) -> Orders:
 
 
 def _in_a_process(work: Callable[..., None], *arguments: Any) -> Callable[[], Any]:
-    """Begin `work(*arguments, to)`; what is returned waits for what it gives to `to`."""
+    """Start `work(*arguments, to)`; return a function that waits for the object sent to `to`."""
     ours, theirs = _PROCESSES.Pipe(duplex=False)
     process = _PROCESSES.Process(target=work, args=(*arguments, theirs), daemon=True)
     process.start()
@@ -127,7 +127,7 @@ def _in_a_process(work: Callable[..., None], *arguments: Any) -> Callable[[], An
 
 
 def lost(target: Target, acknowledged: Sequence[int]) -> list[int]:
-    """Keys of `journal` that were acknowledged and are not there."""
+    """Return the acknowledged keys that `journal` does not contain."""
     if not acknowledged:
         return []
     sql = "SELECT j_id FROM journal WHERE j_id >= ?"
@@ -137,6 +137,6 @@ def lost(target: Target, acknowledged: Sequence[int]) -> list[int]:
 
 
 def _errors(log: Path) -> list[str]:
-    """Lines of the server's log that tell of an error."""
+    """Return the lines of the server's log that report an error."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     return [line for line in lines if "level=error" in line or "[ERROR" in line]

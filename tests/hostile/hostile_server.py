@@ -1,4 +1,4 @@
-"""The server under attack: a process of its own, a small schema with rows, and the end of both."""
+"""The server under attack: its process, a small schema with rows, and their verification."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CREATE TABLE scratch (
 CREATE INDEX player_name ON player (p_name);
 CREATE INDEX game_player ON game (m_p_id);
 """
-"""The polite client writes to `journal` only, the hostile ones to `scratch` only."""
+"""The polite client writes to `journal` only, the hostile clients write to `scratch` only."""
 WORKLOAD = """
 SELECT p_name, p_points FROM player WHERE p_id = ?;
 SELECT p_name, m_score, m_note FROM player, game WHERE p_id = m_p_id AND p_id = ?;
@@ -49,8 +49,8 @@ INSERT INTO journal (j_id, j_g_id, j_note) VALUES (?, ?, ?);
 
 @dataclass(frozen=True)
 class Target:
-    """A server that listens. `process` is None where another one started it; `pid` is None where
-    it is not known, and then nothing of its memory is."""
+    """A listening server. `process` is None if this program did not start it. `pid` is None if it
+    is not known; the memory of the server is not measured then."""
 
     host: str
     port: int
@@ -69,8 +69,8 @@ def given(url: str, pid: int | None) -> Target:
 
 @contextlib.contextmanager
 def started(folder: Path, address_space: int | None) -> Iterator[Target]:
-    """`hornbeam serve` on a free port, with its data and its log in `folder`. `address_space`:
-    bytes that the process may map, so that a server which takes all memory ends alone."""
+    """Run `hornbeam serve` on a free port, with its data and its log in `folder`. `address_space`
+    limits the bytes that the process may map, so that a lack of memory ends the server only."""
     folder.mkdir(parents=True, exist_ok=True)
     command = [str(Path(sys.executable).with_name("hornbeam")), "serve", "--port", "0"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HORNBEAM_")}
@@ -95,7 +95,7 @@ def started(folder: Path, address_space: int | None) -> Iterator[Target]:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """In good order, or by force when it does not end."""
+    """Stop the server with SIGTERM, and with SIGKILL if it does not end."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOP_S)
@@ -114,7 +114,7 @@ def ask(
     text: str | None = None,
     timeout_s: float = 60.0,
 ) -> Any:
-    """The JSON answer to `body` (or to a CSV `text`); raises AssertionError with any other one."""
+    """Return the JSON answer to `body` (or to a CSV `text`); raises AssertionError for an error."""
     connection = http.client.HTTPConnection(target.host, target.port, timeout=timeout_s)
     sent = json.dumps(body).encode() if text is None else text.encode()
     kind = "application/json" if text is None else "text/csv"
@@ -132,7 +132,7 @@ def ask(
 
 
 def prepare(target: Target) -> None:
-    """Put the schema into force and load the rows, unless an earlier run has done so."""
+    """Apply the schema and load the rows, unless an earlier run has done so."""
     names = {relation["name"] for relation in ask(target, "/v1/schema")["relations"]}
     if "journal" in names:
         return
@@ -148,7 +148,7 @@ def prepare(target: Target) -> None:
 
 
 def rows() -> dict[str, str]:
-    """About 10 000 rows, as CSV by relation; those that are referenced come first."""
+    """Return about 10 000 rows as CSV by relation; referenced relations come first."""
     rng = random.Random(1)
     guilds = [f"{n},guild {n},region {n % 7}" for n in range(GUILDS)]
     players = [
@@ -169,7 +169,7 @@ def rows() -> dict[str, str]:
 
 
 def verified(target: Target) -> list[str]:
-    """What `hornbeam verify` finds wrong; empty: all views and indexes are as they must be."""
+    """Return the output of `hornbeam verify` if it fails, or no line if all views are correct."""
     command = [str(Path(sys.executable).with_name("hornbeam")), "verify", "--json"]
     command += ["--url", f"hornbeam://{target.host}:{target.port}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)

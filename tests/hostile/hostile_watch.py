@@ -1,4 +1,4 @@
-"""Memory, threads, descriptors and children of the server, read from /proc while it is attacked."""
+"""Memory, threads, descriptors and children of the server, read from /proc during the attack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Process:
-    """As /proc/PID/stat says it. `since` tells it from a later one with the same number."""
+    """Fields of /proc/PID/stat. `since` distinguishes it from a later process with the same id."""
 
     pid: int
     parent: int
@@ -30,16 +30,16 @@ class Process:
 class Sample:
     at: float
     rss: int
-    """Of the server alone, in bytes."""
+    """Memory of the server alone, in bytes."""
     all_rss: int
-    """With all its children; memory that they share is counted in each of them."""
+    """Memory with all its children; shared memory counts in each process."""
     threads: int
     descriptors: int
     children: int
 
 
 def process(pid: int) -> Process | None:
-    """None: there is none of that number, or it has ended and waits for its parent."""
+    """Read a process; None if there is none with this id, or it has ended and is not yet reaped."""
     try:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -52,18 +52,18 @@ def process(pid: int) -> Process | None:
 
 
 def family_of(pid: int) -> list[Process]:
-    """The process and all that descend from it; empty when it has ended."""
+    """Return the process and all its descendants; an empty list if it has ended."""
     found = [process(int(each.name)) for each in PROC.iterdir() if each.name.isdigit()]
     running = [each for each in found if each is not None]
     family = [each for each in running if each.pid == pid]
-    for parent in family:  # grows while it is walked
+    for parent in family:  # the list grows during the loop
         family += [each for each in running if each.parent == parent.pid]
     return family
 
 
 class Watch(threading.Thread):
-    """Samples until `stop`. Calls `too_much` once, when all processes together hold `most` bytes,
-    so that the machine does not run out of memory."""
+    """Takes samples until `stop`. Calls `too_much` once, when all processes together hold more than
+    `most` bytes, so that the machine does not run out of memory."""
 
     def __init__(self, pid: int, most: int, too_much: Callable[[], None]) -> None:
         super().__init__(daemon=True)
@@ -75,7 +75,7 @@ class Watch(threading.Thread):
         self._children: set[tuple[int, int]] = set()
         self._over = threading.Event()
         self._since = first.since if (first := process(pid)) else 0
-        with contextlib.suppress(OSError):  # so that the peak is that of the attack
+        with contextlib.suppress(OSError):  # reset the peak, so that it is that of the attack
             (PROC / str(pid) / "clear_refs").write_text("5")
 
     def run(self) -> None:
@@ -104,12 +104,12 @@ class Watch(threading.Thread):
 
     @property
     def same(self) -> bool:
-        """Is it still the process that the watch began with?"""
+        """Whether the process is still the one that the watch began with."""
         now = process(self.pid)
         return now is not None and now.since == self._since
 
     def peak(self) -> int:
-        """The most bytes that the server alone has held: the kernel's count, or the samples'."""
+        """Maximum memory of the server alone, in bytes, from the kernel and the samples."""
         most = max((sample.rss for sample in self.samples), default=0)
         with contextlib.suppress(OSError):
             for line in (PROC / str(self.pid) / "status").read_text().splitlines():
@@ -118,5 +118,5 @@ class Watch(threading.Thread):
         return most
 
     def left_over(self) -> list[int]:
-        """Children that run on, to be asked when the server has ended."""
+        """Return the observed children that still run; call this when the server has ended."""
         return [pid for pid, since in self._children if (p := process(pid)) and p.since == since]

@@ -1,5 +1,5 @@
-"""A server under a short attack; the long one is `make hostile`. And the attack's own parts: what
-is drawn, how the polite client counts, what the report says."""
+"""A server under a short attack (`make hostile` runs a long one), and the parts of the attack: the
+drawn requests, the measurements of the polite client, and the report."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ from hostile_server import prepare, started
 from hostile_watch import Sample, Watch, family_of
 
 READ_P99_MS, RSS_MB, TIMES = 500.0, 1536.0, 3
-"""What a machine that others use as well still bears; and where it was slow before the attack, how
-many times as slow it may be."""
+"""Bounds for a machine with other load. If reads were slow before the attack, they may be TIMES as
+slow during it."""
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """It is removed at once, with what the kernel has not written of it yet: the tests that follow
-    wait for their own files to be synced."""
+    """Remove the folder at once, so that the kernel drops its unwritten pages: later tests wait
+    until their own files are synced."""
     yield tmp_path
     shutil.rmtree(tmp_path)
 
 
 @pytest.mark.timeout(300)
-def test_a_short_attack_is_borne(folder):
+def test_a_server_keeps_its_bounds_under_a_short_attack(folder):
     plan = Plan(seconds=20, clients=3, longest_s=2, patience_s=20, calm_s=3, address_space=8 * GB)
     outcome = besieged(plan, folder)
     before = milliseconds(phases(outcome, outcome.asked[READ])["before"], 0.99)
@@ -67,7 +67,7 @@ def test_a_short_attack_is_borne(folder):
 
 @pytest.mark.timeout(300)
 def test_every_statement_reaches_its_functions(folder):
-    """With small numbers the templates are right: hostile is their size, not their spelling."""
+    """With small numbers the templates are valid: their sizes are hostile, not their syntax."""
     with started(folder, 8 * GB) as target:
         prepare(target)
         orders = _orders(Plan(patience_s=30), target, math.inf)
@@ -116,7 +116,7 @@ def test_all_numbers_of_a_template_are_drawn(template):
     assert not re.search("<[a-z]>", sql)
 
 
-def test_every_text_body_and_schema_can_be_made():
+def test_every_text_body_and_schema_can_be_generated():
     rng = random.Random(1)
     assert all(make(rng) for _, make in TEXTS)
     assert all(make(rng) for _, _, make, _ in BODIES)
@@ -124,7 +124,7 @@ def test_every_text_body_and_schema_can_be_made():
 
 
 def test_a_late_answer_makes_the_next_requests_late():
-    """The pace goes on while an answer is waited for: what waits behind it is late as well."""
+    """The pace continues during a late answer, so the requests behind it are late as well."""
     stop, line = threading.Event(), _Nothing()
 
     def ask(_, number):
@@ -140,7 +140,7 @@ def test_a_late_answer_makes_the_next_requests_late():
     assert line.closed
 
 
-def test_what_was_due_when_all_is_over_counts_as_not_sent():
+def test_requests_due_at_the_end_count_as_not_sent():
     stop = threading.Event()
 
     def ask(_, number):
@@ -165,7 +165,7 @@ class _Nothing:
         self.closed = True
 
 
-def test_a_request_that_failed_is_never_answered():
+def test_a_failed_request_counts_as_never_answered():
     asked = [Asked(n, 0.001) for n in range(98)] + [Asked(98, 0.001, "503"), Asked(99, 0.5)]
     assert milliseconds(asked, 0.5) == 1
     assert milliseconds(asked, 0.99) == 500
@@ -221,7 +221,7 @@ def test_each_bound_can_be_missed(change, words):
     assert any(words in each for each in found), found
 
 
-def test_what_was_before_the_attack_misses_nothing():
+def test_reads_before_the_attack_miss_no_bound():
     slow = [Asked(n / 10, 9.0 if n < 100 else 0.002) for n in range(300)]
     assert missed(replace(SOUND, asked={READ: slow}), Bounds()) == []
 
@@ -240,21 +240,21 @@ def test_the_report_counts_by_family_and_names_the_worst():
     assert '"p99_ms": null' in written
 
 
-def test_the_report_tells_minute_by_minute_what_grows():
+def test_the_report_shows_reads_and_memory_by_minute():
     reads = [Asked(n / 10, 0.002 if n < 700 else 0.2) for n in range(1_300)]
     first, second = timeline(replace(SOUND, asked={READ: reads}))
     assert first == {"minute": 0, "p50_ms": 2, "p99_ms": 2, "max_ms": 2, "rss_mb": 390}
     assert (second["minute"], second["p50_ms"], second["rss_mb"]) == (1, 200, 0)
 
 
-def test_the_report_names_what_the_server_had_while_reads_were_late():
+def test_the_report_names_the_requests_beside_late_reads():
     reads = [Asked(n / 10, 0.3 if 110 <= n < 113 or n == 150 else 0.002) for n in range(300)]
     first, second = stalls(replace(SOUND, asked={READ: reads}), 0.05)
     assert first == {"at_s": 1.0, "seconds": 0.3, "reads": 3, "beside": ["time: slow"]}
     assert (second["at_s"], second["beside"]) == (5.0, [])
 
 
-def test_the_watch_sees_a_process_and_its_children():
+def test_the_watch_observes_a_process_and_its_children():
     inner = "import time; time.sleep(60)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
     too_much = threading.Event()
@@ -290,7 +290,7 @@ def test_the_watch_sees_a_process_and_its_children():
         (Manner.UNREAD, "unread"),
     ],
 )
-def test_each_manner_ends_as_it_says(server, manner, status):
+def test_each_manner_ends_with_its_status(server, manner, status):
     sent = Attack("one", "x", QUERY, b'{"sql": "select 1"}', 1.0, manner=manner)
     assert send(_orders(Plan(), server, math.inf), sent, 0).status == status
 
@@ -302,13 +302,13 @@ def server(tmp_path_factory):
         yield target
 
 
-def test_an_answer_that_is_late_counts_from_the_end_of_its_body(server):
+def test_the_time_of_a_request_counts_from_the_end_of_its_body(server):
     sql = b'{"sql": "select 1", "timeout_ms": 1000}'
     sent = Attack("one", "x", QUERY, sql, 1.0, manner=Manner.SLOW)
     assert send(_orders(Plan(), server, math.inf), sent, 0).seconds < 2
 
 
-def test_a_server_that_has_ended_is_not_waited_for(tmp_path):
+def test_a_request_to_an_ended_server_fails_at_once(tmp_path):
     with started(tmp_path, None) as target:
         orders = _orders(Plan(), target, math.inf)
         target.process.kill()

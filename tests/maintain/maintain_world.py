@@ -1,4 +1,4 @@
-"""A database in dictionaries, for maintenance tests: strict about what is read and written."""
+"""A database in dictionaries for maintenance tests, which checks every read and write strictly."""
 
 import asyncio
 from collections import Counter
@@ -21,7 +21,7 @@ EVERYTHING = KeyRange()
 
 
 def relation(name, columns, key, *foreign_keys):
-    """Relation of integers; a foreign key is (columns, parent, parent columns)."""
+    """Return a relation of integers; a foreign key is (columns, parent, parent columns)."""
     return Relation(
         name,
         tuple(Column(c, INTEGER, c not in key.split()) for c in columns.split()),
@@ -51,7 +51,7 @@ def index(on, columns, include=()):
 
 
 def catalog(schema, views=(), indexes=(), states=None):
-    """All READABLE but for what `states` says."""
+    """Return a catalog; all views and indexes are READABLE unless `states` gives another state."""
     names = [thing.name for thing in (*views, *indexes)]
     states = dict.fromkeys(names, State.READABLE) | (states or {})
     return Catalog(1, schema, Forest(()), tuple(views), tuple(indexes), tuple(states.items()))
@@ -60,8 +60,8 @@ def catalog(schema, views=(), indexes=(), states=None):
 class World:
     """Base rows, views and indexes by key; commits through the maintenance programs.
 
-    Everything that is not READABLE holds its rows as well, as they will be when the build is done,
-    but reading it fails the test.
+    Views and indexes that are not READABLE also hold their rows, as after the build, but a read of
+    them fails the test.
     """
 
     def __init__(self, catalog: Catalog):
@@ -129,11 +129,11 @@ class World:
         return tuple(row[i] for i in self.catalog.layout(name).key_positions)
 
     def put(self, name, *rows):
-        """A transaction that inserts or replaces rows."""
+        """Run a transaction that inserts or replaces rows."""
         return self.commit({name: {self.key(name, row): row for row in rows}})
 
     def commit(self, rows):
-        """A transaction: relation → key → new row or None. Returns its mutations."""
+        """Run a transaction (relation → key → new row or None); return its mutations."""
         changes = self.changes(rows)
         self.reads.clear()
         mutations = asyncio.run(self.programs.mutations(changes, self))
@@ -173,10 +173,10 @@ class World:
             marks = ", ".join("?" for _ in r.columns)
             self.duck.execute(f"INSERT INTO {r.name} VALUES ({marks})", change.new)
 
-    # Checking
+    # Checks
 
     def check(self):
-        """Incremental = recomputed = what DuckDB says."""
+        """Assert that incremental rows, recomputed rows and DuckDB's answers are equal."""
         base = {name: list(self.rows[name].values()) for name in self.catalog.schema.names}
         for name in self.names:
             stored = order(self.rows[name].values())
@@ -185,7 +185,7 @@ class World:
                 assert stored == order(self.duck.execute(self.sql(name)).fetchall()), name
 
     def sql(self, name):
-        """The query that defines a view or index, over base relations."""
+        """Return the query over base relations that defines a view or index."""
         layout = self.catalog.layout(name)
         if name in self.catalog.index:
             source = layout.source

@@ -12,15 +12,15 @@ KEYS = range(3)
 
 
 def draw_parents(relations, random):
-    """Mostly chains, so that paths get long; sometimes two parents."""
+    """Draw parents that mostly form chains, so that paths get long; sometimes two parents."""
     chosen = relations[-1:] if random.random() < 0.7 else random.sample(relations, len(relations))
     others = [r for r in relations if r not in chosen[:1]]
     return [*chosen[:1], *others[: random.choice([0, 0, 1])]]
 
 
 def draw_schema(random):
-    """Relations with one- or two-column keys; foreign keys to earlier relations and themselves,
-    plain (nullable, composite NULLs too) or as the beginning of the key."""
+    """Draw relations with keys of one or two columns. Foreign keys refer to earlier relations and
+    to their own; they are plain (nullable, also partly NULL) or begin the key."""
     relations = []
     for i in range(random.randint(2, 5)):
         name = f"r{i}"
@@ -76,7 +76,7 @@ def draw_catalog(random):
 
 
 class Transaction:
-    """Random statements over a copy of the base rows; keeps foreign keys whole."""
+    """Random statements over a copy of the base rows, which keep the foreign keys valid."""
 
     def __init__(self, world, random):
         self.schema, self.random = world.catalog.schema, random
@@ -92,14 +92,14 @@ class Transaction:
         return self.rows
 
     def reference(self, fk):
-        """Values for a foreign key; None when only NULL is possible."""
+        """Draw the values of a foreign key; None stands for NULL, also without a parent row."""
         keys = sorted(self.rows[fk.parent])
         if not keys or self.random.random() < 0.15:
             return None
         return self.random.choice(keys)
 
     def values(self, r, keep):
-        """A new row that leaves the columns of `keep` as they are; None if there is no parent."""
+        """Draw a row with the given columns `keep`; None if a needed parent is missing."""
         values = {c.name: self.random.choice(KEYS) for c in r.columns} | keep
         for fk in r.foreign_keys:
             if set(fk.columns) <= set(keep):
@@ -109,7 +109,7 @@ class Transaction:
                 return None
             nulls = [None] * len(fk.columns)
             if found is None and len(nulls) > 1 and self.random.random() < 0.5:
-                nulls[0] = 7  # partly NULL: references nothing
+                nulls[0] = 7  # partly NULL: references no row
             values |= zip(fk.columns, found or nulls, strict=True)
         return tuple(values[c.name] for c in r.columns)
 
@@ -131,7 +131,7 @@ class Transaction:
         self.remove(r, self.random.choice(sorted(self.rows[r.name])))
 
     def remove(self, r, key):
-        """Delete with CASCADE or SET NULL."""
+        """Delete a row; cascade to its children or set their references to NULL."""
         if self.rows[r.name].pop(key, None) is None:
             return
         for child, fk in self.schema.children(r.name):
@@ -151,7 +151,7 @@ class Transaction:
 
 
 def changed_rows(world, after):
-    """Relation → key → new row or None, for the rows that differ between `world` and `after`."""
+    """Return relation → key → new row or None for the rows that differ from `world`."""
     return {
         name: {
             key: rows.get(key)

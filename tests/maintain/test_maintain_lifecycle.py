@@ -5,7 +5,7 @@ from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.errors import InvalidRequest
 
 
-def test_a_view_lives_through_a_build_damage_and_a_rebuild():
+def test_a_view_passes_through_build_damage_rebuild_and_drop():
     state = State.BUILDING
     seen = []
     for event in (Event.BUILT, Event.CAUGHT_UP, Event.DAMAGED, Event.REBUILD, Event.DROP):
@@ -22,7 +22,7 @@ def test_a_view_lives_through_a_build_damage_and_a_rebuild():
 
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("event", Event)
-def test_an_edge_outside_the_table_is_refused(state, event):
+def test_a_transition_outside_the_table_is_refused(state, event):
     if (state, event) in TRANSITIONS:
         assert transition(state, event) is TRANSITIONS[state, event]
     else:
@@ -32,9 +32,9 @@ def test_an_edge_outside_the_table_is_refused(state, event):
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.DROPPING])
-def test_everything_can_be_dropped(state):
+def test_every_state_can_be_dropped(state):
     assert transition(state, Event.DROP) is State.DROPPING
 
 
-def test_nothing_leaves_dropping():
+def test_dropping_is_a_final_state():
     assert not any(state is State.DROPPING for state, _ in TRANSITIONS)

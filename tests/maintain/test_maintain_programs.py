@@ -1,4 +1,4 @@
-"""One test per kind of change that maintenance tells apart, with the reads that it may cost."""
+"""One test per kind of change that maintenance distinguishes, with the reads that it needs."""
 
 import asyncio
 
@@ -12,15 +12,15 @@ from hornbeam_server.schema.turns import ROWS_A_TURN
 CUSTOMER_ORDERS = view(SCHEMA, "customer", "orders")
 WHOLE = view(SCHEMA, "country", "customer", "orders", "line")
 BASE_INDEXES = (index("customer", "co"), index("orders", "c"))
-"""Purpose.FOREIGN_KEY: a line's key begins with its order, so it needs none."""
+"""Indexes for foreign keys; `line` needs none, since its key begins with its order."""
 DOWN = index(WHOLE.name, "country_co")
 FROM_CUSTOMER = index(WHOLE.name, "customer_c")
 BY_VALUE = index(WHOLE.name, "orders_v", ["line_v"])
 
 
 def shop(*indexes, views=(WHOLE,), states=None):
-    """Country 1 ← customers 10, 11; 10 ← orders 100, 101; 100 ← lines 1, 2; 101 ← line 1;
-    customer 12 has no country, and order 120 with line 1."""
+    """A world with country 1 ← customers 10, 11; 10 ← orders 100, 101; 100 ← lines 1, 2; 101 ←
+    line 1. Customer 12 has no country, and order 120 with line 1."""
     world = World(catalog(SCHEMA, views, (*BASE_INDEXES, *indexes), states))
     world.put("country", (1, 7), (2, 7))
     world.put("customer", (10, 1, 7), (11, 1, 7), (12, None, 7))
@@ -38,7 +38,7 @@ def lines(world):
     return sorted(row[-3:-1] for row in world.rows[WHOLE.name].values())
 
 
-def test_inserting_a_last_row_walks_up_once_per_level():
+def test_inserting_a_last_row_reads_each_level_above_once():
     world = shop(DOWN)
     mutations = world.put("line", (100, 3, 5), (120, 2, 5), (101, 2, 5))
     assert [new for _, new in written(mutations)] == [
@@ -66,21 +66,21 @@ def test_updating_a_last_row_replaces_its_slice():
     world.check()
 
 
-def test_an_ancestor_reaches_its_view_rows_through_the_maintenance_index():
+def test_an_ancestor_finds_its_view_rows_by_the_maintenance_index():
     world = shop(DOWN)
     assert len(written(world.put("country", (1, 8)))) == 3
     assert world.reads == {("prefixes", DOWN.name): 1, ("get", WHOLE.name): 1}
     world.check()
 
 
-def test_a_direct_parent_reaches_its_view_rows_through_the_view_key():
+def test_a_direct_parent_finds_its_view_rows_by_the_view_key():
     world = shop(DOWN)
     assert len(written(world.put("orders", (100, 10, 8), (101, 10, 8)))) == 3
     assert world.reads == {("prefixes", WHOLE.name): 1}
     world.check()
 
 
-def test_a_direct_parent_without_any_view_index_goes_through_the_foreign_key_index():
+def test_a_direct_parent_without_a_view_index_uses_the_foreign_key_index():
     world = shop(views=[CUSTOMER_ORDERS])
     assert len(written(world.put("customer", (10, 1, 8)), CUSTOMER_ORDERS.name)) == 2
     assert world.reads == {
@@ -103,7 +103,7 @@ def test_without_readable_indexes_the_child_relation_is_scanned():
     world.check()
 
 
-def test_an_update_that_no_view_row_holds_writes_the_base_row_only():
+def test_an_update_of_a_row_in_no_view_writes_the_base_row_only():
     world = shop(DOWN)
     assert [m.layout for m in world.put("country", (2, 8))] == ["country"]
     assert [m.layout for m in world.put("customer", (12, None, 8))] == ["customer"]
@@ -131,7 +131,7 @@ def test_a_subtree_three_levels_deep_appears_and_disappears_with_a_null():
     world.check()
 
 
-def test_a_move_and_an_update_above_and_below_meet_in_one_mutation():
+def test_a_move_and_updates_above_and_below_are_one_mutation():
     world = shop(DOWN, FROM_CUSTOMER)
     mutations = world.commit({
         "country": {(1,): (1, 8), (2,): (2, 8)},
@@ -144,7 +144,7 @@ def test_a_move_and_an_update_above_and_below_meet_in_one_mutation():
     world.check()
 
 
-def test_customer_and_order_updated_together():
+def test_a_customer_and_its_order_may_be_updated_together():
     world = shop(DOWN, FROM_CUSTOMER)
     mutations = world.commit({
         "customer": {(10,): (10, 1, 8)}, "orders": {(100,): (100, 10, 8)},
@@ -154,7 +154,7 @@ def test_customer_and_order_updated_together():
     world.check()
 
 
-def test_a_row_below_a_move_moves_elsewhere_and_another_moves_in():
+def test_rows_may_leave_and_enter_a_subtree_that_moves():
     world = shop(DOWN, FROM_CUSTOMER)
     world.commit({
         "customer": {(10,): (10, 2, 7), (11,): (11, None, 7)},
@@ -164,7 +164,7 @@ def test_a_row_below_a_move_moves_elsewhere_and_another_moves_in():
     world.check()
 
 
-def test_a_whole_chain_inserted_at_once():
+def test_a_whole_chain_may_be_inserted_at_once():
     world = shop(DOWN, BY_VALUE)
     mutations = world.commit({
         "line": {(500, 1): (500, 1, 0)},
@@ -177,7 +177,7 @@ def test_a_whole_chain_inserted_at_once():
     world.check()
 
 
-def test_a_whole_chain_deleted_at_once():
+def test_a_whole_chain_may_be_deleted_at_once():
     world = shop(DOWN, BY_VALUE)
     mutations = world.commit({
         "customer": {(10,): None}, "orders": {(100,): None, (101,): None},
@@ -187,7 +187,7 @@ def test_a_whole_chain_deleted_at_once():
     world.check()
 
 
-def test_children_of_a_deleted_row_set_to_null():
+def test_children_of_a_deleted_row_may_be_set_to_null():
     world = shop(DOWN, BY_VALUE)
     world.commit({"customer": {(10,): None}, "orders": {(100,): (100, None, 7), (101,): None},
                   "line": {(101, 1): None}})  # fmt: skip
@@ -201,7 +201,7 @@ def test_a_row_deleted_and_inserted_again_is_an_update():
     world.check()
 
 
-def test_a_change_of_key_takes_the_children_along():
+def test_a_change_of_a_key_moves_the_children():
     world = shop(DOWN, BY_VALUE)
     mutations = world.commit({
         "orders": {(100,): None, (900,): (900, 10, 7)},
@@ -223,14 +223,14 @@ def test_a_building_view_is_written_but_never_read():
     world.check()
 
 
-def test_nothing_is_written_for_what_is_not_maintained():
+def test_views_and_indexes_that_are_not_maintained_are_not_written():
     states = {WHOLE.name: State.QUARANTINED, BASE_INDEXES[0].name: State.DROPPING}
     world = shop(DOWN, states=states)
     layouts = {m.layout for m in world.put("customer", (10, 2, 8))}
     assert layouts == {"customer"}
 
 
-def test_many_rows_below_an_ancestor():
+def test_many_rows_below_an_ancestor_are_read_in_parts():
     world = World(catalog(SCHEMA, [WHOLE], (*BASE_INDEXES, DOWN, BY_VALUE)))
     world.put("country", (1, 7))
     world.put("customer", (10, 1, 7))
@@ -242,7 +242,7 @@ def test_many_rows_below_an_ancestor():
     world.check()
 
 
-def test_views_share_what_they_read():
+def test_views_share_their_reads():
     views = [view(SCHEMA, *WHOLE.path[i:]) for i in range(3)]
     world = shop(DOWN, views=views)
     world.put("line", (100, 3, 5))
@@ -250,7 +250,7 @@ def test_views_share_what_they_read():
     world.check()
 
 
-def test_a_self_reference_is_only_a_column():
+def test_a_self_reference_is_an_ordinary_column():
     employee = relation("employee", "e boss d", "e", ("boss", "employee", "e"),
                         ("d", "department", "d"))  # fmt: skip
     schema = Schema((relation("department", "d v", "d"), employee))

@@ -1,4 +1,4 @@
-"""Batch builds: every row once, in order, from any point on."""
+"""Batch builds: every row once, in order, from any key on."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ def world():
 
 
 def build(world, *names, after=b""):
-    """All batches made of what has a greater key than `after`."""
+    """Return all batches built from rows with a greater key than `after`."""
     relation = scanned_relation(world.catalog, names[0])
     key = world.codecs(relation).key
 
@@ -48,14 +48,14 @@ def base(world):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_build_makes_every_row_once(world, name):
+def test_a_build_produces_every_row_once(world, name):
     rows = [row for batch in build(world, name) for _, row in batch.rows[name]]
     assert sorted(rows) == sorted(recompute(world.catalog, base(world), name))
     assert sorted(rows) == sorted(world.rows[name].values())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_build_goes_on_after_any_batch(world, name):
+def test_a_build_continues_after_any_batch(world, name):
     batches = build(world, name)
     assert [batch.scanned for batch in batches] == [2] * 9
     for i, batch in enumerate(batches):
@@ -66,19 +66,19 @@ def test_a_build_goes_on_after_any_batch(world, name):
         assert again == rest
 
 
-def test_what_shows_one_source_is_built_together(world):
-    """Each row that is scanned makes all its rows; none of them belongs to another."""
+def test_layouts_over_one_source_are_built_together(world):
+    """Each batch holds, for every layout, the same rows as a separate build of that layout."""
     alone = {name: build(world, name) for name in NAMES[:2]}
     for i, batch in enumerate(build(world, *NAMES[:2])):
         assert batch.rows == {name: alone[name][i].rows[name] for name in NAMES[:2]}
 
 
-def test_keys_are_those_of_the_store(world):
+def test_built_keys_equal_encoded_keys(world):
     for batch in build(world, BY_VALUE.name):
         for key, row in batch.rows[BY_VALUE.name]:
             assert key == world.codecs(BY_VALUE.name).key(row)
 
 
-def test_an_empty_relation_builds_nothing():
+def test_an_empty_relation_builds_no_rows():
     schema = Schema((relation("a", "a", "a"), relation("b", "b a", "b", ("a", "a", "a"))))
     assert build(World(catalog(schema, [view(schema, "a", "b")])), "a-b") == []

@@ -1,4 +1,4 @@
-"""Spans hold the keys that they should, however they are put together and cut."""
+"""Spans contain the same keys after they are united or cut."""
 
 from itertools import pairwise
 
@@ -26,7 +26,7 @@ def test_every_key_is_finished_or_missing(spans, key):
 
 @given(SPANS, st.lists(KEYS, max_size=4).map(sorted), KEYS)
 @settings(max_examples=200)
-def test_a_cut_loses_no_key_and_doubles_none(spans, keys, key):
+def test_a_cut_loses_and_duplicates_no_key(spans, keys, key):
     spans = united(spans)
     pieces = list(cut(spans, keys))
     assert united(pieces) == spans

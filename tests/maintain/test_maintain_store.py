@@ -1,4 +1,4 @@
-"""Maintenance over the real store: what programs and builds write is what a snapshot reads."""
+"""Maintenance over the real store: a snapshot reads the rows of programs and builds."""
 
 from random import Random
 
@@ -13,7 +13,7 @@ from hornbeam_server.storage.snapshot import Snapshot
 
 
 class StoreWorld(World):
-    """Commits to a store as well; programs read the store."""
+    """A world that also commits to a store, which the programs read."""
 
     def __init__(self, catalog, store):
         super().__init__(catalog)
@@ -44,7 +44,7 @@ class StoreWorld(World):
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_the_law_holds_over_the_store(tmp_path, seed):
+async def test_incremental_rows_equal_built_rows_in_the_store(tmp_path, seed):
     random = Random(seed)
     store = RocksStore.open(tmp_path)
     world = StoreWorld(draw_catalog(random), store)

@@ -1,4 +1,4 @@
-"""Ways down find exactly the rows below, whatever there is to find them with."""
+"""Paths down find exactly the rows below, with an index or by a scan."""
 
 import asyncio
 
@@ -25,12 +25,12 @@ def test_children_and_only_children_are_found(indexes, kind):
     assert [way.key(row) for row in rows(world, way)] == [(10,), (11,)]
 
 
-def test_an_index_that_does_not_begin_with_the_key_is_no_way():
+def test_an_index_that_does_not_begin_with_the_key_is_not_used():
     by_value = index(CHAIN.name, "orders_v country_co")
     assert way_into_view(catalog(SCHEMA, [CHAIN], [by_value]), CHAIN, 0) is None
 
 
-def test_an_index_on_the_foreign_key_serves_as_well_as_one_on_the_referenced_key():
+def test_an_index_on_the_foreign_key_serves_like_one_on_the_key():
     by_edge = index(CHAIN.name, "-customer_co orders_v")
     way = way_into_view(catalog(SCHEMA, [CHAIN], [by_edge]), CHAIN, 0)
     assert way is not None

@@ -10,7 +10,7 @@ from hornbeam_server.pipeline.sources.reader import register
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    """One for all tests: it takes seconds to start."""
+    """One session for all tests, because its start takes seconds."""
     if shutil.which("java") is None:
         pytest.fail("Spark needs Java 17: apt install openjdk-17-jdk-headless", pytrace=False)
     os.environ["PYSPARK_PYTHON"] = sys.executable

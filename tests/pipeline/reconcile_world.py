@@ -1,4 +1,4 @@
-"""A served shop with every path as a view, indexes on relations and views, and damage to plant."""
+"""A served shop with every path as a view, with indexes, and functions that damage its rows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def cells(world: World, name: str) -> list[Cell]:
 
 
 def plant(world: World, name: str, puts: dict[bytes, bytes]) -> None:
-    """Behind everybody's back."""
+    """Write cells directly into the store, past transactions."""
     database = world.database
     table = database.catalog.layout(name).table
     written = [Put(*item) for item in puts.items()]
@@ -70,8 +70,8 @@ def plant(world: World, name: str, puts: dict[bytes, bytes]) -> None:
 
 
 def damaged(world: World, name: str, kinds: list[str], skip: int = 5) -> dict[str, int]:
-    """Plant damage of some kinds, each at rows of its own behind the first; how often each fault
-    is to be found."""
+    """Plant damage of several kinds, each at a different row after the first `skip`. Return how
+    often each fault must be found."""
     codec = world.database.manager.state.codecs(name)
     puts: dict[bytes, bytes] = {}
     found = dict.fromkeys(("missing", "extra", "different", "misplaced", "undecodable"), 0)
@@ -112,7 +112,7 @@ _apart = iter(range(7_000, 1_000_000, 1_000))
 
 
 def _with_other_key(codec, row):
-    """A row that belongs to nothing."""
+    """Return the row with another key, which belongs to no base row."""
     values, by = list(row), next(_apart)
     for position in codec.layout.key_positions:
         if isinstance(values[position], int):
@@ -121,7 +121,7 @@ def _with_other_key(codec, row):
 
 
 def _with_other_values(codec, row):
-    """The same key, another row; None if all columns are in the key."""
+    """Return a row with the same key and another text; None without a text outside the key."""
     for position, value in enumerate(row):
         if position not in codec.layout.key_positions and isinstance(value, str):
             return (*row[:position], value + "!", *row[position + 1 :])

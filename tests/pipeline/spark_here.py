@@ -1,5 +1,5 @@
-"""As much of a SparkContext as a reconciliation asks for, in this process: quick, and open to
-monkeypatching."""
+"""A SparkContext in this process with the methods that a reconciliation uses. It is fast, and tests
+can patch the code that runs in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import reduce
 
 
 class Here:
-    """Everything that would be sent is pickled and unpickled once."""
+    """Items of `parallelize` and results of `treeReduce` are pickled and unpickled once."""
 
     defaultParallelism = 2
 

@@ -1,4 +1,4 @@
-"""Changes in Spark, added up, are what differs between two snapshots."""
+"""The sum of the changes in Spark is the difference between two snapshots."""
 
 import random
 from collections import Counter
@@ -45,7 +45,7 @@ def now(shop):
 
 
 def write(shop, chosen, count):
-    """Inserts, updates and deletes; some are refused."""
+    """Execute random inserts, updates and deletes, some of which are refused."""
     for _ in range(count):
         key, value = chosen.randrange(15), chosen.randrange(100)
         shop.transact(
@@ -64,7 +64,7 @@ def write(shop, chosen, count):
 
 
 def added(rows, changes, width):
-    """Rows and how often they are there once the changes are added."""
+    """Return the rows with their counts after the changes are added."""
     sums = Counter(rows)
     for change in changes:
         sums[tuple(change[:width])] += change[width]
@@ -82,7 +82,7 @@ def rows_at(shop, relation, at):
 
 
 def direct(found, relation):
-    """Rows of changes, read as executors do."""
+    """Read the rows of changes, as executors do."""
     layout = layout_of(decode_catalog(found.catalog.encode()), relation)
     parts = found.parts(layout, range(len(layout.columns)))
     return [tuple(row.values()) for p in parts for b in read(p) for row in b.to_pylist()]
@@ -91,7 +91,7 @@ def direct(found, relation):
 # ---------------------------------------------------------------- without Spark
 
 
-def test_an_update_is_a_row_that_goes_and_one_that_comes(shop):
+def test_an_update_removes_one_row_and_adds_another(shop):
     began = now(shop)
     done = [
         shop.transact(sql).json()
@@ -111,7 +111,7 @@ def test_an_update_is_a_row_that_goes_and_one_that_comes(shop):
     assert direct(between_them, "orders") == []
 
 
-def test_rows_of_before_a_column_was_appended_have_its_default(shop):
+def test_rows_older_than_a_column_have_its_default(shop):
     began = now(shop)
     shop.transact("INSERT INTO orders (o_id) VALUES (1)")
     longer = DDL.replace("o_total DECIMAL(15,2)", "o_total DECIMAL(15,2), o_new TEXT DEFAULT 'x'")
@@ -126,7 +126,7 @@ def stream_of(shop, relation):
     return source.streamReader(source.schema())
 
 
-def test_a_stream_keeps_its_columns_and_has_new_ones_when_it_is_started_again(shop):
+def test_a_stream_has_new_columns_only_after_a_restart(shop):
     stream = stream_of(shop, "orders")
     start = stream.initialOffset()
     assert stream.latestOffset(start, None) == start
@@ -148,7 +148,7 @@ def test_a_stream_keeps_its_columns_and_has_new_ones_when_it_is_started_again(sh
     assert rows(again, start, end) == [(1, None, None, "x", 1), (2, None, None, "y", 1)]
 
 
-def test_a_relation_made_anew_is_another(shop):
+def test_a_relation_created_again_is_a_different_one(shop):
     began = now(shop)
     shop.transact("INSERT INTO kinds (k_id) VALUES (1)")
     shorter = DDL[: DDL.index("CREATE TABLE kinds")]
@@ -165,7 +165,7 @@ def test_a_relation_made_anew_is_another(shop):
         stream.latestOffset(start, None)
 
 
-def test_a_segment_that_is_gone_or_damaged_is_told(shop, monkeypatch):
+def test_a_missing_or_damaged_segment_is_an_error(shop, monkeypatch):
     began = now(shop)
     shop.transact("INSERT INTO kinds (k_id) VALUES (1)")
     found = changes_of(shop, began)
@@ -186,7 +186,7 @@ def test_a_segment_that_is_gone_or_damaged_is_told(shop, monkeypatch):
         direct(found, "kinds")
 
 
-def test_what_cannot_be_had_is_told_before_anything_is_read(shop):
+def test_unavailable_changes_are_refused_before_the_read(shop):
     began = now(shop)
     assert shop.post("/v1/changes", {"after": began, "upto": began - 1}).status_code == 422
     assert shop.post("/v1/changes", {"after": began + 10**9}).status_code == 422
@@ -207,7 +207,7 @@ def batch(spark, shop, **options):
     return spark.read.format("hornbeam.changes").options(url=url_of(shop), **options).load()
 
 
-def test_changes_between_two_snapshots_add_up_to_what_differs(spark, shop):
+def test_changes_between_two_snapshots_add_up_to_their_difference(spark, shop):
     chosen = random.Random(1)
     write(shop, chosen, 60)
     began = now(shop)
@@ -225,7 +225,7 @@ def test_changes_between_two_snapshots_add_up_to_what_differs(spark, shop):
     assert there == dict(Counter(rows_at(shop, "orders", middle)))
 
 
-def test_types_are_those_of_the_relation(spark, shop):
+def test_columns_have_the_types_of_the_relation(spark, shop):
     began = now(shop)
     assert shop.transact(KINDS).is_success
     frame = changes_of(shop, began).frame(spark, "kinds")
@@ -248,8 +248,8 @@ def test_types_are_those_of_the_relation(spark, shop):
         ({"after": "1"}, "option relation"),
     ],
 )
-def test_what_cannot_be_read_is_told(shop, options, said):
-    """As the driver finds out."""
+def test_wrong_options_are_refused(shop, options, said):
+    """The driver finds these errors."""
 
     def plan():
         source = ChangesSource({"url": url_of(shop), **options})
@@ -259,7 +259,7 @@ def test_what_cannot_be_read_is_told(shop, options, said):
         plan()
 
 
-def test_of_many_columns_some_are_read(shop):
+def test_only_the_requested_columns_are_read(shop):
     began = now(shop)
     shop.transact("INSERT INTO orders (o_id, o_total) VALUES (1, 2.5)")
     options = {"relation": "orders", "after": str(began), "columns": "o_total, o_id"}
@@ -271,7 +271,7 @@ def test_of_many_columns_some_are_read(shop):
 
 
 class Sink:
-    """Adds up what batches bring, each once."""
+    """Adds up the changes of all batches, each batch once."""
 
     def __init__(self, rows):
         self.rows = Counter(rows)
@@ -297,7 +297,7 @@ def run(spark, shop, folder, sink, relation, after):
     query.awaitTermination()
 
 
-def test_a_stream_goes_on_where_it_was_beside_a_writer(spark, shop, tmp_path):
+def test_a_stream_beside_a_writer_resumes_at_its_offset(spark, shop, tmp_path):
     chosen = random.Random(2)
     write(shop, chosen, 40)
     began = now(shop)

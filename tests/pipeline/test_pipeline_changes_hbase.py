@@ -1,4 +1,4 @@
-"""Changes from the logs of several nodes on HDFS, one of which dies."""
+"""Changes from the logs of several nodes on HDFS. One of the nodes dies."""
 
 from collections import Counter
 from contextlib import closing
@@ -45,7 +45,7 @@ def added(before, found, relation):
 
 
 def write(url, first):
-    """Through one node: inserts, updates and deletes."""
+    """Insert, update and delete rows through one node."""
     with hornbeam.connect(url, autocommit=True) as db:
         cursor = db.cursor()
         for n in range(first, first + 10):
@@ -55,7 +55,7 @@ def write(url, first):
         cursor.execute("DELETE FROM orders WHERE o_id = ?", (first,))
 
 
-def test_the_logs_of_all_nodes_are_read_also_of_one_that_was_killed(real_cluster, tmp_path):
+def test_the_logs_of_all_nodes_are_read_including_a_killed_one(real_cluster, tmp_path):
     with NodeProcesses(real_cluster, tmp_path, 2, database="follow") as nodes:
         one, two = (f"hornbeam://{node.address}" for node in nodes.nodes)
         with hornbeam.connect(nodes.client_url, autocommit=True) as db:

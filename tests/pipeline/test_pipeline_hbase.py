@@ -26,7 +26,7 @@ def apply(db):
     db.transport.json("POST", "/v1/schema/apply", plan | {"plan_id": planned["plan_id"]})
 
 
-def test_a_relation_and_a_view_of_a_cluster(spark, real_cluster, tmp_path):
+def test_a_relation_and_a_view_of_a_cluster_are_read(spark, real_cluster, tmp_path):
     with (
         NodeProcesses(real_cluster, tmp_path, 1, database="spark") as nodes,
         hornbeam.connect(nodes.client_url, autocommit=True) as db,

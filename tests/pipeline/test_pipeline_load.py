@@ -1,4 +1,4 @@
-"""Initial loads: files into empty relations by Spark, beside a node."""
+"""Initial loads: Spark loads files into empty relations, beside a node."""
 
 import json
 import os
@@ -80,7 +80,7 @@ def write_lines(path, header, rows):
 
 
 def drawn(seed, customers, orders):
-    """Rows in any order: keys and addresses that come twice, parents that are not there, NULLs."""
+    """Draw rows in random order, with repeated keys and addresses, missing parents and NULLs."""
     chance = random.Random(seed)
 
     def sometimes(value, of=8):
@@ -104,7 +104,7 @@ def drawn(seed, customers, orders):
 
 
 def expected(people, bought):
-    """The plainest way to the rows that stay."""
+    """Compute the rows that stay, in the simplest way."""
     emails, customers = set(), {}
     for row in people:
         if row[0] in customers:
@@ -132,7 +132,7 @@ def stored(shop):
 
 
 class Shop:
-    """Files of customers and orders, and what to load them with."""
+    """Files of customers and orders, with methods that load and check them."""
 
     def __init__(self, shop, folder, customers=400, orders=3_000):
         self.people, self.bought = drawn(7, customers, orders)
@@ -176,10 +176,10 @@ class Shop:
         assert self.exports() <= exports
 
 
-def test_spark_loads_related_relations_and_goes_on_when_it_broke_off(
+def test_spark_loads_related_relations_and_resumes_an_interrupted_load(
     spark, shop, tmp_path, monkeypatch
 ):
-    """The first driver dies in the middle of the second relation; what it has told is kept."""
+    """The first driver dies in the middle of the second relation. Its finished ranges are kept."""
     monkeypatch.setattr(sort_and_check, "RANGE_ROWS", 400)
     files, run, runs = Shop(shop, tmp_path), sort_and_check.Sorted.run, []
 
@@ -236,8 +236,8 @@ def test_spark_loads_related_relations_and_goes_on_when_it_broke_off(
     ("keys", "doubled"),
     [(b"abcd", False), (b"aabc", True), (b"abbc", True), (b"abcc", True)],
 )
-def test_keys_that_are_twice_are_seen_in_and_between_chunks(monkeypatch, keys, doubled):
-    """And all is read: Spark does not use a worker again that has left something."""
+def test_duplicate_keys_are_found_in_and_between_chunks(monkeypatch, keys, doubled):
+    """The whole input is read: Spark does not reuse a worker that leaves some of it."""
     monkeypatch.setattr("hornbeam_server.pipeline.load.executor.CHUNK_ROWS", 2)
     packed = iter([(rows,) for rows in pack((i, bytes([key]), b"v") for i, key in enumerate(keys))])
     assert list(sort_and_check._see(3, packed)) == [(3, (b"a", doubled))]
@@ -245,7 +245,7 @@ def test_keys_that_are_twice_are_seen_in_and_between_chunks(monkeypatch, keys, d
     assert list(sort_and_check._see(4, iter(()))) == []
 
 
-def test_rows_are_packed_among_as_many_nothings(monkeypatch):
+def test_packed_rows_are_padded_with_nulls_to_the_batch_size(monkeypatch):
     monkeypatch.setattr("hornbeam_server.pipeline.load.executor.CHUNK_ROWS", 2)
     origins, binary = pa.array([1, 2, 3]), pa.array([b"a", b"b", b"c"])
     batches = [(origins, binary, binary), (origins[:1], binary[:1], binary[:1])]
@@ -255,7 +255,7 @@ def test_rows_are_packed_among_as_many_nothings(monkeypatch):
 
 
 class Ranges:
-    """Rows of a relation in ranges of `per`, written in this process by `run`."""
+    """Rows of a relation in ranges of `per` rows, which `run` writes in this process."""
 
     def __init__(self, driver, each, run=attempt, per=100):
         staging = driver._staging(each)
@@ -273,7 +273,7 @@ class Ranges:
 
 
 def drive(files, node, run=attempt, *, resume=False, rejects=None, most=100, workers=1, per=100):
-    """Like `Driver.load`, without Spark: rows must have keys of their own."""
+    """Load like `Driver.load`, but without Spark. The rows must have distinct keys."""
     driver = files.driver(node)
     there = driver.identify(resume=resume)
     inputs = driver._plan.inputs
@@ -286,7 +286,7 @@ def drive(files, node, run=attempt, *, resume=False, rejects=None, most=100, wor
 
 
 class Plain(Shop):
-    """Each key once; an order for a customer who is not there if `orphans`."""
+    """Rows with distinct keys. The orders in `orphans` refer to a missing customer."""
 
     def __init__(self, shop, folder, orphans=()):
         super().__init__(shop, folder, 0, 0)
@@ -299,7 +299,7 @@ class Plain(Shop):
         }
 
 
-def test_only_what_is_missing_is_written_again(shop, tmp_path):
+def test_a_resumed_load_writes_only_missing_ranges(shop, tmp_path):
     files, begun, again = Plain(shop, tmp_path), [], []
 
     def dies(task, packed):
@@ -323,7 +323,7 @@ def test_only_what_is_missing_is_written_again(shop, tmp_path):
     assert files.told[-5:] == [(350, 600), (390, 600), (460, 600), (530, 600), (600, 600)]
 
 
-def test_the_next_range_is_begun_before_the_last_is_noted(shop, tmp_path, monkeypatch):
+def test_the_next_range_begins_before_the_last_is_recorded(shop, tmp_path, monkeypatch):
     files, begun, noted = Plain(shop, tmp_path), Counter(), Counter()
     finished = job.Driver._finished
     ranges = {"customer": 3, "orders": 4}
@@ -347,8 +347,8 @@ def test_the_next_range_is_begun_before_the_last_is_noted(shop, tmp_path, monkey
     files.require_loaded()
 
 
-def test_relations_are_read_side_by_side(shop, tmp_path, monkeypatch):
-    """Without Spark: who sorts one waits for who sorts the other."""
+def test_relations_are_read_in_parallel(shop, tmp_path, monkeypatch):
+    """Without Spark: the sort of each relation waits for the sort of the other."""
     files, both = Plain(shop, tmp_path), threading.Barrier(2, timeout=10)
     with node_of(shop) as node:
         driver = files.driver(node)
@@ -381,7 +381,7 @@ def test_relations_are_read_side_by_side(shop, tmp_path, monkeypatch):
     files.require_loaded()
 
 
-def test_other_files_are_no_reason_to_go_on(shop, tmp_path):
+def test_a_load_does_not_resume_with_other_files(shop, tmp_path):
     files = Plain(shop, tmp_path)
     with node_of(shop) as node:
         driver = files.driver(node)
@@ -397,7 +397,7 @@ def test_other_files_are_no_reason_to_go_on(shop, tmp_path):
     files.require_loaded()
 
 
-def test_a_range_that_fails_is_written_again_and_not_for_ever(shop, tmp_path):
+def test_a_failed_range_is_retried_a_limited_number_of_times(shop, tmp_path):
     files, failures = Plain(shop, tmp_path), []
 
     def fails(task, packed):
@@ -412,7 +412,7 @@ def test_a_range_that_fails_is_written_again_and_not_for_ever(shop, tmp_path):
     files.require_loaded()
 
 
-def test_a_load_that_is_given_up_ends_its_driver(shop, tmp_path):
+def test_the_driver_of_a_cancelled_load_ends(shop, tmp_path):
     files, begun = Plain(shop, tmp_path), []
 
     def cancels(task, packed):
@@ -425,13 +425,13 @@ def test_a_load_that_is_given_up_ends_its_driver(shop, tmp_path):
         with pytest.raises((NotFound, DatabaseError), match="not under way"):
             drive(files, node, cancels)
         assert stored(shop) == ([], [])
-        left = files.exports()  # of the range that was under way
+        left = files.exports()  # of the range in progress
         drive(files, node, workers=2)
     files.require_loaded(left)
 
 
-def test_orphans_are_left_out_once_whoever_finds_them(shop, tmp_path):
-    """The driver dies when a range's rejects are told, and the range is not finished."""
+def test_each_orphan_is_rejected_once(shop, tmp_path):
+    """The driver dies in the third range of orders; the file of rejects ends in a partial line."""
     files, begun = Plain(shop, tmp_path, orphans=(5, 120, 260)), []
     path = tmp_path / "rejects.jsonl"
 
@@ -472,8 +472,8 @@ WHERE r_id = c_r_id AND c_id = o_c_id AND o_id = ?;
 """
 
 
-def test_rows_that_make_too_large_a_row_of_a_view_are_left_out(spark, tmp_path):
-    """Each may be stored, but not beside its parent; whoever rests on one has no parent then."""
+def test_rows_whose_view_row_is_too_large_are_rejected(spark, tmp_path):
+    """Each row fits alone, but not joined to its parent. Its children then have no parent."""
     large = "x" * 5_200_000
     people = [(3, large, 0, None), (4, large, 1, None)]
     people += [(n, "", 0, boss) for n, boss in ((5, 3), (6, 5), (7, 4), (8, None))]
@@ -499,7 +499,7 @@ def test_rows_that_make_too_large_a_row_of_a_view_are_left_out(spark, tmp_path):
         assert shop.verify() == 0
 
 
-def test_rejects_that_are_told_twice_are_there_once(tmp_path):
+def test_repeated_rejects_are_written_once(tmp_path):
     path = tmp_path / "rejects.jsonl"
     made = [Reject("orders", "o.csv", n, "code", f"reason {n}", "…") for n in range(4)]
     with Rejects(path, 3) as rejects:
@@ -524,7 +524,7 @@ def test_rejects_that_are_told_twice_are_there_once(tmp_path):
         pass
 
 
-def test_what_cannot_be_loaded_is_said_before_anything_is_read(shop, tmp_path):
+def test_an_impossible_load_is_refused_before_the_read(shop, tmp_path):
     files = Plain(shop, tmp_path)
     with pytest.raises(InvalidRequest, match="beside a node"):
         job.load(f"hornbeam:///{tmp_path}", files.sources)
@@ -537,8 +537,8 @@ def test_what_cannot_be_loaded_is_said_before_anything_is_read(shop, tmp_path):
 
 
 @given(keys=st.lists(st.binary(max_size=2), unique=True), data=st.data())
-def test_ranges_and_what_is_missing_of_them(keys, data):
-    """Together all that is missing, each key once."""
+def test_common_parts_of_ranges_cover_the_missing_keys_once(keys, data):
+    """The parts together cover all missing keys, each key once."""
     cuts = sorted(key for key in keys if key)
     ranges = list(map(Span, [b"", *cuts], [*cuts, None]))
     edges = sorted(data.draw(st.lists(st.binary(min_size=1, max_size=2), unique=True)))
@@ -548,14 +548,14 @@ def test_ranges_and_what_is_missing_of_them(keys, data):
     assert all(a.end is not None and a.end <= b.start for a, b in pairwise(found))
 
 
-def test_tables_are_divided_where_ranges_begin():
+def test_tables_are_split_at_the_starts_of_ranges():
     spans = [Span(bytes([n]), bytes([n + 1])) for n in range(10)]
     assert job.evenly(spans, 0) == []
     assert [s.start for s in job.evenly(spans, 3 * job.REGION_BYTES)] == [b"\2", b"\5", b"\7"]
     assert len(job.evenly(spans, 10**15)) == 9
 
 
-def test_the_command_line(shop, tmp_path, monkeypatch):
+def test_the_command_line_loads_and_cancels(shop, tmp_path, monkeypatch):
     files, asked = Plain(shop, tmp_path), []
 
     def loads(url, sources, *, progress, **options):
@@ -598,7 +598,7 @@ def test_the_command_line(shop, tmp_path, monkeypatch):
     assert files.under_way() is None
 
 
-def test_rows_that_were_read_for_another_schema_are_not_written(shop, tmp_path):
+def test_rows_read_for_an_older_schema_are_not_written(shop, tmp_path):
     files = Plain(shop, tmp_path)
     with node_of(shop) as node:
         driver = files.driver(node)
@@ -617,7 +617,7 @@ def test_rows_that_were_read_for_another_schema_are_not_written(shop, tmp_path):
 
 
 def test_spark_orders_keys_as_stores_do(spark):
-    """Unsigned, byte by byte, and what begins another before it."""
+    """Keys are compared as unsigned bytes, and a prefix comes before longer keys."""
     chance = random.Random(1)
     keys = [chance.randbytes(chance.randrange(4)) for _ in range(500)]
     frame = spark.createDataFrame([(bytearray(key),) for key in keys], "k BINARY")

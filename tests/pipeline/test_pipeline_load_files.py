@@ -1,4 +1,4 @@
-"""Files as rows: what is written comes back, and what is bad is told with its place."""
+"""Files as rows: written rows are read back, and bad records are reported with their place."""
 
 import base64
 import datetime as dt
@@ -79,7 +79,7 @@ WRITERS = {"csv": write_csv, "jsonl": write_json, "parquet": write_parquet}
 
 
 def read(path, relation, **options):
-    """Places, rows and what is bad, of all splits."""
+    """Return the places, rows and rejects of all splits."""
     file = files.inspect(str(path), relation)
     splits = files.splits(file, **options)
     chunks = [chunk for split in splits for chunk in files.read(split, relation, MOMENT)]
@@ -104,7 +104,7 @@ def rows_of(path, relation, **options):
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_what_is_written_comes_back(tmp_path, data):
+def test_written_rows_are_read_back(tmp_path, data):
     made = data.draw(schemas(max_relations=1, max_columns=6))
     relation = made.relations[0]
     rows = data.draw(rows_for(made, few=False, max_rows=8))[relation.name]
@@ -120,8 +120,8 @@ def test_what_is_written_comes_back(tmp_path, data):
     split_bytes=st.integers(1, 40),
 )
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_splits_lose_and_double_nothing(schema, tmp_path, texts, split_bytes):
-    """However files are cut, and where lines end within values."""
+def test_splits_neither_lose_nor_repeat_rows(schema, tmp_path, texts, split_bytes):
+    """This holds for all split sizes, also with line ends within values."""
     relation = schema.relation("word")
     rows = [(value,) for value in texts]
     for suffix, write in WRITERS.items():
@@ -134,7 +134,7 @@ def test_splits_lose_and_double_nothing(schema, tmp_path, texts, split_bytes):
     assert rows_of(path, relation, single_lines=True, split_bytes=split_bytes) == lines
 
 
-def test_null_the_empty_text_and_defaults(schema, tmp_path):
+def test_null_empty_text_and_defaults_are_distinct(schema, tmp_path):
     path = tmp_path / "item.csv"
     path.write_text('\ufeffi_name,i_id,i_price\n"",1,\na,2,"2.005"\r\n')
     day, at = MOMENT.date(), MOMENT.replace(tzinfo=None)
@@ -169,8 +169,8 @@ lines"
 
 
 @pytest.mark.parametrize("block", [100, 1 << 20])
-def test_bad_records_of_csv_are_told_with_their_line(schema, tmp_path, monkeypatch, block):
-    """A record that is not closed is bad, too; nothing else is lost with it."""
+def test_bad_csv_records_are_reported_with_their_line(schema, tmp_path, monkeypatch, block):
+    """An unclosed quoted field makes its record bad, up to the end of the file."""
     monkeypatch.setattr(files, "BLOCK_BYTES", block)
     path = tmp_path / "item.csv"
     path.write_bytes(BAD_CSV + b'9,"open\n10,a\n')
@@ -193,7 +193,7 @@ def test_bad_records_of_csv_are_told_with_their_line(schema, tmp_path, monkeypat
     assert "open\n10,a" in rejects[-1][2]
 
 
-def test_places_are_the_same_however_a_file_is_cut(schema, tmp_path):
+def test_places_do_not_depend_on_the_split_size(schema, tmp_path):
     lines = BAD_CSV.replace(b'"two\nlines"', b"two lines")
     path = tmp_path / "item.csv"
     path.write_bytes(lines)
@@ -206,7 +206,7 @@ def test_places_are_the_same_however_a_file_is_cut(schema, tmp_path):
 @pytest.mark.parametrize(
     ("megabytes", "cuts"), [(0, 1), (2, 1), (8, 4), (32, 16), (96, 16), (256, 32)]
 )
-def test_files_of_any_size_are_read_side_by_side(megabytes, cuts):
+def test_the_number_of_splits_depends_on_the_file_size(megabytes, cuts):
     file = files.File("rows.jsonl", files.Format.JSON_LINES, megabytes << 20, 0)
     found = files.splits(file)
     assert len(found) == cuts
@@ -226,7 +226,7 @@ BAD_JSON = b"""{"i_id": 1, "i_name": "a"}
 
 
 @pytest.mark.parametrize("split_bytes", [5, 50, 1 << 20])
-def test_bad_lines_of_json_are_told_with_their_line(schema, tmp_path, split_bytes):
+def test_bad_json_lines_are_reported_with_their_line(schema, tmp_path, split_bytes):
     path = tmp_path / "item.jsonl"
     path.write_bytes(BAD_JSON + b'{"i_id":' + b"[" * 100_000)
     places, rows, rejects = read(path, schema.relation("item"), split_bytes=split_bytes)
@@ -242,7 +242,7 @@ def test_bad_lines_of_json_are_told_with_their_line(schema, tmp_path, split_byte
     assert len(rejects[-1][2]) == files.RECORD_CHARS
 
 
-def test_bad_values_of_parquet_are_told_with_their_row(schema, tmp_path):
+def test_bad_parquet_values_are_reported_with_their_row(schema, tmp_path):
     path = tmp_path / "item.parquet"
     days = pa.array([0, 10**7, 1], pa.int32()).cast(pa.date32())
     pq.write_table(
@@ -256,7 +256,7 @@ def test_bad_values_of_parquet_are_told_with_their_row(schema, tmp_path):
     assert "Column i_id: " in rejects[1][1]
 
 
-def test_what_is_wrong_with_a_whole_file_is_an_error(schema, tmp_path):
+def test_a_fault_of_a_whole_file_is_an_error(schema, tmp_path):
     item, ticket = schema.relation("item"), schema.relation("ticket")
 
     def refused(name, content, relation=item, error=InvalidRequest, match="cannot be read"):
@@ -277,7 +277,7 @@ def test_what_is_wrong_with_a_whole_file_is_an_error(schema, tmp_path):
         files.inspect(str(tmp_path / "list.parquet"), item)
 
 
-def test_numbers_that_nodes_give_are_missed_in_objects_too(schema, tmp_path):
+def test_a_json_object_without_an_identity_value_is_rejected(schema, tmp_path):
     path = tmp_path / "ticket.jsonl"
     path.write_text('{"t_text": "a"}\n{"t_id": 1}\n')
     _, rows, rejects = read(path, schema.relation("ticket"))
@@ -285,7 +285,7 @@ def test_numbers_that_nodes_give_are_missed_in_objects_too(schema, tmp_path):
     assert "given by nodes" in rejects[0][1]
 
 
-def test_a_file_that_has_changed_is_not_read(schema, tmp_path):
+def test_a_changed_file_is_not_read(schema, tmp_path):
     path = tmp_path / "word.csv"
     path.write_text("w\na\n")
     file = files.inspect(str(path), schema.relation("word"))

@@ -1,4 +1,4 @@
-"""An initial load on a real HBase: rows go to the gateways, the leader dies in between."""
+"""An initial load on a real HBase: rows go to the gateways, and the leader dies during the load."""
 
 import json
 
@@ -35,7 +35,7 @@ def differences(db):
 
 
 def files(folder):
-    """Each tenth order has a customer that is not there; two customers have one address."""
+    """Each tenth order refers to a missing customer; two customers have the same address."""
     customers = [f"{n},name {n},{n % (CUSTOMERS - 1)}@here" for n in range(CUSTOMERS)]
     orders = [f"{n},{n % CUSTOMERS if n % 10 else CUSTOMERS},{n}.50" for n in range(ORDERS)]
     made = {
@@ -47,7 +47,7 @@ def files(folder):
     return {name: [str(folder / f"{name}.csv")] for name in ("orders", "customer")}
 
 
-def test_a_load_goes_on_when_the_leader_dies(spark, real_cluster, tmp_path, monkeypatch):
+def test_a_load_continues_after_the_leader_dies(spark, real_cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(sort_and_check, "RANGE_ROWS", 500)
     ran = []
     with (
@@ -75,7 +75,7 @@ def test_a_load_goes_on_when_the_leader_dies(spark, real_cluster, tmp_path, monk
             master=spark.sparkContext.master,
             rejects=str(tmp_path / "rejects.jsonl"),
         )
-        # The second customer of one address is left out, its orders with it.
+        # The second customer with the same address is rejected, and so are its orders.
         there = [n % CUSTOMERS for n in range(ORDERS) if n % 10 and n % CUSTOMERS != CUSTOMERS - 1]
         assert report.rows == {"customer": CUSTOMERS - 1, "orders": len(there)}
         assert report.rejected == {"customer": 1, "orders": ORDERS - len(there)}

@@ -1,4 +1,4 @@
-"""An initial load by Spark moves identity columns behind the numbers that it brings."""
+"""After an initial load by Spark, identity columns continue behind the loaded numbers."""
 
 from api_world import world
 from test_pipeline_load import node_of, url_of, write_lines
@@ -12,7 +12,7 @@ CREATE TABLE down (d_no BIGINT GENERATED ALWAYS AS IDENTITY (INCREMENT BY -1), d
 """
 
 
-def test_new_rows_get_numbers_behind_those_that_were_loaded(spark, tmp_path):
+def test_new_rows_get_numbers_behind_the_loaded_ones(spark, tmp_path):
     with world(tmp_path) as shop:
         assert shop.apply(ddl=DDL, workload="", roots=None).status_code == 200
         numbers = [*range(1, 700), 5_000]
@@ -33,5 +33,5 @@ def test_new_rows_get_numbers_behind_those_that_were_loaded(spark, tmp_path):
         assert shop.transact("INSERT INTO ticket (t_text) VALUES ('y')").is_success
         assert shop.rows("SELECT max(t_id) FROM ticket") == [[5_001]]
         assert shop.transact("INSERT INTO down (d_k) VALUES ('y')").is_success
-        # The row with -900 has no parent: it was rejected.
+        # The row with -900 has no parent and is rejected.
         assert shop.rows("SELECT min(d_no) FROM down") == [[-71]]

@@ -28,7 +28,7 @@ PLAN = {"ddl": DDL, "workload": WORKLOAD, "roots": None}
 
 @pytest.fixture
 def shop(tmp_path):
-    """Rows, and a view that is left to be built, with an index."""
+    """Rows, and a view with an index that are left for Spark to build."""
     with world(tmp_path) as opened:
         assert opened.apply(**BARE).status_code == 200
         load(opened, "customer", ["c_id,c_name", *(f"{n},name {n}" for n in range(CUSTOMERS))])
@@ -77,7 +77,7 @@ def served_by(shop):
 
 @contextmanager
 def writing(shop):
-    """A writer whose changes meet every kind of view row; at least some of each."""
+    """Run a writer that changes every kind of view row, in at least 20 transactions."""
     stop, failed = threading.Event(), []
 
     def write():
@@ -94,7 +94,7 @@ def writing(shop):
                 failed.append(answer.text)
             if stop.is_set() and n > 20:
                 return
-            time.sleep(0.02)  # the machine is for others, too
+            time.sleep(0.02)  # leave time for other processes
 
     thread = threading.Thread(target=write)
     thread.start()
@@ -125,7 +125,7 @@ def test_a_view_is_built_while_a_writer_writes(shop, monkeypatch):
     assert os.listdir(shop.database.settings.data / "exports") == []
 
 
-def test_a_new_driver_goes_on_where_the_last_one_ended(shop, monkeypatch):
+def test_a_new_driver_resumes_where_the_last_one_ended(shop, monkeypatch):
     monkeypatch.setattr(job, "SLICE_S", 0.0)
     begun = []
 
@@ -159,7 +159,7 @@ def builds(shop):
 
 
 def settled(shop):
-    """`builds`, once the node has carried out what a driver asked for just before it was killed."""
+    """Return `builds` after the node has executed the last requests of a killed driver."""
     before, now = None, builds(shop)
     while before != now:
         time.sleep(1.0)
@@ -167,7 +167,7 @@ def settled(shop):
     return now
 
 
-def test_a_build_that_is_cancelled_ends_its_driver_and_leaves_nothing(shop, monkeypatch):
+def test_a_cancelled_build_ends_its_driver_and_leaves_no_table(shop, monkeypatch):
     monkeypatch.setattr(job, "SLICE_S", 0.0)
     tables = {build["table"] for build in builds(shop)}
     begun = []
@@ -190,7 +190,7 @@ def test_a_build_that_is_cancelled_ends_its_driver_and_leaves_nothing(shop, monk
     assert shop.verify() == 0
 
 
-def test_a_task_that_fails_is_done_again_and_not_for_ever(shop):
+def test_a_failed_task_is_retried_a_limited_number_of_times(shop):
     failures = []
 
     def fails(task):
@@ -208,8 +208,8 @@ def test_a_task_that_fails_is_done_again_and_not_for_ever(shop):
     assert shop.verify() == 0
 
 
-def test_a_rate_is_kept(shop, monkeypatch):
-    """A task reads what it may read in its time, and waits as long as that may take."""
+def test_tasks_keep_the_rate(shop, monkeypatch):
+    """A task reads as many rows as its share of the rate allows in SLICE_S, and then waits."""
     waited, read = [], []
 
     async def pause(seconds):
@@ -230,7 +230,7 @@ def test_a_rate_is_kept(shop, monkeypatch):
     assert shop.verify() == 0
 
 
-def test_a_small_relation_is_built_in_parts_side_by_side(shop):
+def test_a_small_relation_is_built_in_parallel_parts(shop):
     parts = []
 
     def notes(task):
@@ -246,8 +246,8 @@ def test_a_small_relation_is_built_in_parts_side_by_side(shop):
     assert state(shop) == "readable"
 
 
-def test_two_drivers_build_the_same_to_no_harm(shop, monkeypatch):
-    """One is overtaken in the middle of its first task."""
+def test_two_drivers_may_build_the_same_view(shop, monkeypatch):
+    """The second driver builds all ranges during the first task of the other."""
     monkeypatch.setattr(job, "SLICE_S", 0.0)
     overtaken = []
 
@@ -263,7 +263,7 @@ def test_two_drivers_build_the_same_to_no_harm(shop, monkeypatch):
     assert shop.verify() == 0
 
 
-def test_what_is_readable_is_built_anew_only_if_asked_for(shop):
+def test_a_readable_view_is_rebuilt_only_on_request(shop):
     drive(shop)
     table = shop.database.catalog.layout(VIEW).table
     assert {build.state for build in asked(shop)} == {"readable"}
@@ -291,8 +291,8 @@ def test_spark_builds_while_a_writer_writes(spark, shop):
     assert shop.verify() == 0
 
 
-def test_a_driver_that_is_killed_and_another_one(spark, shop):
-    """kill -9 in mid-build, while a writer writes; the second driver does not begin again."""
+def test_a_second_driver_continues_the_build_of_a_killed_one(spark, shop):
+    """A writer writes all the time. The second driver builds only the missing ranges."""
     script = (
         "import hornbeam_server.pipeline.build.driver as job; job.SLICE_S = 0.5;"
         "from hornbeam.cli import main; main()"
@@ -327,7 +327,7 @@ def test_a_driver_that_is_killed_and_another_one(spark, shop):
     assert shop.verify() == 0
 
 
-def test_the_command_line(shop):
+def test_the_command_line_builds_and_cancels(shop):
     def run(*arguments):
         return CliRunner().invoke(app, ["materialize", "--url", url_of(shop), *arguments])
 

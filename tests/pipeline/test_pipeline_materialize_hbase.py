@@ -1,4 +1,4 @@
-"""A view built by Spark on a real HBase: rows go to the gateways, the leader dies in between."""
+"""Spark builds a view on a real HBase: rows go to the gateways, and the leader dies meanwhile."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Deferred views that are answered anew in each batch, beside one that follows its changes."""
+"""Deferred views that each batch recomputes, beside one that follows its changes."""
 
 import pytest
 from api_world import DDL, WORKLOAD, world
@@ -59,7 +59,7 @@ def done(spark, shop, node):
     return refresh(spark.sparkContext, node, url_of(shop), "default")
 
 
-def test_each_batch_answers_them_anew_and_puts_what_differs(spark, shop, node):
+def test_each_batch_recomputes_views_and_puts_the_differences(spark, shop, node):
     insert(shop, (1, 1, 5), (2, 1, 5), (3, 2, 7), (4, 2, 1))
     first = done(spark, shop, node)
     assert set(first.views) == {"ranked", "dear", "totals"}
@@ -69,8 +69,8 @@ def test_each_batch_answers_them_anew_and_puts_what_differs(spark, shop, node):
     shop.transact("DELETE FROM orders WHERE o_id = 1")
     second = done(spark, shop, node)
     check(shop, second.upto)
-    # `ranked`: a copy goes, a row comes, and one moves; `dear`: one goes, one comes; `totals`: two
-    # groups and what is kept of them.
+    # `ranked`: one copy is removed, one row is added, and one row changes. `dear`: one row is
+    # removed, one is added. `totals`: two groups and their state.
     assert second.counts.rows == 4 + 2 + 4
     idle = done(spark, shop, node)
     assert idle.counts.rows == 0
@@ -81,8 +81,8 @@ def test_each_batch_answers_them_anew_and_puts_what_differs(spark, shop, node):
     assert shop.verify() == 0
 
 
-def test_a_batch_that_is_done_again_puts_the_same(spark, shop, node, monkeypatch):
-    """The first driver dies before the node is told; meanwhile more is written."""
+def test_a_repeated_batch_puts_the_same_rows(spark, shop, node, monkeypatch):
+    """The first driver dies before it reports the end to the node. Then more rows are written."""
     insert(shop, (1, 1, 5), (2, 2, 7))
     done(spark, shop, node)
     insert(shop, (3, 1, 9))
@@ -100,7 +100,7 @@ def test_a_batch_that_is_done_again_puts_the_same(spark, shop, node, monkeypatch
 
 
 def until_finished(ask):
-    """A node to which nobody says that a batch is finished."""
+    """Interrupt the driver when it reports to the node that a batch is finished."""
 
     def asked(method, path, body=None):
         if body is not None and "changes" in body:
@@ -110,7 +110,7 @@ def until_finished(ask):
     return asked
 
 
-def test_who_has_another_answer_the_next_time_puts_nothing(spark, shop, node, monkeypatch):
+def test_a_repeated_batch_with_other_rows_puts_nothing(spark, shop, node, monkeypatch):
     insert(shop, (1, 1, 5), (2, 2, 7))
     with monkeypatch.context() as patched:
         patched.setattr(node, "json", until_finished(node.json))
@@ -129,7 +129,7 @@ def test_who_has_another_answer_the_next_time_puts_nothing(spark, shop, node, mo
     check(shop, done(spark, shop, node).upto)
 
 
-def test_views_that_are_answered_anew_may_read_others(spark, shop, node):
+def test_recomputed_views_may_read_other_views(spark, shop, node):
     least = (
         "CREATE MATERIALIZED VIEW least WITH (refresh = 'recompute') AS"
         " SELECT min(o_total) AS total FROM dear;"
@@ -153,7 +153,7 @@ def test_views_that_are_answered_anew_may_read_others(spark, shop, node):
         ("SELECT k_json FROM kinds", "JSON"),
     ],
 )
-def test_what_cannot_be_answered_the_same_is_refused(shop, select, reason):
+def test_unsuitable_selects_are_refused(shop, select, reason):
     view = f"CREATE MATERIALIZED VIEW no WITH (refresh = 'recompute') AS {select};"
     refused = shop.post("/v1/schema/plan", {"ddl": DDL + VIEWS + view, "workload": WORKLOAD})
     assert refused.status_code == 422, refused.text
@@ -163,13 +163,13 @@ def test_what_cannot_be_answered_the_same_is_refused(shop, select, reason):
 @pytest.mark.parametrize(
     ("select", "can"), [(DEAR, True), ("SELECT random() AS r FROM orders", False)]
 )
-def test_who_cannot_have_a_view_kept_is_told_that_it_can_be_answered(shop, select, can):
+def test_the_refusal_of_a_deferred_view_suggests_recompute(shop, select, can):
     view = f"CREATE MATERIALIZED VIEW no WITH (refresh = 'deferred') AS {select};"
     refused = shop.post("/v1/schema/plan", {"ddl": DDL + view, "workload": WORKLOAD})
     assert ("refresh = 'recompute'" in refused.json()["cure"]) is can
 
 
-def test_a_view_that_is_answered_instead_of_followed_is_made_anew(spark, shop, node):
+def test_a_change_to_recompute_rebuilds_the_view(spark, shop, node):
     insert(shop, (1, 1, 5))
     done(spark, shop, node)
     other = VIEWS.replace(

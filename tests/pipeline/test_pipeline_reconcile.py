@@ -1,4 +1,4 @@
-"""Reconciling finds exactly the damage that was planted, and mends it."""
+"""Reconciliation finds exactly the planted damage, and repairs it."""
 
 import pytest
 from api_world import DDL, PLAN, WORKLOAD, world
@@ -46,7 +46,7 @@ def differing(report):
 
 
 def stored(shop):
-    """Names of all views and indexes that hold rows."""
+    """Return the names of all views and indexes that hold rows."""
     catalog = shop.database.catalog
     return [name for name in (*catalog.view, *catalog.index) if cells(shop, name)]
 
@@ -63,7 +63,7 @@ def test_a_sound_database_has_no_differences(shop):
 
 
 @pytest.mark.parametrize("split_bytes", [rocks.SPLIT_BYTES, 6_000])
-def test_all_kinds_of_damage_are_found_and_mended(shop, monkeypatch, split_bytes):
+def test_all_kinds_of_damage_are_found_and_repaired(shop, monkeypatch, split_bytes):
     monkeypatch.setattr(rocks, "SPLIT_BYTES", split_bytes)
     planted = {name: damaged(shop, name, KINDS) for name in stored(shop)}
     assert len(planted) > 12
@@ -101,7 +101,7 @@ def test_a_name_that_is_no_view_is_refused(shop):
         reconcile(shop, "customer")
 
 
-def test_orphans_are_found_and_stay(shop):
+def test_orphans_are_found_and_not_repaired(shop):
     (pen, *_) = cells(shop, "product")
     plant(shop, "product", {pen.key: TOMBSTONE})
     report = reconcile(shop, repair=True)
@@ -111,7 +111,7 @@ def test_orphans_are_found_and_stay(shop):
     assert next(item.samples).stored[2] == 0
 
 
-def test_base_rows_that_cannot_be_read_are_told_and_what_is_above_them_left_alone(shop):
+def test_views_above_unreadable_base_rows_are_not_repaired(shop):
     orders = cells(shop, "orders")
     undecodable, moved = orders[21], orders[42]
     plant(shop, "orders", {moved.key: orders[43].value})
@@ -129,7 +129,7 @@ def test_base_rows_that_cannot_be_read_are_told_and_what_is_above_them_left_alon
     assert reconcile(shop).differences == 0
 
 
-def test_more_than_a_range_keeps_keys_of_takes_rounds(shop, monkeypatch):
+def test_more_keys_than_a_range_keeps_are_repaired_in_rounds(shop, monkeypatch):
     monkeypatch.setattr(reports, "KEPT_KEYS", 50)
     for name in ("customer__orders", "orders.by.o_c_id"):
         plant(shop, name, {cell.key: TOMBSTONE for cell in cells(shop, name)})
@@ -145,14 +145,14 @@ def test_more_than_a_range_keeps_keys_of_takes_rounds(shop, monkeypatch):
     assert shop.verify() == 0
 
 
-def test_what_is_damaged_anew_does_not_keep_repair_for_ever(shop, monkeypatch):
+def test_repair_ends_if_the_damage_stays(shop, monkeypatch):
     planted = damaged(shop, "customer__orders", ["missing", "extra"])
     monkeypatch.setattr(job, "_write", lambda *_: 0)
     report = reconcile(shop, "customer__orders", repair=True)
     assert differing(report) == {"customer__orders": planted}
 
 
-def test_rows_come_in_several_batches_and_relations_are_forgotten(shop, monkeypatch):
+def test_small_batches_and_small_caches_find_the_same_damage(shop, monkeypatch):
     from hornbeam_server.pipeline.reconcile import expected
 
     monkeypatch.setattr(rocks, "FIRST_BATCH", 5)
@@ -164,7 +164,7 @@ def test_rows_come_in_several_batches_and_relations_are_forgotten(shop, monkeypa
 
 
 def test_other_bytes_of_the_same_row_are_no_difference(shop):
-    """A decimal with another zero behind it."""
+    """The stored decimal has another trailing zero."""
     name = "customer__orders"
     codec = shop.database.manager.state.codecs(name)
     cell = cells(shop, name)[3]
@@ -197,7 +197,7 @@ def test_base_rows_of_an_older_schema_are_no_difference(tmp_path):
         assert reconcile(shop, repair=True).differences == 0
 
 
-def test_a_snapshot_that_has_gone_is_no_answer(shop, monkeypatch):
+def test_a_snapshot_that_is_no_longer_kept_is_an_error(shop, monkeypatch):
     from hornbeam_server.pipeline.spark.export import Export
     from hornbeam_server.schema.errors import SnapshotTooOld
 
@@ -209,13 +209,13 @@ def test_a_snapshot_that_has_gone_is_no_answer(shop, monkeypatch):
         reconcile(shop)
 
 
-def test_exports_are_given_up(shop):
+def test_exports_are_removed_afterwards(shop):
     reconcile(shop)
     folder = shop.database.settings.data / "exports"
     assert not list(folder.iterdir())
 
 
-def test_spark_says_the_same(shop, spark):
+def test_spark_finds_and_repairs_the_same_damage(shop, spark):
     names = ("customer__orders", "customer__orders.by.c_name")
     planted = {name: damaged(shop, name, KINDS) for name in names}
     seen = []

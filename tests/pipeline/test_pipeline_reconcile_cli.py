@@ -1,4 +1,4 @@
-"""`hornbeam reconcile`: what it prints and writes, how it ends, and what it cannot do."""
+"""`hornbeam reconcile`: its output, its HTML page, its exit codes and its errors."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ def shop(tmp_path_factory):
 
 @pytest.fixture
 def run(monkeypatch, capfd, shop):
-    """Run the command line; its exit code, output and error output."""
+    """Run the command line and return its exit code, output and error output."""
     monkeypatch.setattr(
         command, "session", lambda _: nullcontext(SimpleNamespace(sparkContext=Here()))
     )
@@ -75,7 +75,7 @@ def test_orphans_are_shown(run, shop):
 
 
 class Balance(HTMLParser):
-    """Every element that is opened is closed, in order."""
+    """Checks that every opened element is closed, in order."""
 
     def __init__(self):
         super().__init__()
@@ -93,7 +93,7 @@ class Balance(HTMLParser):
         self.text.append(data)
 
 
-def test_the_page_shows_everything_and_runs_nothing():
+def test_the_page_shows_all_values_and_runs_no_script():
     counts = {"missing": 1, "extra": 0, "different": 0, "misplaced": 0, "undecodable": 0}
     sample = {"fault": "missing", "key": b"\xee", "stored": None, "expected": ["<script>", None]}
     item = {
@@ -113,7 +113,7 @@ def test_the_page_shows_everything_and_runs_nothing():
     assert later.count("As of snapshot") == 2
 
 
-def test_what_cannot_be_done_is_told(run, shop, monkeypatch):
+def test_each_error_has_its_exit_code(run, shop, monkeypatch):
     code, _, err = run("nothing")
     assert (code, "no readable view or index nothing" in err) == (3, True)
     assert run(on="hornbeam://127.0.0.1:1")[0] == 4
@@ -125,7 +125,7 @@ def test_what_cannot_be_done_is_told(run, shop, monkeypatch):
         assert "pip install 'hornbeam-server[spark]'" in err
 
 
-def test_what_failed_in_an_executor_is_told_without_its_trace(run, monkeypatch):
+def test_an_executor_error_is_shown_without_its_trace(run, monkeypatch):
     def fail(*_, **__):
         line = "hornbeam_server.schema.errors.SnapshotTooOld: It is old."
         raise PySparkException(f"Job aborted\n  File x.py\n{line}")
@@ -135,7 +135,7 @@ def test_what_failed_in_an_executor_is_told_without_its_trace(run, monkeypatch):
     assert (code, err.strip()) == (3, "error: Spark could not do it: It is old.")
 
 
-def test_no_java_is_told(monkeypatch):
+def test_missing_java_is_an_error(monkeypatch):
     from hornbeam_server.pipeline.spark import session
     from hornbeam_server.schema.errors import InvalidRequest
 
@@ -145,7 +145,7 @@ def test_no_java_is_told(monkeypatch):
         raise AssertionError("nothing to run in")
 
 
-def test_again_and_again_until_it_is_interrupted(run, monkeypatch):
+def test_the_command_repeats_until_it_is_interrupted(run, monkeypatch):
     pauses = []
 
     def pause(pause_s):
@@ -159,11 +159,11 @@ def test_again_and_again_until_it_is_interrupted(run, monkeypatch):
 
 
 @pytest.mark.parametrize(("text", "expected"), [("90s", 90), ("1.5m", 90), ("1 h", 3600)])
-def test_times(text, expected):
+def test_times_are_parsed(text, expected):
     assert seconds(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "5", "h", "0s", "-1m", "1w"])
-def test_what_is_no_time(text):
+def test_wrong_times_are_refused(text):
     with pytest.raises(InterfaceError, match="no time"):
         seconds(text)

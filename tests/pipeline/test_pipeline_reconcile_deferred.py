@@ -1,4 +1,4 @@
-"""Deferred views are reconciled as of their group's moment, and mended by making them anew."""
+"""Deferred views are reconciled as of their group's snapshot, and repaired by a rebuild."""
 
 import random
 from contextlib import closing
@@ -89,15 +89,15 @@ def as_of(shop, group="default"):
 
 
 def plant(shop, name, puts, at=None):
-    """Behind everybody's back, and as of the group's moment."""
+    """Write cells directly into the store, by default as of the group's snapshot."""
     database = shop.database
     written = [Put(*item) for item in puts.items()]
     table = database.catalog.layout(name).table
     shop.run(database.store.put({table: written}, at or as_of(shop)))
 
 
-def test_views_that_followed_many_changes_are_as_a_build_would_make_them(spark, shop):
-    write(shop, random.Random(11), 20)  # nothing of this is in the views
+def test_views_after_many_changes_equal_a_new_build(spark, shop):
+    write(shop, random.Random(11), 20)  # the views do not have these changes yet
     report, codecs = reconcile(spark, shop)
     assert differing(report) == {}
     checked = {item.name: item for item in report.checked}
@@ -114,7 +114,7 @@ def test_views_that_followed_many_changes_are_as_a_build_would_make_them(spark, 
     refreshed(spark, shop)
 
 
-def test_damage_is_found_where_it_is_and_mended_by_making_views_anew(spark, shop):
+def test_damage_is_found_and_repaired_by_a_rebuild(spark, shop):
     planted = {}
     state = shop.database.catalog.deferred_view["by_name"].stored[1]
     for stored in ("names", "ranked", "by_name", state):
@@ -146,7 +146,7 @@ def test_damage_is_found_where_it_is_and_mended_by_making_views_anew(spark, shop
 
 
 def _with_another_value(codec, row):
-    """Under the same key; None: all of it is key."""
+    """Return the row with another integer under the same key; None without one outside the key."""
     values = list(row)
     for place in range(len(values)):
         if place not in codec.layout.key_positions and isinstance(values[place], int):
@@ -155,7 +155,7 @@ def _with_another_value(codec, row):
     return None
 
 
-def test_of_views_over_rows_that_cannot_be_read_nothing_is_said(spark, shop):
+def test_views_over_unreadable_rows_are_not_compared(spark, shop):
     sound = cells(shop, "customer")[3]
     plant(shop, "customer", {sound.key: b"\x01\xc1"}, shop.database.watermark())
     try:
@@ -177,7 +177,7 @@ def test_kept_and_deferred_views_can_be_named_together(spark, shop):
     assert [item.name for item in report.checked] == [index, "apart", "customer"]
 
 
-def test_a_view_that_is_not_there_is_refused(spark, shop):
+def test_a_missing_view_is_refused(spark, shop):
     with pytest.raises(NotFound, match="nowhere"):
         reconcile(spark, shop, "names", "nowhere")
     with closing(transport_to(shop)) as transport:
@@ -188,7 +188,9 @@ def test_a_view_that_is_not_there_is_refused(spark, shop):
         assert [group.name for group in deferred.groups(transport, None)] == ["default", "other"]
 
 
-def test_a_group_that_moves_on_is_asked_again_but_not_for_ever(shop, monkeypatch):
+def test_the_snapshot_of_an_advancing_group_is_requested_a_limited_number_of_times(
+    shop, monkeypatch
+):
     asked = []
 
     def moved(transport, group, snapshot):

@@ -1,5 +1,5 @@
-"""Reconciling a live HBase: while writers write, the damage that was planted is found, no more and
-no less, and mended."""
+"""Reconciliation of a live HBase: while a writer writes, it finds exactly the planted damage and
+repairs it."""
 
 import asyncio
 import threading
@@ -42,8 +42,8 @@ def fill(db):
 
 @contextmanager
 def writing(url):
-    """Somebody who changes rows of other customers than those damaged, all the time. At least one
-    transaction is committed before and one after what is done within."""
+    """Run a writer that changes rows of undamaged customers all the time. It completes a round
+    before the body, and another before the end."""
     committed, stop = threading.Semaphore(0), threading.Event()
     failed = []
 
@@ -77,7 +77,7 @@ def writing(url):
 
 
 async def damage(export):
-    """Behind everybody's back: HBase is open to whoever reaches it."""
+    """Write damaged cells directly into HBase, past the nodes."""
     store = export.open()
     codecs = export.codecs()
 
@@ -126,7 +126,7 @@ def differing(report):
     }
 
 
-def test_damage_of_a_live_cluster_is_found_and_mended(spark, real_cluster, tmp_path):
+def test_damage_of_a_live_cluster_is_found_and_repaired(spark, real_cluster, tmp_path):
     with (
         NodeProcesses(real_cluster, tmp_path, 2, database="reconcile") as nodes,
         hornbeam.connect(nodes.client_url, autocommit=True) as db,

@@ -1,4 +1,4 @@
-"""Deferred views that Spark refreshes are what their queries answer at their moment."""
+"""Deferred views that Spark refreshes equal the answers of their queries at their snapshot."""
 
 import json
 import os
@@ -36,7 +36,7 @@ CREATE MATERIALIZED VIEW idle WITH (refresh = 'deferred') AS
 CREATE MATERIALIZED VIEW types WITH (refresh = 'deferred') AS SELECT * FROM kinds;
 """
 NAMES = ("by_name", "everybody", "in_all", "names", "idle", "types")
-"""Each is `SELECT * FROM name`, and the SELECT above."""
+"""Each name stands for `SELECT * FROM name` and for its SELECT above."""
 
 
 def select_of(name):
@@ -63,7 +63,7 @@ def node(shop):
 
 
 class Writer:
-    """Random orders of random customers, changed and deleted again."""
+    """Writes random orders and customers, and changes and deletes them again."""
 
     def __init__(self, shop, seed):
         self.shop = shop
@@ -111,7 +111,7 @@ def framed(spark, shop, name, **options):
 
 
 def check(shop, upto):
-    """Every view against its query as of its moment."""
+    """Compare every view with its query as of its snapshot."""
     for name in NAMES:
         rows, at = asked(shop, f"SELECT * FROM {name}")
         assert at == upto, name
@@ -134,7 +134,7 @@ def test_views_follow_their_relations(spark, shop, node, monkeypatch):
     idle = refresh(spark.sparkContext, node, url_of(shop), "default")
     assert idle.counts == job.Counts()
     check(shop, idle.upto)
-    writer.write(5)  # nothing of this is in the views, nor in what they are compared with
+    writer.write(5)  # these changes are not in the views, nor in the rows compared with them
     for name in ("names", "everybody"):
         frame, (rows, _) = framed(spark, shop, name), asked(shop, f"SELECT * FROM {name}")
         plain = [[str(v) if isinstance(v, Decimal) else v for v in row] for row in frame.collect()]
@@ -148,7 +148,7 @@ def test_views_follow_their_relations(spark, shop, node, monkeypatch):
 
 
 def verified(shop, *names):
-    """What `hornbeam verify` finds missing and extra in deferred views."""
+    """Return how many missing and extra rows `hornbeam verify` finds in deferred views."""
     answer = shop.post("/v1/verify", {"names": list(names) or None})
     report = json.loads(answer.text.splitlines()[-1])["report"]
     return {
@@ -174,7 +174,7 @@ def command(shop, *arguments):
     )
 
 
-def test_a_batch_whose_driver_is_killed_is_done_again(shop):
+def test_the_batch_of_a_killed_driver_is_repeated(shop):
     Writer(shop, 2).write(40)
     job = command(shop, "--once")
     try:
@@ -201,7 +201,7 @@ def test_a_batch_whose_driver_is_killed_is_done_again(shop):
     check(shop, done["as_of"])
 
 
-def test_a_group_that_is_none_is_told(shop):
+def test_an_unknown_group_is_an_error(shop):
     job = command(shop, "--once", "fast")
     _, err = job.communicate(timeout=60)
     assert job.returncode == 2

@@ -1,4 +1,4 @@
-"""A row that a deferred view cannot hold: what is told, and how its group goes on."""
+"""A row that a deferred view cannot hold: the error, and how its group continues."""
 
 import pytest
 from api_world import DDL, WORKLOAD, world
@@ -49,7 +49,7 @@ def apply(shop, ddl):
         (view(LONG), LimitExceeded),
     ],
 )
-def test_the_view_is_named_and_its_group_is_freed(shop, refresh, declared, error):
+def test_the_error_names_the_view_and_a_rebuild_frees_its_group(shop, refresh, declared, error):
     apply(shop, GOOD + declared)
     refresh()
     shop.transact("INSERT INTO kinds (k_id, k_text) VALUES (1, 'xxxxx')")
@@ -61,14 +61,14 @@ def test_the_view_is_named_and_its_group_is_freed(shop, refresh, declared, error
     shop.transact("DELETE FROM orders")
     shop.transact("DELETE FROM customer")
     shop.transact("DELETE FROM kinds")
-    with pytest.raises(error):  # a batch that was begun is done as it was begun
+    with pytest.raises(error):  # a repeated batch has the same end
         refresh()
     assert shop.post("/v1/groups/rebuild", {"views": ["bad"]}).is_success
     assert refresh().views == ("good",)
     assert refresh().views == ("good", "bad")
 
 
-def test_executors_say_it_too(shop, refresh, monkeypatch):
+def test_executors_raise_the_same_error(shop, refresh, monkeypatch):
     monkeypatch.setattr(job, "HERE_BYTES", 0)
     apply(shop, GOOD + view(CAST))
     shop.transact("INSERT INTO kinds (k_id, k_text) VALUES (1, 'x')")

@@ -1,5 +1,5 @@
-"""Deferred views on HBase: refreshed from the logs of several nodes, one of which dies in the
-middle of a batch."""
+"""Deferred views on HBase, refreshed from the logs of several nodes. One node dies in the middle
+of a batch."""
 
 from contextlib import closing
 
@@ -41,7 +41,7 @@ def answer(db, sql, at):
     return sorted(document["rows"]), document["snapshot"]
 
 
-def test_a_batch_ends_as_it_began_when_a_node_is_killed(spark, real_cluster, tmp_path, monkeypatch):
+def test_a_batch_is_correct_when_the_leader_is_killed(spark, real_cluster, tmp_path, monkeypatch):
     with (
         NodeProcesses(real_cluster, tmp_path, 2, database="refresh") as nodes,
         hornbeam.connect(nodes.client_url, autocommit=True) as db,
@@ -69,7 +69,7 @@ def test_a_batch_ends_as_it_began_when_a_node_is_killed(spark, real_cluster, tmp
         assert second.upto > first.upto
         check(db, second.upto)
         monkeypatch.undo()
-        # What the dead node has logged is there for the next batch, too.
+        # The next batch is correct, too.
         (left,) = [node for node in nodes.nodes if node is not leader]
         write(f"hornbeam://{left.address}", 90)
         third = job.refresh(spark.sparkContext, node, nodes.client_url, "default")

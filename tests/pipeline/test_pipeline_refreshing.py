@@ -1,4 +1,4 @@
-"""When each group of deferred views has its batches, by a clock that the test sets."""
+"""The times of the batches of each group of deferred views, by a clock that the test sets."""
 
 from itertools import pairwise
 
@@ -10,11 +10,11 @@ from hornbeam_server.pipeline.refresh.command import MAX_PAUSE_S, PAUSE_S, Round
 
 
 class Over(Exception):
-    """The test has seen enough."""
+    """The time of the test is over."""
 
 
 class World:
-    """Groups by name with their intervals; `fails` and `takes_s` say how their batches go."""
+    """Groups with their intervals. `fails` names groups that fail; `takes_s` has durations."""
 
     def __init__(self, **intervals):
         self.intervals = intervals
@@ -63,7 +63,7 @@ class World:
         return max(b - a for a, b in pairwise(times))
 
 
-def test_a_group_that_fails_does_not_delay_the_others():
+def test_a_failing_group_does_not_delay_the_others():
     world = World(bad=5.0, good=5.0)
     world.fails = {"bad"}
     world.run(300.0)
@@ -71,14 +71,14 @@ def test_a_group_that_fails_does_not_delay_the_others():
     assert len(world.begun["good"]) == 61
 
 
-def test_several_that_fail_delay_no_other():
+def test_several_failing_groups_do_not_delay_another():
     world = World(**{f"bad{i}": 1.0 for i in range(20)}, good=5.0)
     world.fails = set(world.intervals) - {"good"}
     world.run(300.0)
     assert world.longest_wait("good") == 5.0
 
 
-def test_each_group_waits_longer_after_each_failure_and_no_longer_once_it_is_well():
+def test_the_wait_grows_with_each_failure_until_a_success():
     world = World(bad=5.0, other=3600.0)
     world.fails = {"bad", "other"}
     world.run(60.0)
@@ -99,14 +99,14 @@ def test_each_group_waits_longer_after_each_failure_and_no_longer_once_it_is_wel
     assert world.begun["bad"][-3:] == [b + 5.0 for b in world.begun["bad"][-4:-1]]
 
 
-def test_it_never_waits_longer_than_the_longest_pause():
+def test_no_wait_exceeds_the_longest_pause():
     world = World(bad=5.0)
     world.fails = {"bad"}
     world.run(1000.0)
     assert world.longest_wait("bad") == MAX_PAUSE_S
 
 
-def test_a_group_whose_failures_take_long_leaves_half_of_the_time():
+def test_a_group_with_long_failures_leaves_half_of_the_time():
     world = World(slow=1.0, good=1.0)
     world.fails, world.takes_s = {"slow"}, {"slow": 200.0}
     world.run(3999.0)
@@ -132,7 +132,7 @@ def test_a_group_with_a_short_interval_does_not_starve_one_with_a_long_one():
     assert world.longest_wait("seldom") <= 80.0
 
 
-def test_a_wanted_group_that_is_gone_does_not_delay_the_others():
+def test_a_missing_group_does_not_delay_the_others():
     world = World(good=5.0)
     world.wanted = ("gone", "good")
     world.run(100.0)
@@ -140,7 +140,7 @@ def test_a_wanted_group_that_is_gone_does_not_delay_the_others():
     assert any("gone" in str(one) for one in world.told if isinstance(one, OperationalError))
 
 
-def test_nothing_is_forgotten_while_no_node_answers():
+def test_groups_keep_their_times_while_no_node_answers():
     world = World(good=50.0)
     listed = world.listed
 
@@ -154,7 +154,7 @@ def test_nothing_is_forgotten_while_no_node_answers():
     assert 2 < sum(isinstance(one, OperationalError) for one in world.told) < 8
 
 
-def test_once_tries_each_group_and_raises_in_the_end():
+def test_once_tries_each_group_and_then_raises():
     world = World(bad=5.0, good=5.0, worse=5.0)
     world.fails = {"bad", "worse"}
     with pytest.raises(OperationalError, match="worse fails"):

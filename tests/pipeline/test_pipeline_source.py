@@ -1,4 +1,4 @@
-"""Relations and views in Spark are what the database answers at that snapshot."""
+"""Relations and views in Spark equal the answers of the database at that snapshot."""
 
 import datetime as dt
 import decimal
@@ -56,7 +56,7 @@ def asked(shop, text):
         return sorted(db.cursor().execute(text).fetchall())
 
 
-def test_a_relation_and_a_view_are_what_queries_answer(spark, shop):
+def test_a_relation_and_a_view_equal_the_answers_of_queries(spark, shop):
     assert rows_of(frame(spark, shop, relation="orders")) == asked(shop, "SELECT * FROM orders")
     view = frame(spark, shop, view="customer__orders")
     joined = asked(
@@ -99,7 +99,7 @@ def test_a_frame_stays_at_its_snapshot(spark, shop):
     shop.transact("DELETE FROM customer WHERE c_id = 9001")
 
 
-def test_columns_are_read_in_the_order_asked_for(spark, shop):
+def test_columns_are_read_in_the_requested_order(spark, shop):
     some = frame(spark, shop, relation="orders", columns="o_total, o_id")
     assert some.columns == ["o_total", "o_id"]
     assert some.orderBy("o_id").first() == (decimal.Decimal("1.50"), 1)
@@ -110,13 +110,13 @@ def test_columns_are_read_in_the_order_asked_for(spark, shop):
     ["o_id = 7", "o_id > 2990", "o_id >= 10 AND o_id < 20 AND o_total > 15", "o_id IN (1, 2)",
      "o_id = 7 AND o_id = 8", "o_total = 5.50", "o_id < 0", "o_id IS NULL"],
 )  # fmt: skip
-def test_filters_change_nothing_but_what_is_read(spark, shop, condition):
+def test_filtered_frames_equal_filtered_queries(spark, shop, condition):
     found = frame(spark, shop, relation="orders").where(condition)
     assert rows_of(found) == asked(shop, f"SELECT * FROM orders WHERE {condition}")
 
 
-def test_a_large_table_is_read_in_parts_side_by_side(spark, shop, monkeypatch):
-    """Parts are asked for in this process: executors would not see the smaller size."""
+def test_a_large_table_is_read_in_several_parts(spark, shop, monkeypatch):
+    """The parts are read in this process, because executors do not have the smaller size."""
     from hornbeam_server.pipeline.sources.reader import Hornbeam
 
     monkeypatch.setattr(rocks, "SPLIT_BYTES", 4_000)
@@ -140,12 +140,12 @@ def test_a_large_table_is_read_in_parts_side_by_side(spark, shop, monkeypatch):
         ({"relation": "orders", "as_of": "1"}, "no option as_of"),
     ],
 )
-def test_what_cannot_be_read_is_told(spark, shop, options, said):
+def test_wrong_options_are_refused(spark, shop, options, said):
     with pytest.raises((AnalysisException, PySparkException), match=said):
         frame(spark, shop, **options).collect()
 
 
-def test_rows_that_may_have_been_purged_are_not_given(spark, shop):
+def test_rows_that_may_be_purged_are_not_returned(spark, shop):
     import msgspec
 
     from hornbeam_server.pipeline.sources.reader import Hornbeam

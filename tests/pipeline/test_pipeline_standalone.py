@@ -1,5 +1,5 @@
-"""A Spark cluster of its own: a master and two workers, executors elsewhere. They read the same,
-and a batch of deferred views does not mind when one of them is killed."""
+"""A Spark cluster with a master and two workers. Its executors read the same rows, and a batch of
+deferred views is correct when one of them is killed."""
 
 import json
 import os
@@ -96,7 +96,7 @@ VIEW = f"CREATE MATERIALIZED VIEW by_end WITH (refresh = 'deferred') AS {SELECT}
 
 @contextmanager
 def spark_process(folder, kind, *arguments):
-    """A master or a worker, killed in the end; its log is in `folder`."""
+    """Run a master or a worker with its log in `folder`, and stop it at the end."""
     environment = os.environ | {
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),
@@ -118,7 +118,7 @@ def spark_process(folder, kind, *arguments):
 
 @contextmanager
 def standalone(folder):
-    """Its address, once both workers are there."""
+    """Run the cluster, and yield its address when both workers are there."""
     port, page, *pages = free_ports(4)
     with ExitStack() as running:
         for name in ("master", "one", "two"):
@@ -156,7 +156,7 @@ def run(job, master, url):
     return done.stdout
 
 
-def test_executors_elsewhere(spark, tmp_path, tmp_path_factory):
+def test_executors_of_a_spark_cluster_read_and_refresh(spark, tmp_path, tmp_path_factory):
     with world(tmp_path_factory.mktemp("shop")) as shop, standalone(tmp_path) as master:
         assert shop.apply(**PLAN | {"ddl": PLAN["ddl"] + VIEW}).status_code == 200
         lines = "\n".join(["o_id,o_total", *(f"{n},{n}.50" for n in range(1, 101))])

@@ -16,7 +16,7 @@ _KINDS = {"VARCHAR": Kind.TEXT, "BLOB": Kind.BYTES, "TIMESTAMP WITH TIME ZONE": 
 
 
 def reflected(ddl: str) -> Schema:
-    """The schema that DuckDB makes of a script of CREATE TABLEs."""
+    """Run a script of CREATE TABLEs in DuckDB; return the schema that it reports."""
     with duckdb.connect() as connection:
         connection.execute(ddl)
         columns = connection.execute(
@@ -58,14 +58,14 @@ def _type(text: str) -> ColumnType:
 
 
 def statements(text: str) -> Iterator[tuple[str, str]]:
-    """(name, SQL) of a script whose statements follow `-- name:` comments."""
+    """Yield (name, SQL) of a script whose statements follow `-- name:` comments."""
     for part in re.split(r"(?m)^-- name: ", text)[1:]:
         name, _, sql = part.partition("\n")
         yield name.strip(), sql.split(";\n")[0].rstrip().rstrip(";")
 
 
 def view(schema: Schema, *path: str, using: Mapping[str, str] | None = None) -> JoinView:
-    """The join view along `path`; `using` names the foreign key where a child has several."""
+    """Return the join view along `path`; `using` names the foreign key of a child with several."""
     edges = tuple(
         next(
             key
@@ -89,7 +89,7 @@ def catalog(
     indexes: Iterable[Index] = (),
     building: Iterable[str] = (),
 ) -> Catalog:
-    """A catalog of which everything is readable but what is `building`; edges of views first."""
+    """Return a catalog in which all but `building` is readable; its trees have the views' edges."""
     views, indexes, building = tuple(views), tuple(indexes), set(building)
     parents: dict[str, ForeignKey] = {}
     for one in views:
@@ -107,7 +107,7 @@ def quoted(name: str) -> str:
 
 
 def oracle(catalog: Catalog, data: Mapping[str, list[Row]]) -> duckdb.DuckDBPyConnection:
-    """Base tables with `data`, and the views as tables made by plain joins."""
+    """DuckDB with base tables that hold `data`, and the views as tables from plain joins."""
     connection = duckdb.connect()
     for relation in catalog.schema.relations:
         columns = ", ".join(f"{quoted(c.name)} {c.type.sql()}" for c in relation.columns)

@@ -1,4 +1,4 @@
-"""A small shop in memory: relations, indexes and a view kept by plain Python, and a reader.
+"""A small shop in memory: relations, with indexes and a view derived in Python, and a reader.
 
 The reader sorts by the rules of the key encoding (NULL first, parts may descend) and nothing
 else, so the tests of access paths do not depend on a store.
@@ -131,7 +131,7 @@ Data = dict[str, list[Row]]
 
 
 def derive(catalog: Catalog, base: Data) -> Data:
-    """Rows of all views and indexes, by plain loops."""
+    """Return `base` with the rows of all views and indexes, derived by plain loops."""
     authors = {row[0]: row for row in base["author"]}
     data = dict(base)
     data["author_item"] = [authors[row[1]] + row for row in base["item"] if row[1] in authors]
@@ -149,9 +149,9 @@ def _compare(left: Any, right: Any) -> int:
 
 
 class MemoryReader(RowReader):
-    """Rows of every layout in key order. Counts what is read in `reads`.
+    """A reader over rows in memory, sorted by key. `reads` records every read.
 
-    There is room for `part` rows in an answer that is given room.
+    An answer with `room` holds at most `part` rows.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class _Key:
 def oracle(
     base: Data, connection: duckdb.DuckDBPyConnection | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """DuckDB over the base relations."""
+    """Load the base relations into DuckDB."""
     connection = connection or connect()
     for relation in SCHEMA.relations:
         batch = to_record_batch(relation.columns, base[relation.name])
@@ -269,7 +269,7 @@ def ask(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Any = ()) -
 
 
 def assert_answered(sql: str, found: list[Row], wanted: list[Row], shown: object) -> None:
-    """The same rows, in the same order if `sql` orders them; if not, the error has `shown`."""
+    """Assert equal rows, in equal order if `sql` orders them; a failure shows `shown`."""
     if "ORDER BY" in sql and "OVER" not in sql:
         assert found == wanted, shown
     else:
@@ -277,7 +277,7 @@ def assert_answered(sql: str, found: list[Row], wanted: list[Row], shown: object
 
 
 def sample(authors: int = 20, items: int = 120, lines: int = 400) -> Data:
-    """Data with NULLs, ties and unmatched keys, the same every time."""
+    """Return deterministic data with NULLs, ties and unmatched keys."""
     subjects = ["art", "biography", "cooking", None, "x'y%"]
     day = dt.date(2020, 1, 1)
     return {
@@ -304,12 +304,12 @@ def sample(authors: int = 20, items: int = 120, lines: int = 400) -> Data:
 
 
 def evaluated(*given: Any) -> list[Value]:
-    """What `query.duckdb.scalar.evaluate` gives."""
+    """Return the result of `query.duckdb.scalar.evaluate`."""
     return evaluated_all([given])[0]
 
 
 def evaluated_all(calls: Sequence[Sequence[Any]]) -> list[list[Value]]:
-    """The same for the arguments of several calls, by one worker."""
+    """Return the results of several calls of `evaluate`, run by one worker."""
 
     async def run() -> list[list[Value]]:
         workers = Workers(Options(threads=1))

@@ -1,4 +1,4 @@
-"""Which path is chosen, and what it reads: one small case per rule."""
+"""The chosen access path and the keys that it reads: one small case per rule."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def path(
     return choose(CATALOG, block(relation, *filters, columns=used), "t", **options)
 
 
-def test_whole_key_is_a_point():
+def test_a_whole_key_is_a_point_read():
     found = path("line", ("l_no", EQ, 1), ("l_o_id", EQ, Parameter("o")))
     assert (found.reach, found.layout.name) == (Reach.POINT, "line")
     assert keys(found, {"o": 7}) == [(7, 1)]
 
 
-def test_in_lists_make_every_key_once():
+def test_in_lists_produce_every_key_once():
     found = path("line", ("l_o_id", IN, (2, 1, Parameter(0))), ("l_no", IN, (5, 6)))
     assert keys(found, {0: 1}) == [(2, 5), (2, 6), (1, 5), (1, 6)]
 
@@ -72,7 +72,7 @@ def test_null_equals_nothing_and_is_null_finds_null():
     assert keys(by_null, {}) == [(None,)]
 
 
-def test_leading_equalities_then_one_range():
+def test_leading_equalities_may_precede_one_range():
     found = path("line", ("l_o_id", EQ, 3), ("l_no", GE, 1), ("l_no", LT, 4))
     assert found.reach is Reach.RANGE
     assert ranges(found, {}) == [
@@ -81,7 +81,7 @@ def test_leading_equalities_then_one_range():
 
 
 @pytest.mark.parametrize("value", [None, 5])
-def test_a_null_bound_compares_with_nothing(value):
+def test_a_null_bound_matches_no_row(value):
     found = path("line", ("l_o_id", GE, Parameter(0)))
     assert len(ranges(found, {0: value})) == (0 if value is None else 1)
 
@@ -93,12 +93,12 @@ def test_an_index_is_covering_when_it_holds_the_columns_used():
     assert (narrow.layout.name, narrow.covering) == ("item_subject", True)
 
 
-def test_an_index_that_is_being_built_is_not_read():
+def test_an_index_under_construction_is_not_read():
     found = choose(make_catalog(readable=False), block("item", ("i_subject", EQ, "art")), "t")
     assert (found.layout.name, found.reach) == ("item", Reach.SCAN)
 
 
-def test_without_conditions_a_covering_index_is_the_shorter_scan():
+def test_without_conditions_a_covering_index_is_scanned():
     assert path("line", columns="l_i_id").layout.name == "line_l_i_id"
     assert path("line").layout.name == "line"
 
@@ -108,7 +108,7 @@ def test_without_conditions_a_covering_index_is_the_shorter_scan():
     [
         ([Term("i_pub", True)], 1, False),
         ([Term("i_subject"), Term("i_pub", True)], 2, False),
-        ([Term("i_pub", True), Term("i_title")], 1, False),  # NULL titles would come first
+        ([Term("i_pub", True), Term("i_title")], 1, False),  # the key has NULL titles first
         ([Term("i_pub", True), Term("i_title", nulls_first=True)], 2, False),
         ([Term("i_pub", True, nulls_first=True)], 0, False),
         ([Term("i_pub")], 1, True),
@@ -144,7 +144,7 @@ def test_several_prefixes_deliver_no_order():
     ("pattern", "low", "high"),
     [("ab%", "ab", "ac"), ("a_c", "a", "b"), ("%x", "", None), ("z", "z", "{")],
 )
-def test_like_reads_what_begins_alike(pattern, low, high):
+def test_like_reads_the_range_of_its_literal_prefix(pattern, low, high):
     catalog_index = path(
         "author_item", ("i_subject", EQ, "x"), ("i_title", Comparison.PREFIX, Parameter("p"))
     )
@@ -153,7 +153,7 @@ def test_like_reads_what_begins_alike(pattern, low, high):
     ]
 
 
-def test_the_successor_of_text_skips_what_is_no_text():
+def test_the_successor_of_text_skips_surrogates():
     assert successor("a\ud7ff") == "a\ue000"
     assert successor("a\U0010ffff") == "b"
     assert successor("\U0010ffff") is None
@@ -170,7 +170,7 @@ def test_exact_paths_need_no_check():
     assert not exact(choose(CATALOG, mixed, "t"), mixed)
 
 
-def test_joins_begin_where_constants_reach_and_follow_keys():
+def test_joins_begin_at_constants_and_follow_keys():
     joined = Block(
         (Source("a", "author"), Source("i", "item"), Source("l", "line")),
         equi_joins=(
@@ -186,7 +186,7 @@ def test_joins_begin_where_constants_reach_and_follow_keys():
     assert nested_loops(steps)
 
 
-def test_a_join_without_an_access_path_is_no_nested_loop():
+def test_a_join_without_an_access_path_runs_no_nested_loops():
     joined = Block(
         (Source("x", "item"), Source("y", "item")),
         equi_joins=(EquiJoin("x", ("i_pub",), "y", ("i_pub",)),),

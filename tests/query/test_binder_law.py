@@ -1,4 +1,4 @@
-"""The law of `filters` and `equi_joins`: reading only the rows that they name changes nothing."""
+"""Law: a query over only the rows that `filters` and `equi_joins` select has the same result."""
 
 from bindertables import catalog, oracle
 from hypothesis import given, settings
@@ -30,7 +30,7 @@ _data = st.fixed_dictionaries(dict.fromkeys(TABLES, _rows))
 
 @st.composite
 def conditions(draw: st.DrawFn, aliases: list[str]) -> str:
-    """A conjunction of comparisons over columns of `aliases`."""
+    """Draw a conjunction of comparisons over columns of `aliases`."""
 
     def number() -> str:
         return f"{draw(st.sampled_from(aliases))}.{draw(st.sampled_from('kxy'))}"
@@ -60,7 +60,7 @@ def conditions(draw: st.DrawFn, aliases: list[str]) -> str:
 
 @st.composite
 def queries(draw: st.DrawFn) -> str:
-    """Three sources, joined in a line or with the second join in parentheses."""
+    """Draw a query over three sources, joined in a line or with the second join in parentheses."""
     kinds = st.sampled_from(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "JOIN", "LEFT JOIN"])
     tables = [f"{draw(st.sampled_from(TABLES))} AS a{i}" for i in range(3)]
     if draw(st.booleans()):
@@ -88,7 +88,7 @@ def _condition(item: Filter) -> str:
 
 
 def _narrowed(sql: str, block: Block) -> str:
-    """The query over sources that hold only the rows which the block's lists name."""
+    """Rewrite the query over sources reduced to the rows that the block's lists select."""
     for source in block.sources:
         kept = [_condition(item) for item in block.filters if item.alias == source.alias]
         for join in block.equi_joins:
@@ -109,7 +109,7 @@ def _narrowed(sql: str, block: Block) -> str:
 
 @settings(max_examples=120)
 @given(queries(), _data)
-def test_reading_only_what_filters_and_joins_name_changes_nothing(sql, data):
+def test_reading_only_rows_of_filters_and_joins_keeps_the_result(sql, data):
     (block,) = bind(sql, CATALOG).statement.blocks
     with oracle(CATALOG, data) as connection:
         expected = connection.execute(sql).fetchall()
@@ -119,7 +119,7 @@ def test_reading_only_what_filters_and_joins_name_changes_nothing(sql, data):
 
 @settings(max_examples=60)
 @given(queries(), _data)
-def test_a_conjunctive_where_says_no_more_than_its_filters_and_joins(sql, data):
+def test_a_conjunctive_where_equals_its_filters_and_joins(sql, data):
     """In an inner join, `conjunctive` means that filters and equi-joins are the whole condition."""
     inner = sql.replace("LEFT JOIN", "JOIN").replace("RIGHT JOIN", "JOIN")
     inner = inner.replace("FULL JOIN", "JOIN")

@@ -1,4 +1,4 @@
-"""The copy of DuckDB's catalogue is that of the installed DuckDB."""
+"""The copied catalogue of functions equals that of the installed DuckDB."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hornbeam_server.query.dialect import catalogue
 _CALLED = re.compile(r"(\w+)\"?\(")
 
 
-def test_the_catalogue_is_duckdbs():
+def test_the_catalogue_equals_duckdbs():
     sql = "SELECT function_name, function_type, stability, macro_definition FROM duckdb_functions()"
     with duckdb.connect() as database:
         rows = database.sql(sql).fetchall()

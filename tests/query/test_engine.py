@@ -1,4 +1,4 @@
-"""The engine's edges: parameters, limits, time, memory, cancelling, Arrow."""
+"""Edge cases of the engine: parameters, limits, time, memory, cancellation, Arrow."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_prepared_statements_are_kept_by_text_and_catalog(engine):
     assert engine.prepare(sql, make_catalog(version=2)) is not first
 
 
-def test_the_cache_forgets_what_was_not_used_longest():
+def test_the_cache_drops_the_least_recently_used_statement():
     engine = QueryEngine(prepared=2)
     one, two, three = (f"SELECT {i} AS n FROM author WHERE a_id = 1" for i in range(3))
     kept, lost = engine.prepare(one, CATALOG), engine.prepare(two, CATALOG)
@@ -76,7 +76,7 @@ def test_missing_and_surplus_parameters_are_refused(engine, given):
         run(rows(query, given))
 
 
-def test_parameters_become_the_type_they_are_compared_with(engine):
+def test_parameters_take_the_type_of_the_column_they_are_compared_with(engine):
     query = engine.prepare("SELECT i_id FROM item WHERE i_price = :p AND i_pub = :d", CATALOG)
     found = run(rows(query, {"p": "1.75", "d": "2020-01-02"}))
     assert found == run(rows(query, {"p": 1.75, "d": "2020-01-02"})) == [(1,)]
@@ -84,8 +84,8 @@ def test_parameters_become_the_type_they_are_compared_with(engine):
         run(rows(query, {"p": "cheap", "d": None}))
 
 
-def test_a_parameter_of_one_columns_type_is_compared_with_another(engine):
-    """It has one type, here a decimal's, and is no key of the other column."""
+def test_a_parameter_compared_with_two_columns_has_one_type(engine):
+    """The parameter has the type of the decimal column and is no key of the integer column."""
     query = engine.prepare("SELECT i_id FROM item WHERE i_price > :x AND i_id = :x", CATALOG)
     found = [run(rows(query, {"x": x})) for x in (1, Decimal("1.00"), 1.5, 2)]
     assert found == [[(1,)], [(1,)], [], run(rows(engine.prepare(
@@ -108,12 +108,12 @@ def test_text_longer_than_the_column_matches_nothing(engine):
 @pytest.mark.parametrize(
     "sql", ["SELECT * FROM item LIMIT ?", "SELECT * FROM item LIMIT 1 OFFSET ?"]
 )
-def test_limit_wants_a_count(engine, sql):
+def test_limit_and_offset_require_a_count(engine, sql):
     with pytest.raises(SqlError, match="whole number"):
         run(rows(engine.prepare(sql, CATALOG), [-1]))
 
 
-def test_what_is_no_query_is_refused(engine):
+def test_writes_and_unknown_names_are_refused(engine):
     with pytest.raises(Unsupported, match="DELETE"):
         engine.prepare("DELETE FROM item", CATALOG)
     with pytest.raises(UnknownName):
@@ -128,7 +128,7 @@ def test_more_rows_than_allowed_are_an_error(engine, sql):
         run(rows(query, max_rows=119))
 
 
-def test_errors_of_duckdb_are_ours(engine):
+def test_errors_of_duckdb_become_hornbeam_errors(engine):
     query = engine.prepare("SELECT DISTINCT CAST(i_title AS INTEGER) FROM item", CATALOG)
     with pytest.raises(TypeMismatch, match="Could not convert"):
         run(rows(query))
@@ -155,7 +155,7 @@ def test_duckdb_is_interrupted_at_the_deadline(engine):
     assert run(rows(engine.prepare("SELECT DISTINCT 1 AS n FROM item", CATALOG))) == [(1,)]
 
 
-async def test_our_own_loops_stop_at_the_deadline(engine):
+async def test_native_loops_stop_at_the_deadline(engine):
     query = engine.prepare("SELECT COUNT(*) FROM line WHERE l_qty > 100", CATALOG)
     assert isinstance(query.plan, NativePlan)
     with pytest.raises(StatementTimeout):
@@ -213,7 +213,7 @@ def test_a_sort_that_outgrows_memory_goes_to_duckdb(engine, monkeypatch):
         "SELECT l_o_id, l_no FROM line WHERE l_o_id < 50 GROUP BY 1, 2",
         "SELECT DISTINCT l_i_id, l_qty FROM line WHERE l_o_id < 50",
         "SELECT l_no FROM line WHERE l_i_id IN (SELECT i_id FROM item) AND l_o_id < 20",
-        # DuckDB's own, but for the subquery, which is ours if it is small:
+        # DuckDB runs these queries; our loops run their subqueries while they are small.
         "SELECT COUNT(DISTINCT l_no) FROM line WHERE l_i_id IN"
         " (SELECT l_i_id FROM line WHERE l_o_id < 50 GROUP BY l_i_id)",
         "SELECT COUNT(DISTINCT l_no) FROM line WHERE l_i_id > (SELECT MIN(i_id) FROM item"
@@ -239,7 +239,7 @@ def test_groups_and_values_that_outgrow_memory_go_to_duckdb(engine, monkeypatch,
 
 
 @pytest.mark.parametrize("buffer", [7, 399, 400])
-def test_sources_larger_than_the_buffer_go_through_tables(engine, monkeypatch, buffer):
+def test_sources_larger_than_the_buffer_use_temporary_tables(engine, monkeypatch, buffer):
     sql = """SELECT i_subject, COUNT(DISTINCT l_no), SUM(l_qty) FROM line, item
              WHERE l_i_id = i_id AND l_qty IN (SELECT l_no FROM line) GROUP BY 1"""
     query = engine.prepare(sql, CATALOG)
@@ -250,7 +250,7 @@ def test_sources_larger_than_the_buffer_go_through_tables(engine, monkeypatch, b
 
 
 class EndlessReader(MemoryReader):
-    """`line` has `count` rows that exist only while they are read."""
+    """A reader whose relation `line` has `count` rows, generated while they are read."""
 
     def __init__(self, count: int) -> None:
         super().__init__(CATALOG, {"author": [], "item": [], "line": []})
@@ -268,7 +268,7 @@ class EndlessReader(MemoryReader):
         ("SELECT l_o_id, ROW_NUMBER() OVER () AS n, l_weight, l_no FROM line", ResidualPlan),
     ],
 )
-def test_a_long_result_streams_in_little_memory(engine, sql, kind):
+def test_a_long_result_streams_in_bounded_memory(engine, sql, kind):
     query = engine.prepare(sql, CATALOG)
     assert isinstance(query.plan, kind)
 
@@ -289,7 +289,7 @@ def test_a_long_result_streams_in_little_memory(engine, sql, kind):
 
 
 @pytest.mark.parametrize("sql", ["SELECT * FROM item", "SELECT DISTINCT * FROM item"])
-def test_arrow_and_rows_are_the_same(engine, sql):
+def test_arrow_and_rows_are_equal(engine, sql):
     query = engine.prepare(sql, CATALOG)
 
     async def work() -> list[Any]:
@@ -318,8 +318,8 @@ def test_types_of_duckdb_results_are_known(engine):
 
 
 @pytest.mark.parametrize("use_views", [True, False])
-def test_rows_with_a_null_are_not_equal(engine, use_views):
-    """To DuckDB they are, so the values are compared one by one."""
+def test_equality_of_rows_with_a_null_is_unknown(engine, use_views):
+    """DuckDB treats such rows as equal, so their values are compared one by one."""
     pairs = "(VALUES (1, 2, 1, 2), (1, NULL, 1, NULL), (1, NULL, 2, NULL)) AS t (a, b, c, d)"
     query = engine.prepare(f"SELECT (a, b) = (c, d) FROM {pairs}", CATALOG, use_views=use_views)
     assert run(rows(query)) == [(True,), (None,), (False,)]
@@ -327,7 +327,7 @@ def test_rows_with_a_null_are_not_equal(engine, use_views):
     assert run(rows(query)) == [(1,)]
 
 
-def test_served_by_names_what_is_read(engine):
+def test_served_by_names_the_layouts_that_are_read(engine):
     sql = "SELECT * FROM author, item WHERE i_a_id = a_id AND i_subject = ?"
     assert engine.prepare(sql, CATALOG).served_by == ("author_item_by_subject",)
     assert set(engine.prepare(sql, CATALOG, use_views=False).served_by) == {
@@ -336,7 +336,7 @@ def test_served_by_names_what_is_read(engine):
     }
 
 
-def test_queries_run_side_by_side(engine):
+def test_queries_run_concurrently(engine):
     async def work() -> list[Any]:
         query = engine.prepare(GROUPED, CATALOG)
         return await asyncio.gather(*(rows(query, [n % 5]) for n in range(20)))
@@ -370,7 +370,7 @@ def test_alternatives_of_a_join_are_looked_up(engine):
     assert run(work()) == [("scan", "line", 2), ("get", "item", 4)]
 
 
-def test_a_subquery_narrows_what_is_read(engine):
+def test_a_subquery_narrows_the_rows_that_are_read(engine):
     sql = """SELECT l_no, SUM(l_qty) FROM line
              WHERE l_o_id = (SELECT MAX(i_id) FROM item WHERE i_id < 8)
                AND l_no IN (SELECT l_no FROM line WHERE l_o_id = 3 AND l_no > 1) GROUP BY l_no"""
@@ -386,7 +386,7 @@ def test_a_subquery_narrows_what_is_read(engine):
 
 
 class MeetingReader(MemoryReader):
-    """Scans wait for one another: none gives a row before `together` have begun."""
+    """A reader whose scans wait for one another until `together` of them have begun."""
 
     def __init__(self, together: int) -> None:
         super().__init__(CATALOG, BASE)
@@ -402,8 +402,8 @@ class MeetingReader(MemoryReader):
         self.begun -= 1
 
 
-def test_ranges_are_read_side_by_side_but_not_too_many_of_them(engine):
-    """Each of 2 × SCANS_AT_ONCE orders is a range of its own."""
+def test_ranges_are_read_concurrently_up_to_a_limit(engine):
+    """The query reads 2 × SCANS_AT_ONCE orders, and each order is a separate range."""
     orders = ", ".join(map(str, range(2 * lookups.SCANS_AT_ONCE)))
     sql = f"SELECT l_o_id, l_no FROM line WHERE l_o_id IN ({orders}) AND l_no >= 2"
     wanted = run(rows(engine.prepare(sql, CATALOG)))
@@ -424,15 +424,19 @@ JOIN = "FROM author, item WHERE a_id = i_a_id"
 @pytest.mark.parametrize(
     ("sql", "columnar", "kind"),
     [
-        (f"SELECT *, * {JOIN}", False, NativePlan),  # making its values costs more than look-ups
-        (f"SELECT *, * {JOIN}", True, ResidualPlan),  # Arrow has none to make
-        (f"SELECT i_id {JOIN}", False, ResidualPlan),  # few to make
+        (
+            f"SELECT *, * {JOIN}",
+            False,
+            NativePlan,
+        ),  # converting its values costs more than look-ups
+        (f"SELECT *, * {JOIN}", True, ResidualPlan),  # Arrow converts no values
+        (f"SELECT i_id {JOIN}", False, ResidualPlan),  # few values to convert
         (f"SELECT *, * {JOIN} AND a_name || i_title = 'x'", False, ResidualPlan),  # few rows
         (f"SELECT COUNT(*) {JOIN}", False, ResidualPlan),
-        (f"SELECT *, * {JOIN} ORDER BY i_title", False, ResidualPlan),  # too many to sort ourselves
-        (f"SELECT * {JOIN} AND i_id = 1", True, NativePlan),  # small
+        (f"SELECT *, * {JOIN} ORDER BY i_title", False, ResidualPlan),  # too many rows for our sort
+        (f"SELECT * {JOIN} AND i_id = 1", True, NativePlan),  # few rows
     ],
 )
-def test_a_large_join_is_ours_where_its_result_is_wide_rows(engine, sql, columnar, kind):
+def test_a_large_join_runs_natively_when_its_result_has_wide_rows(engine, sql, columnar, kind):
     query = engine.prepare(sql, MANY, use_views=False, columnar=columnar)
     assert isinstance(query.plan, kind)

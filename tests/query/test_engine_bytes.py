@@ -1,4 +1,4 @@
-"""Rows may be large: what a query gathers is bounded by bytes, and answered in parts."""
+"""Large rows: queries keep a bounded number of bytes, and answer in parts."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.mark.parametrize("catalog", [CATALOG, FEW], ids=["many", "few"])
 @pytest.mark.parametrize(("part", "kept"), [(1, 1), (3, 2)])
-def test_every_shape_answers_alike_in_parts(engine, monkeypatch, catalog, part, kept):
-    """`part` rows in an answer of the store, `kept` answers to join rows with."""
+def test_every_shape_has_the_same_answer_in_parts(engine, monkeypatch, catalog, part, kept):
+    """An answer of the store holds `part` rows; a join keeps `kept` answers."""
     monkeypatch.setattr(loops, "MAX_PARTS", kept)
     monkeypatch.setattr(loops, "JOINED_ROWS", 2)
     monkeypatch.setattr(duckdb_plan, "BUFFER_BYTES", 50)
@@ -60,7 +60,7 @@ async def rows(query: PreparedQuery) -> list[Any]:
         "SELECT i_id FROM item WHERE i_title IN (SELECT i_title FROM item)",
     ],
 )
-def test_what_is_kept_of_large_values_goes_to_duckdb(engine, monkeypatch, sql):
+def test_queries_that_keep_too_many_bytes_go_to_duckdb(engine, monkeypatch, sql):
     query = engine.prepare(sql, CATALOG)
     assert isinstance(query.plan, NativePlan)
     wanted = sorted(asyncio.run(rows(query)), key=str)
@@ -74,15 +74,15 @@ def test_what_is_kept_of_large_values_goes_to_duckdb(engine, monkeypatch, sql):
     assert len(plans) == 1
 
 
-def test_the_best_rows_of_a_sort_are_cut_early_when_rows_are_large(engine, monkeypatch):
+def test_a_sort_with_a_limit_drops_large_rows_early(engine, monkeypatch):
     query = engine.prepare("SELECT i_title, i_id FROM item ORDER BY i_title, i_id LIMIT 2", CATALOG)
     wanted = asyncio.run(rows(query))
     monkeypatch.setattr(loops, "KEPT_BYTES", 100)
-    monkeypatch.setattr(engine_module, "plan_spilling", None)  # it is not needed
+    monkeypatch.setattr(engine_module, "plan_spilling", None)  # DuckDB is not needed
     assert asyncio.run(rows(query)) == wanted
 
 
-def test_a_sort_that_has_answered_already_is_refused_rather_than_begun_again(engine, monkeypatch):
+def test_a_sort_that_outgrows_memory_after_its_first_rows_is_refused(engine, monkeypatch):
     sql = """SELECT i_pub, i_title, i_id, i_subject FROM item WHERE i_subject = 'art'
              ORDER BY i_pub DESC, i_title, i_id LIMIT 100"""
     query = engine.prepare(sql, CATALOG)
@@ -103,7 +103,7 @@ def test_a_sort_that_has_answered_already_is_refused_rather_than_begun_again(eng
         asyncio.run(work())
 
 
-def test_pieces_end_with_the_row_that_reaches_so_many_bytes():
+def test_pieces_end_with_the_row_that_reaches_the_limit_of_bytes():
     given = [(1, "a" * n, None) for n in (0, 5, 5, 1, 20, 1)]
     assert list(pieces(given, (1, 2), 10)) == [given[:3], given[3:5], given[5:]]
     assert list(pieces(given, (), 10)) == [given]

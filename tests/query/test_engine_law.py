@@ -1,5 +1,5 @@
-"""Law: whatever the data, every query answers what DuckDB answers over the base relations, with
-views and without. Shapes cover every access path, nested loops, and all that DuckDB runs.
+"""Law: for any data, every query has the answer of DuckDB over the base relations, with views
+and without. The shapes cover every access path, nested loops, and queries that DuckDB runs.
 """
 
 from __future__ import annotations

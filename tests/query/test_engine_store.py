@@ -1,4 +1,4 @@
-"""Every query shape once more over the real store: snapshots, codecs and RocksDB."""
+"""Every query shape over the real store: snapshots, codecs and RocksDB."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def _load(store: RocksStore, codecs: Codecs) -> None:
 async def assert_every_shape_answered(
     engine: QueryEngine, reader: RowReader, *, use_views: bool = True
 ) -> None:
-    """Over `reader`, which has BASE, as DuckDB answers."""
+    """Run every shape over `reader`, which reads BASE; assert that the answers equal DuckDB's."""
     database = oracle(BASE)
     for sql in [*NATIVE, *RESIDUAL]:
         query = engine.prepare(sql, reader.catalog, use_views=use_views)
@@ -68,7 +68,7 @@ class Written:
     new: Row | None
 
 
-def test_uncommitted_rows_are_seen_and_reads_are_traced(tmp_path: Path):
+def test_uncommitted_rows_are_read_and_reads_are_traced(tmp_path: Path):
     async def work() -> tuple[Any, Any, list[ReadItem]]:
         store, codecs = RocksStore.open(tmp_path / "db"), Codecs(CATALOG)
         engine = QueryEngine()

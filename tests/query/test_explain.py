@@ -1,4 +1,4 @@
-"""Golden explanations: SQL and what `explain` says of it."""
+"""Golden explanations: SQL and the text of `explain` for it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ note: join line to item (line.line_item): the foreign key is no edge of a tree""
 
 
 @pytest.mark.parametrize("sql", GOLDEN)
-def test_explain_says_in_words_how_a_query_is_answered(sql):
+def test_explain_describes_how_a_query_is_answered(sql):
     engine = QueryEngine()
     explanation = engine.prepare(sql, make_catalog()).explain()
     engine.close()
@@ -82,7 +82,7 @@ def test_explain_as_json_has_the_same_facts():
     assert facts["text"] == query.explain().text
 
 
-def test_explain_checks_parameters_that_are_given():
+def test_explain_checks_given_parameters():
     engine = QueryEngine()
     query = engine.prepare("SELECT i_title FROM item WHERE i_id = ?", make_catalog())
     with pytest.raises(SqlError):

@@ -1,6 +1,6 @@
-"""What compiles, what is left to DuckDB, and the errors and types that come with it.
+"""Compiled expressions: which ones compile, which are left to DuckDB, their errors and types.
 
-That the values are DuckDB's is the business of test_expressions_oracle.py.
+test_expressions_oracle.py compares their values with DuckDB's.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ROW: Row = (
 
 
 class Names:
-    """Parameters 0 and :n are INTEGER, all others unknown."""
+    """Resolves the columns; the parameters 0, 1 and :n are INTEGER, the others have no type."""
 
     def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
         position = [c.name for c in COLUMNS].index(column.name)
@@ -81,7 +81,7 @@ def value(sql: str, parameters: Any = ()) -> Value:
         "i IN (SELECT 1)",
         "EXISTS (SELECT 1)",
         "s LIKE ANY ('a', 'b')",
-        "TRY_CAST(s AS INTEGER)",  # a subclass of CAST that means something else
+        "TRY_CAST(s AS INTEGER)",  # sqlglot's TryCast is a subclass of Cast
         "CAST(s AS INTEGER)",
         "CAST(f AS VARCHAR)",
         "CAST(f AS INTEGER)",
@@ -120,7 +120,7 @@ def value(sql: str, parameters: Any = ()) -> Value:
         "COALESCE(NULL, NULL)",
     ],
 )
-def test_what_is_not_surely_equal_is_left_to_duckdb(sql: str) -> None:
+def test_expressions_that_may_differ_are_left_to_duckdb(sql: str) -> None:
     assert compiled(sql) is None
 
 
@@ -167,11 +167,11 @@ def test_overflows_are_errors(sql: str) -> None:
         evaluated(parse_one(sql, read="duckdb"), COLUMNS, [ROW])
 
 
-def test_a_cast_that_fails_waits_until_it_is_reached() -> None:
+def test_a_failing_cast_is_no_error_until_it_is_evaluated() -> None:
     assert value("CASE WHEN i = 7 THEN 1 ELSE CAST(3000000000 AS INTEGER) END") == 1
 
 
-def test_parameters_are_counted_named_or_numbered_by_the_caller() -> None:
+def test_parameters_may_be_positional_named_or_numbered() -> None:
     assert value("i BETWEEN ? AND ?", (1, 6)) is False
     assert value("i + :n", {"n": 1}) == 8
     node = parse_one("i = ?", read="duckdb")
@@ -193,7 +193,7 @@ def test_null_is_neither_true_nor_false() -> None:
     assert value("o IS DISTINCT FROM NULL") is False
 
 
-def test_nan_equals_itself_and_is_the_greatest() -> None:
+def test_nan_equals_itself_and_is_greater_than_numbers() -> None:
     nan = "((f * 1e308 * 1e10) - (f * 1e308 * 1e10))"
     assert repr(value(nan)) == "nan"
     assert value(f"{nan} = {nan}") is True
@@ -201,15 +201,15 @@ def test_nan_equals_itself_and_is_the_greatest() -> None:
     assert value(f"{nan} IN (1e0, {nan})") is True
 
 
-def test_a_pattern_with_many_wildcards_is_quick() -> None:
-    """A backtracking matcher would not come back from this one."""
+def test_a_pattern_with_many_wildcards_is_matched_quickly() -> None:
+    """A backtracking matcher would not finish on this pattern."""
     matches = matcher("%a" * 30 + "%b_", None)
     assert matches is not None
     assert not matches("a" * 20_000)
 
 
-def test_typed_parameters_mean_the_same_in_duckdb() -> None:
-    """7 alone would be INTEGER, and the product would overflow."""
+def test_typed_parameters_keep_their_type_in_duckdb() -> None:
+    """As INTEGER, the product of 7 and the parameter would overflow."""
     node = parse_one("i * ? * 0.5 || ''", read="duckdb")
     assert evaluated(node, COLUMNS, [ROW], (3_000_000_000,), {0: BIGINT}) == ["10500000000.0"]
 
@@ -243,7 +243,7 @@ def test_nulls_come_last_in_both_directions() -> None:
     ]
 
 
-def test_rows_that_are_equal_stay_as_they_came() -> None:
+def test_sorting_is_stable() -> None:
     rows: list[Row] = [(1, i) for i in range(5)] + [(None, i) for i in range(5)]
     for descending in (False, True):
         assert sort_rows(list(rows), (term(0, descending),)) == rows

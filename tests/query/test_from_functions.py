@@ -1,6 +1,6 @@
-"""Functions in FROM, VALUES, subqueries and CTEs: the columns that `*` stands for.
+"""Functions in FROM, VALUES, subqueries and CTEs: the columns of `*`.
 
-Number, names and rows are DuckDB's; the number and names are known before anything runs.
+Number, names and rows equal DuckDB's; number and names are known before the query runs.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def engine():
 
 
 @pytest.mark.parametrize("sql", QUERIES.strip().splitlines())
-def test_the_star_stands_for_the_columns_of_functions(sql, engine, database):
+def test_the_star_expands_to_the_columns_of_functions(sql, engine, database):
     query = engine.prepare(sql, CATALOG)
 
     async def rows():
@@ -108,6 +108,6 @@ def test_the_star_stands_for_the_columns_of_functions(sql, engine, database):
         ("SELECT 1 AS a, 2 AS b UNION ALL SELECT * FROM range(3)", SqlError, "2 columns meet 1"),
     ],
 )  # fmt: skip
-def test_refused(sql, error, text):
+def test_wrong_columns_of_functions_are_refused(sql, error, text):
     with pytest.raises(error, match=text):
         bind(sql, CATALOG)

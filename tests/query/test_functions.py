@@ -1,8 +1,8 @@
 """Law: a function is evaluated with all its arguments, or refused by name.
 
-Checked for every function of DuckDB's catalogue with each number of arguments, and for every name
-that the library which parses SQL knows: what DuckDB answers to the text itself is what it answers
-to what is written out, and what a value of a write is; or all refuse it.
+The tests check every function of DuckDB's catalogue with each number of arguments, and every name
+that the parser's library knows. DuckDB's answer to the original text equals its answer to the
+generated text, and the value in a write; or all of them refuse the call.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ TRANSLATED = {
     "to_number", "to_timestamp", "current_localtime", "current_localtimestamp",
     "pg_conf_load_time", "pg_postmaster_start_time",
 }  # fmt: skip
-"""Names with PostgreSQL's meaning, not DuckDB's (tests of their own are below), and clocks."""
+"""Names with PostgreSQL's meaning instead of DuckDB's (tested separately below), and clocks."""
 KEYWORDS = re.compile(
     r"(apply|case|cast|try_cast|extract|trim|map|columns|position|overlay|any|all|some|exists|not|unnest"
     r"|list|array|struct|row|union|enum|null|interval|substring|grouping|.*glob)"
 )
-"""Words that are no plain calls."""
+"""Names that are not parsed as plain calls."""
 
 
 def _catalogue() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Every evaluated function with the arguments that its signatures name, and others."""
+    """Yield every function with the arguments of its signatures, and with generic arguments."""
     with connect() as database:
         rows = database.sql(
             "SELECT DISTINCT function_name, function_type, parameter_types, parameters, varargs"
@@ -94,7 +94,7 @@ def _calls() -> list[str]:
 
 
 def _answer(database: duckdb.DuckDBPyConnection, sql: str) -> str | None:
-    """The types and rows, in one text; None: refused."""
+    """Return types and rows as one text; None if DuckDB refuses the query."""
     try:
         relation = database.sql(sql)
         return f"{relation.types} {relation.fetchall()!r}"
@@ -129,7 +129,7 @@ def test_every_function_of_the_catalogue_is_evaluated_as_it_is_written(database)
 
 
 def _value(database: duckdb.DuckDBPyConnection, call: str) -> Any:
-    """DuckDB's value as one of ours; raises where there is none."""
+    """Return DuckDB's value, converted to ours; raises an error if it has no equivalent."""
     relation = database.sql(f"SELECT {call}")
     types = [column_type(type_) for type_ in relation.types]
     (batch,) = relation.to_arrow_table().to_batches()
@@ -144,8 +144,8 @@ class _NoNames:
         return None
 
 
-def test_a_value_of_a_write_is_what_the_function_gives(database):
-    """Both by our own loops, where they compute it, and by DuckDB."""
+def test_a_value_of_a_write_equals_the_functions_result(database):
+    """Our loops, where they support the call, and DuckDB compute the value."""
     wanted: dict[str, Any] = {}
     for call in _calls():
         if not makes_or_takes_rows(exp.Anonymous(this=call.partition("(")[0])):
@@ -166,7 +166,7 @@ def test_a_value_of_a_write_is_what_the_function_gives(database):
 
 
 def _names() -> list[str]:
-    """Every name under which the parser's library knows a function."""
+    """Return every name under which the parser's library knows a function."""
     parser: Any = DuckDB.Parser
     names = {*parser.FUNCTIONS, *parser.FUNCTION_PARSERS, *exp.FUNCTION_BY_NAME}
     known = (name.lower() for name in names)
@@ -220,7 +220,7 @@ def test_every_known_name_keeps_its_arguments_in_order():
         ("CAST(extract(dow FROM date '2024-05-05') AS TEXT)", "0"),
     ],
 )  # fmt: skip
-def test_postgresqls_meaning(database, value, wanted):
+def test_translated_functions_have_postgresqls_meaning(database, value, wanted):
     written = _written(f"SELECT {value}")
     if wanted is None:
         assert written is None
@@ -256,7 +256,7 @@ def test_postgresqls_meaning(database, value, wanted):
         ("(SELECT 1 LIMIT 10%)", "%"),
     ],
 )
-def test_what_has_no_exact_translation_is_refused_by_name(value, name):
+def test_functions_without_an_exact_translation_are_refused_by_name(value, name):
     with pytest.raises(Unsupported) as raised:
         parse(f"SELECT {value}")
     assert name in str(raised.value)
@@ -266,7 +266,7 @@ def test_what_has_no_exact_translation_is_refused_by_name(value, name):
 @pytest.mark.parametrize("call", ["regexp_replace('a-b-c', '-', '+', 1, 0, 'g')",
                                   "round(1.5, 1, 2)", "current_timestamp(0)", "length('a', 'b')",
                                   "encode('a', 'hex', 1)", "count(1, 2)"])  # fmt: skip
-def test_duckdb_refuses_arguments_too_many_by_name(database, call):
+def test_too_many_arguments_are_refused_by_name(database, call):
     written = _written(f"SELECT {call}")
     assert written is not None
     with pytest.raises(duckdb.Error, match=call.partition("(")[0]):
@@ -316,7 +316,7 @@ SELECT * EXCLUDE (s) REPLACE (x + 1 AS x) FROM t ORDER BY x
 
 
 @pytest.mark.parametrize("sql", CLAUSES.strip().splitlines())
-def test_clauses_are_not_lost(database, sql):
+def test_clauses_survive_generation(database, sql):
     database.execute(
         "CREATE OR REPLACE TABLE t AS SELECT * FROM (VALUES (1, 1, 'ab'), (2, NULL, 'a'), (3, 1,"
         " 'Ab'), (4, 2, 'b'), (5, 2, NULL)) v(x, y, s)"
@@ -342,7 +342,7 @@ def _quoted(text: str) -> str:
 
 
 @pytest.mark.parametrize("key", [*KEYS, "missing", "x"])
-def test_a_text_behind_the_arrow_is_the_key(database, key):
+def test_a_text_after_the_json_arrow_is_a_key(database, key):
     wanted = str(DOCUMENT[key]) if key in DOCUMENT else None
     document = _quoted(json.dumps(DOCUMENT)) + "::JSON"
     operands = (_quoted(key), f"({_quoted(key)})", f"concat({_quoted(key)}, '')")
@@ -374,7 +374,7 @@ def test_a_text_behind_the_arrow_is_the_key(database, key):
         ("CAST(d -> 'a' ->> 'b' = '50' AS TEXT)", "true"), ("d -> 'a' ->> 'b' || 'x'", "50x"),
     ],
 )  # fmt: skip
-def test_an_integer_behind_the_arrow_is_a_place(expression, wanted):
+def test_an_integer_after_the_json_arrow_is_a_position(expression, wanted):
     columns = [Column("d", ColumnType(Kind.JSON)), Column("i", ColumnType(Kind.INTEGER)),
                Column("n", ColumnType(Kind.BIGINT))]  # fmt: skip
     node = parse(f"SELECT {expression}").expressions[0]

@@ -1,4 +1,4 @@
-"""Long chains of one operator, and deep nests: both bounded, with the meaning kept."""
+"""Long chains of one operator and deep nests have bounded depth and keep their meaning."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ COUNTS = [WIDTH - 1, WIDTH, WIDTH + 1, 2 * WIDTH + 1, WIDTH * WIDTH + 3]
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_or_and_and_mean_what_the_chain_means(count):
+def test_or_and_and_keep_the_meaning_of_the_chain(count):
     some = terms(count, "i_id = {}", " OR ")
     none = terms(count, "i_id <> {}", " AND ")
     inside = sorted(i for i, *_ in items() if i < count)
@@ -89,7 +89,7 @@ def test_or_and_and_mean_what_the_chain_means(count):
     assert answer(f"SELECT i_id FROM item WHERE {none} ORDER BY 1") == [(i,) for i in left]
 
 
-def test_equalities_of_a_long_chain_become_one_list_per_column_and_kind_of_constant():
+def test_equalities_of_a_chain_become_one_list_per_column_and_constant_type():
     numbers = terms(WIDTH, "i_id = {}", " OR ")
     texts = terms(WIDTH, "i_title = '{}'", " OR ")
     tree = parse(f"SELECT i_id FROM item WHERE {numbers} OR i_price > 3 OR {texts} OR i_id = 1.5")
@@ -99,7 +99,7 @@ def test_equalities_of_a_long_chain_become_one_list_per_column_and_kind_of_const
     assert len(list(tree.find_all(exp.EQ))) == 1
 
 
-def test_null_is_unknown_in_a_list_as_in_its_chain():
+def test_null_is_unknown_in_a_list_as_in_a_chain():
     some = terms(2 * WIDTH, "i_a_id <> {}", " AND ")
     authors = [author for _, author, *_ in items() if author is not None]
     wanted = len([author for author in authors if author >= 2 * WIDTH])
@@ -113,7 +113,7 @@ def test_null_is_unknown_in_a_list_as_in_its_chain():
     "frame", ["SELECT i_id, {} FROM item", "SELECT i_id, abs(sqrt(4) * 0 + {}) FROM item"]
 )
 def test_sums_and_differences_keep_their_signs(count, frame):
-    """In our own loops and in DuckDB."""
+    """The frames run in our own loops and in DuckDB."""
     signs = [1 if random.Random(number).random() < 0.5 else -1 for number in range(count)]
     chain = "i_id" + "".join(
         f" {'+' if sign > 0 else '-'} {number}" for number, sign in enumerate(signs)
@@ -133,7 +133,7 @@ def test_concatenation_keeps_the_order(count):
 
 
 @pytest.mark.parametrize("count", [WIDTH - 1, WIDTH, 2 * WIDTH + 1, 300])
-def test_unions_keep_or_drop_what_is_double(count):
+def test_unions_keep_or_drop_duplicates(count):
     every = terms(count, "SELECT {} % 7 AS x", " UNION ALL ")
     each = terms(count, "SELECT {} % 7 AS x", " UNION ")
     numbers = [number % 7 for number in range(count)]
@@ -188,7 +188,7 @@ def test_deep_nests_are_refused_with_a_cure(name, count):
 
 
 @pytest.mark.parametrize("name", ["brackets", "NOT", "minus", "CASE", "calls", "casts"])
-def test_nests_within_the_limit_are_answered_however_deep_the_caller_is(name):
+def test_nests_within_the_limit_are_answered_from_a_deep_stack(name):
     head, left, inner, right = NESTS[name]
     text = head + left * MAX_NESTING + inner + right * MAX_NESTING
 

@@ -1,4 +1,4 @@
-"""Our types through Arrow and DuckDB and back, and what the hardened connection refuses."""
+"""Types through Arrow and DuckDB and back, and statements that the connection refuses."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_arrow_types_map_back() -> None:
         ("TIMESTAMP_S '2020-01-01'", ColumnType(Kind.TIMESTAMP), dt.datetime(2020, 1, 1)),
     ],
 )
-def test_types_that_only_duckdb_has(sql: str, type_: ColumnType, value: Any) -> None:
+def test_types_that_only_duckdb_has_are_converted(sql: str, type_: ColumnType, value: Any) -> None:
     relation = CONNECTION.sql(f"SELECT {sql} AS x FROM (SELECT 1 AS i)")
     assert column_type(relation.types[0]) == type_
     (batch,) = relation.to_arrow_table().to_batches()
@@ -135,14 +135,14 @@ def test_types_without_a_python_value_are_refused(sql: str) -> None:
 @pytest.mark.parametrize(
     "sql", ["DATE '12000-01-01'", "TIMESTAMP 'infinity'", "TIMESTAMPTZ '12000-01-01 00:00:00+00'"]
 )
-def test_moments_beyond_python_are_refused(sql: str) -> None:
+def test_timestamps_beyond_python_are_refused(sql: str) -> None:
     (batch,) = CONNECTION.sql(f"SELECT {sql}").to_arrow_table().to_batches()
     with pytest.raises(TypeMismatch, match="years 1 to 9999"):
         from_record_batch(batch)
 
 
 def test_integers_beyond_signed_128_bits_are_refused() -> None:
-    """Arrow has them as signed ones: 2**127 came back as -2**127."""
+    """Arrow would return them as signed integers: 2**127 as -2**127."""
     greatest = CONNECTION.sql("SELECT $x", params={"x": 2**127 - 1})
     assert column_type(greatest.types[0]).kind is Kind.DECIMAL
     assert from_record_batch(greatest.to_arrow_table().to_batches()[0]) == [(2**127 - 1,)]
@@ -175,7 +175,7 @@ secret = pa.table({"x": [1]})
         "SELECT * FROM secret",
     ],
 )
-def test_the_connection_is_closed_to_the_world(sql: str) -> None:
+def test_the_connection_has_no_external_access(sql: str) -> None:
     with connect() as connection, pytest.raises(duckdb.Error):
         connection.sql(sql).fetchall()
 
@@ -227,7 +227,7 @@ def test_evaluate_compares_decimals_exactly_or_not_at_all() -> None:
         equal(Decimal("1." + 30 * "0" + "1"))
 
 
-def test_evaluate_returns_our_values() -> None:
+def test_evaluate_returns_python_values() -> None:
     node = parse_one("md5(name)::UUID", read="duckdb")
     assert evaluated(node, PEOPLE, [(1, "a"), (2, None)]) == [
         uuid.UUID("0cc175b9c0f1b6a831c399e269772661"),

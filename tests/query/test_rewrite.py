@@ -1,4 +1,4 @@
-"""Rewriting, one golden pair per habit of SQL; each is executed as written and over the views."""
+"""Rewriting: one golden pair per form of SQL, each executed as written and over the views."""
 
 import pytest
 from bindertables import FIXTURES, catalog, oracle, reflected, statements, view
@@ -62,7 +62,7 @@ def _shown(sql: str) -> str:
     return "\n".join([found.bound.ast.sql("duckdb"), *uses, *notes])
 
 
-def test_the_golden_file_is_what_rewriting_gives():
+def test_rewriting_gives_the_golden_file():
     shown = "".join(f"-- {name}\n{_shown(sql)}\n\n" for name, sql in PAIRS.items())
     assert shown == GOLDEN.read_text()
 
@@ -82,7 +82,7 @@ def test_a_rewritten_statement_gives_the_same_rows_and_names(name):
     assert found.bound.columns == bound.columns
 
 
-def test_the_view_whose_index_serves_the_filter_wins():
+def test_a_view_with_an_index_for_the_filter_is_preferred():
     index = Index("by_title", "item__line", (KeyPart("title"),))
     other = view(SHOP, "orders", "line")
     sql = (
@@ -97,7 +97,7 @@ def test_the_view_whose_index_serves_the_filter_wins():
     assert use.view == "orders__line"
 
 
-def test_a_view_that_is_not_readable_is_told_not_used():
+def test_an_unreadable_view_is_named_and_not_used():
     building = catalog(SHOP, VIEWS, building=["item__line"])
     found = rewrite(bind("SELECT 1 FROM line l JOIN item i ON l.item = i.id", building), building)
     assert not found.uses
@@ -116,7 +116,7 @@ def test_parameters_keep_their_numbers_and_types():
     assert rows == [(7,)]
 
 
-def test_many_candidates_are_searched_within_bounds():
+def test_the_search_over_many_candidates_is_bounded():
     joins = [(f"l{i}", f"i{i}") for i in range(20)]
     tables = ", ".join(f"line {line}, item {item}" for line, item in joins)
     where = " AND ".join(f"{line}.item = {item}.id" for line, item in joins)

@@ -1,4 +1,4 @@
-"""The law of rewriting: over random schemas, views, rows and queries, the rows stay the same."""
+"""Law: for random schemas, views, rows and queries, rewriting keeps the result."""
 
 from bindertables import catalog, oracle, quoted, view
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from hornbeam_server.schema.model import Schema
 
 @st.composite
 def catalogs(draw: st.DrawFn) -> Catalog:
-    """A schema with the views of up to four random downward paths in it."""
+    """Draw a schema with the views of up to four random downward paths in it."""
     schema = draw(schemas(min_relations=2, max_relations=5, kinds=SIMPLE_KINDS, with_indexes=False))
     views = {}
     for _ in range(draw(st.integers(1, 4))):
@@ -37,7 +37,7 @@ def _path(draw: st.DrawFn, schema: Schema) -> tuple[list[str], dict[str, str]]:
 
 
 class _Query:
-    """Grows a SELECT along foreign keys, in either direction, from a random relation."""
+    """Builds a SELECT from a random relation along foreign keys in either direction."""
 
     def __init__(self, draw: st.DrawFn, schema: Schema) -> None:
         self.draw, self.schema = draw, schema
@@ -100,7 +100,7 @@ def test_rewriting_keeps_the_rows(case):
 @settings(max_examples=60)
 @given(cases())
 def test_filters_and_joins_are_necessary_conditions(case):
-    """Foreign-key joins found by binding hold for every row combination of the block."""
+    """Foreign-key joins found by binding hold for every combination of rows in the result."""
     found, data, sql = case
     (block,) = bind(sql, found).statement.blocks
     tables = ", ".join(f"{quoted(s.relation)} AS {s.alias}" for s in block.sources)

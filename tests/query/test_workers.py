@@ -1,4 +1,4 @@
-"""Statements in worker processes: no memory, time or crash of one reaches another."""
+"""Statements in worker processes: memory, time and crashes of one do not affect another."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CATALOG = make_catalog()
 BASE = sample()
 SMALL = "SELECT count(*) FROM range(10)"
 SLOW = "SELECT levenshtein(repeat('ab', 25000), repeat('ba', 25000))"
-"""DuckDB cannot interrupt it: it takes a minute and more."""
+"""DuckDB cannot interrupt this statement, which takes more than a minute."""
 MEMORY = [
     "SELECT sum(length(repeat('x', 100000000 + x))) FROM range(1000) t(x)",
     "SELECT list_sort(range(1000000000))[1]",
@@ -79,8 +79,8 @@ async def rows(engine: QueryEngine, sql: str, timeout_s: float = 60) -> list[Any
 
 
 def alive(pid: int) -> bool:
-    """Has the process a thread that runs? The first thread may end before the others, and the
-    last one to end closes the process's sockets."""
+    """Whether a thread of the process still runs. The first thread may end before the others, and
+    the last thread closes the process's sockets."""
     threads: list[Path] = []
     with contextlib.suppress(OSError):
         threads = list(Path(f"/proc/{pid}/task").iterdir())
@@ -106,7 +106,7 @@ def processes(engine: QueryEngine) -> list[WorkerProcess]:
 
 @pytest.mark.parametrize("sql", MEMORY)
 async def test_memory_of_scalar_functions_is_limited(sql):
-    """Some take their time before they need the memory; that is limited, too."""
+    """Some statements reach their time limit before they need the memory."""
     async with with_engine() as engine:
         began = time.monotonic()
         with pytest.raises((MemoryExceeded, StatementTimeout)) as caught:
@@ -116,7 +116,7 @@ async def test_memory_of_scalar_functions_is_limited(sql):
         assert await rows(engine, SMALL) == [(10,)]
 
 
-async def test_a_worker_that_has_grown_is_not_used_again():
+async def test_a_worker_that_exceeded_its_memory_is_not_used_again():
     async with with_engine() as engine:
         await rows(engine, SMALL)
         (first,) = processes(engine)
@@ -126,7 +126,7 @@ async def test_a_worker_that_has_grown_is_not_used_again():
         assert all(worker.pid != first.pid for worker in processes(engine))
 
 
-async def test_a_statement_that_cannot_be_interrupted_ends_with_its_time():
+async def test_an_uninterruptible_statement_ends_at_its_limit():
     async with with_engine() as engine:
         await rows(engine, SMALL)
         (worker,) = processes(engine)
@@ -138,8 +138,8 @@ async def test_a_statement_that_cannot_be_interrupted_ends_with_its_time():
         assert await rows(engine, SMALL) == [(10,)]
 
 
-async def test_small_statements_are_answered_beside_long_ones_of_the_same_client():
-    """Each of them alone keeps a place for longer than the test takes."""
+async def test_small_statements_run_beside_long_ones_of_the_same_client():
+    """Each long statement occupies a place for longer than the test takes."""
     async with with_engine(places=2) as engine:
         slow = [asyncio.ensure_future(rows(engine, SLOW, timeout_s=40)) for _ in range(6)]
         await asyncio.sleep(1)
@@ -151,7 +151,7 @@ async def test_small_statements_are_answered_beside_long_ones_of_the_same_client
         await asyncio.gather(*slow, return_exceptions=True)
 
 
-async def test_another_client_does_not_wait_behind_a_queue_of_one():
+async def test_a_client_does_not_wait_behind_the_queue_of_another():
     async with with_engine(places=2) as engine:
         slow = [asyncio.ensure_future(rows(engine, SLOW, timeout_s=2)) for _ in range(40)]
         await asyncio.sleep(0.5)
@@ -164,7 +164,7 @@ async def test_another_client_does_not_wait_behind_a_queue_of_one():
         await asyncio.gather(*slow, return_exceptions=True)
 
 
-async def test_slow_readers_keep_no_statement_from_running():
+async def test_slow_readers_block_no_other_statement():
     async with with_engine(places=2, processes=8) as engine:
         query = engine.prepare("SELECT x FROM range(1000000) t(x)", CATALOG)
         streams = [await query.run(MemoryReader(CATALOG, BASE)) for _ in range(6)]
@@ -173,7 +173,7 @@ async def test_slow_readers_keep_no_statement_from_running():
             assert sum([len(part) async for part in stream.batches()]) == 1_000_000
 
 
-async def test_a_statement_that_is_left_in_the_middle_frees_its_worker():
+async def test_closing_an_unfinished_stream_frees_its_worker():
     async with with_engine(places=2, processes=2) as engine:
         for _ in range(5):
             query = engine.prepare("SELECT x FROM range(1000000) t(x)", CATALOG)
@@ -203,7 +203,7 @@ async def test_an_idle_worker_that_is_killed_fails_no_statement():
         assert await rows(engine, SMALL) == [(10,)]
 
 
-async def test_a_worker_that_is_killed_while_its_reply_comes_is_not_used_again():
+async def test_a_worker_killed_during_its_reply_is_not_used_again():
     async with with_engine() as engine:
         await rows(engine, SMALL)
         (worker,) = processes(engine)
@@ -226,8 +226,8 @@ async def test_a_fork_server_that_is_killed_is_replaced():
         (worker,) = processes(engine)
         assert FORK_SERVER._process is not None
         FORK_SERVER._process.kill()
-        wait_until(lambda: not alive(worker.pid))  # workers do not outlive it
-        assert await rows(engine, SMALL) == [(10,)]  # not by the idle worker, which is gone
+        wait_until(lambda: not alive(worker.pid))  # workers do not outlive the fork server
+        assert await rows(engine, SMALL) == [(10,)]  # a new worker answers
 
 
 async def test_workers_end_with_their_engine():
@@ -272,7 +272,7 @@ def test_workers_end_when_the_server_process_is_killed(sql):
         wait_until(lambda: not alive(pid))
 
 
-async def test_a_session_leaves_nothing_to_the_next():
+async def test_a_session_leaves_no_tables_to_the_next():
     workers = Workers(Options())
     batch = pa.RecordBatch.from_pydict({"x": [1]})
     async with DuckSession(workers) as first:
@@ -286,7 +286,7 @@ async def test_a_session_leaves_nothing_to_the_next():
     workers.close()
 
 
-async def test_what_is_spilled_goes_away_with_the_worker(tmp_path):
+async def test_spilled_files_are_removed_with_the_worker(tmp_path):
     workers = Workers(Options(memory_mb=32, spill_folder=tmp_path / "spill"))
     async with DuckSession(workers) as session:
         await session.run(
@@ -305,7 +305,7 @@ def evaluated(engine: QueryEngine, sql: str) -> Coroutine[Any, Any, list[Any]]:
     return engine.evaluate(lambda: scalar.evaluate(node, (), [()]))
 
 
-async def test_expressions_of_writes_have_the_same_guard():
+async def test_expressions_of_writes_have_the_same_limits():
     async with with_engine() as engine:
         assert await evaluated(engine, "1 + 1") == [2]
         with pytest.raises(MemoryExceeded):
@@ -316,7 +316,7 @@ async def test_expressions_of_writes_have_the_same_guard():
         assert await evaluated(engine, "1 + 1") == [2]
 
 
-async def test_expressions_begin_again_when_they_are_stopped_for_others():
+async def test_expressions_that_are_preempted_start_again():
     async with with_engine(places=2) as engine:
         slow = [
             asyncio.ensure_future(
@@ -332,7 +332,7 @@ async def test_expressions_begin_again_when_they_are_stopped_for_others():
         await asyncio.gather(*slow, return_exceptions=True)
 
 
-def test_threads_wait_for_their_worker_no_longer_than_they_say():
+def test_threads_wait_for_their_worker_up_to_their_limit():
     workers = ThreadWorkers(Options())
     with workers.worker() as worker:
         with pytest.raises(StatementTimeout):
@@ -341,7 +341,7 @@ def test_threads_wait_for_their_worker_no_longer_than_they_say():
     with workers.worker() as worker:
         found = worker.ask_in_thread([Query("SELECT 42", {})], 30)
         assert isinstance(found, Rows)
-        worker.kill()  # nothing is left running
+        worker.kill()  # no worker is left running
 
 
 def test_large_rows_are_refused_before_they_reach_the_server():
@@ -357,10 +357,10 @@ async def test_batches_are_bounded_by_bytes():
         stream = await query.run(MemoryReader(CATALOG, BASE))
         parts = [part async for part in stream.arrow()]
         assert sum(part.num_rows for part in parts) == 20
-        assert max(part.nbytes for part in parts) <= 6_000_000  # 4 MiB and a row
+        assert max(part.nbytes for part in parts) <= 6_000_000  # 4 MiB plus one row
 
 
-def test_messages_are_read_as_they_were_written():
+def test_messages_survive_a_round_trip():
     table = pa.table({"x": [1, None], "s": ["a", "b"]})
     for request in (Register("t", table), Query("SELECT 1", {"p": Decimal("1.50"), "q": 2**70})):
         frame = memoryview(b"".join(messages.encode_request(request)))
@@ -385,14 +385,14 @@ def test_messages_are_read_as_they_were_written():
 
 
 @pytest.mark.parametrize("kind", [SqlError, TypeMismatch, LimitExceeded, MemoryExceeded])
-def test_errors_keep_their_kind_on_the_way(kind):
+def test_errors_keep_their_type_between_processes(kind):
     error = messages.raised(messages.failed(kind("No.", cure="Yes.", at=3)))
     assert type(error) is kind
     assert isinstance(error, kind)
     assert (error.message, error.cure, error.details) == ("No.", "Yes.", {"at": 3})
 
 
-def test_a_worker_cannot_make_the_server_read_without_bound():
+def test_a_worker_cannot_send_the_server_an_unbounded_message():
     ours, theirs = socket.socketpair()
     with theirs:
         worker = WorkerProcess(FORK_SERVER, 0, ours)
@@ -401,7 +401,7 @@ def test_a_worker_cannot_make_the_server_read_without_bound():
             worker.ask_in_thread([Query("SELECT 1", {})])
 
 
-def test_the_end_is_silent():
+def test_a_normal_exit_prints_no_errors():
     child = subprocess.run(
         [sys.executable, "-c", _CHILD, "SELECT 2"], capture_output=True, text=True, check=True
     )

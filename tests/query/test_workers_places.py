@@ -1,4 +1,4 @@
-"""Fair shares of places: pure logic, with a clock that the test sets."""
+"""Fair sharing of places: pure logic, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hornbeam_server.query.workers.places import Place, Places
 
 
 class Clock:
-    """Time that passes when the test says so; timers fire then."""
+    """A clock that the test advances, which fires its timers."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -105,7 +105,9 @@ def test_long_statements_leave_a_place_for_a_short_one():
             world.clock.advance(0.01)
         world.clock.advance(1)
         short = await world.waiting("c")
-        assert world.stopped == [held[2]]  # the youngest of the client with the most places
+        assert world.stopped == [
+            held[2]
+        ]  # the newest statement of the client with the largest number of places
         assert held[2].preempted
         world.places.give_back(held[2])
         await settle()
@@ -124,7 +126,7 @@ def test_a_statement_is_stopped_only_once_it_is_long():
         world.clock.advance(0.2)
         assert len(world.stopped) == 1
         world.clock.advance(5)
-        assert len(world.stopped) == 1  # its place has not been given back yet
+        assert len(world.stopped) == 1  # the stopped statement still holds its place
         world.places.give_back(world.stopped[0])
         await settle()
         assert short.done()
@@ -132,7 +134,7 @@ def test_a_statement_is_stopped_only_once_it_is_long():
     run(test)
 
 
-def test_a_statement_that_was_stopped_waits_until_fewer_long_ones_run():
+def test_a_stopped_statement_waits_until_fewer_long_ones_run():
     async def test(world: World) -> None:
         held = [await world.hold("a") for _ in range(4)]
         world.clock.advance(1)
@@ -142,7 +144,7 @@ def test_a_statement_that_was_stopped_waits_until_fewer_long_ones_run():
         assert short.done()
         world.places.give_back(short.result())
         await settle()
-        assert not again.done()  # three long ones run: the fourth place is for short ones
+        assert not again.done()  # three long statements run: the fourth place is for short ones
         left = next(place for place in held if place not in world.stopped)
         world.places.give_back(left)
         await settle()
@@ -151,7 +153,7 @@ def test_a_statement_that_was_stopped_waits_until_fewer_long_ones_run():
     run(test)
 
 
-def test_what_cannot_begin_again_is_not_stopped():
+def test_statements_that_cannot_start_again_are_not_stopped():
     async def test(world: World) -> None:
         for _ in range(4):
             await world.hold("a", stoppable=False)
@@ -165,7 +167,7 @@ def test_what_cannot_begin_again_is_not_stopped():
     run(test)
 
 
-def test_a_caller_that_gives_up_leaves_nothing_behind():
+def test_a_cancelled_caller_takes_no_place():
     async def test(world: World) -> None:
         held = [await world.hold("a") for _ in range(2)]
         gone = await world.waiting("b")
@@ -175,7 +177,7 @@ def test_a_caller_that_gives_up_leaves_nothing_behind():
         world.places.give_back(held[0])
         await settle()
         assert stays.done()
-        # Cancelled in the moment in which it was given the place:
+        # Cancelled at the same time as the place is assigned:
         late = await world.waiting("d")
         world.places.give_back(held[1])
         late.cancel()
@@ -185,7 +187,7 @@ def test_a_caller_that_gives_up_leaves_nothing_behind():
     run(test, 2)
 
 
-def test_a_place_that_is_free_before_a_cancelled_caller_runs_goes_to_another():
+def test_a_place_freed_after_a_cancellation_goes_to_another_caller():
     async def test(world: World) -> None:
         held = [await world.hold("a") for _ in range(2)]
         gone, stays = await world.waiting("b"), await world.waiting("c")
@@ -202,7 +204,7 @@ def test_a_place_that_is_free_before_a_cancelled_caller_runs_goes_to_another():
 
 
 @pytest.mark.parametrize("clients", [["a"] * 8, list("abcdefgh"), list("aaaaabbc")])
-def test_everything_that_waits_is_served(clients: list[str]):
+def test_every_waiting_statement_is_served(clients: list[str]):
     async def test(world: World) -> None:
         tasks = [await world.waiting(client) for client in clients]
         for _ in clients:

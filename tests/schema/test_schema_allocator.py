@@ -1,4 +1,4 @@
-"""Memory that was freed goes back to the system, on glibc."""
+"""Freed memory is returned to the system, on glibc."""
 
 import platform
 import subprocess
@@ -27,7 +27,7 @@ print(large, held, resident() - before)
 """
 
 
-def test_holes_between_blocks_and_large_blocks_are_given_back():
+def test_large_blocks_and_holes_between_blocks_are_returned():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Caches of what is computed from texts: bounded by their number and by their length."""
+"""Caches of results computed from texts: bounded by number and by length of the texts."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ def test_the_least_recently_used_is_dropped_first():
     assert [cache.get(key) for key in "abc"] == ["A", None, "C"]
 
 
-def test_long_texts_drive_out_as_many_short_ones_as_they_need():
+def test_long_texts_evict_only_as_many_texts_as_necessary():
     cache = TextCache(100, characters=80)
     for key in "abcdefgh":
         cache.put(key, 10, key)
@@ -24,7 +24,7 @@ def test_long_texts_drive_out_as_many_short_ones_as_they_need():
     assert cache.get("b") == "b"
 
 
-def test_a_text_that_is_too_long_is_not_kept_and_drives_out_none():
+def test_a_text_that_is_too_long_is_not_kept_and_evicts_none():
     cache = TextCache(100, characters=80)
     cache.put("a", 1, "A")
     cache.put("b", 80 // SHARE + 1, "B")
@@ -32,7 +32,7 @@ def test_a_text_that_is_too_long_is_not_kept_and_drives_out_none():
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30))))
-def test_both_bounds_hold_whatever_is_put(puts):
+def test_both_bounds_hold_for_any_sequence_of_puts(puts):
     cache, lengths = TextCache(5, characters=100), {}
     for key, characters in puts:
         cache.put(key, characters, key)
@@ -43,7 +43,7 @@ def test_both_bounds_hold_whatever_is_put(puts):
         assert (key in kept) == (characters <= 100 // SHARE)
 
 
-def test_a_result_is_computed_once_while_it_is_kept():
+def test_a_cached_result_is_not_computed_again():
     calls = []
     compute = cached(lambda text: calls.append(text) or len(text), 10)
     long = "x" * 1_000_000

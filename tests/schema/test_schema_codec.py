@@ -1,4 +1,4 @@
-"""The catalog's JSON form: what goes in comes out, exactly; anything else is Corruption."""
+"""The catalog's JSON form: it is decoded exactly; any other input is Corruption."""
 
 import json
 from dataclasses import replace
@@ -76,8 +76,8 @@ def _view(schema: Schema, child: str) -> JoinView:
 
 
 @given(catalogs())
-def test_round_trip(catalog: Catalog) -> None:
-    catalog.layout(catalog.schema.names[0])  # fills caches, which are no part of the form
+def test_a_catalog_survives_a_round_trip(catalog: Catalog) -> None:
+    catalog.layout(catalog.schema.names[0])  # fills caches, which are not encoded
     data = encode_catalog(catalog)
     decoded = decode_catalog(data)
     assert decoded == catalog
@@ -92,7 +92,7 @@ def test_the_format_comes_first() -> None:
     assert encode_catalog(EMPTY).startswith(b'{"format":1,"version":0,')
 
 
-def test_who_does_not_know_of_deferred_views_does_not_read_a_catalog_with_some() -> None:
+def test_newer_features_raise_the_format_number() -> None:
     view = DeferredView(DeclaredView("v", "SELECT 1"), (), (), (), (), ())
     assert encode_catalog(replace(EMPTY, deferred=(view,))).startswith(b'{"format":2,')
     anew = DeclaredView("v", "SELECT 1", refresh=Refresh.RECOMPUTE)
@@ -103,7 +103,7 @@ def test_who_does_not_know_of_deferred_views_does_not_read_a_catalog_with_some()
 
 
 def test_a_catalog_from_before_deferred_views_is_read() -> None:
-    """As it was written then."""
+    """The form is that of an older version."""
     form = (
         b'{"format":1,"version":3,"relations":[{"name":"r","columns":[{"name":"a","type":'
         b'{"kind":"integer","precision":null,"scale":null,"length":null},"nullable":false}],'
@@ -116,7 +116,7 @@ def test_a_catalog_from_before_deferred_views_is_read() -> None:
     assert decode_catalog(form) == Catalog(3, schema, Forest(("r",)), incarnations=(("r", 1),))
 
 
-def test_a_catalog_with_declared_types_is_not_read_as_if_it_had_none() -> None:
+def test_declared_types_raise_the_format_number_and_are_decoded() -> None:
     small = Column("a", ColumnType(Kind.INTEGER, declared=Declared.SMALLINT), False)
     catalog = Catalog(1, Schema((Relation("r", (small,), ("a",)),)), Forest(("r",)))
     data = encode_catalog(catalog)
@@ -125,7 +125,7 @@ def test_a_catalog_with_declared_types_is_not_read_as_if_it_had_none() -> None:
     assert decode_catalog(data).schema.relation("r").columns == (small,)
 
 
-def test_numeric_columns_of_before_stay_as_they_were() -> None:
+def test_numeric_columns_of_older_catalogs_keep_their_type() -> None:
     form = (
         b'{"format":1,"version":3,"relations":[{"name":"r","columns":[{"name":"a","type":'
         b'{"kind":"decimal","precision":18,"scale":3,"length":null},"nullable":false}],'
@@ -170,7 +170,7 @@ def damaged(**changes: object) -> bytes:
         ),
     ],
 )
-def test_damage_is_corruption(data: bytes) -> None:
+def test_damaged_catalogs_are_corruption(data: bytes) -> None:
     with pytest.raises(Corruption, match="catalog cannot be read") as caught:
         decode_catalog(data)
     assert caught.value.cure

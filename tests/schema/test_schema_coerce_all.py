@@ -1,4 +1,4 @@
-"""A column coerced at once gives what its values give one by one, to the last bit."""
+"""Coercion of a whole column equals coercion of its values one by one, to the last bit."""
 
 import datetime as dt
 import math
@@ -66,7 +66,7 @@ OF_ONE_KIND = st.one_of(
 
 
 def outcome(type_: ColumnType, values: list[Any], *, at_once: bool) -> Any:
-    """The coerced values, told apart as finely as `repr` does, or the error."""
+    """Return type, `repr` and fold of the coerced values, or the text of the error."""
     try:
         coerced = type_.coerce_all(values) if at_once else [type_.coerce(value) for value in values]
     except TypeMismatch as error:
@@ -76,7 +76,7 @@ def outcome(type_: ColumnType, values: list[Any], *, at_once: bool) -> Any:
 
 @pytest.mark.parametrize("type_", TYPES, ids=ColumnType.sql)
 @given(values=OF_ONE_KIND)
-def test_a_column_is_coerced_as_its_values_are(type_: ColumnType, values: list[Any]) -> None:
+def test_a_column_is_coerced_like_its_values(type_: ColumnType, values: list[Any]) -> None:
     assert outcome(type_, values, at_once=True) == outcome(type_, values, at_once=False)
 
 
@@ -91,7 +91,7 @@ def test_a_column_is_coerced_as_its_values_are(type_: ColumnType, values: list[A
         (ColumnType(Kind.UUID), [uuid.UUID(int=1)]),
     ],
 )
-def test_values_of_the_type_come_back_as_they_are(type_: ColumnType, values: list[Any]) -> None:
+def test_values_of_the_type_are_returned_unchanged(type_: ColumnType, values: list[Any]) -> None:
     assert type_.coerce_all(values) is values
 
 

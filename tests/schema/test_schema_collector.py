@@ -1,4 +1,4 @@
-"""When a server collects the third generation of objects."""
+"""The times at which a server collects the third generation of objects."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hornbeam_server.schema.collector import CALM, LAST_RESORT, SELDOM, collect_
 
 
 class Node:
-    """Refers to itself, so that reference counts do not free it."""
+    """An object that refers to itself, so that reference counts do not free it."""
 
     def __init__(self):
         self.itself = self
 
 
-def test_a_collection_waits_until_little_lives():
+def test_a_collection_waits_until_few_objects_are_alive():
     assert not is_due(SELDOM - 1, 100, 100)
     assert is_due(SELDOM, round(CALM * 100), 100)
     assert not is_due(SELDOM, round(CALM * 100) + 1, 100)
@@ -37,8 +37,8 @@ def thresholds():
 
 
 @pytest.mark.usefixtures("thresholds")
-def test_a_server_collects_at_a_calm_moment_only(monkeypatch):
-    """What lives is feigned; that it is collected is not."""
+def test_a_server_collects_only_when_few_objects_are_alive(monkeypatch):
+    """The number of allocated blocks is simulated; the collections are real."""
     living = sys.getallocatedblocks()
     monkeypatch.setattr(collector, "TICK_S", 0.0)
     monkeypatch.setattr(collector.sys, "getallocatedblocks", lambda: living)
@@ -50,7 +50,7 @@ def test_a_server_collects_at_a_calm_moment_only(monkeypatch):
         before = gc.get_stats()[2]["collections"]
         node = Node()
         gone = weakref.ref(node)
-        gc.collect(1)  # the node is in the third generation now
+        gc.collect(1)  # move the node to the third generation
         gc.collect(1)
         del node
         living *= 2

@@ -1,4 +1,4 @@
-"""DDL is read whole or refused at the exact place, with the offending name and a cure."""
+"""DDL is read completely or refused at the exact place, with the offending name and a cure."""
 
 import datetime as dt
 import re
@@ -68,7 +68,7 @@ def literal(value: object) -> Default:
 IDENTITY, NOW = Default(DefaultKind.IDENTITY), Default(DefaultKind.NOW)
 
 
-def test_every_type_and_default() -> None:
+def test_every_type_and_default_is_read() -> None:
     def column(name: str, kind: Kind, default: Default | None = None, **of: int) -> Column:
         return Column(name, ColumnType(kind, **of), True, default)
 
@@ -100,14 +100,14 @@ def test_every_type_and_default() -> None:
     )
 
 
-def test_keys_and_indexes() -> None:
+def test_keys_and_indexes_are_read() -> None:
     schema = load_ddl(GOOD)
     child = schema.relation("child")
     assert child.primary_key == ("part", "Key")
     assert [c.name for c in child.columns if not c.nullable] == ["Key", "part"]
     assert child.foreign_keys == (
         ForeignKey("up", ("parent",), "kinds", ("id",), OnDelete.CASCADE),
-        # In the order of the parent's key, whatever the order in the file.
+        # The columns have the order of the parent's key, not that of the file.
         ForeignKey(
             "child_sibling_key_sibling_part_fkey",
             ("sibling_part", "sibling_key"),
@@ -135,7 +135,7 @@ def test_alter_table_adds_constraints_as_pg_dump_writes_them() -> None:
     assert [c.default for c in later.columns] == [IDENTITY, IDENTITY, None]
 
 
-def test_a_dump_of_postgresql_is_read_as_it_is() -> None:
+def test_a_dump_of_postgresql_is_read_unchanged() -> None:
     dump = (Path(__file__).parent / "fixtures" / "pg_dump.sql").read_text()
     assert load_ddl(dump) == load_ddl(
         "CREATE TABLE author (id SERIAL, name VARCHAR(80) NOT NULL, born DATE,"
@@ -174,7 +174,7 @@ NUMBERED = [
 
 
 @pytest.mark.parametrize(("column", "said"), NUMBERED)
-def test_numbers_of_an_identity_column(column: str, said: dict[str, object]) -> None:
+def test_options_of_an_identity_column_are_read(column: str, said: dict[str, object]) -> None:
     schema = load_ddl(f"CREATE TABLE t ({column} PRIMARY KEY, a INT);")
     assert schema.relation("t").columns[0].default == identity(**said)
     assert load_ddl(render_ddl(schema)) == schema
@@ -214,7 +214,7 @@ OTHER = "CREATE TABLE t (id BIGINT GENERATED ALWAYS AS IDENTITY (INCREMENT BY 10
         ),
     ],
 )
-def test_where_a_dump_says_that_numbers_go_on(text: str, start: int) -> None:
+def test_a_dump_sets_the_next_number_of_an_identity(text: str, start: int) -> None:
     default = load_ddl(text).relation("t").columns[0].default
     assert default is not None
     assert default.kind is DefaultKind.IDENTITY
@@ -226,12 +226,12 @@ def test_forward_references_are_read() -> None:
     assert load_ddl(text).relation("b").foreign_keys[0].parent == "a"
 
 
-def test_a_self_reference_is_no_circle() -> None:
+def test_a_self_reference_is_no_cycle() -> None:
     text = "CREATE TABLE t (i INT PRIMARY KEY, up INT REFERENCES t ON DELETE SET NULL)"
     assert load_ddl(text).relation("t").foreign_keys[0].parent == "t"
 
 
-def test_tpcw() -> None:
+def test_the_tpcw_schema_is_read() -> None:
     text = (Path(__file__).parents[2] / "bench" / "tpcw" / "schema.sql").read_text()
     schema = load_ddl(text)
     assert [len(relation.columns) for relation in schema.relations] == [
@@ -311,7 +311,7 @@ ERRORS = [
         "INCREMENT BY 0",
         "another number",
     ),
-    # what we do not have
+    # unsupported clauses
     (T + " c INT CHECK (c > 1))\n       ^", "CHECK", "application"),
     (T + " CHECK (a > 1))\n ^", "CHECK", "application"),
     (T + " CONSTRAINT big CHECK (a > 1))\n                ^", "CHECK", "application"),
@@ -441,7 +441,7 @@ def test_error_names_place_and_cure(marked: str, message: str, cure: str) -> Non
     assert re.search(cure, error.cure), error.cure
 
 
-def test_a_circle_is_told_as_the_cycle() -> None:
+def test_a_cycle_is_named_in_the_error() -> None:
     text = (
         "CREATE TABLE x (i INT PRIMARY KEY, b INT REFERENCES b);\n"
         "CREATE TABLE a (i INT PRIMARY KEY, b INT CONSTRAINT down REFERENCES b);\n"
@@ -454,12 +454,12 @@ def test_a_circle_is_told_as_the_cycle() -> None:
     assert error.details["cycle"] == ("a", "b", "a")
 
 
-def test_error_text_is_one_line_a_compiler_would_print() -> None:
+def test_the_error_text_begins_with_file_line_and_column() -> None:
     error = refused("CREATE TABLE t (a INT)")
     assert str(error).splitlines()[0] == "shop.sql:1:14: relation t has no primary key"
 
 
-def test_made_names_keep_clear_of_given_ones() -> None:
+def test_generated_names_avoid_given_ones() -> None:
     text = (
         "CREATE TABLE t (a INT PRIMARY KEY, b INT UNIQUE REFERENCES t,"
         " CONSTRAINT t_b_fkey FOREIGN KEY (a) REFERENCES t, CONSTRAINT t_b_key UNIQUE (a))"
@@ -479,7 +479,7 @@ def test_schemas_load_to_equal_values() -> None:
     assert load_ddl(GOOD) == load_ddl(GOOD.replace("\n", "\n\n"))
 
 
-def test_a_materialized_view_keeps_its_select_as_it_is_written() -> None:
+def test_a_materialized_view_keeps_the_text_of_its_select() -> None:
     select = "WITH t AS (SELECT * FROM r)\n SELECT a AS x, sum(b) AS s -- why\n FROM t GROUP BY a"
     schema = load_ddl(
         f"CREATE TABLE r (a INT PRIMARY KEY, b INT);"
@@ -530,7 +530,7 @@ def test_a_materialized_view_keeps_its_select_as_it_is_written() -> None:
         ),
     ],
 )
-def test_a_view_that_is_not_understood_is_refused(marked: str, message: str) -> None:
+def test_an_unsupported_view_is_refused_at_its_place(marked: str, message: str) -> None:
     column = marked.index("^") + 1
     with pytest.raises(SchemaError, match=re.escape(message)) as caught:
         load_ddl(marked.replace("^", ""))

@@ -1,5 +1,5 @@
-"""Each SQL type that DDL may name: it means what PostgreSQL says, a note says what it becomes, or
-it is refused by its own name with a cure."""
+"""Each SQL type that DDL may name has PostgreSQL's meaning, or a note states its replacement, or
+it is refused by name with a cure."""
 
 import re
 from decimal import Decimal
@@ -13,7 +13,7 @@ from hornbeam_server.schema.types import ColumnType, Kind
 
 
 def declared(text: str) -> tuple[Column, str]:
-    """The column, and what the plan says of it."""
+    """Return the column and the notes of the schema about it."""
     schema = load_ddl(f"CREATE TABLE t (k INT PRIMARY KEY, c {text});")
     again = load_ddl(render_ddl(schema))
     assert again.relations == schema.relations
@@ -21,7 +21,7 @@ def declared(text: str) -> tuple[Column, str]:
 
 
 @pytest.mark.parametrize("name", ["NUMERIC", "numeric", "DECIMAL", "DEC"])
-def test_numeric_without_precision_refuses_what_it_would_lose(name: str) -> None:
+def test_numeric_without_precision_refuses_values_that_lose_digits(name: str) -> None:
     column, note = declared(name)
     assert "t.c: NUMERIC without precision is kept as DECIMAL(38,9)" in note
     for value in ("0.00012345", Decimal("1.0000001"), "12345678901234567890123456789", 0.1, 7):
@@ -35,7 +35,7 @@ def test_numeric_without_precision_refuses_what_it_would_lose(name: str) -> None
     assert column.type.comparand("0.0000000001") == Decimal("0.0000000001")
 
 
-def test_numeric_with_precision_rounds_as_before() -> None:
+def test_numeric_with_precision_rounds() -> None:
     column, note = declared("NUMERIC(18,3)")
     assert not note
     assert column.type == ColumnType(Kind.DECIMAL, 18, 3)
@@ -87,7 +87,7 @@ def test_smallint_has_sixteen_bits(name: str) -> None:
         ("UUID", "UUID", ""),
     ],
 )
-def test_what_other_names_are(name: str, type_: str, note: str) -> None:
+def test_other_names_of_types_are_resolved(name: str, type_: str, note: str) -> None:
     column, said = declared(name)
     assert column.type.sql() == type_
     assert bool(said) == bool(note)
@@ -134,7 +134,7 @@ def test_serials_are_identities(name: str) -> None:
         ("BYTEA(3)", "BLOB"),
     ],
 )
-def test_what_is_refused_is_named(name: str, cure: str) -> None:
+def test_unsupported_types_are_refused_by_name(name: str, cure: str) -> None:
     with pytest.raises(SchemaError) as refused:
         declared(name)
     assert re.match(r"\w+", name)[0].lower() in refused.value.message.lower().replace(  # type: ignore[index]

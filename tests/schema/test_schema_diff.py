@@ -1,4 +1,4 @@
-"""What a new schema changes, and what of it is refused."""
+"""Differences between schemas, and which of them are refused."""
 
 from dataclasses import replace
 
@@ -27,14 +27,14 @@ def rows(found: SchemaDiff) -> list[tuple[str, str, str]]:
 
 
 @given(schemas(with_defaults=True))
-def test_nothing_changes_from_a_schema_to_itself(schema: Schema) -> None:
+def test_a_schema_does_not_differ_from_itself(schema: Schema) -> None:
     found = diff(schema, schema)
     assert found == SchemaDiff()
     assert not found
 
 
 @given(schemas(), schemas())
-def test_from_and_to_nothing(old: Schema, new: Schema) -> None:
+def test_the_empty_schema_is_extended_and_dropped_to(old: Schema, new: Schema) -> None:
     assert diff(Schema(()), new).added_relations == new.relations
     assert diff(Schema(()), new).added_indexes == new.indexes
     assert diff(old, Schema(())) == SchemaDiff(dropped_relations=old.relations)
@@ -55,7 +55,7 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize(("old", "new", "row"), ALLOWED)
-def test_allowed(old: str, new: str, row: tuple[str, str, str]) -> None:
+def test_allowed_changes_are_listed(old: str, new: str, row: tuple[str, str, str]) -> None:
     found = changed(old, new)
     assert rows(found) == [row]
     assert not found.refused
@@ -72,7 +72,7 @@ def test_a_changed_foreign_key_or_index_is_dropped_and_added() -> None:
     ]
 
 
-def test_what_lies_on_a_dropped_relation_goes_with_it() -> None:
+def test_indexes_of_a_dropped_relation_are_not_listed() -> None:
     old = load_ddl(BASE)
     assert rows(diff(old, Schema(old.relations[:1]))) == [("drop", "relation", "c")]
 
@@ -105,11 +105,11 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("old", "new", "change", "name", "cure"), REFUSED)
-def test_refused_with_reason_and_cure(
+def test_refused_changes_have_a_reason_and_a_cure(
     old: str, new: str, change: str, name: str, cure: str
 ) -> None:
     base = BASE.replace("CREATE INDEX by_n ON c (n);", "")
-    if "PRIMARY KEY, p" in old and "x INT" not in new:  # without the key there must be another
+    if "PRIMARY KEY, p" in old and "x INT" not in new:  # a relation without its key needs another
         new = "p INTEGER PRIMARY KEY CONSTRAINT up REFERENCES p"
         old = "id INTEGER PRIMARY KEY, p INTEGER CONSTRAINT up REFERENCES p"
     found = changed(old, new, base)
@@ -119,7 +119,7 @@ def test_refused_with_reason_and_cure(
     assert all(refusal.reason and refusal.cure for refusal in found.refused)
 
 
-def test_the_primary_key_stays() -> None:
+def test_a_change_of_the_primary_key_is_refused() -> None:
     found = diff(
         load_ddl("CREATE TABLE t (a INT, b INT, PRIMARY KEY (a, b))"),
         load_ddl("CREATE TABLE t (a INT, b INT, PRIMARY KEY (b, a))"),
@@ -127,7 +127,7 @@ def test_the_primary_key_stays() -> None:
     assert [(r.kind, r.name) for r in found.rows()] == [("primary key", "t")]
 
 
-def test_rows_say_what_people_want_to_know() -> None:
+def test_rows_describe_an_added_index() -> None:
     found = changed("ON c (n)", "ON c (n DESC, p) INCLUDE (id)")
     assert list(found.rows())[1] == DiffRow("add", "index", "by_n", "on c (n desc, p) include (id)")
 

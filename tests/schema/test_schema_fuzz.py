@@ -1,4 +1,4 @@
-"""Whatever the text, loaders either load or raise a located SchemaError; nothing else escapes."""
+"""For any text, loaders either succeed or raise a SchemaError with a place, and nothing else."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ WORDS = re.findall(r"\w+|\s+|'[^']*'|[^\w\s]", GOOD)
 
 @st.composite
 def broken_files(draw: st.DrawFn) -> str:
-    """The good file with some words dropped, doubled, swapped or replaced."""
+    """Draw the valid file with some words dropped, doubled, swapped or replaced."""
     words = list(WORDS)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(words) - 1))
@@ -52,7 +52,7 @@ def broken_files(draw: st.DrawFn) -> str:
 @example("CREATE TABLE t (a INT REFERENCES t.u.v (a))")
 @example("CREATE TABLE a.b.c.d (a INT)")
 @example("ALTER TABLE t ADD CONSTRAINT x PRIMARY KEY USING INDEX y")
-def test_ddl(text: str) -> None:
+def test_any_ddl_is_loaded_or_refused_at_a_place(text: str) -> None:
     loaded = outcome(lambda: load_ddl(text, "x.sql"))
     if isinstance(loaded, SchemaError):
         assert loaded.file == "x.sql"
@@ -79,7 +79,7 @@ def outcome(load: Callable[[], Any]) -> Any:
 @example(f"SELECT {'NOT ' * 3_000}true")
 @example('{"sql": "SELECT 1", "more": ' + "[" * 3_000 + "]" * 3_000 + "}")
 @example('{"sql": "\ud800"}')
-def test_workload(text: str) -> None:
+def test_any_workload_is_loaded_or_refused_at_a_place(text: str) -> None:
     for load in (lambda: load_workload(text), lambda: load_query_log(text.split("\n"))):
         loaded = outcome(load)
         assert not isinstance(loaded, SchemaError) or (loaded.line >= 1 and loaded.cure)

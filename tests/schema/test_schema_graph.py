@@ -1,4 +1,4 @@
-"""Order and circles of the schema graph."""
+"""Order and cycles of the schema graph."""
 
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ INTEGER = ColumnType(Kind.INTEGER)
 
 
 def graph(**references: str) -> Schema:
-    """Relations by name with the letters of those that they reference."""
+    """Return a schema: relation names with the one-letter names of their parents."""
     return Schema(
         tuple(
             Relation(
@@ -30,7 +30,7 @@ def graph(**references: str) -> Schema:
     )
 
 
-def test_parents_first_and_ties_as_declared() -> None:
+def test_parents_come_first_and_ties_keep_declaration_order() -> None:
     schema = graph(c="ab", b="", d="c", a="", e="")
     assert topological_order(schema) == ("b", "a", "c", "d", "e")
 
@@ -51,7 +51,9 @@ def test_self_references_and_double_edges_do_not_matter() -> None:
         (graph(r="", a="r", b="ac", c="d", d="b"), ("b", "c", "d", "b")),
     ],
 )
-def test_a_cycle_starts_with_its_first_declared(schema: Schema, cycle: tuple[str, ...]) -> None:
+def test_a_cycle_starts_with_its_first_declared_relation(
+    schema: Schema, cycle: tuple[str, ...]
+) -> None:
     assert find_cycle(schema) == cycle
     with pytest.raises(CircularReference, match=" -> ".join(cycle)):
         topological_order(schema)
@@ -69,7 +71,7 @@ def test_a_long_chain_needs_no_deep_stack() -> None:
 
 
 @given(st.data())
-def test_order_of_any_schema(data: st.DataObject) -> None:
+def test_any_schema_is_ordered_parents_first(data: st.DataObject) -> None:
     schema = data.draw(schemas(max_relations=7))
     shuffled = Schema(tuple(data.draw(st.permutations(schema.relations))))
     order = topological_order(shuffled)

@@ -1,4 +1,4 @@
-"""Reflection of SQLite files: same schemas, same refusals as for DDL files."""
+"""Reflection of SQLite files: the same schemas and the same refusals as for DDL files."""
 
 import sqlite3
 from decimal import Decimal
@@ -28,7 +28,7 @@ def database(folder: Path, ddl: str) -> str:
     return f"sqlite:///{file}"
 
 
-def test_tpcw_is_what_its_ddl_says(tmp_path: Path) -> None:
+def test_the_reflected_tpcw_schema_equals_its_ddl(tmp_path: Path) -> None:
     ddl = (Path(__file__).parents[2] / "bench" / "tpcw" / "schema.sql").read_text()
     reflected, loaded = reflect(database(tmp_path, ddl)), load_ddl(ddl)
     assert sorted(reflected.names) == sorted(loaded.names)
@@ -56,7 +56,7 @@ CREATE INDEX by_t ON kinds (t);
 """
 
 
-def test_types_keys_and_indexes(tmp_path: Path) -> None:
+def test_types_keys_and_indexes_are_reflected(tmp_path: Path) -> None:
     schema = reflect(database(tmp_path, KINDS))
     kinds = schema.relation("kinds")
     assert {column.name: column.type.sql() for column in kinds.columns} == {
@@ -84,7 +84,7 @@ def test_types_keys_and_indexes(tmp_path: Path) -> None:
     assert set(schema.indexes) == set(loaded.indexes)
 
 
-def test_actions_of_inline_foreign_keys_are_not_lost(tmp_path: Path) -> None:
+def test_actions_of_inline_foreign_keys_are_kept(tmp_path: Path) -> None:
     ddl = "CREATE TABLE t (i INT PRIMARY KEY, up INT REFERENCES t (i) ON DELETE CASCADE)"
     assert reflect(database(tmp_path, ddl)) == load_ddl(ddl)
 
@@ -115,7 +115,9 @@ def test_actions_of_inline_foreign_keys_are_not_lost(tmp_path: Path) -> None:
         ("", "no tables"),
     ],
 )
-def test_refused(tmp_path: Path, ddl: str, message: str) -> None:
+def test_unsupported_schemas_are_refused_with_a_cure(
+    tmp_path: Path, ddl: str, message: str
+) -> None:
     url = database(tmp_path, ddl)
     with pytest.raises(SchemaError, match=message) as caught:
         reflect(url)
@@ -123,7 +125,7 @@ def test_refused(tmp_path: Path, ddl: str, message: str) -> None:
     assert "shop.db" in str(caught.value)
 
 
-def test_a_circle_is_reported(tmp_path: Path) -> None:
+def test_a_cycle_is_reported(tmp_path: Path) -> None:
     ddl = (
         "CREATE TABLE a (i INT PRIMARY KEY, b INT REFERENCES b (i));"
         "CREATE TABLE b (i INT PRIMARY KEY, a INT REFERENCES a (i));"
@@ -140,13 +142,13 @@ def test_a_circle_is_reported(tmp_path: Path) -> None:
         ("sqlite:////no/such/file.db", NotFound),
     ],
 )
-def test_bad_urls(url: str, error: type[HornbeamError]) -> None:
+def test_bad_urls_are_refused_with_a_cure(url: str, error: type[HornbeamError]) -> None:
     with pytest.raises(error) as caught:
         reflect(url)
     assert caught.value.cure
 
 
-def test_what_is_no_database_is_unavailable(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_bytes(b"not a database at all" * 100)
     with pytest.raises(Unavailable, match="not a database"):
         reflect(f"sqlite:///{tmp_path / 'x.db'}")

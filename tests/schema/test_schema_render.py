@@ -33,7 +33,7 @@ NAMES = RESERVED | st.text(
 
 
 @given(schemas(with_defaults=True))
-def test_round_trip(schema: Schema) -> None:
+def test_a_schema_survives_a_round_trip(schema: Schema) -> None:
     assert load_ddl(render_ddl(schema)) == schema
 
 
@@ -42,13 +42,13 @@ def test_round_trip(schema: Schema) -> None:
     st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1),
     st.sampled_from(Refresh),
 )
-def test_round_trip_of_a_view(interval_s: float, group: str, refresh: Refresh) -> None:
+def test_a_view_survives_a_round_trip(interval_s: float, group: str, refresh: Refresh) -> None:
     view = DeclaredView("Group", "SELECT 1 -- one\n, 2", interval_s, group, refresh)
     schema = Schema((), (), (view, replace(view, name="v")))
     assert load_ddl(render_ddl(schema)) == schema
 
 
-def test_words_of_sql_are_names_like_others() -> None:
+def test_keywords_of_sql_may_be_names() -> None:
     with duckdb.connect() as database:
         words = [word for (word, *_) in database.sql("FROM duckdb_keywords()").fetchall()]
     for word in words:
@@ -63,7 +63,7 @@ def test_words_of_sql_are_names_like_others() -> None:
 
 
 @given(st.data())
-def test_round_trip_with_any_names(data: st.DataObject) -> None:
+def test_any_names_survive_a_round_trip(data: st.DataObject) -> None:
     schema = data.draw(schemas(with_defaults=True))
     names = {name for relation in schema.relations for name in relation.column_names}
     names |= {relation.name for relation in schema.relations}
@@ -110,8 +110,8 @@ def rename(schema: Schema, to: dict[str, str]) -> Schema:
 
 @settings(max_examples=20)
 @given(schemas(with_defaults=True, on_delete=[OnDelete.RESTRICT], with_indexes=False))
-def test_duckdb_reads_what_we_render(schema: Schema) -> None:
-    """And stores our defaults as the values that we mean."""
+def test_duckdb_reads_the_rendered_ddl(schema: Schema) -> None:
+    """DuckDB also stores the defaults with the intended values."""
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         for relation in schema.relations:
@@ -123,14 +123,14 @@ def test_duckdb_reads_what_we_render(schema: Schema) -> None:
 
 
 def without_identity(column):  # type: ignore[no-untyped-def]
-    """Nor a default of bytes, which is written as in PostgreSQL."""
+    """Remove identities, and defaults of bytes, which have PostgreSQL's syntax."""
     identity = column.default is not None and column.default.kind is DefaultKind.IDENTITY
     without = identity or column.type.kind is Kind.BYTES
     return replace(column, default=None) if without else column
 
 
 def stored_default(database, relation, name):  # type: ignore[no-untyped-def]
-    """What DuckDB makes of a column's default, as the type that the column has."""
+    """Return the default of a column as DuckDB evaluates it, coerced to the column's type."""
     (text, type_name), *_ = database.execute(
         "SELECT column_default, data_type FROM duckdb_columns() "
         "WHERE table_name = ? AND column_name = ?",
@@ -142,7 +142,7 @@ def stored_default(database, relation, name):  # type: ignore[no-untyped-def]
     return relation.column(name).type.coerce(value)
 
 
-def test_only_what_must_be_quoted_is() -> None:
+def test_names_are_quoted_only_when_necessary() -> None:
     text = 'CREATE TABLE "Order" (id INTEGER PRIMARY KEY, "user" TEXT, user_name TEXT)'
     rendered = render_ddl(load_ddl(text))
     assert rendered == (
@@ -152,6 +152,6 @@ def test_only_what_must_be_quoted_is() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n-- nothing\n", ";;"])
-def test_nothing_is_the_empty_schema(text: str) -> None:
+def test_empty_text_is_the_empty_schema(text: str) -> None:
     assert load_ddl(text) == Schema(())
     assert render_ddl(Schema(())) == ""

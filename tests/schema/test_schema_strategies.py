@@ -1,4 +1,4 @@
-"""The shared strategies make what they promise: valid schemas, and rows that hold."""
+"""The shared strategies draw valid schemas, and rows that satisfy the constraints."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from hornbeam_server.schema.types import ColumnType, Row
 
 
 @given(st.data(), column_types())
-def test_values_are_what_coercion_gives(data: st.DataObject, type_: ColumnType) -> None:
+def test_values_are_already_coerced(data: st.DataObject, type_: ColumnType) -> None:
     for strategy in (values(type_), few_values(type_)):
         value = data.draw(strategy)
         coerced = type_.coerce(value)
@@ -17,7 +17,7 @@ def test_values_are_what_coercion_gives(data: st.DataObject, type_: ColumnType) 
 
 
 @given(st.data())
-def test_rows_hold_their_constraints(data: st.DataObject) -> None:
+def test_rows_satisfy_their_constraints(data: st.DataObject) -> None:
     schema = data.draw(schemas())
     rows = data.draw(rows_for(schema))
     for relation in schema.relations:

@@ -1,4 +1,4 @@
-"""Syntax trees: nothing is left of them for the cyclic collector."""
+"""Syntax trees leave no cycles of objects to the garbage collector."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hornbeam_server.txlayer.transactions.write_compiler import compile_write
 CATALOG = make_catalog()
 TERMS = 12_000
 FEW = 1_000
-"""Objects in cycles that a statement may leave: what its text does not make longer."""
+"""Maximum number of objects in cycles that a statement of any length may leave."""
 NUMBERS = [str(number) for number in range(TERMS)]
 QUERIES = {
     "a list": f"SELECT i_id FROM item WHERE i_id IN ({', '.join(NUMBERS)})",
@@ -62,7 +62,7 @@ WRITES = {
 
 @pytest.fixture
 def collected() -> Iterator[Callable[[Callable[[], object]], int]]:
-    """How many objects only the cyclic collector finds when some work is over."""
+    """A function that counts the objects which only the collector frees after some work."""
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -82,7 +82,7 @@ def tried(work: Callable[..., Any], *arguments: object) -> None:
 
 
 @pytest.mark.parametrize("sql", QUERIES.values(), ids=QUERIES)
-def test_a_query_leaves_nothing_to_the_collector(collected, sql):
+def test_a_query_leaves_no_tree_to_the_collector(collected, sql):
     engine = QueryEngine(new_worker=inline_worker)
     assert collected(lambda: tried(engine.prepare, sql, CATALOG)) < FEW
     assert collected(lambda: tried(named_in, sql, CATALOG)) < FEW
@@ -90,13 +90,13 @@ def test_a_query_leaves_nothing_to_the_collector(collected, sql):
 
 
 @pytest.mark.parametrize("sql", WRITES.values(), ids=WRITES)
-def test_a_write_leaves_nothing_to_the_collector(collected, sql):
+def test_a_write_leaves_no_tree_to_the_collector(collected, sql):
     engine = QueryEngine(new_worker=inline_worker)
     assert collected(lambda: tried(compile_write, sql, CATALOG, engine)) < FEW
     engine.close()
 
 
-def test_a_schema_and_a_workload_leave_nothing_to_the_collector(collected):
+def test_a_schema_and_a_workload_leave_no_tree_to_the_collector(collected):
     columns = ", ".join(f"c{n} INTEGER DEFAULT {n}" for n in NUMBERS[:1_500])
     ddl = f"CREATE TABLE t (k INTEGER PRIMARY KEY, {columns})"
     assert collected(lambda: tried(load_ddl, ddl)) < FEW
@@ -108,7 +108,7 @@ def test_a_schema_and_a_workload_leave_nothing_to_the_collector(collected):
 
 TIMES = 25
 FEW_EACH = 200
-"""Objects in cycles that a statement of so many expressions may leave: few of each."""
+"""Maximum number of objects in cycles that a statement with TIMES expressions may leave."""
 EXPRESSIONS = (
     "sum(i_price) over (order by i_id rows <n> preceding)",
     "sum(i_price + <n>)",
@@ -195,7 +195,7 @@ LEFT_BY_THE_PARSER = (
     "i_id = any(array[<n>, 2])",
     "i_title[<n>]",
 )
-"""sqlglot's parser reads these twice, and drops what it has read first. That is little of each."""
+"""sqlglot's parser reads these twice and drops the first result, at most 60 objects each."""
 PLACES = {
     "select": "SELECT {listed} FROM item",
     "group": "SELECT i_id, {listed} FROM item GROUP BY i_id",
@@ -227,7 +227,7 @@ def placed(place: str, expression: str) -> str:
 
 
 def planned_and_explained(engine: QueryEngine, sql: str) -> None:
-    """Also for values that need literals."""
+    """Prepare and explain a query, also with parameters that need literals."""
     query = engine.prepare(sql, CATALOG)
     query.explain()
     for value in (1, "x"):
@@ -236,19 +236,19 @@ def planned_and_explained(engine: QueryEngine, sql: str) -> None:
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_no_expression_leaves_anything_to_the_collector(collected, expression):
+def test_expressions_leave_no_trees_to_the_collector(collected, expression):
     left = left_by(expression, collected)
     assert {place: count for place, count in left.items() if count > FEW_EACH} == {}
 
 
 @pytest.mark.parametrize("expression", LEFT_BY_THE_PARSER)
-def test_what_the_parser_leaves_to_the_collector_is_little(collected, expression):
+def test_expressions_parsed_twice_leave_few_objects(collected, expression):
     left = left_by(expression, collected)
     assert {place: count for place, count in left.items() if count > 60 * TIMES} == {}
 
 
 def left_by(expression, collected) -> dict[str, int]:
-    """Objects left to the collector by statements with the expression, by its place in them."""
+    """Count objects left to the collector by statements, for each place of the expression."""
     engine = QueryEngine(new_worker=inline_worker)
     left = {}
     for name, place in PLACES.items():
@@ -262,7 +262,7 @@ def left_by(expression, collected) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("value", ["list_sum([i_id])", "(SELECT 1)", "coalesce(median(i_id), 1)"])
-def test_a_message_that_shows_a_part_of_the_statement_shows_it(value):
+def test_an_error_shows_the_cast_without_a_known_number_of_digits(value):
     """NUMERIC without precision keeps all digits, where the number of digits is known."""
     engine = QueryEngine(new_worker=inline_worker)
     with pytest.raises(Unsupported, match=r"CAST\(.+ AS DECIMAL\) does not say how many digits"):

@@ -1,4 +1,4 @@
-"""Coercion: exactly the column's value, or TypeMismatch; never another exception."""
+"""Coercion returns exactly the column's value or raises TypeMismatch, and no other exception."""
 
 import datetime as dt
 import uuid
@@ -68,7 +68,7 @@ def test_coercion_is_total_and_idempotent(type_: ColumnType, value: Any) -> None
         ),
     ],
 )
-def test_accepted(type_: ColumnType, value: Any, wanted: str) -> None:
+def test_values_are_coerced_exactly(type_: ColumnType, value: Any, wanted: str) -> None:
     assert repr(type_.coerce(value)) == wanted
 
 
@@ -99,6 +99,6 @@ def test_accepted(type_: ColumnType, value: Any, wanted: str) -> None:
         (ColumnType(Kind.TIMESTAMPTZ), "0001-01-01T00:00:00+10:00", "out of range"),
     ],
 )
-def test_refused(type_: ColumnType, value: Any, reason: str) -> None:
+def test_wrong_values_are_refused_with_a_reason(type_: ColumnType, value: Any, reason: str) -> None:
     with pytest.raises(TypeMismatch, match=reason):
         type_.coerce(value)

@@ -10,7 +10,7 @@ from hornbeam_server.schema.errors import SchemaError
 from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
 
 
-def test_names_weights_and_semicolons_in_text() -> None:
+def test_names_and_weights_are_read_and_semicolons_in_text_ignored() -> None:
     text = """-- A comment `-- name: X` names a statement; this line does not.
 -- name: first
 -- weight: 2.5
@@ -33,7 +33,7 @@ SELECT 2
     )
 
 
-def test_made_names_keep_clear_of_given_ones() -> None:
+def test_generated_names_avoid_given_ones() -> None:
     loaded = load_workload("SELECT 1; -- name: s1\nSELECT 2; SELECT 3")
     assert [statement.name for statement in loaded] == ["s2", "s1", "s3"]
 
@@ -43,7 +43,7 @@ def test_annotations_inside_text_are_text() -> None:
     assert statement == WorkloadStatement("s1", "SELECT '\n-- name: x\n'")
 
 
-def test_tpcw() -> None:
+def test_the_tpcw_workload_is_read() -> None:
     file = Path(__file__).parents[2] / "bench" / "tpcw" / "workload.sql"
     loaded = load_workload(file.read_text())
     assert len(loaded) == len(re.findall("^-- name: ", file.read_text(), re.MULTILINE))
@@ -52,7 +52,7 @@ def test_tpcw() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " -- nothing\n", ";;\n/* a */"])
-def test_nothing_is_no_statement(text: str) -> None:
+def test_empty_text_has_no_statements(text: str) -> None:
     assert load_workload(text) == ()
 
 
@@ -70,14 +70,14 @@ def test_nothing_is_no_statement(text: str) -> None:
         ("SELECT 1;\nSELECT 'a", 2, 8, "not closed"),
     ],
 )
-def test_errors_are_located(text: str, line: int, column: int, message: str) -> None:
+def test_errors_state_file_line_and_column(text: str, line: int, column: int, message: str) -> None:
     with pytest.raises(SchemaError, match=message) as caught:
         load_workload(text, "app.sql")
     assert (caught.value.file, caught.value.line, caught.value.column) == ("app.sql", line, column)
     assert caught.value.cure
 
 
-def test_a_log_is_grouped_by_what_was_asked() -> None:
+def test_a_log_is_grouped_by_statement_without_constants() -> None:
     lines = [
         "SELECT a FROM t WHERE b = 5 AND c = 'x'",
         "select a from t   where b = -7 and c = 'y' -- again",
@@ -93,7 +93,7 @@ def test_a_log_is_grouped_by_what_was_asked() -> None:
     )
 
 
-def test_numbers_that_are_words_stay() -> None:
+def test_numbers_with_syntactic_meaning_are_kept() -> None:
     sql = (
         "SELECT CAST(a AS DECIMAL(10, 2)), d + INTERVAL '1' DAY FROM t "
         "GROUP BY 1, 2 ORDER BY 2 DESC LIMIT 10"

@@ -1,4 +1,4 @@
-"""Long work in parts: those that wait for a turn go on in order, one in each round of the loop."""
+"""Long work in parts: waiting tasks proceed in order, one in each round of the event loop."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ from hornbeam_server.schema.turns import (
 MANY = range(3 * ROWS_A_TURN + 1)
 
 
-def test_pieces_are_all_of_it_in_order():
+def test_chunks_contain_all_items_in_order():
     pieces = list(chunks(MANY))
     assert [len(piece) for piece in pieces] == [ROWS_A_TURN] * 3 + [1]
     assert [item for piece in pieces for item in piece] == list(MANY)
@@ -26,7 +26,7 @@ def test_pieces_are_all_of_it_in_order():
 
 
 def rounds_of(loop_factory, workers, cancelled=()):
-    """Who worked in each round of the loop in which `workers` took three turns each."""
+    """Return which workers ran in each round of the loop; each worker takes three turns."""
     seen = []
 
     async def work(name):
@@ -47,17 +47,17 @@ def rounds_of(loop_factory, workers, cancelled=()):
     return [names for names in seen if names]
 
 
-def test_one_goes_on_in_each_round_and_in_order():
+def test_one_worker_proceeds_in_each_round_in_order():
     for factory in (asyncio.new_event_loop, uvloop.new_event_loop):
         assert rounds_of(factory, 4) == [[name] for _ in range(3) for name in range(4)]
 
 
-def test_who_is_cancelled_leaves_the_line_to_the_others():
+def test_a_cancelled_worker_leaves_the_queue():
     rounds = rounds_of(asyncio.new_event_loop, 3, cancelled=[1])
     assert [name for names in rounds for name in names] == [0, 2] * 3
 
 
-def test_few_bytes_are_worked_off_by_their_rows_and_many_by_their_size(monkeypatch):
+def test_work_pauses_by_rows_or_by_bytes(monkeypatch):
     pauses = []
 
     async def pause():
@@ -75,7 +75,7 @@ def test_few_bytes_are_worked_off_by_their_rows_and_many_by_their_size(monkeypat
     assert pauses_in([0, 10 * BYTES_A_TURN, 0]) == 1
 
 
-async def test_little_work_waits_for_nobody():
+async def test_little_work_does_not_wait():
     waited = []
     asyncio.get_running_loop().call_soon(waited.append, True)
     await turn(range(ROWS_A_TURN - 1))

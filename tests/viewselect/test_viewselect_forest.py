@@ -1,4 +1,4 @@
-"""The default method: what it chooses for TPC-W and Company, and that it beats the paper."""
+"""The default method: its choice for TPC-W and Company, and that it beats the paper."""
 
 import pytest
 from viewselect_world import (
@@ -53,7 +53,7 @@ def test_tpcw_customer_gets_views(tpcw):
 
 
 def test_tpcw_beats_the_paper(tpcw):
-    """Also when the paper's views are freed of what does not pay, and before that in ours."""
+    """The views beat the paper's, as they are and pruned. In joins they also do without pruning."""
     search = search_of(tpcw, PAPER_ROOTS)
     forest, views = search.best(), literal(tpcw, PAPER_ROOTS)
     ours = search.selection(forest).score
@@ -71,12 +71,12 @@ def test_tpcw_learned_roots_are_no_worse_than_the_paper_s(tpcw):
 
 
 def test_tpcw_learning_puts_customer_under_address(tpcw):
-    """get_customer is one look-up then: by the user's name, with address and country."""
+    """Then get_customer is one look-up by the user's name, with address and country."""
     search = search_of(tpcw, None)
     assert trees(search.best())["customer"] == "address"
 
 
-def test_local_search_finds_the_same_as_all_forests(tpcw):
+def test_local_search_is_as_good_as_searching_all_forests(tpcw):
     for roots in (PAPER_ROOTS, None):
         search = search_of(tpcw, roots)
         best = max(map(search.value, search.forests()))
@@ -100,7 +100,7 @@ def test_micro_benchmark_needs_both_views():
     }
 
 
-def test_a_chain_that_ends_in_no_given_root_is_no_tree():
+def test_edges_that_do_not_lead_to_a_given_root_are_dropped():
     world = World(MICRO, MICRO_WORKLOAD)
     search = search_of(world, ("orders",))
     assert trees(search.best()) == {"order_line": "orders"}
@@ -109,7 +109,7 @@ def test_a_chain_that_ends_in_no_given_root_is_no_tree():
     }
 
 
-def test_what_is_often_written_and_seldom_read_gets_no_view():
+def test_relations_with_many_writes_and_few_reads_get_no_view():
     writes = "-- weight: 1000\nUPDATE customer SET c_name = ? WHERE c_id = ?;"
     reads = "SELECT * FROM customer, orders WHERE c_id = o_c_id AND o_id = ?;"
     world = World(MICRO, writes + reads)
@@ -139,7 +139,7 @@ def test_weights_decide_between_two_parents():
 
 
 def test_a_view_serves_the_queries_of_a_shorter_one_when_its_keys_are_not_null():
-    """Sharing: the lower end of customer → orders → order_line answers orders ⋈ order_line."""
+    """The lower end of customer → orders → order_line answers orders ⋈ order_line."""
     workload = (
         "-- weight: 10\nSELECT * FROM customer, orders, order_line"
         " WHERE c_id = o_c_id AND o_id = ol_o_id AND ol_o_id = ?;"
@@ -152,7 +152,7 @@ def test_a_view_serves_the_queries_of_a_shorter_one_when_its_keys_are_not_null()
     assert selection.score.joins == 21
 
 
-def test_cascades_stay_under_one_root():
+def test_cascading_foreign_keys_become_tree_edges():
     world = World(
         "CREATE TABLE a (a INTEGER PRIMARY KEY);"
         "CREATE TABLE b (b INTEGER PRIMARY KEY, b_a INTEGER REFERENCES a ON DELETE CASCADE);"
@@ -163,7 +163,7 @@ def test_cascades_stay_under_one_root():
     assert trees(search_of(world, ("c",)).best()) == {}
 
 
-def test_the_budget_drops_the_least_value_per_byte_first(tpcw):
+def test_the_budget_drops_the_lowest_value_per_byte_first(tpcw):
     search = search_of(tpcw, PAPER_ROOTS)
     free = search.selection(search.best())
     kept = keep_budget(tpcw.objective, free, 0.5 * free.score.size)
@@ -178,7 +178,7 @@ def test_the_budget_drops_the_least_value_per_byte_first(tpcw):
     assert kept.score.size <= 0.5 * free.score.size
 
 
-def test_no_budget_no_views(tpcw):
+def test_a_budget_of_zero_keeps_no_views(tpcw):
     search = search_of(tpcw, PAPER_ROOTS)
     nothing = keep_budget(tpcw.objective, search.selection(search.best()), 0)
     assert not nothing.score.views

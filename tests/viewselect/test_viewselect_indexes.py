@@ -1,4 +1,4 @@
-"""Which indexes are made, for what, and which are not."""
+"""Which indexes are created, and for which purpose."""
 
 from viewselect_world import (
     COMPANY,
@@ -21,7 +21,7 @@ def planned(ddl, workload, **options):
 
 
 def columns(found, purpose):
-    """{index: its columns} of one purpose; a descending column has a minus."""
+    """Return {index: its columns} of one purpose; a minus marks a descending column."""
     return {
         index.name: [("-" if part.descending else "") + part.column for part in index.columns]
         for index in found.indexes
@@ -29,7 +29,7 @@ def columns(found, purpose):
     }
 
 
-def test_foreign_keys_get_indexes_unless_a_key_or_a_declared_index_begins_with_them():
+def test_foreign_keys_get_indexes_unless_a_key_or_index_begins_with_them():
     schema = load_ddl(
         MICRO + "CREATE TABLE note (n INTEGER PRIMARY KEY, n_o_id INTEGER REFERENCES orders);"
         "CREATE INDEX by_order ON note (n_o_id, n)"
@@ -46,7 +46,7 @@ def test_self_references_get_an_index_too():
     assert [index.name for index in base_indexes(schema)] == ["p__by_boss"]
 
 
-def test_two_foreign_keys_over_the_same_columns_share_an_index():
+def test_foreign_keys_over_the_same_columns_share_an_index():
     schema = load_ddl(
         "CREATE TABLE a (a INTEGER PRIMARY KEY); CREATE TABLE b (b INTEGER PRIMARY KEY);"
         "CREATE TABLE c (c INTEGER PRIMARY KEY, x INTEGER REFERENCES a,"
@@ -55,14 +55,14 @@ def test_two_foreign_keys_over_the_same_columns_share_an_index():
     assert [index.name for index in base_indexes(schema)] == ["c__by_x"]
 
 
-def test_a_filter_that_nothing_serves_gets_an_index_that_covers_the_query():
+def test_an_unserved_filter_gets_a_covering_index():
     found = planned(MICRO, "-- name: q\nSELECT c_id FROM customer WHERE c_name = ?")
     (index,) = [i for i in found.indexes if i.purpose is Purpose.FILTER]
     assert (index.name, index.include) == ("customer__by_c_name", ())
     assert index.reason == "serves the filters of q"
 
 
-def test_filters_on_a_key_or_an_index_get_none():
+def test_filters_on_a_key_or_an_index_get_no_other_index():
     found = planned(
         MICRO + "CREATE INDEX named ON customer (c_name)",
         "SELECT * FROM customer WHERE c_id = ?; SELECT * FROM customer WHERE c_name = ?;"
@@ -71,7 +71,7 @@ def test_filters_on_a_key_or_an_index_get_none():
     assert not columns(found, Purpose.FILTER)
 
 
-def test_equality_then_order_so_that_limit_stops_early():
+def test_an_index_has_equality_then_order_columns():
     found = planned(
         COMPANY,
         "SELECT * FROM employee WHERE ename = ? ORDER BY edno DESC, eid LIMIT 5",
@@ -81,7 +81,7 @@ def test_equality_then_order_so_that_limit_stops_early():
     }
 
 
-def test_equality_then_range():
+def test_an_index_has_equality_then_range_columns():
     found = planned(
         COMPANY, "SELECT * FROM works_on WHERE hours > ? AND wo_pno + 0 = 1 AND hours < ?"
     )
@@ -90,13 +90,13 @@ def test_equality_then_range():
     assert columns(both, Purpose.FILTER) == {"employee__by_ename_edno": ["ename", "edno"]}
 
 
-def test_like_makes_an_index_only_with_a_literal_beginning():
+def test_like_gets_an_index_only_with_a_literal_prefix():
     for pattern, made in (("?", False), ("'%x'", False), ("'ab%'", True)):
         found = planned(COMPANY, f"SELECT * FROM employee WHERE ename LIKE {pattern}")
         assert bool(columns(found, Purpose.FILTER)) is made, pattern
 
 
-def test_indexes_that_begin_alike_are_one():
+def test_indexes_with_a_common_prefix_are_merged():
     found = planned(
         COMPANY,
         "-- name: a\nSELECT street FROM address WHERE city = ?;"
@@ -117,19 +117,19 @@ def test_a_view_index_serves_a_filter_on_an_ancestor_and_the_order():
     assert len(found.catalog.layout(whole.name).columns) == 28, "SELECT * is covered"
 
 
-def test_filters_that_a_view_takes_over_need_no_base_index():
+def test_filters_served_by_a_view_need_no_base_index():
     found = planned(TPCW, TPCW_WORKLOAD, roots=PAPER_ROOTS)
     assert not any(name.startswith("item__by_i_subject") for name in found.catalog.index)
     assert "customer__by_c_uname" in columns(found, Purpose.FILTER)
 
 
-def test_an_unpriced_condition_reaches_a_view_as_it_reached_its_relation():
-    """`orders.o_c_id IN (SELECT …)` would otherwise read all of the view."""
+def test_a_subquery_condition_gets_an_index_on_the_view():
+    """Otherwise `orders.o_c_id IN (SELECT …)` would read the whole view."""
     found = planned(TPCW, TPCW_WORKLOAD, roots=PAPER_ROOTS)
     assert "orders__order_line__by_o_c_id" in columns(found, Purpose.VIEW)
 
 
-def test_maintenance_indexes_lead_from_far_ancestors_that_are_updated():
+def test_updated_far_ancestors_get_maintenance_indexes():
     workload = (
         "-- weight: 100\nSELECT * FROM customer, orders, order_line"
         " WHERE c_id = o_c_id AND o_id = ol_o_id AND ol_o_id = ?;{}"
@@ -144,8 +144,8 @@ def test_maintenance_indexes_lead_from_far_ancestors_that_are_updated():
     }
 
 
-def test_a_view_index_saves_a_maintenance_index():
-    """o_c_id and c_id are equal in every view row."""
+def test_a_view_index_replaces_a_maintenance_index():
+    """The view index serves maintenance because o_c_id and c_id are equal in every view row."""
     found = planned(
         MICRO,
         "-- weight: 100\nSELECT * FROM customer, orders, order_line"
@@ -157,7 +157,7 @@ def test_a_view_index_saves_a_maintenance_index():
     assert not columns(found, Purpose.MAINTENANCE)
 
 
-def test_names_that_are_taken_are_avoided():
+def test_existing_names_are_avoided():
     found = planned(
         "CREATE TABLE a (x INTEGER PRIMARY KEY, y TEXT);"
         "CREATE TABLE a__by_y (z INTEGER PRIMARY KEY)",

@@ -1,4 +1,4 @@
-"""Laws of selection on random schemas: forests, views as paths of them, optimality, budget."""
+"""Laws of selection on random schemas: forests, views as their paths, optimality, budget."""
 
 from itertools import pairwise, product
 
@@ -14,7 +14,7 @@ from hornbeam_server.viewselect.select import keep_budget, keep_paying, select_v
 
 @st.composite
 def worlds(draw, longest=3, max_relations=6):
-    """A DAG of relations with joins along its foreign keys, updates and weights."""
+    """Draw a DAG of relations with joins along its foreign keys, updates and weights."""
     schema = draw(
         schemas(
             min_relations=2, max_relations=max_relations, tree=False, with_indexes=False,
@@ -38,7 +38,7 @@ def worlds(draw, longest=3, max_relations=6):
 
 
 def _query(draw, schema, longest):
-    """Up from one relation along foreign keys, with a filter somewhere."""
+    """Draw a join from one relation up along foreign keys, possibly with a filter."""
     children = [r for r in schema.relations if _edges(r)]
     if not children:
         return None
@@ -67,7 +67,7 @@ def _roots(draw_data, world):
 
 
 def check_forest(world, parents, roots):
-    """At most one edge per relation holds by its type; edges exist, chains end, roots are roots."""
+    """Assert that all edges exist, chains end in a root, and roots have no parent."""
     assert all(edge.child == child for child, edge in parents.items())
     assert all(world.graph.edge[edge.id] == edge for edge in parents.values())
     for relation in world.schema.names:
@@ -89,7 +89,7 @@ def check_views(parents, views):
 
 @given(worlds(), st.data())
 @settings(max_examples=60)
-def test_both_methods_give_forests_whose_paths_are_the_views(world, data):
+def test_views_of_both_methods_are_paths_of_their_forests(world, data):
     roots = _roots(data, world)
     paper = paper_forest(world.graph, sorted(roots or ()))
     check_forest(world, paper, roots or set(world.graph.sources))
@@ -102,7 +102,7 @@ def test_both_methods_give_forests_whose_paths_are_the_views(world, data):
 
 @given(worlds(), st.data())
 @settings(max_examples=60)
-def test_optimal_is_never_worse_than_the_paper(world, data):
+def test_the_optimal_method_is_never_worse_than_the_paper(world, data):
     roots = _roots(data, world)
     paper = paper_forest(world.graph, sorted(roots or ()))
     views = select_views(world.workload, {edge.id for edge in paper.values()})
@@ -114,7 +114,7 @@ def test_optimal_is_never_worse_than_the_paper(world, data):
 @given(worlds(max_relations=5), st.data())
 @settings(max_examples=40)
 def test_best_equals_brute_force_over_all_forests(world, data):
-    """Brute force knows nothing of the search: every edge of the graph, joined or not, or none."""
+    """Brute force tries, for every relation, each edge of the graph (joined or not) and no edge."""
     roots = _roots(data, world)
     search = ForestSearch(world.graph, world.objective, None if roots is None else sorted(roots))
     options = [[*world.graph.into(name), None] for name in world.schema.names]
@@ -132,7 +132,7 @@ def test_best_equals_brute_force_over_all_forests(world, data):
 
 
 def _allowed(edge, choice, roots):
-    """Does the chain above an edge end in a root, with no root below another?"""
+    """Whether the chain above an edge ends in a root, and its child is no root."""
     if roots is None:
         return True
     above = {e.child: e.parent for e in choice if e is not None and e.child not in roots}
@@ -145,7 +145,7 @@ def _allowed(edge, choice, roots):
 @given(worlds(longest=2))
 @settings(max_examples=60)
 def test_best_edges_are_optimal_when_views_join_two_relations(world):
-    """The additive case: each relation's best edge, without any search."""
+    """In this additive case, each relation's best edge is optimal without a search."""
     search = ForestSearch(world.graph, world.objective, None)
     alone = search.value(search.best_edges())
     assert alone[0] == max(map(search.value, search.forests()))[0]

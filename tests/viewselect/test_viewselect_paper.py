@@ -1,4 +1,4 @@
-"""Candidate generation and selection as the paper has them, on its own examples (Synergy)."""
+"""Candidate generation and selection of the paper (Synergy), on its own examples."""
 
 import pytest
 from viewselect_world import (
@@ -36,7 +36,7 @@ def test_the_graph_has_an_edge_per_foreign_key_weighted_with_joins(company):
     assert len(weights) == 9
 
 
-def test_weights_of_statements_count():
+def test_weights_of_statements_weight_the_edges():
     world = World(COMPANY, "-- weight: 2.5\n" + COMPANY_WORKLOAD)
     assert world.workload.join_weights["employee", "employee_ehomeaid_fkey"] == 2.5
 
@@ -48,7 +48,7 @@ def test_the_dag_keeps_the_heavier_of_two_parallel_edges(company):
     assert len(dag.edges) == 8
 
 
-def test_equal_parallel_edges_leave_the_one_declared_first(company):
+def test_of_equal_parallel_edges_the_first_declared_is_kept(company):
     dag = to_dag(schema_graph(company.schema, {}))
     kept = [e.id[1] for e in dag.edges if (e.parent, e.child) == ("address", "employee")]
     assert kept == ["employee_ehomeaid_fkey"]
@@ -60,7 +60,7 @@ def test_company_assigns_each_relation_to_one_root(company):
     assert {child for child, _ in graphs["department"]} == {"department_location", "project"}
 
 
-def test_company_trees(company):
+def test_company_has_the_trees_of_the_paper(company):
     assert trees(paper_forest(company.graph, ("address", "department"))) == {
         "employee": "address",
         "works_on": "employee",
@@ -70,7 +70,7 @@ def test_company_trees(company):
     }
 
 
-def test_company_views(company):
+def test_company_has_the_views_of_the_paper(company):
     forest = paper_forest(company.graph, ("address", "department"))
     edges = {edge.id for edge in forest.values()}
     assert paths(select_views(company.workload, edges)) == {
@@ -79,18 +79,18 @@ def test_company_views(company):
     }
 
 
-def test_a_root_is_no_way_for_another_root(company):
-    """V-B2, 3(b): a path includes a single root relation."""
+def test_a_path_does_not_cross_another_root(company):
+    """Section V-B2, step 3(b): a path includes a single root relation."""
     forest = paper_forest(company.graph, ("address", "employee"))
     assert trees(forest) == {"works_on": "employee", "dependent": "address"}
 
 
-def test_without_roots_all_relations_that_reference_nothing_are_taken(company):
+def test_relations_without_foreign_keys_are_the_default_roots(company):
     assert paper_forest(company.graph, ()) == paper_forest(company.graph, ("address", "department"))
 
 
 def test_the_tree_of_a_diamond_keeps_one_path_to_each_relation():
-    """V-B2, 4: of two ways through a rooted graph the heavier stays."""
+    """Section V-B2, step 4: of two paths through a rooted graph, the heavier is kept."""
     world = World(
         """
         CREATE TABLE top (t INTEGER PRIMARY KEY);
@@ -115,8 +115,8 @@ def test_micro_benchmark_views_are_the_two_queries():
     }
 
 
-def test_read_literally_tpcw_orders_goes_under_country():
-    """Country's joins outweigh Customer's, so `orders` hangs below `address`."""
+def test_the_literal_method_puts_tpcw_orders_under_address():
+    """The joins of Country outweigh those of Customer, so `orders` is a child of `address`."""
     world = World(TPCW, TPCW_WORKLOAD)
     forest = paper_forest(world.graph, PAPER_ROOTS)
     assert trees(forest) == {
@@ -142,20 +142,20 @@ EDGES = frozenset(
 
 
 class TestMarking:
-    """VI-A."""
+    """Marking of paths in a query (section VI-A)."""
 
     def uses(self, sql: str, edges=EDGES):
         world = World(COMPANY, "-- name: q\n" + sql)
         return {use.aliases for use in marked_paths(world.read("q"), edges)}
 
-    def test_the_longest_path_first_and_its_relations_only_once(self):
-        """Works_on and Dependent branch off Employee: only one of them can have it."""
+    def test_the_longest_path_is_marked_first_and_uses_its_relations_once(self):
+        """Works_on and Dependent are children of Employee; only one path can contain Employee."""
         assert self.uses(
             "SELECT * FROM address a, employee e, works_on w, dependent d"
             " WHERE a.aid = e.ehomeaid AND e.eid = w.wo_eid AND e.eid = d.dp_eid"
         ) == {("a", "e", "w")}
 
-    def test_what_is_cut_off_makes_its_own_path(self):
+    def test_remaining_relations_form_their_own_path(self):
         world = World(
             """
             CREATE TABLE a (a INTEGER PRIMARY KEY);
@@ -180,12 +180,12 @@ class TestMarking:
             " WHERE a.aid = e.ehomeaid AND b.aid = f.ehomeaid AND e.ename = f.ename"
         ) == {("a", "e"), ("b", "f")}
 
-    def test_outer_joins_are_left_alone(self):
+    def test_outer_joins_are_not_marked(self):
         assert (
             self.uses("SELECT * FROM employee e LEFT JOIN address a ON a.aid = e.ehomeaid") == set()
         )
 
-    def test_a_write_is_not_rewritten(self):
+    def test_a_write_is_not_marked(self):
         world = World(
             COMPANY, "-- name: q\nDELETE FROM works_on WHERE wo_eid IN (SELECT eid FROM "
             "employee, address WHERE aid = ehomeaid)",
@@ -193,7 +193,7 @@ class TestMarking:
         assert all(not marked_paths(read, EDGES) for read in world.workload.reads)
 
 
-def test_circles_are_refused():
+def test_cycles_are_refused():
     world = World(
         "CREATE TABLE a (a INTEGER PRIMARY KEY, a_b INTEGER); "
         "CREATE TABLE b (b INTEGER PRIMARY KEY, b_a INTEGER REFERENCES a)", "SELECT a FROM a"

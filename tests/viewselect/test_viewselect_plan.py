@@ -1,4 +1,4 @@
-"""The plan as a whole: options, catalogs, what it says about itself, and the executor's view."""
+"""The plan as a whole: options, catalogs, its explanations, and its agreement with execution."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def test_an_empty_schema_can_be_planned_and_drawn():
     assert found.mermaid() == "flowchart TD\n"
 
 
-def test_method_paper_is_kept_as_it_is():
+def test_method_paper_keeps_the_paper_s_views_without_pruning():
     found = planned(TPCW, TPCW_WORKLOAD, roots=PAPER_ROOTS, method="paper")
     assert found.forest.parent["orders"].parent == "address"
     assert "country__address__orders__cc_xacts" in [view.name for view in found.views]
@@ -86,7 +86,7 @@ def test_the_budget_bounds_views_and_their_indexes():
     assert "dropped by the budget" in tight.text()
 
 
-def test_rows_come_from_the_statistics_then_from_the_base_catalog_then_by_level():
+def test_row_counts_come_from_statistics_then_catalog_then_defaults():
     base = replace(Catalog(3, load_ddl(MICRO), Forest(())), row_counts=(("customer", 7),))
     world = World(MICRO, MICRO_WORKLOAD)
     known = plan(world.schema, world.bound, PlanOptions(), Statistics({"orders": 20}), base=base)
@@ -102,7 +102,7 @@ def test_a_one_to_one_child_has_its_parent_s_rows():
 # -- names
 
 
-def test_view_columns_are_named_as_bare_as_possible():
+def test_view_columns_keep_their_names_unless_ambiguous():
     schema = load_ddl(
         "CREATE TABLE a (id INTEGER PRIMARY KEY, name TEXT, b_id TEXT);"
         "CREATE TABLE b (id INTEGER PRIMARY KEY, a_id INTEGER REFERENCES a, other TEXT)"
@@ -140,7 +140,7 @@ def test_planning_again_changes_nothing(tpcw):
     assert again == replace(ready, version=2)
 
 
-def test_what_is_new_is_built_and_what_stays_is_kept():
+def test_new_items_are_built_and_unchanged_ones_are_kept():
     reads = "SELECT * FROM customer, orders WHERE c_id = o_c_id AND o_id = ?;"
     first = planned(MICRO, reads).to_catalog(1)
     ready = replace(first, states=tuple((name, State.READABLE) for name in first.state))
@@ -153,7 +153,7 @@ def test_what_is_new_is_built_and_what_stays_is_kept():
     }
 
 
-def test_a_name_that_comes_back_gets_a_new_table():
+def test_a_view_that_is_added_again_gets_a_new_table():
     reads = "SELECT * FROM customer, orders WHERE c_id = o_c_id AND o_id = ?;"
     first = planned(MICRO, reads).to_catalog(1)
     without = planned(MICRO, "").to_catalog(2, first)
@@ -163,7 +163,7 @@ def test_a_name_that_comes_back_gets_a_new_table():
     assert back.state["customer__orders"] is State.BUILDING
 
 
-def test_an_appended_column_rebuilds_the_views_that_hold_it():
+def test_an_appended_column_rebuilds_the_views_that_contain_it():
     reads = "SELECT * FROM customer, orders WHERE c_id = o_c_id AND c_name = ?;"
     first = planned(MICRO, reads).to_catalog(1)
     ready = replace(first, states=tuple((name, State.READABLE) for name in first.state))
@@ -177,7 +177,7 @@ def test_an_appended_column_rebuilds_the_views_that_hold_it():
     assert second.layout("customer").table == ready.layout("customer").table
 
 
-# -- the plan is what the executor does
+# -- agreement with execution
 
 
 @pytest.mark.parametrize("method", ["optimal", "paper"])
@@ -193,14 +193,14 @@ def test_queries_are_rewritten_over_the_views_that_the_plan_names(method, roots)
     assert served >= 9
 
 
-# -- what it says
+# -- explanations
 
 
 def report(found, statement):
     return next(q for q in found.explanation.queries if q.statement == statement)
 
 
-def test_it_says_why_joins_are_not_covered(tpcw):
+def test_the_plan_explains_why_joins_are_not_covered(tpcw):
     (why,) = report(tpcw, "most_recent_order_lines").uncovered
     assert why.startswith(
         "item → order_line: order_line_ol_i_id_fkey is not a tree edge: "
@@ -225,18 +225,18 @@ def test_it_says_why_joins_are_not_covered(tpcw):
         ),
     ],
 )
-def test_it_knows_the_reasons(sql, why):
+def test_the_plan_names_the_reason_for_each_uncovered_join(sql, why):
     found = planned(COMPANY, f"-- name: q\n{sql}")
     assert any(why in words for words in report(found, "q").uncovered)
 
 
-def test_the_budget_is_a_reason():
+def test_the_budget_may_be_the_reason():
     found = planned(MICRO, MICRO_WORKLOAD, budget=0.0)
     assert not found.views
     assert all("the budget" in why for why in report(found, "q1").uncovered)
 
 
-def test_it_says_what_serves_a_query(tpcw):
+def test_the_plan_names_the_views_and_indexes_of_a_query(tpcw):
     query = report(tpcw, "search_subject")
     assert query.views == ("author__item",)
     assert query.indexes == ("author__item__by_i_subject_i_title",)
@@ -244,7 +244,7 @@ def test_it_says_what_serves_a_query(tpcw):
     assert query.cost < query.base_cost
 
 
-def test_it_prices_every_view(tpcw):
+def test_the_plan_prices_every_view(tpcw):
     for view in tpcw.explanation.views:
         assert view.size > 0
         assert view.value > 0, "what does not pay is not kept"
@@ -252,7 +252,7 @@ def test_it_prices_every_view(tpcw):
         assert view.serves
 
 
-def test_both_methods_stand_side_by_side(tpcw):
+def test_the_plan_compares_both_methods(tpcw):
     paper, optimal = tpcw.explanation.methods
     assert (paper.method, optimal.method, optimal.chosen) == ("paper", "optimal", True)
     assert optimal.objective > paper.objective
@@ -269,7 +269,7 @@ def test_every_relation_has_its_tree_and_a_reason(tpcw):
     assert all(relation.why for relation in relations.values())
 
 
-def test_json_is_plain(tpcw):
+def test_the_plan_is_valid_json(tpcw):
     document = json.loads(json.dumps(tpcw.json(), allow_nan=False))
     assert {query["statement"] for query in document["queries"]} >= {"get_book", "get_cart"}
     assert document["base_size"] > 0
@@ -319,7 +319,7 @@ def test_mermaid_draws_tree_edges_solid(tpcw):
 
 
 def test_a_plan_does_not_depend_on_hash_seeds():
-    """Client and server plan for themselves and compare the results."""
+    """Client and server plan separately and compare the results."""
     script = (
         "import sys; sys.path[:0] = ['tests/viewselect', 'tests']\n"
         "from viewselect_world import *\n"
@@ -344,7 +344,7 @@ def test_company_with_the_paper_s_workload_explains_itself():
     assert "TREES (learned roots)" in planned(COMPANY, COMPANY_WORKLOAD).summary()
 
 
-def test_it_says_which_columns_are_not_quite_of_their_declared_type() -> None:
+def test_the_plan_notes_columns_that_differ_from_their_declared_type() -> None:
     schema = load_ddl("CREATE TABLE t (k INT PRIMARY KEY, n NUMERIC, r REAL, c CHAR(2));")
     found = plan(schema, [], PlanOptions(learn_roots=True), Statistics({"t": 10}))
     said = found.text()

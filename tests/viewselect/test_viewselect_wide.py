@@ -1,5 +1,5 @@
-"""Queries that join many relations: planned in bounded time, as the exact search plans small ones,
-and the plan says where the search was cut."""
+"""Queries that join many relations: planned in bounded time, small ones like an exact search, and
+the plan states where the search was cut."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NONE = Catalog(0, Schema(()), Forest(()))
 
 
 def exact_order(catalog: Catalog, block: Block, looked_up: bool) -> tuple[Access, ...]:
-    """The search without anything remembered: every path to every source after every step."""
+    """Search without a cache: price every path to every source again after every step."""
     aliases = [source.alias for source in block.sources]
     alone = {alias: choose(catalog, block, alias) for alias in aliases}
 
@@ -57,7 +57,7 @@ def exact_order(catalog: Catalog, block: Block, looked_up: bool) -> tuple[Access
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10_000), st.booleans(), st.data())
-def test_joins_are_ordered_as_by_the_search_that_remembers_nothing(seed, looked_up, data):
+def test_joins_are_ordered_like_a_search_without_a_cache(seed, looked_up, data):
     world = World(schema(seed), workload(2, seed, 9))
     sizes = st.sampled_from([1, 30, 5_000, 200_000])
     rows = {name: data.draw(sizes) for name in world.schema.names}
@@ -73,7 +73,7 @@ def test_joins_are_ordered_as_by_the_search_that_remembers_nothing(seed, looked_
         max_size=9,
     )
 )
-def test_the_best_disjoint_sets_are_those_of_a_search_through_all(given_sets):
+def test_the_best_disjoint_sets_equal_an_exhaustive_search(given_sets):
     sets = [members for members, _ in given_sets]
     weights = [(len(members) - 1, second) for members, second in given_sets]
     every = [
@@ -91,7 +91,7 @@ def test_the_best_disjoint_sets_are_those_of_a_search_through_all(given_sets):
     assert total(found) == max(map(total, every))
 
 
-def test_a_hundred_wide_queries_are_planned_in_half_a_minute_and_the_plan_says_where_it_was_cut():
+def test_a_hundred_wide_queries_are_planned_within_half_a_minute():
     shares: list[float] = []
     watch = Watch(shares.append)
     began = time.process_time()
@@ -112,7 +112,7 @@ def test_a_hundred_wide_queries_are_planned_in_half_a_minute_and_the_plan_says_w
 @pytest.mark.parametrize(
     ("ddl", "statements"), [(TPCW, TPCW_WORKLOAD), (schema(1), workload(8, 1, 5))]
 )
-def test_a_search_that_ends_by_itself_is_not_called_cut(ddl, statements):
+def test_a_complete_search_is_not_reported_as_cut(ddl, statements):
     planned = plan_schema(PlanRequest(ddl, statements), NONE).plan
     assert planned.json()["cut"] == ()
     assert "CUT SHORT" not in planned.text()

@@ -32,7 +32,7 @@ CREATE TABLE works_on (wo_eid INTEGER REFERENCES employee, wo_pno INTEGER REFERE
 CREATE TABLE dependent (dp_eid INTEGER REFERENCES employee, dpname TEXT,
   dphomeaid INTEGER REFERENCES address, PRIMARY KEY (dp_eid, dpname));
 """
-"""Figure 2 of Synergy, as far as the text tells it."""
+"""Figure 2 of Synergy, as far as its text describes it."""
 
 COMPANY_WORKLOAD = """
 -- name: w1
@@ -43,7 +43,7 @@ SELECT * FROM department AS d, employee AS e, works_on AS wo
 -- name: w3
 SELECT * FROM employee AS e, works_on AS wo WHERE e.eid = wo.wo_eid AND wo.hours = ?;
 """
-"""V-B2, word for word."""
+"""The workload of section V-B2, verbatim."""
 
 MICRO = """
 CREATE TABLE customer (c_id INTEGER PRIMARY KEY, c_name TEXT);
@@ -58,7 +58,7 @@ SELECT * FROM customer, orders WHERE c_id = o_c_id;
 -- name: q2
 SELECT * FROM customer, orders, order_line WHERE c_id = o_c_id AND o_id = ol_o_id;
 """
-"""IX-B1."""
+"""The workload of section IX-B1."""
 
 _BENCH = Path(__file__).parents[2] / "bench" / "tpcw"
 TPCW = (_BENCH / "schema.sql").read_text()
@@ -76,7 +76,7 @@ def bound(schema: Schema, workload: str) -> Bound:
 
 
 class World:
-    """All that selection works on, for one schema and workload."""
+    """The inputs of selection for one schema and workload."""
 
     def __init__(self, ddl: str | Schema, workload: str, rows: dict[str, int] | None = None):
         self.schema = load_ddl(ddl) if isinstance(ddl, str) else ddl
@@ -91,7 +91,7 @@ class World:
 
 
 def trees(parents) -> dict[str, str]:
-    """Relation → parent."""
+    """Map each relation to its parent."""
     return {child: edge.parent for child, edge in parents.items()}
 
 

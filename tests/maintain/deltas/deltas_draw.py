@@ -1,8 +1,8 @@
 """Random schemas, SELECTs and changes for delta programs.
 
-Relations have a key of one or two columns, columns to join by (with indexes), and values of every
-kind that can be summed, compared or grouped. Values are few, so that keys meet, groups empty and
-come back, and multiplicities grow.
+Relations have a key of one or two columns, columns to join by (with indexes), and values of all
+kinds that can be summed, compared or grouped. Values are few, so that keys recur, groups become
+empty and reappear, and multiplicities grow.
 """
 
 import datetime as dt
@@ -17,7 +17,7 @@ JOINS = ("j", "k")
 
 @dataclass(frozen=True)
 class Source:
-    """Something in FROM: alias, and columns by what can be done with them."""
+    """An item of FROM: its alias, and its columns by their use."""
 
     sql: str
     alias: str
@@ -32,7 +32,7 @@ class Source:
 
 
 def draw_ddl(random):
-    """Join columns are of numeric types that are not always the same."""
+    """Draw the relations; join columns have numeric types that may differ."""
     parts = []
     for name in NAMES:
         second = random.random() < 0.4
@@ -74,7 +74,7 @@ def _value(random, column):
 
 
 def draw_writes(random, catalog, store):
-    """A batch over several relations: inserts, updates, deletes; sometimes everything goes."""
+    """Draw a batch over several relations: inserts, updates, deletes, or all rows of a relation."""
     writes = []
     for relation in catalog.schema.relations:
         codec = store.codecs[relation.name]
@@ -104,7 +104,7 @@ class Queries:
         return self.select(depth=0)[0]
 
     def union(self):
-        """Two SELECTs of one shape."""
+        """Draw a union of two SELECTs of one shape."""
         word = self.random.choice(["UNION ALL", "UNION ALL", "UNION"])
         columns = self.random.sample(["x", "d", "t", "k"], 2)
         halves = [self.source(2) for _ in range(2)]
@@ -120,7 +120,7 @@ class Queries:
         return f"r{self.count}"
 
     def source(self, depth):
-        """A relation, or a SELECT in FROM."""
+        """Draw a relation, or a SELECT in FROM."""
         alias = self.alias()
         if depth < 1 and self.random.random() < 0.3:
             sql, columns = self.select(depth + 1)
@@ -132,7 +132,7 @@ class Queries:
         return Source(f"{name} AS {alias}", alias, ("i", *JOINS), ("x", "d"), ("t", "f", "b", "s"))
 
     def select(self, depth):
-        """A SELECT and the names of its columns; what they begin with says what they are."""
+        """Draw a SELECT and the names of its columns; the first letter of a name is its kind."""
         sources, text = self.from_(depth)
         where = self.where(sources, depth)
         if self.random.random() < (0.55 if depth == 0 else 0.5):
@@ -228,7 +228,7 @@ class Queries:
         return f"{word} (SELECT * FROM {inner.sql} WHERE {mine} = {theirs}{more})"
 
     def compared(self, left, columns, text):
-        """With the only value of a subquery."""
+        """Draw a comparison with the single value of a subquery."""
         function = self.random.choice(["MIN", "MAX", "MAX", "SUM", "AVG"])
         value = f"{function}({self.random.choice(columns)})"
         value = self.random.choice([value, value, f"2 * {value}"])
@@ -268,7 +268,7 @@ class Queries:
         return f"SELECT {listed} FROM {text}{group}{having}", list(shown)
 
     def call(self, sources):
-        """An aggregate, and what its name begins with: m for numbers, o for others."""
+        """Draw an aggregate with the first letter of its name: m for numbers, o for others."""
         number = self.numeric(self.random.choice(self.numbers(sources)))
         any_ = self.random.choice([c for s in sources for c in s.columns()])
         return self.random.choice([

@@ -1,5 +1,5 @@
-"""A database in dictionaries under deferred views: strict about what is read and written, and at
-every step compared with what DuckDB answers over the base rows."""
+"""A database in dictionaries under deferred views. It checks every read and write strictly, and
+compares the views with DuckDB's answers over the base rows after every step."""
 
 import asyncio
 from collections import Counter
@@ -31,7 +31,7 @@ PARTS = 3
 
 
 def catalog_of(ddl):
-    """All declared indexes are READABLE."""
+    """Return a catalog in which all declared indexes are READABLE."""
     schema = load_ddl(ddl)
     indexes = tuple(Index(i.name, i.relation, i.columns, i.include) for i in schema.indexes)
     states = tuple((index.name, State.READABLE) for index in indexes)
@@ -39,7 +39,7 @@ def catalog_of(ddl):
 
 
 class Rows:
-    """Rows of layouts by encoded key: a `RowReader`."""
+    """A `RowReader` over rows of layouts by encoded key."""
 
     def __init__(self, catalog, layouts):
         self.catalog = catalog
@@ -125,7 +125,7 @@ class World:
         self.build()
 
     def build(self, *, parts=True):
-        """First build: everything is new."""
+        """Build the views for the first time, with all base rows as changes."""
         everything = {
             name: [Change(name, None, row) for row in self.store.rows[name].values()]
             for name in self.relations
@@ -146,13 +146,13 @@ class World:
         return found
 
     def passing(self, relation, changes):
-        """The same changes with a row between them that comes and goes: a log has all of it."""
+        """Add an insert and a delete of the same row to the changes, as a log may contain them."""
         ghost = changes[0].new or changes[0].old
         more = [Change(relation, None, ghost), Change(relation, ghost, None)]
         return changed_rows(self.relations[relation].columns, [*changes, *more])
 
     def commit(self, *writes):
-        """One batch: (relation, row) puts it, (relation, key, None) deletes it."""
+        """Run one batch: (relation, row) puts a row, (relation, key, None) deletes one."""
         before, after = {}, {}
         for relation, row, *deleted in writes:
             codec = self.store.codecs[relation]
@@ -172,7 +172,7 @@ class World:
         self.store.apply(mutations)
 
     def _write(self, relation, change):
-        """A base row and its entries in indexes."""
+        """Write a change of a base row and of its index entries."""
         for layout in [relation, *(i.name for i in self.catalog.indexes_on(relation))]:
             names = self.catalog.layout(layout).column_names
             positions = [self.relations[relation].positions[name] for name in names]
@@ -184,10 +184,10 @@ class World:
                     if not there:
                         del rows[codec.key(entry)]
 
-    # Checking
+    # Checks
 
     def check(self):
-        """Incremental = what DuckDB says."""
+        """Assert that the incremental rows equal DuckDB's answers."""
         answers = self.answers()
         for name, program in self.programs.items():
             types, rows = answers[name]
@@ -197,7 +197,7 @@ class World:
             assert shown(stored) == shown(rows), f"{name}: {self.sqls[name]}"
 
     def check_anew(self):
-        """Incremental = built from nothing, state included."""
+        """Assert that the incremental rows and states equal those of a new build."""
         anew = World.__new__(World)
         anew.__dict__ |= self.__dict__
         anew.store = Rows(self.catalog, self.layouts)
@@ -208,7 +208,7 @@ class World:
             assert shown(self.store.rows[name].values()) == shown(anew.store.rows[name].values())
 
     def answers(self, over_views=False):
-        """Of each view's SELECT over the base rows, or as it was declared over the views' rows."""
+        """Answer each view's SELECT over the base rows, or as declared over the views' rows."""
         database = connect()
         tables = {name: relation.columns for name, relation in self.relations.items()}
         if over_views:
@@ -230,7 +230,7 @@ class World:
 
 
 def shown(rows):
-    """A bag of rows, values with their types and scales; no negative zero."""
+    """Return rows as a multiset of texts with types and scales; -0.0 becomes 0.0."""
     return Counter(repr(tuple(v + 0.0 if isinstance(v, float) else v for v in row)) for row in rows)
 
 
@@ -239,7 +239,7 @@ def by_key(mutations):
 
 
 async def in_parts(program, changes, old):
-    """As another executor would run it: inputs and stages in parts, the first part twice."""
+    """Run the program as executors do: inputs and stages in parts, and the first part twice."""
     zsets = dict(changes)
     mutations = []
     for number, stage in enumerate(program.stages):
@@ -258,7 +258,7 @@ async def in_parts(program, changes, old):
 
 
 def parts_of_sources(zsets):
-    """Each source's changes in halves, row by row."""
+    """Split the changes of each source into two halves, row by row."""
     for half in (0, 1):
         yield {name: taken(t, range(half, t.num_rows, 2)) for name, t in zsets.items()}
 
@@ -272,7 +272,7 @@ def rows_of(table):
 
 
 def split(table, columns):
-    """Rows that agree on `columns` stay together."""
+    """Split a table; rows with equal `columns` stay together."""
     if not columns:
         return [table]
     keys = table.select(list(columns)).to_pylist()

@@ -15,13 +15,13 @@ VIEWS, BATCHES, TRIES = 2, 4, 40
 
 
 def draw_views(random, catalog):
-    """SELECTs that can be kept; most can."""
+    """Draw SELECTs that can be maintained, as most of them can."""
     sqls = {}
     for _ in range(TRIES):
         sql = Queries(random).draw()
         try:
             compile_view(DeclaredView("v", sql), catalog)
-        except SqlError:  # refused, or no SQL: a date between numbers
+        except SqlError:  # refused, or invalid: a date between numbers
             continue
         sqls[f"v{len(sqls)}"] = sql
         if len(sqls) == VIEWS:
@@ -31,7 +31,7 @@ def draw_views(random, catalog):
 
 @settings(max_examples=12)
 @given(seed=st.integers(0, 1 << 32))
-def test_views_are_what_duckdb_answers_after_every_batch(seed):
+def test_views_equal_duckdbs_answers_after_every_batch(seed):
     random = Random(seed)
     catalog = draw_catalog(random)
     world = World(catalog, draw_views(random, catalog))

@@ -24,7 +24,7 @@ VIEWS = {
     "by_j": 'SELECT j, sum(s) AS s, count(*) AS n FROM joined AS "sums" GROUP BY j',
     "alone": "SELECT j FROM by_j WHERE NOT EXISTS (SELECT * FROM best WHERE best.i = by_j.j)",
     "both": "SELECT s FROM sums UNION ALL SELECT s FROM by_j",
-    # WITH queries that are called as relations and views are elsewhere
+    # WITH queries with names of relations and views
     "hidden": "WITH b AS (SELECT i, t FROM a), best AS (SELECT i AS k FROM sums) "
     "SELECT b.t, best.k FROM b JOIN best ON best.k = b.i",
     "over_hidden": "WITH sums AS (SELECT t, k FROM hidden) SELECT t, count(*) AS n FROM sums"
@@ -32,8 +32,8 @@ VIEWS = {
 }
 
 
-def test_views_over_views_are_kept():
-    """Checked at each step against what DuckDB answers over the rows of the others."""
+def test_views_over_views_are_maintained():
+    """Each step is also compared with DuckDB's answers over the rows of the other views."""
     world = World(CATALOG, VIEWS)
     random = Random(4)
     seen = set()
@@ -57,7 +57,7 @@ def test_views_over_views_are_kept():
 
 
 def as_over_views(world):
-    """Each SELECT as it was declared, answered over the stored rows of the views that it names."""
+    """Compare each view with its declared SELECT over the stored rows of the views it names."""
     for name, (_, rows) in world.answers(over_views=True).items():
         width = len(world.programs[name].columns)
         stored = [row[:width] for row in world.store.rows[name].values()]
@@ -78,7 +78,7 @@ def compiled(declared):
     return [compile_view(view, catalog) for view in declared]
 
 
-def test_relations_are_those_below_all_views():
+def test_relations_of_a_view_include_those_of_its_views():
     *_, last = compiled(views(one="SELECT i FROM b", two="SELECT one.i FROM one JOIN a USING (i)"))
     assert sorted(last.relations) == ["a", "b"]
     *_, last = compiled(
@@ -96,13 +96,13 @@ def test_relations_are_those_below_all_views():
     ],
     ids=["later", "itself", "recomputed"],
 )
-def test_what_cannot_be_named_is_refused(declared, words):
+def test_views_that_cannot_be_named_are_refused(declared, words):
     with pytest.raises(Unsupported, match=words) as refused:
         compiled(declared)
     assert refused.value.cure
 
 
-def test_places_are_those_of_the_views_own_text():
+def test_errors_have_places_in_the_views_own_text():
     inner, outer = views(one="SELECT\n\n\n i FROM a", two="SELECT i,\n nothing FROM one")
     with pytest.raises(UnknownName, match=r"nothing is unknown.*line 2, column 2"):
         compiled((inner, outer))
@@ -111,6 +111,6 @@ def test_places_are_those_of_the_views_own_text():
         compiled((inner, wrong))
 
 
-def test_a_view_that_names_none_stays_as_it_is():
+def test_a_view_that_names_no_view_is_unchanged():
     (one,) = views(one="SELECT i FROM a")
     assert "WITH" not in written_out(one, (one,)).sql()

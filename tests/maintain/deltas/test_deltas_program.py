@@ -1,4 +1,4 @@
-"""What compiling a view's SELECT gives or refuses, and single rules of delta programs."""
+"""Compilation of a view's SELECT, its refusals, and single rules of delta programs."""
 
 import asyncio
 import pickle
@@ -89,21 +89,21 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_what_cannot_be_kept_is_refused_with_a_reason_and_a_cure(sql):
+def test_selects_that_cannot_be_maintained_are_refused_with_a_cure(sql):
     with pytest.raises(Unsupported) as refused:
         compiled(sql)
     assert REFUSED[sql] in refused.value.message
     assert refused.value.cure
 
 
-def test_what_is_no_sql_is_said_as_everywhere():
+def test_invalid_sql_raises_the_usual_errors():
     with pytest.raises(UnknownName):
         compiled("SELECT y FROM a")
     with pytest.raises(SqlError, match="GROUP BY"):
         compiled("SELECT x, COUNT(*) AS n FROM a GROUP BY t")
 
 
-def test_a_missing_index_is_named_and_helps():
+def test_a_missing_index_is_the_cure():
     sql = "SELECT a.i FROM a JOIN b ON a.i = b.x"
     with pytest.raises(Unsupported) as refused:
         compiled(sql)
@@ -115,7 +115,7 @@ def test_a_missing_index_is_named_and_helps():
         compiled(sql, building)
 
 
-def test_keys_are_what_identifies_a_row():
+def test_keys_identify_a_row():
     assert keys(compiled("SELECT t, i FROM a")) == ["i"]
     hidden = compiled("SELECT t FROM a")
     assert (names(hidden.hidden), keys(hidden)) == (["_i"], ["_i"])
@@ -134,7 +134,7 @@ def test_keys_are_what_identifies_a_row():
     assert (names(one.hidden), keys(one)) == (["_one"], ["_one"])
 
 
-def test_no_name_is_in_the_way():
+def test_hidden_names_avoid_given_names():
     views = {
         "copy": "SELECT t AS _copy FROM a UNION ALL SELECT t FROM b",
         "one": "SELECT COUNT(*) AS _one, MAX(x) AS _copy FROM a",
@@ -209,8 +209,8 @@ def test_values_of_subqueries_are_compared():
     assert seen == VALUES.keys(), "a view without rows shows little"
 
 
-def test_groups_are_looked_up_by_what_they_give():
-    """Only those between the old bound and the new are read, not all."""
+def test_groups_are_looked_up_by_their_aggregates():
+    """Only the groups between the old and the new bound are read."""
     sql = "SELECT i, SUM(x) AS s FROM b GROUP BY i HAVING SUM(x) > (SELECT MAX(x) FROM a)"
     world = World(CATALOG, {"v": sql})
     words = "v.groups0 through v.ranks0_0 by call.0, between the old and the new bound"
@@ -223,7 +223,7 @@ def test_groups_are_looked_up_by_what_they_give():
     assert len(world.store.rows["v"]) == 47
 
 
-def test_types_are_postgresqls_but_for_avg():
+def test_types_are_those_of_postgresql_except_for_avg():
     program = compiled(
         "SELECT t, SUM(d) AS s, SUM(x) AS h, AVG(x) AS a, MAX(d) AS m FROM a GROUP BY t"
     )
@@ -231,7 +231,7 @@ def test_types_are_postgresqls_but_for_avg():
     assert types == ["TEXT", "DECIMAL(38,2)", "BIGINT", "DOUBLE", "DECIMAL(9,2)"]
 
 
-def test_a_view_of_before_keeps_the_types_it_is_stored_with():
+def test_an_older_view_keeps_its_stored_types():
     declared = DeclaredView("v", "SELECT t, SUM(x) + SUM(d) AS both, SUM(x) AS s FROM a GROUP BY t")
     wide = compile_view(declared, CATALOG, wide_sums=True)
     assert [column.type.sql() for column in wide.columns][2] == "DECIMAL(38,0)"
@@ -246,7 +246,7 @@ def test_a_view_of_before_keeps_the_types_it_is_stored_with():
     assert stored_program(other, CATALOG) is None
 
 
-def test_a_program_can_be_sent():
+def test_a_program_can_be_pickled():
     sql = "SELECT a.t, MIN(b.x) AS m FROM a LEFT JOIN b ON b.j = a.i GROUP BY a.t"
     program = compiled(sql)
     assert [*pickle.loads(pickle.dumps(program)).explain()] == [*program.explain()]
@@ -266,7 +266,7 @@ def a_row(i, j=None, x=None, d=None, t=None):
     return (i, j, x, d, None, t, None)
 
 
-def test_an_update_of_a_column_that_is_not_read_does_nothing():
+def test_an_update_of_an_unread_column_reads_nothing():
     world = World(CATALOG, {"v": "SELECT t, COUNT(*) AS n FROM a GROUP BY t"})
     world.commit(("a", a_row(1, t="x", x=1)))
     world.store.reads.clear()
@@ -274,7 +274,7 @@ def test_an_update_of_a_column_that_is_not_read_does_nothing():
     assert not world.store.reads
 
 
-def test_look_ups_are_by_the_keys_that_change_only():
+def test_only_changed_keys_are_looked_up():
     sql = "SELECT a.i, b.n FROM a LEFT JOIN b ON b.j = a.i"
     world = World(CATALOG, {"v": sql})
     world.commit(*(("a", a_row(i)) for i in range(9)), *(("b", (i, 0, i, 0, "")) for i in range(9)))
@@ -285,7 +285,7 @@ def test_look_ups_are_by_the_keys_that_change_only():
     assert world.store.reads == {("get", "a"): 1, ("prefixes", "b_j"): 1, ("get", "b"): 1}
 
 
-def test_an_aggregate_over_nothing_has_a_row_and_a_group_does_not():
+def test_an_aggregate_over_no_rows_has_a_row_and_a_group_has_none():
     views = {
         "one": "SELECT COUNT(*) AS n, SUM(x) AS s, MIN(x) AS m FROM a",
         "some": "SELECT x, COUNT(*) AS n FROM a GROUP BY x",
@@ -310,7 +310,7 @@ def test_copies_of_a_row_are_numbered_from_one():
     assert {*world.store.rows["v"].values()} == {("x", 1), ("y", 1)}
 
 
-def test_distinct_rows_stay_as_long_as_one_of_them_does():
+def test_a_distinct_row_stays_while_one_of_its_copies_exists():
     union = "SELECT t FROM a UNION SELECT t FROM b"
     world = World(CATALOG, {"v": "SELECT DISTINCT t FROM a", "u": union})
     world.commit(*(("a", a_row(i, t="x")) for i in range(2)), ("b", (1, 1, 1, 1, "x")))
@@ -321,7 +321,7 @@ def test_distinct_rows_stay_as_long_as_one_of_them_does():
     assert not world.store.rows["u"]
 
 
-def test_the_next_least_value_is_read_when_the_least_goes():
+def test_the_next_minimum_is_read_when_the_minimum_is_deleted():
     world = World(CATALOG, {"v": "SELECT t, MIN(x) AS lo, MAX(x) AS hi FROM a GROUP BY t"})
     world.commit(*(("a", a_row(i, x=x, t="g")) for i, x in enumerate([1, 1, 2, 3, 4, 5, 5])))
     for gone, expected in ((0, (1, 5)), (1, (2, 5)), (6, (2, 5)), (5, (2, 4))):
@@ -333,7 +333,7 @@ def test_the_next_least_value_is_read_when_the_least_goes():
     world.check_anew()
 
 
-def test_outer_joins_show_rows_without_a_partner_while_they_have_none():
+def test_outer_joins_contain_rows_without_a_partner():
     full = "SELECT a.i, a.x, b.n FROM a FULL JOIN b ON b.j = a.i"
     views = {
         "full": full,
@@ -349,8 +349,8 @@ def test_outer_joins_show_rows_without_a_partner_while_they_have_none():
         world.check()
 
 
-def test_rows_change_sides_between_the_bounds():
-    """A bound that is not there compares with nothing, so all rows beyond the new one come."""
+def test_rows_between_the_old_and_the_new_bound_change():
+    """A NULL bound matches no rows, so all rows beyond the next bound appear."""
     rows = "x FROM a WHERE x"
     views = {
         "above": f"SELECT {rows} > (SELECT AVG(x) FROM b)",
@@ -393,7 +393,7 @@ def test_joins_of_joins_by_several_columns():
         world.check()
 
 
-def test_nulls_join_nothing_and_are_a_group():
+def test_nulls_join_no_rows_and_form_a_group():
     views = {
         "inner": "SELECT a.i, b.n FROM a JOIN b ON a.j = b.i AND b.j = a.i",
         "left": "SELECT a.i, b.n FROM b LEFT JOIN a ON a.i = b.j",
@@ -426,15 +426,15 @@ def test_join_columns_of_different_types_meet():
     world.check()
 
 
-def test_wrong_changes_are_found_out():
+def test_changes_that_do_not_fit_the_state_are_corruption():
     world = World(CATALOG, {"v": "SELECT t, COUNT(*) AS n FROM a GROUP BY t"})
     gone = changed_rows(world.relations["a"].columns, [Change("a", a_row(1, t="x"), None)])
     with pytest.raises(Corruption, match="do not fit"):
         asyncio.run(refresh(world.programs["v"], {"a": gone}, Rows(CATALOG, world.layouts)))
 
 
-def test_avg_is_the_sums_double_by_the_counts_to_the_bit():
-    """So does DuckDB wherever it has one of them anyway, and elsewhere but for the last bit."""
+def test_avg_is_exactly_the_sum_as_double_divided_by_the_count():
+    """DuckDB agrees where it also computes the sum, and otherwise up to the last bit."""
     ddl = "CREATE TABLE r (i INTEGER PRIMARY KEY, g INTEGER, x BIGINT, d DECIMAL(18,5));"
     world = World(
         catalog_of(ddl),

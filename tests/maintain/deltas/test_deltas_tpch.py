@@ -245,13 +245,13 @@ GROUPS = [
 ]
 
 
-def test_all_queries_are_tried():
+def test_all_queries_are_tested():
     assert sorted(name for names in GROUPS for name in names) == sorted(QUERIES)
     assert len(QUERIES) == 22
 
 
 @pytest.mark.parametrize("names", GROUPS, ids=" ".join)
-def test_tpch_queries_are_kept(names):
+def test_tpch_queries_are_maintained(names):
     world = World(catalog_of(DDL), {name: QUERIES[name] for name in names})
     random = Random(6)
     seen = set()
