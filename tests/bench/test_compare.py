@@ -71,7 +71,7 @@ def test_the_command_says_so_with_its_exit_code(tmp_path, capsys):
     write(Report(run({"a": 2, "b": 4})), old)
     write(Report(run({"a": 3, "b": 4})), new)
     assert _exit_code(str(old), str(old)) == 0
-    assert "0 of 2 are slower" in capsys.readouterr().out
+    assert "0 of 2 statements are slower" in capsys.readouterr().out
     assert _exit_code(str(old), str(new)) == 1
     assert "1.5 ×" in capsys.readouterr().out
     assert _exit_code(str(old), str(new), "--tolerance", "1.6") == 0

@@ -195,7 +195,7 @@ def test_files_may_be_packed(run: Run, db: Connection, tmp_path: Path) -> None:
         path.write_bytes(damaged)
         code, _, err = run("load", "author", str(path))
         assert (code, f"{path} cannot be read" in err) == (2, True)
-    assert "Spark cannot cut it" in run("load", "author", str(path), "--spark")[2]
+    assert "Spark cannot split it" in run("load", "author", str(path), "--spark")[2]
 
 
 def test_a_row_of_parquet_is_shown_as_json(tmp_path: Path) -> None:
