@@ -29,7 +29,7 @@ from bench.measure import machine
 from bench.nodes import NodeProcesses
 from bench.peers.design import tpcw
 from bench.tpcw.data import RELATIONS, Population, Size
-from bench.tpcw.sessions import Measured, Shopping, shop_in_process
+from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
 from hornbeam_server.cluster import Cluster
 from hornbeam_server.schema.errors import HornbeamError
 
@@ -113,7 +113,7 @@ def _demonstrate(nodes: NodeProcesses, options: Options, console: Console) -> Re
             f"{options.sessions} emulated browsers over REST for {options.seconds:g} s;"
             " the node that leads is killed in the middle"
         )
-        measured, take_over_s = asyncio.run(_shop(nodes, size, options, console))
+        measured, take_over_s = asyncio.run(_run_browsers(nodes, size, options, console))
         console.rule("Every view and index recomputed by DuckDB and compared")
         report = _verify(db)
     return Report(rate, measured, take_over_s, report["differences"], report["checked"])
@@ -129,14 +129,14 @@ def _load(db: hornbeam.Connection, size: Size, console: Console) -> float:
     return rows / (time.monotonic() - began)
 
 
-async def _shop(
+async def _run_browsers(
     nodes: NodeProcesses, size: Size, options: Options, console: Console
 ) -> tuple[Measured, float]:
     """Run the emulated browsers, and kill the node that leads. Returns the browsers' measurements,
     and the seconds from the kill until the other nodes own all roots and have recovered the killed
     node's commits."""
-    how = Shopping(size.customers, size.items, options.sessions, options.seconds)
-    shopping = asyncio.ensure_future(shop_in_process(nodes.urls, how))
+    settings = BrowserRun(size.customers, size.items, options.sessions, options.seconds)
+    browsers = asyncio.ensure_future(run_in_process(nodes.urls, settings))
     await asyncio.sleep(options.seconds / 3)
     leading = await asyncio.to_thread(nodes.leading)
     await asyncio.to_thread(leading.kill)
@@ -147,7 +147,7 @@ async def _shop(
     await asyncio.to_thread(leading.start)
     await asyncio.to_thread(nodes.settled)
     console.print(f"{leading.name} is back, and owns its share")
-    return await shopping, take_over_s
+    return await browsers, take_over_s
 
 
 def _verify(db: hornbeam.Connection) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from bench.measure import machine, percentile, versions
 from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw.compare import Comparison, compare_statements
 from bench.tpcw.data import RELATIONS, Population, Size
-from bench.tpcw.sessions import Measured, Shopping, shop_in_process
+from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
 from hornbeam_server.api.rest.app import create_app
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest
@@ -159,7 +159,7 @@ async def run(options: DemoOptions, console: Console) -> int:
         statements = {s.name: s.sql for s in load_workload(request.workload)}
         console.rule("Every read statement, in turn on both databases")
         compared = await compare_statements(database, baseline, statements, size, options.rounds)
-        measured = await _shop(database, size, options, console)
+        measured = await _run_browsers(database, size, options, console)
         console.rule("Every view and index recomputed by DuckDB and compared")
         report = await database.verify()
         result = DemoResult(
@@ -186,12 +186,14 @@ async def run(options: DemoOptions, console: Console) -> int:
     return 1 if result.differences or measured.errors else 0
 
 
-async def _shop(database: Database, size: Size, options: DemoOptions, console: Console) -> Measured:
+async def _run_browsers(
+    database: Database, size: Size, options: DemoOptions, console: Console
+) -> Measured:
     console.rule(f"{options.sessions} emulated browsers over REST for {options.seconds:g} s")
     before = database.manager.committed
     async with served(database, database.settings) as url:
-        measured = await shop_in_process(
-            [url], Shopping(size.customers, size.items, options.sessions, options.seconds)
+        measured = await run_in_process(
+            [url], BrowserRun(size.customers, size.items, options.sessions, options.seconds)
         )
     console.print(
         f"{measured.interactions} interactions, {database.manager.committed - before}"
