@@ -347,10 +347,10 @@ def _killed(nodes: NodeProcesses, number: int) -> float:
     began = time.monotonic()
     victim.kill()
     nodes.settled()
-    took_s = time.monotonic() - began
+    elapsed_s = time.monotonic() - began
     victim.start()
     nodes.settled()
-    return took_s
+    return elapsed_s
 
 
 def _stopped(nodes: NodeProcesses, number: int) -> float:
@@ -406,9 +406,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ) as cluster:
         figures = measure(cluster, options)
     print_figures(console, figures)
-    took_s = time.perf_counter() - began
-    write_report(options.output, options.folder, asdict(options), figures, took_s)
-    console.print(f"{took_s:.1f} s; written: {options.output}")
+    elapsed_s = time.perf_counter() - began
+    write_report(options.output, options.folder, asdict(options), figures, elapsed_s)
+    console.print(f"{elapsed_s:.1f} s; written: {options.output}")
 
 
 if __name__ == "__main__":

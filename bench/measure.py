@@ -183,7 +183,7 @@ def write_report(
     folder: Path,
     options: Mapping[str, Any],
     figures: Sequence[Figure],
-    took_s: float,
+    elapsed_s: float,
 ) -> None:
     """Write the JSON report of figures that were measured with the data in `folder`."""
     document = {
@@ -192,7 +192,7 @@ def write_report(
         "settings": {key: str(v) if isinstance(v, Path) else v for key, v in options.items()},
         "figures": [figure.json() for figure in figures],
         "missed": [sentence(figure) for figure in figures if figure.met is False],
-        "seconds": round(took_s, 1),
+        "seconds": round(elapsed_s, 1),
     }
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(document, indent=2) + "\n")

@@ -158,9 +158,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with NodeProcesses(cluster, options.folder / "load", 1, database="load") as others:
             figures += initial(spark, others.client_url, rounds, options.rows)
     print_figures(console, figures)
-    took_s = time.perf_counter() - began
-    write_report(options.output, options.folder, asdict(options), figures, took_s)
-    console.print(f"{took_s:.1f} s; written: {options.output}")
+    elapsed_s = time.perf_counter() - began
+    write_report(options.output, options.folder, asdict(options), figures, elapsed_s)
+    console.print(f"{elapsed_s:.1f} s; written: {options.output}")
 
 
 if __name__ == "__main__":

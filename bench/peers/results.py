@@ -108,7 +108,7 @@ class Results:
     systems: tuple[str, ...]
     statements: tuple[Statement, ...]
     timings: Mapping[str, Mapping[str, Timing]]
-    """By system and statement."""
+    """Timings by system and statement."""
     storage: Mapping[str, Mapping[str, int]]
     """Bytes by system and table."""
     bare: Mapping[str, Timing]
@@ -120,7 +120,7 @@ class Results:
     """By kind (`LOCKS`) and number of rows: the time of a transaction, or of taking and releasing
     locks."""
     contention: Mapping[str, tuple[Contention, ...]] = field(default_factory=dict)
-    """By system, in the order of skews."""
+    """Results by system, in the order of skews."""
     throughput: tuple[Throughput, ...] = ()
     """Throughput of Hornbeam with several numbers of nodes."""
     shopping: Mapping[str, tuple[Throughput, ...]] = field(default_factory=dict)

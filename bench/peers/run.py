@@ -264,7 +264,7 @@ def _counted(rows: Iterator[Row], progress: Progress, task: TaskID) -> Iterator[
 
 
 def statements(tasks: Mapping[str, Task], catalog: Catalog) -> tuple[Statement, ...]:
-    """The statements for the report: with their kinds, and whether views serve them."""
+    """The statements for the report, with their kinds and whether a view serves each."""
     return tuple(_statement(task, catalog) for task in tasks.values())
 
 
@@ -414,7 +414,7 @@ def run(options: Options, console: Console) -> Iterator[Results]:
             found = _measured(systems, options, source, console)
             bare = bare_operations(base.cluster, BARE_ROUNDS)
             storage = {name: dict(system.sizes()) for name, system in systems.items()}
-            console.rule(f"{options.crowd} clients at once, on one system at a time")
+            console.rule(f"{options.crowd} concurrent clients, on one system at a time")
             contention_found = contended(systems, options, source, console)
             console.rule("Emulated browsers, on one system at a time")
             shopping_found = browsed(base, systems, options, source, console)

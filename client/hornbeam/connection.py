@@ -183,8 +183,8 @@ class Connection:
     @property
     def behind_s(self) -> float:
         """Staleness, in seconds, of the node that sent the last answer. A node that is disconnected
-        from the others reports the seconds since it last learned of commits: its answers are as of
-        that time. 0.0: the node is connected."""
+        from the other nodes reports the seconds since it last learned of commits: its answers are
+        as of that time. 0.0: the node is connected."""
         return self.transport.behind_s
 
     @property

@@ -18,7 +18,7 @@ class Nodes:
     the request goes to the next node, to each node once. If no node serves, the result is the
     answer of a standby, if there is one: a standby will soon take over. If an answer is lost, the
     outcome of the request is unknown, and later requests start at the next node. Later requests
-    also start at the next node after an answer of a node that is disconnected from the others
+    also start at the next node after an answer of a node that is disconnected from the rest
     (`BEHIND`).
     """
 

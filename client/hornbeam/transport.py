@@ -95,7 +95,7 @@ class Transport:
         self._headers = dict(headers)
         self.behind_s = 0.0
         """Seconds since the node that sent the last answer last learned of commits. 0: the node is
-        connected to the others."""
+        connected to the other nodes."""
 
     def json(
         self,

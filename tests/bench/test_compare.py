@@ -84,7 +84,7 @@ def test_the_command_says_so_with_its_exit_code(tmp_path, capsys):
 def test_what_is_no_report_is_said(tmp_path, capsys):
     (tmp_path / "no.json").write_text("{}")
     assert _exit_code(str(tmp_path / "no.json"), str(tmp_path / "no.json")) == 2
-    assert "no report" in capsys.readouterr().err
+    assert "not a report" in capsys.readouterr().err
 
 
 def _exit_code(*arguments):

@@ -283,4 +283,4 @@ class _Into:
         return type(error)(f"{message}\n{cure}" if cure else message, error.problem)
 
 
-_SET_ASIDE = "To set bad rows aside and load the others: --resume --rejects FILE."
+_SET_ASIDE = "To set bad rows aside and load all other rows: --resume --rejects FILE."

@@ -180,7 +180,7 @@ def read_text(path: Path) -> str:
 
 def parameters(texts: Sequence[str]) -> list[Any]:
     """The values of --param. Numbers, true, false, null and quoted text are parsed as JSON; other
-    text stands for itself."""
+    text is used unchanged."""
     return [_parameter(text) for text in texts]
 
 

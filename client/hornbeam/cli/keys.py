@@ -62,7 +62,7 @@ def create(
             help="RELATION=read, RELATION=write or VIEW=read. Repeat for several grants. Default:"
             " everything that the role allows."
         ),
-    ] = [],  # noqa: B006 — typer's way to say "repeatable"
+    ] = [],  # noqa: B006 (a list default makes the option repeatable)
     valid_for: Annotated[
         str | None, typer.Option(help="Time until the key expires: 90d, 12h, 30m, 60s.")
     ] = None,

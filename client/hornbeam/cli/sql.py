@@ -56,7 +56,7 @@ def sql(
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Run a script; - for standard input.")
     ] = None,
-    param: Parameter = [],  # noqa: B006 — typer's way to say "repeatable"
+    param: Parameter = [],  # noqa: B006 (a list default makes the option repeatable)
     as_csv: Annotated[bool, typer.Option("--csv", help="Print results as CSV.")] = False,
     single: Annotated[
         bool, typer.Option("--single-transaction", help="Run all writes as one transaction.")
@@ -111,7 +111,7 @@ def _located(
 
 def explain(
     statement: Annotated[str, typer.Argument(help="A SELECT.")],
-    param: Parameter = [],  # noqa: B006 — typer's way to say "repeatable"
+    param: Parameter = [],  # noqa: B006 (a list default makes the option repeatable)
     views: Annotated[bool, typer.Option(help="Use views (default), or only relations.")] = True,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
