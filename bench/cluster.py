@@ -223,7 +223,7 @@ async def _rounds(options: Options, work: Callable[[], Awaitable[object]]) -> tu
 
 
 async def _concurrent_inserts(database: Database, keys: Keys, options: Options) -> float:
-    """Transactions per second of `CLIENTS` concurrent clients."""
+    """Insert orders by `CLIENTS` concurrent clients. Returns transactions per second."""
     count = 10 * options.requests
     remaining = iter(range(count))
 
@@ -313,7 +313,8 @@ def _times_ms(work: Callable[[], None], count: int) -> list[float]:
 
 
 def _concurrent_inserts_over_rest(node: NodeProcess, keys: Keys, options: Options) -> float:
-    """Transactions per second. The clients are threads of this process, which mostly wait."""
+    """Insert orders over REST by `CLIENTS` threads of this process, which mostly wait. Returns
+    transactions per second."""
     count, lock = 5 * options.requests, threading.Lock()
     orders = (keys.order() for _ in range(count))
 
@@ -342,7 +343,8 @@ def _in_threads(works: Sequence[Callable[[], None]]) -> None:
 
 
 def _killed(nodes: NodeProcesses, number: int) -> float:
-    """Seconds from kill -9 until the other nodes own all roots. Then the node starts again."""
+    """Kill a node, and start it again. Returns the seconds from kill -9 until the other nodes own
+    all roots."""
     victim = nodes.nodes[number % len(nodes.nodes)]
     began = time.monotonic()
     victim.kill()
@@ -354,8 +356,8 @@ def _killed(nodes: NodeProcesses, number: int) -> float:
 
 
 def _stopped(nodes: NodeProcesses, number: int) -> float:
-    """Seconds of the longest transaction at the other nodes, while one node moves all its slots
-    away and stops. Then the node starts again."""
+    """Stop a node, which moves all its slots away, and start it again. Returns the seconds of the
+    longest transaction at the other nodes meanwhile."""
     victim = nodes.nodes[number % len(nodes.nodes)]
     others = [node for node in nodes.nodes if node is not victim]
     longest, over = [0.0], threading.Event()

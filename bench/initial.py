@@ -77,7 +77,7 @@ def _written(path: Path, header: str, lines: Iterator[str]) -> str:
 
 
 def _load(spark: SparkSession, url: str, sources: dict[str, Sequence[str]]) -> float:
-    """Seconds from planning the load until its rows are published."""
+    """Load files by Spark. Returns the seconds from planning until the rows are published."""
     began = time.perf_counter()
     with closing(open_transport(parse_url(url), 600)) as node:
         plan = planned(node, sources, single_lines=True)
@@ -86,7 +86,7 @@ def _load(spark: SparkSession, url: str, sources: dict[str, Sequence[str]]) -> f
 
 
 def _append(spark: SparkSession, url: str, n: int, sources: Mapping[str, str]) -> float:
-    """Seconds that reading the files and appending their rows take."""
+    """Append data frames of the files. Returns the seconds, including those of reading."""
     began = time.perf_counter()
     for name, path in sources.items():
         frame = spark.read.csv(path, schema=TYPES[name], header=True)
@@ -96,7 +96,7 @@ def _append(spark: SparkSession, url: str, n: int, sources: Mapping[str, str]) -
 
 
 def _insert(db: Connection, n: int, rows: int) -> float:
-    """Seconds that transactions with all rows take."""
+    """Insert all rows by transactions. Returns the seconds."""
     began = time.perf_counter()
     insert(db, f"customer{n}", CUSTOMER, customers())
     insert(db, f"orders{n}", ORDERS, orders(rows))

@@ -125,7 +125,8 @@ def build(spark: SparkSession, url: str) -> float:
 
 
 def insert_one_by_one(url: str, name: str, first: int, last: int) -> float:
-    """Rows per second."""
+    """Insert the view rows from `first` to before `last` one by one, by `CLIENTS` concurrent
+    clients. Returns rows per second."""
     share = (last - first) // CLIENTS
     sql = f"INSERT INTO {name} ({HEADER}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 

@@ -76,7 +76,7 @@ class SystemRun:
     skip: int
 
     def run(self) -> list[Measured]:
-        """The measurements of each browser."""
+        """Run the browsers. Returns the measurements of each."""
         counter = Counter(self.size, self.skip)
         ready = threading.Barrier(self.clients, timeout=OPEN_S)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 
 class Warning(Exception):
-    """Never raised, but required by PEP 249."""
+    """PEP 249 requires this class. The client never raises it."""
 
 
 class Error(Exception):
-    """Base of all errors. `code`, `cure`, `retryable` and `outcome` come from the server's
+    """The base of all errors. `code`, `cure`, `retryable` and `outcome` come from the server's
     answer."""
 
     def __init__(self, message: str, problem: Mapping[str, Any] | None = None) -> None:

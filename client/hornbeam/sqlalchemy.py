@@ -113,7 +113,7 @@ def _json_step(step: str | int) -> str:
 
 
 class HornbeamCompiler(compiler.SQLCompiler):
-    """SQL of the "duckdb" flavour."""
+    """Renders SQL in DuckDB's dialect."""
 
     visit_on_conflict_do_nothing = SQLiteCompiler.visit_on_conflict_do_nothing
     visit_on_conflict_do_update = SQLiteCompiler.visit_on_conflict_do_update
@@ -183,7 +183,7 @@ class HornbeamCompiler(compiler.SQLCompiler):
 
 
 class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
-    """Type names of the server. Types that the server lacks raise CompileError."""
+    """Renders the server's type names. Raises CompileError for types that the server lacks."""
 
     def visit_DATETIME(self, type_: Any, **kw: Any) -> str:
         return "TIMESTAMP WITH TIME ZONE" if type_.timezone else "TIMESTAMP"
@@ -224,7 +224,7 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
 
 
 class HornbeamDDLCompiler(compiler.DDLCompiler):
-    """DDL in the syntax of the server's schema files."""
+    """Renders DDL in the syntax of the server's schema files."""
 
     def get_column_specification(self, column: Any, **kw: Any) -> str:
         words = [
@@ -265,7 +265,7 @@ class HornbeamDDLCompiler(compiler.DDLCompiler):
 
 
 class HornbeamPreparer(compiler.IdentifierPreparer):
-    """Names fold to lower case unless quoted."""
+    """Renders names, which fold to lower case unless quoted."""
 
     reserved_words = compiler.RESERVED_WORDS | {
         "exclude", "group", "index", "key", "order", "pivot", "primary", "qualify", "values",

@@ -31,13 +31,15 @@ def up(
     folder: Dir = _FOLDER,
     region_servers: Annotated[
         int | None,
-        typer.Option(min=1, help="Default: 1, or the existing number.", show_default=False),
+        typer.Option(
+            min=1, help="Region servers. Default: 1, or the existing number.", show_default=False
+        ),
     ] = None,
     data_nodes: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Default: 1, or the existing number. HDFS keeps up to 3 copies.",
+            help="Data nodes; HDFS keeps up to 3 copies. Default: 1, or the existing number.",
             show_default=False,
         ),
     ] = None,

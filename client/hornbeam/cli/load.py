@@ -95,7 +95,8 @@ def load(
     exit code is 0 unless there are more than --max-rejects.
 
     With --spark, Spark fills empty relations with their indexes and views. All rows appear at once.
-    Until then no client can write these relations or the relations that they reference.
+    Until then no client can write these relations, their ancestors, or relations that reference
+    them.
     """
     if cancel:
         initial.cancel(url, as_json)
