@@ -1,1 +1,1 @@
-"""Demo and benchmarks: what somebody runs to see what Hornbeam does, and how fast."""
+"""Demos and benchmarks: they show the features of Hornbeam, and measure its performance."""

@@ -1,9 +1,8 @@
-"""The benchmark on a real HBase: what several nodes cost and gain (`make bench-nodes`).
+"""The benchmark on a real HBase: costs and gains of several nodes (`make bench-nodes`).
 
-Members in this process next to bare calls of the gateway, then nodes as processes of their own over
-REST, killed and stopped. Everything is measured in one run on one machine, which the services, the
-nodes and the clients share, so ratios say more than figures. Needs Java 17 and Maven; `--help`
-lists the options.
+It measures members in this process next to bare calls of the gateway, then nodes as processes over
+REST, some of which it kills and stops. The services, the nodes and the clients share one machine in
+one run, so ratios say more than figures. Needs Java 17 and Maven. `--help` lists the options.
 """
 
 from __future__ import annotations
@@ -46,18 +45,18 @@ from hornbeam_server.txlayer.transactions.requests import Statement, Transaction
 CUSTOMERS = 2_000
 CLIENTS = 64
 WARM_UP = 4
-"""Crowds that are not counted: a fresh cluster needs ten thousand inserts until Java has compiled
-what is called often, and takes twice the time until then."""
+"""Rounds of concurrent inserts that are not counted. A fresh cluster needs ten thousand inserts
+until Java has compiled its hot code; until then each takes twice the time."""
 ORDER = "SELECT c_uname, o_total FROM customer, orders WHERE c_id = o_c_id AND o_id = ?"
 UPDATE = "UPDATE customer SET c_discount = c_discount + 0.01 WHERE c_id = ?"
 BARE = "b.bare"
-"""A table of plain cells, as large as an order's row."""
+"""A table of plain cells. A cell is as large as an order's row."""
 CELL = b"x" * 100
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `--help` explains."""
+    """The options that `--help` explains."""
 
     requests: int = 300
     rounds: int = 3
@@ -70,10 +69,25 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     default = Options()
     parser = argparse.ArgumentParser(prog="python -m bench.cluster", description=__doc__)
     add = parser.add_argument
-    add("--requests", type=int, default=default.requests, help="per round, one after the other")
-    add("--rounds", type=int, default=default.rounds, help="figures are medians of so many")
-    add("--kills", type=int, default=default.kills, help="nodes killed, and nodes stopped")
-    add("--folder", type=Path, default=default.folder, help="of the cluster; emptied")
+    add(
+        "--requests",
+        type=int,
+        default=default.requests,
+        help="requests per round, one after the other",
+    )
+    add(
+        "--rounds",
+        type=int,
+        default=default.rounds,
+        help="number of rounds; figures are medians over rounds",
+    )
+    add(
+        "--kills",
+        type=int,
+        default=default.kills,
+        help="number of kills, and number of stops, of nodes",
+    )
+    add("--folder", type=Path, default=default.folder, help="folder of the cluster; it is emptied")
     add("--output", type=Path, default=default.output, help="the JSON report")
     return Options(**vars(parser.parse_args(arguments)))
 
@@ -106,7 +120,7 @@ async def member(settings: Settings) -> AsyncIterator[Database]:
 
 
 class Keys:
-    """New orders of random customers."""
+    """Draws random customers, and new orders of them."""
 
     def __init__(self, first: int = 1) -> None:
         self._orders = itertools.count(first)
@@ -124,19 +138,19 @@ async def in_process(settings: Settings, options: Options) -> list[Figure]:
     async with member(settings) as one:
         await _fill(one)
         for _ in range(WARM_UP):
-            await _crowd(one, keys, options)
+            await _concurrent_inserts(one, keys, options)
         put = await _rounds(options, partial(_bare_put, one, itertools.count()))
         get = await _rounds(options, partial(_bare_get, one))
         insert = await _rounds(options, lambda: one.execute(INSERT, keys.order()))
-        crowd = [await _crowd(one, keys, options) for _ in range(options.rounds)]
+        rates = [await _concurrent_inserts(one, keys, options) for _ in range(options.rounds)]
         async with member(settings) as other:
             await _until(lambda: _is_shared(one) and _is_shared(other))
             split = {node: _owned(node) for node in (one, other)}
-            chance = random.Random(2)
-            own = await _rounds(options, lambda: one.transact(_pair(*chance.sample(split[one], 2))))
+            rng = random.Random(2)
+            own = await _rounds(options, lambda: one.transact(_pair(*rng.sample(split[one], 2))))
             both = await _rounds(
                 options,
-                lambda: one.transact(_pair(chance.choice(split[one]), chance.choice(split[other]))),
+                lambda: one.transact(_pair(rng.choice(split[one]), rng.choice(split[other]))),
             )
     note = "keeps a join view, its view-index and a foreign-key index"
     return [
@@ -144,7 +158,7 @@ async def in_process(settings: Settings, options: Options) -> list[Figure]:
         Figure("bare", "get of one cell, p50", "ms", get),
         Figure("one node", "insert, p50", "ms", insert, note=note),
         _ratio("one node", "insert / bare put", insert, put, at_most=7),
-        Figure("one node", f"inserts by {CLIENTS} clients", "/s", tuple(crowd), at_least=2_000),
+        Figure("one node", f"inserts by {CLIENTS} clients", "/s", tuple(rates), at_least=2_000),
         Figure("two nodes", "two roots of its own, p50", "ms", own),
         Figure("two nodes", "one root of each, p50", "ms", both),
         _ratio("two nodes", "one root of each / two of its own", both, own, at_most=2.5),
@@ -162,7 +176,7 @@ async def _fill(database: Database) -> None:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 (nobody tells)
+    while not condition():  # noqa: ASYNC110 (there is no event to wait for)
         await asyncio.sleep(0.1)
 
 
@@ -180,15 +194,15 @@ def _pair(first: int, second: int) -> TransactionRequest:
 
 
 def _is_shared(database: Database) -> bool:
-    """Do both nodes own slots, and none is moving?"""
+    """Whether two nodes own slots, and no slot is moving."""
     assert database.member is not None
-    seen = database.member.status()
-    owning = [member for member in seen["members"] if member["slots"]]
-    return len(owning) == 2 and not seen["moving_slots"]
+    status = database.member.status()
+    owning = [member for member in status["members"] if member["slots"]]
+    return len(owning) == 2 and not status["moving_slots"]
 
 
 def _owned(database: Database) -> list[int]:
-    """Customers whose roots a node owns."""
+    """The customers whose roots the node owns."""
     assert database.member is not None
     roots, owns = database.manager.state.roots, database.member.owns
     customers = range(1, CUSTOMERS + 1)
@@ -196,7 +210,7 @@ def _owned(database: Database) -> list[int]:
 
 
 async def _rounds(options: Options, work: Callable[[], Awaitable[object]]) -> tuple[float, ...]:
-    """Medians of milliseconds, one call after the other."""
+    """The median of each round, in milliseconds. Calls run one after the other."""
     found = []
     for _ in range(options.rounds):
         times = []
@@ -208,13 +222,13 @@ async def _rounds(options: Options, work: Callable[[], Awaitable[object]]) -> tu
     return tuple(found)
 
 
-async def _crowd(database: Database, keys: Keys, options: Options) -> float:
-    """Transactions per second of many clients at once."""
+async def _concurrent_inserts(database: Database, keys: Keys, options: Options) -> float:
+    """Insert orders by `CLIENTS` concurrent clients. Returns transactions per second."""
     count = 10 * options.requests
-    left = iter(range(count))
+    remaining = iter(range(count))
 
     async def client() -> None:
-        for _ in left:
+        for _ in remaining:
             await database.execute(INSERT, keys.order())
 
     began = time.perf_counter()
@@ -230,11 +244,11 @@ def _ratio(
     )
 
 
-# ---------------------------------------------------------------- nodes of their own
+# ---------------------------------------------------------------- nodes as processes
 
 
 def over_rest(cluster: Cluster, options: Options, database: str) -> list[Figure]:
-    """Over REST: one node that nobody shares, then three of which some are killed and stopped."""
+    """The figures over REST: of a single node, then of three nodes that are killed and stopped."""
     folder = options.folder / "nodes"
     with NodeProcesses(cluster, folder / "one", 1, database=database) as nodes:
         one = nodes.nodes[0]
@@ -276,7 +290,7 @@ def _single(node: NodeProcess, options: Options) -> list[Figure]:
             cursor.fetchall()
 
         reads = [_times_ms(read, options.requests) for _ in range(options.rounds)]
-    rates = [_crowd_over_rest(node, keys, options) for _ in range(options.rounds)]
+    rates = [_concurrent_inserts_over_rest(node, keys, options) for _ in range(options.rounds)]
     return [
         Figure("REST", "/livez, p50", "ms", tuple(percentile(times, 0.5) for times in live)),
         Figure(
@@ -298,8 +312,9 @@ def _times_ms(work: Callable[[], None], count: int) -> list[float]:
     return found
 
 
-def _crowd_over_rest(node: NodeProcess, keys: Keys, options: Options) -> float:
-    """Transactions per second. The clients share this process: threads that mostly wait."""
+def _concurrent_inserts_over_rest(node: NodeProcess, keys: Keys, options: Options) -> float:
+    """Insert orders over REST by `CLIENTS` threads of this process, which mostly wait. Returns
+    transactions per second."""
     count, lock = 5 * options.requests, threading.Lock()
     orders = (keys.order() for _ in range(count))
 
@@ -321,37 +336,38 @@ def _crowd_over_rest(node: NodeProcess, keys: Keys, options: Options) -> float:
 
 
 def _in_threads(works: Sequence[Callable[[], None]]) -> None:
-    """Run all; raises what one of them raises."""
+    """Run all works in threads. Raises the first error among them."""
     with ThreadPoolExecutor(len(works)) as pool:
         for future in [pool.submit(work) for work in works]:
             future.result()
 
 
 def _killed(nodes: NodeProcesses, number: int) -> float:
-    """Seconds from kill -9 until the others own all roots; the node comes back then."""
+    """Kill a node, and start it again. Returns the seconds from kill -9 until the other nodes own
+    all roots."""
     victim = nodes.nodes[number % len(nodes.nodes)]
     began = time.monotonic()
     victim.kill()
     nodes.settled()
-    took_s = time.monotonic() - began
+    elapsed_s = time.monotonic() - began
     victim.start()
     nodes.settled()
-    return took_s
+    return elapsed_s
 
 
 def _stopped(nodes: NodeProcesses, number: int) -> float:
-    """Seconds that the longest of many transactions took at the other nodes, while one moved all
-    its slots away and went; it comes back then."""
+    """Stop a node, which moves all its slots away, and start it again. Returns the seconds of the
+    longest transaction at the other nodes meanwhile."""
     victim = nodes.nodes[number % len(nodes.nodes)]
     others = [node for node in nodes.nodes if node is not victim]
     longest, over = [0.0], threading.Event()
 
     def client(node: NodeProcess, seed: int) -> None:
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         with hornbeam.connect(client_url([node.address]), autocommit=True) as db:
             while not over.is_set():
                 began = time.monotonic()
-                db.cursor().execute(UPDATE, [chance.randint(1, CUSTOMERS)])
+                db.cursor().execute(UPDATE, [rng.randint(1, CUSTOMERS)])
                 longest[0] = max(longest[0], time.monotonic() - began)
 
     def stop() -> None:
@@ -366,7 +382,7 @@ def _stopped(nodes: NodeProcesses, number: int) -> float:
     return longest[0]
 
 
-# ---------------------------------------------------------------- all of it
+# ---------------------------------------------------------------- the run
 
 
 def measure(cluster: Cluster, options: Options) -> list[Figure]:
@@ -388,13 +404,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     shutil.rmtree(options.folder, ignore_errors=True)
     began = time.perf_counter()
     with Cluster.start(
-        options.folder / "cluster", on_change=lambda name, news: console.print(f"{name}: {news}")
+        options.folder / "cluster", on_change=lambda name, state: console.print(f"{name}: {state}")
     ) as cluster:
         figures = measure(cluster, options)
     print_figures(console, figures)
-    took_s = time.perf_counter() - began
-    write_report(options.output, options.folder, asdict(options), figures, took_s)
-    console.print(f"{took_s:.1f} s; written: {options.output}")
+    elapsed_s = time.perf_counter() - began
+    write_report(options.output, options.folder, asdict(options), figures, elapsed_s)
+    console.print(f"{elapsed_s:.1f} s; written: {options.output}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The main job on a real cluster, while a node is killed: `make demo-cluster`.
 
 Starts HDFS, ZooKeeper, HBase and three Hornbeam nodes on this machine, uploads TPC-W's schema and
-workload, loads a population, lets shoppers run over REST, kills the node that leads in the middle
-of it, and verifies every view, index and foreign key in the end. Needs Java 17 and Maven.
+workload, loads a population, and runs emulated browsers over REST. Meanwhile it kills the node that
+leads. In the end it verifies every view, index and foreign key. Needs Java 17 and Maven.
 `python -m bench.cluster_demo --help` lists the options.
 """
 
@@ -29,14 +29,14 @@ from bench.measure import machine
 from bench.nodes import NodeProcesses
 from bench.peers.design import tpcw
 from bench.tpcw.data import RELATIONS, Population, Size
-from bench.tpcw.sessions import Measured, Shopping, shop_in_process
+from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
 from hornbeam_server.cluster import Cluster
 from hornbeam_server.schema.errors import HornbeamError
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `--help` explains."""
+    """The options that `--help` explains."""
 
     customers: int
     items: int
@@ -49,7 +49,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the demo found. `take_over_s`: from the kill until others owned the node's roots."""
+    """The results of the demo. `take_over_s`: seconds from the kill until other nodes owned the
+    node's roots."""
 
     load_rows_s: float
     measured: Measured
@@ -66,27 +67,29 @@ def parse_options(arguments: list[str] | None = None) -> Options:
     parser = argparse.ArgumentParser(prog="python -m bench.cluster_demo", description=__doc__)
     parser.add_argument("--customers", type=int, default=300)
     parser.add_argument("--items", type=int, default=300)
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long shoppers run")
-    parser.add_argument("--sessions", type=int, default=8, help="shoppers at the same time")
-    parser.add_argument("--nodes", type=int, default=3, help="Hornbeam processes")
+    parser.add_argument(
+        "--seconds", type=float, default=30.0, help="how long the emulated browsers run"
+    )
+    parser.add_argument("--sessions", type=int, default=8, help="number of emulated browsers")
+    parser.add_argument("--nodes", type=int, default=3, help="number of Hornbeam nodes")
     parser.add_argument("--folder", type=Path, default=Path("var/demo-cluster"))
     parser.add_argument("--keep", action="store_true", help="leave HBase running at the end")
     return Options(**vars(parser.parse_args(arguments)))
 
 
 def run(options: Options, console: Console) -> int:
-    """The demo; returns the exit code: 0 when no difference was found."""
+    """Run the demo. Returns the exit code: 0 without differences and errors."""
     shutil.rmtree(options.folder / "nodes", ignore_errors=True)
     console.rule("HDFS, ZooKeeper and HBase on this machine")
     cluster = Cluster.start(
-        options.folder / "cluster", on_change=lambda name, news: console.print(f"{name}: {news}")
+        options.folder / "cluster", on_change=lambda name, state: console.print(f"{name}: {state}")
     )
     try:
         database = f"demo{time.time_ns() // 1_000_000:x}"
         with NodeProcesses(
             cluster, options.folder / "nodes", options.nodes, database=database
         ) as nodes:
-            report = _shown(nodes, options, console)
+            report = _demonstrate(nodes, options, console)
     finally:
         if not options.keep:
             console.print("Stopping the cluster")
@@ -98,8 +101,8 @@ def run(options: Options, console: Console) -> int:
     return 1 if report.failed else 0
 
 
-def _shown(nodes: NodeProcesses, options: Options, console: Console) -> Report:
-    """Schema, load, shoppers, a killed node, verification."""
+def _demonstrate(nodes: NodeProcesses, options: Options, console: Console) -> Report:
+    """Apply the schema, load, run emulated browsers while a node is killed, and verify."""
     size = Size(options.customers, options.items)
     with hornbeam.connect(nodes.client_url, autocommit=True) as db:
         console.rule("Views chosen for the roots {author, customer, country}")
@@ -107,17 +110,17 @@ def _shown(nodes: NodeProcesses, options: Options, console: Console) -> Report:
         console.rule("Loading over REST, with all views and indexes")
         rate = _load(db, size, console)
         console.rule(
-            f"{options.sessions} shoppers over REST for {options.seconds:g} s;"
+            f"{options.sessions} emulated browsers over REST for {options.seconds:g} s;"
             " the node that leads is killed in the middle"
         )
-        measured, take_over_s = asyncio.run(_shop(nodes, size, options, console))
+        measured, take_over_s = asyncio.run(_run_browsers(nodes, size, options, console))
         console.rule("Every view and index recomputed by DuckDB and compared")
         report = _verify(db)
     return Report(rate, measured, take_over_s, report["differences"], report["checked"])
 
 
 def _load(db: hornbeam.Connection, size: Size, console: Console) -> float:
-    """Rows per second."""
+    """Load the population. Returns rows per second."""
     population, began, rows = Population(size), time.monotonic(), 0
     for relation in RELATIONS:
         loaded = remote.load(db, relation, population.rows(relation))
@@ -126,24 +129,25 @@ def _load(db: hornbeam.Connection, size: Size, console: Console) -> float:
     return rows / (time.monotonic() - began)
 
 
-async def _shop(
+async def _run_browsers(
     nodes: NodeProcesses, size: Size, options: Options, console: Console
 ) -> tuple[Measured, float]:
-    """What the shoppers measured, and the seconds from the kill until every root had an owner
-    again, and all that the killed node had committed was in place."""
-    how = Shopping(size.customers, size.items, options.sessions, options.seconds)
-    shopping = asyncio.ensure_future(shop_in_process(nodes.urls, how))
+    """Run the emulated browsers, and kill the node that leads. Returns the browsers' measurements,
+    and the seconds from the kill until the other nodes own all roots and have recovered the killed
+    node's commits."""
+    settings = BrowserRun(size.customers, size.items, options.sessions, options.seconds)
+    browsers = asyncio.ensure_future(run_in_process(nodes.urls, settings))
     await asyncio.sleep(options.seconds / 3)
     leading = await asyncio.to_thread(nodes.leading)
     await asyncio.to_thread(leading.kill)
     killed = time.monotonic()
     await asyncio.to_thread(nodes.settled)
     take_over_s = time.monotonic() - killed
-    console.print(f"Killed {leading.name}; the others own its roots after {take_over_s:.1f} s")
+    console.print(f"Killed {leading.name}; other nodes own its roots after {take_over_s:.1f} s")
     await asyncio.to_thread(leading.start)
     await asyncio.to_thread(nodes.settled)
     console.print(f"{leading.name} is back, and owns its share")
-    return await shopping, take_over_s
+    return await browsers, take_over_s
 
 
 def _verify(db: hornbeam.Connection) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""What got slower between two reports on several systems: `python -m bench.compare OLD NEW`.
+"""Finds statements that are slower in a newer report: `python -m bench.compare OLD NEW`.
 
 Each median is divided by the geometric mean of the same run's bare operations of HBase (a put, a
-get, a scan), so that a slower machine, or a busier one, is not taken for slower code. A statement
-is slower when its quotient grew by more than the tolerance; one that ran and fails now is, too.
-Statements and systems that only one of the reports has are named and not compared.
+get, a scan). So a slower or busier machine does not look like slower code. A statement is slower
+when its quotient grew by more than the tolerance, or when it ran before and fails now. Statements
+and systems that only one of the reports has are named and not compared.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ TOLERANCE = 1.2
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Of one statement on one system: `old` and `new` in units of bare operations; `new` None: it
-    fails now."""
+    """The change of a statement on a system. `old` and `new` are in units of bare operations; `new`
+    is None if the statement fails now."""
 
     system: str
     statement: str
@@ -48,25 +48,25 @@ class Comparison:
     only_new: tuple[str, ...]
 
     def slower(self, tolerance: float) -> list[Change]:
-        """The worst first."""
+        """The changes above `tolerance`, the worst first."""
         found = [each for each in self.changes if each.ratio is None or each.ratio > tolerance]
         return sorted(found, key=lambda each: -(each.ratio or float("inf")))
 
 
 def compare(old: Results, new: Results, systems: Sequence[str] = (HORNBEAM,)) -> Comparison:
-    """Raises OtherFormat when a run has no bare operations to compare by."""
+    """Compare two runs. Raises OtherFormat when a run has no bare operations."""
     before, after = _quotients(old, bare(old)), _quotients(new, bare(new))
     wanted = [key for key in before if key[0] in systems]
-    asked = {key for key in _asked(new) if key[0] in systems}
+    present = {key for key in _statements(new) if key[0] in systems}
     return Comparison(
-        tuple(Change(*key, before[key], after.get(key)) for key in wanted if key in asked),
-        tuple(" ".join(key) for key in wanted if key not in asked),
-        tuple(" ".join(key) for key in sorted(asked - set(_asked(old)))),
+        tuple(Change(*key, before[key], after.get(key)) for key in wanted if key in present),
+        tuple(" ".join(key) for key in wanted if key not in present),
+        tuple(" ".join(key) for key in sorted(present - set(_statements(old)))),
     )
 
 
 def bare(results: Results) -> float:
-    """Milliseconds of the run's unit."""
+    """The run's unit in milliseconds: the geometric mean of its bare operations."""
     medians = [median(timing.times_ms) for timing in results.bare.values() if timing.times_ms]
     if not medians:
         raise OtherFormat("A run without bare operations of HBase cannot be compared.")
@@ -74,16 +74,18 @@ def bare(results: Results) -> float:
 
 
 def _quotients(results: Results, unit: float) -> dict[tuple[str, str], float]:
-    return {key: time / unit for key in _asked(results) if (time := p50(results, *key)) is not None}
+    return {
+        key: time / unit for key in _statements(results) if (time := p50(results, *key)) is not None
+    }
 
 
-def _asked(results: Results) -> Iterator[tuple[str, str]]:
+def _statements(results: Results) -> Iterator[tuple[str, str]]:
     for system, statements in results.timings.items():
         for statement in statements:
             yield system, statement
 
 
-# ---------------------------------------------------------------- by hand
+# ---------------------------------------------------------------- command line
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -91,9 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add = parser.add_argument
     add("old", type=Path)
     add("new", type=Path)
-    add("--tolerance", type=float, default=TOLERANCE, help="a ratio that is none yet")
-    add("--system", action="append", help="instead of Hornbeam; may be given again")
-    add("--json", action="store_true", help="everything that was compared, for programs")
+    add("--tolerance", type=float, default=TOLERANCE, help="the largest ratio that is not slower")
+    add("--system", action="append", help="a system instead of Hornbeam; repeat for several")
+    add("--json", action="store_true", help="print all comparisons as JSON")
     given = parser.parse_args(arguments)
     try:
         old, new = (report.decode(path.read_bytes()).results for path in (given.old, given.new))
@@ -120,8 +122,10 @@ def _print(console: Console, found: Comparison, slower: list[Change], tolerance:
             table.add_row(each.system, each.statement, number(each.old), now, ratio)
         console.print(table)
     ratios = [each.ratio for each in found.changes if each.ratio is not None]
-    mean = f", {number(geometric_mean(ratios))} × on the whole" if ratios else ""
-    console.print(f"{len(slower)} of {len(found.changes)} are slower{mean}.", highlight=False)
+    mean = f", {number(geometric_mean(ratios))} × in the geometric mean" if ratios else ""
+    console.print(
+        f"{len(slower)} of {len(found.changes)} statements are slower{mean}.", highlight=False
+    )
     for names, where in ((found.only_old, "before"), (found.only_new, "now")):
         if names:
             console.print(f"Only {where}: {', '.join(names)}", highlight=False)

@@ -1,8 +1,8 @@
 """The main job in one command: TPC-W from schema to verified views, on an embedded database.
 
-Uploads schema and workload, loads a population, lets shoppers run over REST, verifies every view,
-and prints what was served by what and how fast, next to the same statements on base relations.
-`python -m bench.demo --help` lists the options; `make demo` runs it.
+Uploads schema and workload, loads a population, runs emulated browsers over REST, and verifies
+every view. Prints the access paths and the times of all statements, next to the times of the same
+statements on base relations. `python -m bench.demo --help` lists the options; `make demo` runs it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bench.measure import machine, percentile, versions
 from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw.compare import Comparison, compare_statements
 from bench.tpcw.data import RELATIONS, Population, Size
-from bench.tpcw.sessions import Measured, Shopping, shop_in_process
+from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
 from hornbeam_server.api.rest.app import create_app
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest
@@ -41,14 +41,14 @@ from hornbeam_server.txlayer.views.verify import VerifyReport
 
 LOAD_BATCH = 5_000
 PLAIN_WIDTH = 140
-"""Columns of what is not written to a terminal."""
-MOST_ERRORS = 10
-"""Errors printed; the report has all of them."""
+"""Width, in characters, of output that does not go to a terminal."""
+PRINTED_ERRORS = 10
+"""Maximum number of errors that are printed. The report has all errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What `--help` explains."""
+    """The options that `--help` explains."""
 
     customers: int
     items: int
@@ -62,9 +62,11 @@ def parse_options(arguments: list[str] | None = None) -> DemoOptions:
     parser = argparse.ArgumentParser(prog="python -m bench.demo", description=__doc__)
     parser.add_argument("--customers", type=int, default=1_000)
     parser.add_argument("--items", type=int, default=1_000)
-    parser.add_argument("--seconds", type=float, default=8.0, help="how long shoppers run")
-    parser.add_argument("--sessions", type=int, default=8, help="shoppers at the same time")
-    parser.add_argument("--rounds", type=int, default=20, help="runs of a statement to compare")
+    parser.add_argument(
+        "--seconds", type=float, default=8.0, help="how long the emulated browsers run"
+    )
+    parser.add_argument("--sessions", type=int, default=8, help="number of emulated browsers")
+    parser.add_argument("--rounds", type=int, default=20, help="runs of each statement")
     parser.add_argument("--folder", type=Path, default=Path("var/demo"))
     return DemoOptions(**vars(parser.parse_args(arguments)))
 
@@ -75,7 +77,7 @@ def new_console() -> Console:
 
 
 async def load(database: Database, size: Size, console: Console) -> float:
-    """Load the population with a progress bar; returns rows per second."""
+    """Load the population with a progress bar. Returns rows per second."""
     population = Population(size)
     began, rows = time.monotonic(), 0
     with Progress(
@@ -101,7 +103,7 @@ async def load(database: Database, size: Size, console: Console) -> float:
 
 @asynccontextmanager
 async def served(database: Database, settings: Settings) -> AsyncIterator[str]:
-    """Serve `database` on a free port of the loopback; yields the URL."""
+    """Serve `database` on a free port of the loopback interface. Yields the URL."""
     app = create_app(settings, database)
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning")
     server = uvicorn.Server(config)
@@ -122,7 +124,7 @@ async def served(database: Database, settings: Settings) -> AsyncIterator[str]:
 async def _opened(
     folder: Path, request: PlanRequest
 ) -> AsyncIterator[tuple[Database, PlannedSchema]]:
-    """A new database in `folder` with the plan of `request` in force."""
+    """Yields a new database in `folder` with the plan of `request` in force, and the plan."""
     async with await Database.open(Settings(data=folder)) as database:
         planned = database.plan_schema(request)
         await database.apply_schema(request, planned.plan_id)
@@ -131,7 +133,7 @@ async def _opened(
 
 
 async def run(options: DemoOptions, console: Console) -> int:
-    """The demo; returns the exit code: 0 when no difference was found."""
+    """Run the demo. Returns the exit code: 0 without differences and errors."""
     size = Size(options.customers, options.items)
     shutil.rmtree(options.folder, ignore_errors=True)
     request = PlanRequest(
@@ -150,14 +152,14 @@ async def run(options: DemoOptions, console: Console) -> int:
         learned = database.plan_schema(replace(request, roots=None))
         console.rule("Views chosen for the roots {author, customer, country}")
         console.print(planned.plan.text(), highlight=False, markup=False, soft_wrap=True)
-        console.rule("The same with learned roots")
+        console.rule("Views chosen for learned roots")
         console.print(learned.plan.summary(), highlight=False, markup=False, soft_wrap=True)
-        console.rule("Loading, with views and (to compare with) without any")
+        console.rule("Loading, with views and, for comparison, without views")
         load_rows_s = [await load(each, size, console) for each in (database, baseline)]
         statements = {s.name: s.sql for s in load_workload(request.workload)}
-        console.rule("Every statement that reads, in turn on both")
+        console.rule("Every read statement, in turn on both databases")
         compared = await compare_statements(database, baseline, statements, size, options.rounds)
-        measured = await _shop(database, size, options, console)
+        measured = await _run_browsers(database, size, options, console)
         console.rule("Every view and index recomputed by DuckDB and compared")
         report = await database.verify()
         result = DemoResult(
@@ -177,19 +179,21 @@ async def run(options: DemoOptions, console: Console) -> int:
     (options.folder / "trees.svg").write_text(planned.plan.svg())
     console.print(
         f"\nWritten: {options.folder}/report.json and {options.folder}/trees.svg\n"
-        f"Look around: make serve DATA={options.folder}/database\n"
+        f"To explore it: make serve DATA={options.folder}/database\n"
         "  then open http://127.0.0.1:8780/docs, or run .venv/bin/hornbeam status",
         highlight=False,
     )
     return 1 if result.differences or measured.errors else 0
 
 
-async def _shop(database: Database, size: Size, options: DemoOptions, console: Console) -> Measured:
-    console.rule(f"{options.sessions} shoppers over REST for {options.seconds:g} s")
+async def _run_browsers(
+    database: Database, size: Size, options: DemoOptions, console: Console
+) -> Measured:
+    console.rule(f"{options.sessions} emulated browsers over REST for {options.seconds:g} s")
     before = database.manager.committed
     async with served(database, database.settings) as url:
-        measured = await shop_in_process(
-            [url], Shopping(size.customers, size.items, options.sessions, options.seconds)
+        measured = await run_in_process(
+            [url], BrowserRun(size.customers, size.items, options.sessions, options.seconds)
         )
     console.print(
         f"{measured.interactions} interactions, {database.manager.committed - before}"
@@ -200,7 +204,7 @@ async def _shop(database: Database, size: Size, options: DemoOptions, console: C
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """All that the demo found; pairs are (with views, without)."""
+    """The results of the demo. Lists of two hold values with views, then without views."""
 
     machine: dict[str, Any]
     plan: dict[str, Any]
@@ -213,7 +217,8 @@ class DemoResult:
 
     @property
     def differences(self) -> int:
-        """Rows that a view or index has wrong, and statements answered otherwise by views."""
+        """The number of differing rows of views and indexes, plus the number of statements with
+        another answer from views."""
         return self.report.differences + sum(not row.equal for row in self.compared)
 
     def json(self) -> dict[str, Any]:
@@ -280,14 +285,14 @@ def _reads_table(compared: list[Comparison]) -> Table:
 
 
 def print_measured(console: Console, measured: Measured) -> None:
-    """How long requests took, and the first errors among them."""
+    """Print the times of requests, and the first errors."""
     console.print(_rest_table(measured))
-    for error in measured.errors[:MOST_ERRORS]:
+    for error in measured.errors[:PRINTED_ERRORS]:
         console.print(f"error: {error}", style="red", markup=False, highlight=False)
 
 
 def _rest_table(measured: Measured) -> Table:
-    table = Table(title="Over REST, all shoppers at once, in milliseconds")
+    table = Table(title="Over REST, all emulated browsers at once, in milliseconds")
     table.add_column("statement or transaction", overflow="fold")
     for name in ("count", "p50", "p99"):
         table.add_column(name, justify="right")
@@ -298,7 +303,7 @@ def _rest_table(measured: Measured) -> Table:
 
 
 async def _storage(database: Database) -> dict[str, int]:
-    """Bytes of base relations, of their indexes, of views, and of view-indexes."""
+    """Bytes of base relations, their indexes, views and view-indexes."""
     catalog = database.catalog
     kinds = {"relations": 0, "indexes": 0, "views": 0, "view-indexes": 0}
     for name, size in (await database.sizes()).items():

@@ -1,10 +1,11 @@
-"""An initial load by Spark, and a data frame's append, against the same rows by transactions.
+"""Compares an initial load by Spark and a data frame's append with transactions of the same rows.
 
 Part of `bench.spark`, on an embedded store, and of `bench.spark_cluster`, on a real HBase. Each
-round has a customer relation and one of orders of its own, with the join of both as a view and an
-index for each foreign key. One is loaded from two CSV files by Spark, from reading to publishing;
-one is filled with data frames of these files, and another one by transactions of 5 000 rows from
-one client; both keep the view. Spark's session has been warmed up by a load that does not count.
+round fills three pairs of relations, customer and orders, each pair with its join as a view and an
+index for each foreign key. Spark loads the first pair from two CSV files, from reading to
+publishing. Data frames of these files are appended to the second pair. One client fills the third
+pair by transactions of 5 000 rows. Appends and transactions maintain the view. One load that is not
+counted warms up Spark's session.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SECTION = "load"
 
 
 def initial(spark: SparkSession, url: str, rounds: int, rows: int = 200_000) -> list[Figure]:
-    """On a database without relations."""
+    """The figures of `rounds` rounds on a database without relations. `rows`: number of orders."""
     numbers = range(3 * rounds + 1)
     loaded, appended, inserted = [], [], []
     with (
@@ -55,9 +56,9 @@ def initial(spark: SparkSession, url: str, rounds: int, rows: int = 200_000) -> 
             "orders": _written(Path(folder) / "orders.csv", ORDERS, orders(rows)),
         }
         for n in range(rounds + 1):
-            took = _load(spark, url, {f"{name}{n}": [path] for name, path in sources.items()})
-            if n:  # the first one warms up
-                loaded.append(rows / took)
+            elapsed = _load(spark, url, {f"{name}{n}": [path] for name, path in sources.items()})
+            if n:  # the first load warms up
+                loaded.append(rows / elapsed)
                 appended.append(rows / _append(spark, url, 2 * rounds + n, sources))
                 inserted.append(rows / _insert(db, rounds + n, rows))
     note = f"{rows} orders, with a join view and an index"
@@ -76,7 +77,7 @@ def _written(path: Path, header: str, lines: Iterator[str]) -> str:
 
 
 def _load(spark: SparkSession, url: str, sources: dict[str, Sequence[str]]) -> float:
-    """Seconds, from looking at the files until the rows are there."""
+    """Load files by Spark. Returns the seconds from planning until the rows are published."""
     began = time.perf_counter()
     with closing(open_transport(parse_url(url), 600)) as node:
         plan = planned(node, sources, single_lines=True)
@@ -85,17 +86,17 @@ def _load(spark: SparkSession, url: str, sources: dict[str, Sequence[str]]) -> f
 
 
 def _append(spark: SparkSession, url: str, n: int, sources: Mapping[str, str]) -> float:
-    """Seconds, from reading the files on."""
+    """Append data frames of the files. Returns the seconds, including those of reading."""
     began = time.perf_counter()
     for name, path in sources.items():
         frame = spark.read.csv(path, schema=TYPES[name], header=True)
-        to = {"url": url, "relation": f"{name}{n}"}
-        frame.write.format("hornbeam").options(**to).mode("append").save()
+        target = {"url": url, "relation": f"{name}{n}"}
+        frame.write.format("hornbeam").options(**target).mode("append").save()
     return time.perf_counter() - began
 
 
 def _insert(db: Connection, n: int, rows: int) -> float:
-    """Seconds."""
+    """Insert all rows by transactions. Returns the seconds."""
     began = time.perf_counter()
     insert(db, f"customer{n}", CUSTOMER, customers())
     insert(db, f"orders{n}", ORDERS, orders(rows))

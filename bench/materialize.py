@@ -1,10 +1,10 @@
-"""Building a view by Spark against inserting the same rows.
+"""Compares building a view by Spark with inserting the same rows.
 
-Part of `bench.spark`, on an embedded store whose server is a process of its own, and of
-`bench.spark_cluster`, on a real HBase. The same rows go three ways into the store: as a view of two
-relations that is built anew; into a relation of the view's columns, by transactions of 5 000 rows;
-and by transactions of one row each, from 16 clients. Rounds follow one another in one run; Spark's
-session has been warmed up by a build that does not count.
+Part of `bench.spark`, on an embedded store whose server is a separate process, and of
+`bench.spark_cluster`, on a real HBase. The same rows are stored in three ways: Spark rebuilds a
+view of two relations; transactions of 5 000 rows fill a relation with the view's columns;
+transactions of one row each, from 16 clients, insert further rows. Rounds follow one another in one
+run. One build that is not counted warms up Spark's session.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ SECTION = "materialize"
 def materialize(
     spark: SparkSession, url: str, rounds: int, rows: int = 200_000, single: int = 4_800
 ) -> list[Figure]:
-    """On a database without relations. `single`: rows that are inserted one by one."""
+    """The figures on a database without relations. `single`: number of rows that are inserted one
+    by one."""
     names = [f"flat{n}" for n in range(rounds)]
     ddl = RELATIONS + "".join(FLAT.format(name=name) for name in names)
     with hornbeam.connect(url, autocommit=True, timeout_s=600) as db:
@@ -88,8 +89,8 @@ def apply(
 ) -> None:
     wanted = {"ddl": ddl, "workload": workload, "roots": roots}
     planned = db.transport.json("POST", "/v1/schema/plan", wanted)
-    asked = wanted | {"plan_id": planned["plan_id"], "build": build}
-    db.transport.json("POST", "/v1/schema/apply", asked)
+    applied = wanted | {"plan_id": planned["plan_id"], "build": build}
+    db.transport.json("POST", "/v1/schema/apply", applied)
 
 
 def customers() -> Iterator[str]:
@@ -114,7 +115,7 @@ def load(db: Connection, relation: str, header: str, lines: Iterator[str]) -> No
 
 
 def build(spark: SparkSession, url: str) -> float:
-    """Seconds, from the request that begins it until the view is readable."""
+    """Seconds from the request that begins the build until the view is readable."""
     context = spark.sparkContext
     began = time.perf_counter()
     with closing(open_transport(parse_url(url), 600)) as node:
@@ -124,7 +125,8 @@ def build(spark: SparkSession, url: str) -> float:
 
 
 def insert_one_by_one(url: str, name: str, first: int, last: int) -> float:
-    """Rows a second."""
+    """Insert the view rows from `first` to before `last` one by one, by `CLIENTS` concurrent
+    clients. Returns rows per second."""
     share = (last - first) // CLIENTS
     sql = f"INSERT INTO {name} ({HEADER}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 

@@ -1,8 +1,8 @@
-"""What every benchmark needs: rounds and medians, figures with goals, where they were measured,
-a table and a report.
+"""The common parts of the benchmarks: rounds and medians, figures with goals, a description of the
+machine, a table and a report.
 
-A figure is the median over rounds. Times of a shared machine scatter, so figures that can be
-compared within one run are given as ratios as well.
+A figure is the median over rounds. Times of a shared machine scatter, so comparable figures of one
+run are also given as ratios.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from rich.table import Table
 
 LIBRARIES = ("duckdb", "fastapi", "msgspec", "pyarrow", "rocksdict", "sqlglot", "uvicorn", "uvloop")
 PROFILE_LINES = 4
-"""Functions that the sentence about a missed goal names."""
+"""Number of functions that the sentence about a missed goal names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured number: `value` is the median of `rounds`, in `unit`.
+    """A measured number: `value` is the median of `rounds`, in `unit`.
 
-    `at_least` or `at_most` is the goal. `note` says how it was measured, `why` what took the
-    time where the goal is missed.
+    `at_least` or `at_most` is the goal. `note` describes the measurement. `why` explains a missed
+    goal.
     """
 
     section: str
@@ -52,7 +52,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """None without a goal."""
+        """Whether the value meets the goal; None without a goal."""
         if self.at_least is not None:
             return self.value >= self.at_least
         return None if self.at_most is None else self.value <= self.at_most
@@ -77,46 +77,47 @@ def _significant(value: float) -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of `values` do not exceed."""
+    """The smallest of `values` that at least a `share` of them do not exceed."""
     ordered = sorted(values)
     return ordered[max(math.ceil(len(ordered) * share) - 1, 0)]
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Seconds: by the clock, and of this process's processor time."""
+    """Seconds by the clock, and seconds of this process's processor time."""
 
     clock: float
     processor: float
 
 
 def in_turns(works: Sequence[Callable[[], object]], rounds: int) -> list[list[Taken]]:
-    """What each took by round, after one round that does not count."""
+    """Run the works in turn. Returns the times of each work by round, without those of a first
+    round, which warms up."""
     taken: list[list[Taken]] = [[] for _ in works]
     for number in range(rounds + 1):
         for work, of_work in zip(works, taken, strict=True):
             clock, processor = time.perf_counter(), time.process_time()
             work()
-            one = Taken(time.perf_counter() - clock, time.process_time() - processor)
+            turn = Taken(time.perf_counter() - clock, time.process_time() - processor)
             if number:
-                of_work.append(one)
+                of_work.append(turn)
     return taken
 
 
 def ratios(of: Iterable[float], to: Iterable[float]) -> tuple[float, ...]:
-    """By round."""
-    return tuple(one / other for one, other in zip(of, to, strict=True))
+    """The ratio of `of` to `to` in each round."""
+    return tuple(a / b for a, b in zip(of, to, strict=True))
 
 
 async def seconds(work: Callable[[], Awaitable[object]]) -> float:
-    """How long one run of `work` takes."""
+    """The seconds of one run of `work`."""
     began = time.perf_counter()
     await work()
     return time.perf_counter() - began
 
 
 async def where_time_goes(work: Callable[[], Awaitable[object]]) -> str:
-    """The functions that `work` spends most time in itself, as a sentence."""
+    """A phrase that names the functions in which `work` spends most time, without their callees."""
     profile = cProfile.Profile()
     profile.enable()
     await work()
@@ -127,8 +128,8 @@ async def where_time_goes(work: Callable[[], Awaitable[object]]) -> str:
         name = _function_name(file, function)
         own[name] = own.get(name, 0.0) + own_s
     total = sum(own.values())
-    most = sorted(own.items(), key=lambda item: -item[1])[:PROFILE_LINES]
-    return "time goes to " + ", ".join(f"{name} {share / total:.0%}" for name, share in most)
+    slowest = sorted(own.items(), key=lambda item: -item[1])[:PROFILE_LINES]
+    return "time goes to " + ", ".join(f"{name} {own_s / total:.0%}" for name, own_s in slowest)
 
 
 def _function_name(file: str, function: str) -> str:
@@ -138,7 +139,7 @@ def _function_name(file: str, function: str) -> str:
 
 
 def machine(folder: Path) -> dict[str, Any]:
-    """What the figures are measured on; `folder` is where the data lies."""
+    """A description of this machine. `folder` holds the data of the measurement."""
     return {
         "cores": os.cpu_count(),
         "processor": _first_line("/proc/cpuinfo", "model name") or platform.machine(),
@@ -150,7 +151,7 @@ def machine(folder: Path) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Interpreter and libraries."""
+    """The versions of the interpreter and the libraries."""
     found = {name: importlib.metadata.version(name) for name in LIBRARIES}
     return {"python": platform.python_version(), **found}
 
@@ -164,7 +165,8 @@ def _first_line(file: str, head: str) -> str:
 
 
 def _file_system(folder: Path) -> str:
-    """Type of the mount that holds `folder`, as far as the system says."""
+    """The file system's type of the mount that holds `folder`; "unknown" if the system does not
+    report it."""
     here, best = str(folder.resolve()), ("", "unknown")
     try:
         mounts = Path("/proc/mounts").read_text().splitlines()
@@ -181,26 +183,26 @@ def write_report(
     folder: Path,
     options: Mapping[str, Any],
     figures: Sequence[Figure],
-    took_s: float,
+    elapsed_s: float,
 ) -> None:
-    """The JSON document: what was measured with the data in `folder`, under which options."""
+    """Write the JSON report of figures that were measured with the data in `folder`."""
     document = {
         "machine": machine(folder.parent),
         "versions": versions(),
         "settings": {key: str(v) if isinstance(v, Path) else v for key, v in options.items()},
         "figures": [figure.json() for figure in figures],
         "missed": [sentence(figure) for figure in figures if figure.met is False],
-        "seconds": round(took_s, 1),
+        "seconds": round(elapsed_s, 1),
     }
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(document, indent=2) + "\n")
 
 
 def sentence(figure: Figure) -> str:
-    """A missed goal in words."""
+    """A sentence about a missed goal."""
     goal = f"at least {figure.at_least:,g}" if figure.at_least else f"at most {figure.at_most:,g}"
-    said = f"{figure.section}, {figure.name}: {shown(figure.value)} {figure.unit}, wanted {goal}"
-    return f"{said}; {figure.why}." if figure.why else f"{said}."
+    text = f"{figure.section}, {figure.name}: {shown(figure.value)} {figure.unit}, wanted {goal}"
+    return f"{text}; {figure.why}." if figure.why else f"{text}."
 
 
 def shown(value: float) -> str:

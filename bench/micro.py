@@ -1,8 +1,9 @@
-"""The micro-benchmark: how fast the pieces are, on this machine, in one run (`make bench`).
+"""The micro-benchmark: it measures the parts on this machine, in one run (`make bench`).
 
-Reads and writes in-process, REST next to `/livez`, bulk load, whole-result joins of Synergy
-(IX-B) with views, by our best plan without and by index nested loops, and the memory of a server
-that streams. Prints a table and writes a JSON report; `--help` lists the options.
+It measures reads and writes in-process, REST next to `/livez`, bulk loads, the whole-result joins
+of Synergy (IX-B) with views, by our best plan without views and by index nested loops, and the
+memory of a server that streams. Prints a table and writes a JSON report. `--help` lists the
+options.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ Work = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `--help` explains."""
+    """The options that `--help` explains."""
 
     customers: int = 1_000
     rounds: int = 5
@@ -70,13 +71,30 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     default = Options()
     parser = argparse.ArgumentParser(prog="python -m bench.micro", description=__doc__)
     add = parser.add_argument
-    add("--customers", type=int, default=default.customers, help="of the joins; × 111 = rows")
-    add("--rounds", type=int, default=default.rounds, help="figures are medians of so many")
-    add("--reads", type=int, default=default.reads, help="per round")
+    add(
+        "--customers",
+        type=int,
+        default=default.customers,
+        help="customers of the joins; × 111 = rows",
+    )
+    add(
+        "--rounds",
+        type=int,
+        default=default.rounds,
+        help="number of rounds; figures are medians over rounds",
+    )
+    add("--reads", type=int, default=default.reads, help="reads per round")
     add("--writes", type=int, default=default.writes, help="transactions per round")
-    add("--requests", type=int, default=default.requests, help="over REST, per round")
-    add("--load-customers", type=int, default=default.load_customers, help="loaded per round")
-    add("--folder", type=Path, default=default.folder, help="of the databases; emptied")
+    add("--requests", type=int, default=default.requests, help="requests over REST per round")
+    add(
+        "--load-customers",
+        type=int,
+        default=default.load_customers,
+        help="customers loaded per round",
+    )
+    add(
+        "--folder", type=Path, default=default.folder, help="folder of the databases; it is emptied"
+    )
     add("--output", type=Path, default=default.output, help="the JSON report")
     return Options(**vars(parser.parse_args(arguments)))
 
@@ -86,7 +104,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
 
 @asynccontextmanager
 async def fresh(folder: Path, views: tuple[str, ...], customers: int) -> AsyncIterator[Database]:
-    """An empty database with the three relations and some of the views."""
+    """Yields an empty database with the three relations and the views `views`."""
     shutil.rmtree(folder, ignore_errors=True)
     async with await reopened(folder) as database:
         await use_views(database, views, customers)
@@ -98,7 +116,7 @@ async def reopened(folder: Path) -> Database:
 
 
 async def use_views(database: Database, views: tuple[str, ...], customers: int) -> None:
-    """Put a catalog with just `views` into force, and build them."""
+    """Put a catalog with exactly the views `views` into force, and build them."""
     counts = microdata.row_counts(customers)
     version = database.catalog.version + 1
     await database.keeper.apply(microdata.micro_catalog(version, views, counts))
@@ -106,7 +124,7 @@ async def use_views(database: Database, views: tuple[str, ...], customers: int) 
 
 
 async def load(database: Database, customers: int, relations: Sequence[str]) -> float:
-    """Load the micro data; returns seconds, without the time that making the rows takes."""
+    """Load the micro-benchmark's data. Returns seconds, without the time of generating rows."""
     spent = 0.0
     for relation in relations:
         columns = database.catalog.schema.relation(relation).column_names
@@ -122,14 +140,14 @@ async def load(database: Database, customers: int, relations: Sequence[str]) -> 
 
 
 async def reads(database: Database, options: Options) -> list[Figure]:
-    """One client, one core, one query after the other."""
-    chance = random.Random(1)
+    """The figures of reads: one client on one core runs one query after the other."""
+    rng = random.Random(1)
     customers, count = options.customers, options.reads
     orders = customers * microdata.ORDERS_PER_CUSTOMER
     served = ", ".join(database.prepare(PREFIX).served_by)
 
     async def rate(sql: str, highest: int) -> float:
-        keys = [(chance.randint(1, highest),) for _ in range(count)]
+        keys = [(rng.randint(1, highest),) for _ in range(count)]
 
         async def work() -> None:
             for key in keys:
@@ -157,7 +175,7 @@ async def reads(database: Database, options: Options) -> list[Figure]:
 
 
 class Writers:
-    """Inserts of orders of random customers, each a durable transaction."""
+    """Inserts orders of random customers, each in a durable transaction."""
 
     def __init__(self, database: Database, customers: int, first_id: int = 1) -> None:
         self._database = database
@@ -168,7 +186,8 @@ class Writers:
         self.timings: list[Timings] = []
 
     async def run(self, writers: int, transactions: int) -> float:
-        """Transactions per second."""
+        """Run about `transactions` transactions by `writers` writers. Returns transactions per
+        second."""
         each = max(transactions // writers, 1)
 
         async def work() -> None:
@@ -187,7 +206,7 @@ class Writers:
 
 
 async def writes(folder: Path, options: Options) -> list[Figure]:
-    """Transactions that keep one join view and one view-index."""
+    """The figures of transactions that maintain one join view and one view-index."""
     figures: list[Figure] = []
     async with fresh(folder, (V1,), options.customers) as database:
         await load(database, options.customers, ("customer",))
@@ -196,8 +215,8 @@ async def writes(folder: Path, options: Options) -> list[Figure]:
             writers = Writers(database, options.customers, first_id=count * 10_000_000)
             rates = [await writers.run(count, options.writes) for _ in range(options.rounds)]
             for figure in _write_figures(writers, count, rates):
-                again = partial(writers.run, count, options.writes // 4)
-                figures.append(await explained(figure, again))
+                work = partial(writers.run, count, options.writes // 4)
+                figures.append(await explained(figure, work))
     return figures
 
 
@@ -228,15 +247,16 @@ def _median_ms(timings: Sequence[Timings], piece: str) -> float:
 
 
 def rest(folder: Path, options: Options, in_process_ms: float) -> list[Figure]:
-    """Point reads and /livez in turn, through one keep-alive socket (bench/serving.py).
+    """The figures of point reads and /livez, in turn, over a keep-alive socket (bench/serving.py).
 
-    `in_process_ms` is what the same read takes without HTTP.
+    `in_process_ms` is the time of the same read without HTTP.
     """
     floor, read = _point_reads(folder, options)
     ratios = _ratios(read, floor)
     key = keys.fresh()
-    asked = {"authentication": "keys", "bootstrap_key": keys.bootstrap_line(key)}
-    keyed_floor, keyed = _point_reads(folder, options, f"Authorization: Bearer {key.text}", **asked)
+    settings = {"authentication": "keys", "bootstrap_key": keys.bootstrap_line(key)}
+    header = f"Authorization: Bearer {key.text}"
+    keyed_floor, keyed = _point_reads(folder, options, header, **settings)
     ratio = Figure("REST", "point read / livez", "×", ratios, at_most=2, note="blocking raw socket")
     if not ratio.met:
         why = f"the read itself takes {in_process_ms:.3f} ms, routing and validation the rest"
@@ -250,7 +270,7 @@ def rest(folder: Path, options: Options, in_process_ms: float) -> list[Figure]:
             "point read with an API key / without",
             "×",
             _ratios(_ratios(keyed, keyed_floor), ratios),
-            note="each over its own server's /livez, which asks for no key",
+            note="each over its own server's /livez, which needs no key",
         ),
     ]
 
@@ -271,12 +291,12 @@ def _point_reads(
     return floor, read
 
 
-def _ratios(mine: Sequence[float], least: Sequence[float]) -> tuple[float, ...]:
-    return tuple(a / b for a, b in zip(mine, least, strict=True))
+def _ratios(measured: Sequence[float], floor: Sequence[float]) -> tuple[float, ...]:
+    return tuple(a / b for a, b in zip(measured, floor, strict=True))
 
 
 def memory(folder: Path, _: Options) -> list[Figure]:
-    """The peak of a fresh server that streams all of Q2, from the view and without it."""
+    """The peak memory of a fresh server that streams all of Q2, from the view and without views."""
     with serving.server(folder) as (port, process):
         idle = serving.peak_memory_mb(process)
         figures = [Figure("memory", "server, idle", "MB", (idle,))]
@@ -296,7 +316,7 @@ def memory(folder: Path, _: Options) -> list[Figure]:
 
 
 async def loads(folder: Path, options: Options) -> list[Figure]:
-    """Bulk load through `Database.load`, in transactions of 5 000 rows."""
+    """The figures of bulk loads through `Database.load`, in transactions of 5 000 rows."""
     customers = options.load_customers
     count = customers * microdata.ROWS_PER_CUSTOMER
     figures = []
@@ -310,16 +330,16 @@ async def loads(folder: Path, options: Options) -> list[Figure]:
                 rates.append(count / await load(database, customers, microdata.RELATIONS))
         figure = Figure("load", name, "rows/s", tuple(rates), at_least=goal)
 
-        async def again(views: tuple[str, ...] = views) -> None:
+        async def reload(views: tuple[str, ...] = views) -> None:
             async with fresh(folder, views, customers) as database:
                 await load(database, customers // 3 or 1, microdata.RELATIONS)
 
-        figures.append(await explained(figure, again))
+        figures.append(await explained(figure, reload))
     return figures
 
 
 async def explained(figure: Figure, work: Work) -> Figure:
-    """The figure; where it misses its goal, with what a profile says."""
+    """The figure. If it misses its goal, a profile of `work` is added as the reason."""
     return figure if figure.met is not False else replace(figure, why=await where_time_goes(work))
 
 
@@ -327,7 +347,8 @@ async def explained(figure: Figure, work: Work) -> Figure:
 
 
 async def joins(database: Database, options: Options) -> list[Figure]:
-    """Whole results, row by row as Python tuples: what a client in-process gets."""
+    """The figures of joins with whole results, as an in-process client gets them: rows as Python
+    tuples, or Arrow."""
     figures: list[Figure] = []
     for name, sql, goal in (("Q1", Q1, 6), ("Q2", Q2, 11)):
         figures += await _join(database, name, sql, goal, max(options.rounds // 2, 1))
@@ -337,7 +358,7 @@ async def joins(database: Database, options: Options) -> list[Figure]:
 async def _join(database: Database, name: str, sql: str, goal: int, rounds: int) -> list[Figure]:
     expected = database.catalog.row_count[V1 if name == "Q1" else V2]
     loops = plan_native(bind(sql, database.catalog), database.catalog, most_cost=math.inf)
-    ways: dict[str, Callable[[], Awaitable[int]]] = {
+    methods: dict[str, Callable[[], Awaitable[int]]] = {
         "view": lambda: count_rows(database, sql, use_views=True),
         "best plan without views": lambda: count_rows(database, sql, use_views=False),
         "index nested loops": lambda: run_plan(database, loops),
@@ -346,29 +367,30 @@ async def _join(database: Database, name: str, sql: str, goal: int, rounds: int)
             database, sql, use_views=False, arrow=True
         ),
     }
-    times: dict[str, list[float]] = {way: [] for way in ways}
+    times: dict[str, list[float]] = {method: [] for method in methods}
     for _ in range(rounds):
-        for way, run in ways.items():
+        for method, run in methods.items():
             began = time.perf_counter()
             found = await run()
-            times[way].append(time.perf_counter() - began)
+            times[method].append(time.perf_counter() - began)
             if found != expected:
-                raise RuntimeError(f"{name} by {way} gives {found} rows instead of {expected}.")
-    measured = [Figure("joins", f"{name}, {way}", "s", tuple(t)) for way, t in times.items()]
+                raise RuntimeError(f"{name} by {method} gives {found} rows, not {expected}.")
+    measured = [Figure("joins", f"{name}, {method}", "s", tuple(t)) for method, t in times.items()]
     note = "on HBase the paper has 6 × and 11.7 ×: there the join crosses the network"
-    for way, basis, most in (
+    for method, basis, minimum in (
         ("best plan without views", "view", goal),
         ("index nested loops", "view", goal),
         ("best plan without views, Arrow", "view, Arrow", None),
     ):
-        ratios = tuple(a / b for a, b in zip(times[way], times[basis], strict=True))
-        figure = Figure("joins", f"{name}, {way} / {basis}", "×", ratios, at_least=most, note=note)
-        measured.append(await explained(figure, ways["view"]))
+        ratios = tuple(a / b for a, b in zip(times[method], times[basis], strict=True))
+        title = f"{name}, {method} / {basis}"
+        figure = Figure("joins", title, "×", ratios, at_least=minimum, note=note)
+        measured.append(await explained(figure, methods["view"]))
     return measured
 
 
 async def count_rows(database: Database, sql: str, *, use_views: bool, arrow: bool = False) -> int:
-    """Read a whole result and forget it; returns its rows."""
+    """Read a whole result, and discard it. Returns the number of its rows."""
     count = 0
     async with database.query(sql, use_views=use_views, columnar=arrow) as result:
         if arrow:
@@ -381,7 +403,7 @@ async def count_rows(database: Database, sql: str, *, use_views: bool, arrow: bo
 
 
 async def run_plan(database: Database, plan: NativePlan) -> int:
-    """Run our own loops, whatever the planner would prefer."""
+    """Run a plan of our own loops, and discard its rows. Returns their number."""
     reader = Snapshot(database.store, database.manager.state.codecs, database.watermark())
     count = 0
     async with aclosing(plan.batches(reader, {})) as batches:
@@ -394,7 +416,7 @@ async def run_plan(database: Database, plan: NativePlan) -> int:
 
 
 async def measure(options: Options, step: Callable[[str], None]) -> list[Figure]:
-    """All figures. `step` is told what begins."""
+    """All figures. Calls `step` with the name of each step that begins."""
     scratch, kept = options.folder / "scratch", options.folder / "joins"
     figures: list[Figure] = []
     step("writes")
@@ -405,9 +427,9 @@ async def measure(options: Options, step: Callable[[str], None]) -> list[Figure]
     async with fresh(kept, (), options.customers) as database:
         await load(database, options.customers, microdata.RELATIONS)
         built = await seconds(lambda: use_views(database, (V1, V2), options.customers))
-        made = options.customers * 2 * (microdata.ROWS_PER_CUSTOMER - 1)
+        built_rows = options.customers * 2 * (microdata.ROWS_PER_CUSTOMER - 1)
         figures.append(
-            Figure("load", "online build of views and indexes", "rows/s", (made / built,))
+            Figure("load", "online build of views and indexes", "rows/s", (built_rows / built,))
         )
         step("reads")
         read = await reads(database, options)
@@ -439,9 +461,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         figures = asyncio.run(measure(options, step))
     print_figures(console, figures)
-    took_s = time.perf_counter() - began
-    write_report(options.output, options.folder, asdict(options), figures, took_s)
-    console.print(f"{took_s:.1f} s; written: {options.output}")
+    elapsed_s = time.perf_counter() - began
+    write_report(options.output, options.folder, asdict(options), figures, elapsed_s)
+    console.print(f"{elapsed_s:.1f} s; written: {options.output}")
 
 
 if __name__ == "__main__":

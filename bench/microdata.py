@@ -1,7 +1,7 @@
 """Data of the micro-benchmark (Synergy, IX-B): customers, orders and order lines, 1 : 10 : 100.
 
-The relations are TPC-W's, with all their columns and the foreign keys among the three. The
-catalogs are made by hand, so that it is known exactly which views and indexes a figure includes.
+The relations are TPC-W's, with all their columns and the foreign keys among the three. The module
+writes the catalogs explicitly, so that the views and indexes of each figure are known exactly.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ BY_CUSTOMER = "customer__orders__by_c_id"
 
 
 def micro_schema(file: Path = SCHEMA) -> Schema:
-    """TPC-W's schema, cut down to the three relations."""
+    """TPC-W's schema, restricted to the three relations."""
     whole = load_ddl(file.read_text(), file.name)
-    return Schema(tuple(_cut(whole.relation(name)) for name in RELATIONS))
+    return Schema(tuple(_restricted(whole.relation(name)) for name in RELATIONS))
 
 
-def _cut(relation: Relation) -> Relation:
+def _restricted(relation: Relation) -> Relation:
     kept = tuple(key for key in relation.foreign_keys if key.parent in RELATIONS)
     return replace(relation, foreign_keys=kept)
 
 
 def micro_catalog(version: int, views: tuple[str, ...], counts: dict[str, int]) -> Catalog:
-    """The three relations in one tree, with those of V1 and V2 that `views` names.
+    """A catalog of the three relations in one tree, with the views V1 and V2 that `views` names.
 
-    V1 comes with a view-index by customer, which serves `PREFIX`.
+    V1 has a view-index by customer, which serves `PREFIX`.
     """
     schema = micro_schema()
     edges = [schema.relation(name).foreign_keys[0] for name in RELATIONS[1:]]
-    made = {V1: _view(schema, V1, 2), V2: _view(schema, V2, 3)}
+    known = {V1: _view(schema, V1, 2), V2: _view(schema, V2, 3)}
     indexes = [
         Index(
             "orders__by_o_c_id",
@@ -100,7 +100,7 @@ def micro_catalog(version: int, views: tuple[str, ...], counts: dict[str, int]) 
         version,
         schema,
         Forest(RELATIONS[:1], tuple(zip(RELATIONS[1:], edges, strict=True))),
-        tuple(made[name] for name in views),
+        tuple(known[name] for name in views),
         tuple(indexes),
         tuple((name, State.BUILDING) for name in names),
         row_counts=tuple(counts.items()),
@@ -119,40 +119,40 @@ def _view(schema: Schema, name: str, length: int) -> JoinView:
 
 
 def row_counts(customers: int) -> dict[str, int]:
-    """Rows of each relation and view."""
+    """The number of rows of each relation and view."""
     orders = customers * ORDERS_PER_CUSTOMER
     lines = orders * LINES_PER_ORDER
     return {"customer": customers, "orders": orders, "order_line": lines, V1: orders, V2: lines}
 
 
 def rows(relation: str, customers: int) -> Iterator[Row]:
-    """Rows in key order; the same at every call."""
-    chance = random.Random(relation)
+    """The rows of a relation in key order. Every call gives the same rows."""
+    rng = random.Random(relation)
     counts = row_counts(customers)
     match relation:
         case "customer":
-            return (customer_row(i, i, chance) for i in range(1, customers + 1))
+            return (customer_row(i, i, rng) for i in range(1, customers + 1))
         case "orders":
-            return (order_row(i, chance) for i in range(1, counts["orders"] + 1))
+            return (order_row(i, rng) for i in range(1, counts["orders"] + 1))
         case _:
             orders = range(1, counts["orders"] + 1)
             lines = range(1, LINES_PER_ORDER + 1)
-            return (line_row(order, line, chance) for order in orders for line in lines)
+            return (line_row(order, line, rng) for order in orders for line in lines)
 
 
-def order_row(order: int, chance: random.Random) -> Row:
-    """A customer's orders have consecutive numbers."""
+def order_row(order: int, rng: random.Random) -> Row:
+    """The row of an order. A customer's orders have consecutive numbers."""
     customer = (order - 1) // ORDERS_PER_CUSTOMER + 1
-    ordered = TODAY - dt.timedelta(days=chance.randint(1, 60), seconds=order % 86_400)
-    total = Decimal(chance.randint(1_000, 99_999)) / 100
+    ordered = TODAY - dt.timedelta(days=rng.randint(1, 60), seconds=order % 86_400)
+    total = Decimal(rng.randint(1_000, 99_999)) / 100
     tax = (total * 825 / 10_000).quantize(Decimal("0.01"))
-    shipped = ordered + dt.timedelta(days=chance.randint(0, 7))
-    ship, status = chance.choice(SHIPPING), chance.choice(STATUSES)
+    shipped = ordered + dt.timedelta(days=rng.randint(0, 7))
+    ship, status = rng.choice(SHIPPING), rng.choice(STATUSES)
     addresses = customer, customer
     return order, customer, ordered, total, tax, total + tax, ship, shipped, *addresses, status
 
 
-def line_row(order: int, line: int, chance: random.Random) -> Row:
-    item, quantity = chance.randint(1, 10_000), chance.randint(1, 300)
-    comment = f"line {line} of order {order}: {'handle with care ' * chance.randint(1, 5)}"
-    return line, order, item, quantity, chance.randint(0, 30) / 100, comment.strip()
+def line_row(order: int, line: int, rng: random.Random) -> Row:
+    item, quantity = rng.randint(1, 10_000), rng.randint(1, 300)
+    comment = f"line {line} of order {order}: {'handle with care ' * rng.randint(1, 5)}"
+    return line, order, item, quantity, rng.randint(0, 30) / 100, comment.strip()

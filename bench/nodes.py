@@ -1,4 +1,4 @@
-"""Hornbeam's nodes as processes of this machine, over a cluster: `hornbeam serve` several times."""
+"""Runs several nodes of Hornbeam (`hornbeam serve`) as processes of this machine, on a cluster."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ STOP_S = 60.0
 
 
 def client_url(addresses: Sequence[str], first: int = 0) -> str:
-    """What a client connects to: all nodes (`host:port`), beginning at one of them."""
+    """A client's URL of the nodes at `addresses` (`host:port`). The client begins at number
+    `first`."""
     first %= len(addresses)
-    begin, *others = [*addresses[first:], *addresses[:first]]
-    return f"hornbeam://{begin}" + (f"?also={','.join(others)}" if others else "")
+    start, *others = [*addresses[first:], *addresses[:first]]
+    return f"hornbeam://{start}" + (f"?also={','.join(others)}" if others else "")
 
 
 @dataclass
 class NodeProcess:
-    """One node. `environment` is what `hornbeam serve` reads its settings from; Python is started
-    with the arguments `program`."""
+    """The process of a node. `environment` has the settings of `hornbeam serve`. `program` are the
+    arguments of Python."""
 
     name: str
     port: int
@@ -62,11 +63,11 @@ class NodeProcess:
             )
 
     def kill(self) -> None:
-        """As a crash does."""
+        """End the process like a crash (SIGKILL)."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """In good order."""
+        """Shut the node down in an orderly way (SIGTERM)."""
         self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> None:
@@ -77,7 +78,7 @@ class NodeProcess:
 
     @property
     def ready(self) -> bool:
-        """Does it serve?"""
+        """Whether the node serves. Raises Unavailable when its process has ended."""
         if self.process is None:
             return False
         if self.process.poll() is not None:
@@ -89,15 +90,16 @@ class NodeProcess:
             return False
 
     def assignment(self) -> dict[str, Any]:
-        """Who the nodes are and what they own, as this one has seen it (`nodes` of its status)."""
+        """The nodes and the slots that they own, as this node knows them (`nodes` of its
+        status)."""
         status = httpx.get(f"{self.url}/v1/status", timeout=5, trust_env=False)
-        seen: dict[str, Any] = status.raise_for_status().json()["nodes"]
-        return seen
+        assignment: dict[str, Any] = status.raise_for_status().json()["nodes"]
+        return assignment
 
 
 @dataclass
 class NodeProcesses:
-    """`count` nodes of the database `database`, started and stopped together."""
+    """`count` nodes of the database `database`. They start and stop together."""
 
     cluster: Cluster
     folder: Path
@@ -129,7 +131,7 @@ class NodeProcesses:
         self._stop()
 
     def leading(self, timeout_s: float = START_S) -> NodeProcess:
-        """The node that leads; waits until one does. Raises Unavailable."""
+        """Wait until a node leads, and return it. Raises Unavailable."""
         give_up = time.monotonic() + timeout_s
         while time.monotonic() < give_up:
             for node in self.nodes:
@@ -139,22 +141,24 @@ class NodeProcesses:
         raise Unavailable(f"No node leads after {timeout_s:g} s; see {self.folder}.")
 
     def settled(self, timeout_s: float = START_S) -> None:
-        """Wait until all that run serve, nobody is dead, and every slot has an owner that is not
-        about to change. Raises Unavailable."""
+        """Wait until all running nodes serve, no node is dead, and every slot has an owner and is
+        not moving. Raises Unavailable."""
         running = [node for node in self.nodes if node.process is not None]
 
         def is_settled(node: NodeProcess) -> bool:
             if not node.ready:
                 return False
-            seen = node.assignment()
-            owned = sum(member["slots"] for member in seen["members"])
-            everybody = len(seen["members"]) == len(running)
-            return everybody and owned == SLOTS and not (seen["dead"] or seen["moving_slots"])
+            known = node.assignment()
+            owned = sum(member["slots"] for member in known["members"])
+            is_complete = len(known["members"]) == len(running)
+            return is_complete and owned == SLOTS and not (known["dead"] or known["moving_slots"])
 
         give_up = time.monotonic() + timeout_s
         while not all(map(is_settled, running)):
             if time.monotonic() > give_up:
-                raise Unavailable(f"Nodes are not settled; see {self.folder}.")
+                raise Unavailable(
+                    f"Nodes are not settled after {timeout_s:g} s; see {self.folder}."
+                )
             time.sleep(POLL_S)
 
     @property

@@ -1,4 +1,4 @@
-"""Data put into a served database, as an administrator would: schema, views, rows."""
+"""Applies schemas and loads rows of a served database, as an administrator does."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ POLL_S = 0.1
 
 
 def apply(db: hornbeam.Connection, source: Source) -> str:
-    """Put the schema and the chosen views into force, and wait until they are built; the plan in
-    words."""
+    """Put the schema and the chosen views into force, and wait until the views are built. Returns
+    the plan as text."""
     body = {
         "ddl": source.ddl,
         "workload": source.workload,
@@ -44,7 +44,8 @@ def status(db: hornbeam.Connection) -> dict[str, Any]:
 
 
 def load(db: hornbeam.Connection, relation: str, rows: Iterable[Row]) -> int:
-    """Rows in column order, in transactions of `LOAD_BATCH`; returns how many."""
+    """Insert rows, which are in column order, in transactions of `LOAD_BATCH` rows. Returns their
+    number."""
     header, loaded = csv_line(_columns(db, relation)), 0
     for batch in _batches(rows):
         lines = (csv_line(map(wire, row)) for row in batch)
@@ -54,8 +55,8 @@ def load(db: hornbeam.Connection, relation: str, rows: Iterable[Row]) -> int:
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    left = iter(rows)
-    while batch := list(itertools.islice(left, LOAD_BATCH)):
+    remaining = iter(rows)
+    while batch := list(itertools.islice(remaining, LOAD_BATCH)):
         yield batch
 
 

@@ -1,8 +1,9 @@
-"""A server process of its own to measure against, and a client that is not the bottleneck.
+"""A server in its own process, and a client that is not the bottleneck of a measurement.
 
-The client writes requests that were encoded before the clock starts to one keep-alive socket and
-reads the answer with blocking calls: some twenty microseconds of its own per request. What it
-measures is the server and the loopback. `/livez` goes the same way, so its time is the floor.
+The client encodes requests before the clock starts, writes them to one keep-alive socket, and reads
+the answers with blocking calls. It needs some twenty microseconds per request, so it measures the
+server and the loopback interface. It requests `/livez` in the same manner, so the time of `/livez`
+is the floor.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ RECEIVE_BYTES = 1 << 20
 
 
 class HttpError(Exception):
-    """The server gave another answer than 200."""
+    """The server's answer is incomplete, or its status is not 200."""
 
 
 @contextmanager
 def server(folder: Path, **settings: str) -> Iterator[tuple[int, int]]:
-    """Serve the database in `folder` in a fresh process; yields (port, process id)."""
+    """Serve the database in `folder` in a fresh process. Yields (port, process id)."""
     (port,) = free_ports(1)
     given = json.dumps(settings)
     command = [sys.executable, "-m", "bench.serving", str(folder), str(port), given]
@@ -54,16 +55,16 @@ def _wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
             time.sleep(0.05)
         else:
             return
-    raise RuntimeError(f"The server on port {port} has not come up.")
+    raise RuntimeError(f"The server on port {port} has not started.")
 
 
 def get(path: str) -> bytes:
-    """An encoded request."""
+    """An encoded GET request."""
     return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
 def post(path: str, document: object, *headers: str) -> bytes:
-    """An encoded request with a JSON body."""
+    """An encoded POST request with a JSON body."""
     body = msgspec.json.encode(document)
     head = (
         f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -73,7 +74,7 @@ def post(path: str, document: object, *headers: str) -> bytes:
 
 
 class Client:
-    """One keep-alive connection."""
+    """A keep-alive connection."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -86,7 +87,7 @@ class Client:
         self._socket.close()
 
     def ask(self, request: bytes) -> int:
-        """Send, receive the whole answer and forget it; returns its bytes. Raises HttpError."""
+        """Send a request, and discard its answer. Returns the answer's bytes. Raises HttpError."""
         self._socket.sendall(request)
         data = self._received()
         while (end := data.find(b"\r\n\r\n")) < 0:
@@ -95,10 +96,10 @@ class Client:
         if not head.startswith(b"http/1.1 200"):
             raise HttpError(data.decode(errors="replace"))
         size = end + 4 + int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        have = len(data)
-        while have < size:
-            have += len(self._received())
-        return have
+        received = len(data)
+        while received < size:
+            received += len(self._received())
+        return received
 
     def _received(self) -> bytes:
         data = self._socket.recv(RECEIVE_BYTES)
@@ -107,7 +108,7 @@ class Client:
         return data
 
     def times_ms(self, request: bytes, count: int) -> list[float]:
-        """Milliseconds of `count` requests, one after the other."""
+        """The times, in milliseconds, of `count` requests, one after the other."""
         found = []
         for _ in range(count):
             began = time.perf_counter()
@@ -117,9 +118,10 @@ class Client:
 
 
 def drain(port: int, request: bytes) -> int:
-    """Ask on a connection of its own and forget a streamed answer; returns its bytes.
+    """Send a request on a new connection, and discard its streamed answer. Returns the answer's
+    bytes.
 
-    The request must say `Connection: close`. Raises HttpError.
+    The request must have the header `Connection: close`. Raises HttpError.
     """
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(request)
@@ -134,11 +136,11 @@ def drain(port: int, request: bytes) -> int:
 
 
 def peak_memory_mb(process: int) -> float:
-    """The most memory that a process has had resident so far (VmHWM)."""
+    """The peak resident memory of a process so far (VmHWM)."""
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
-    raise RuntimeError(f"The system does not tell the memory of process {process}.")
+    raise RuntimeError(f"The system does not report the memory of process {process}.")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""How fast the work of Spark is, on this machine, in one run (`python -m bench.spark`).
+"""Measures the work of Spark on this machine, in one run (`python -m bench.spark`).
 
-TPC-H in an embedded store, with the join of customer, orders and lineitem as a view. Ratios are
-of times in one run, with everything that Spark does in them.
+TPC-H lies in an embedded store, with the join of customer, orders and lineitem as a view. Ratios
+compare times of one run. The times include all work of Spark.
 """
 
 from __future__ import annotations
@@ -38,8 +38,12 @@ SECTION = "reconcile"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=0.05, help="TPC-H's scale factor")
-    parser.add_argument("--rows", type=int, default=2_000_000, help="below a deferred aggregate")
-    parser.add_argument("--changes", type=int, default=100_000, help="of these, in a batch")
+    parser.add_argument(
+        "--rows", type=int, default=2_000_000, help="rows below the deferred aggregate"
+    )
+    parser.add_argument(
+        "--changes", type=int, default=100_000, help="changes of these rows in a batch"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--master", default=LOCAL)
     options = parser.parse_args()
@@ -58,7 +62,7 @@ def main() -> None:
 
 @contextmanager
 def database(scale: float) -> Iterator[str]:
-    """The URL of an embedded store's server, with TPC-H loaded and the view built."""
+    """Yields the URL of an embedded store's server, with TPC-H loaded and the view built."""
     ddl, roots = SCHEMA.read_text(), ["customer"]
     with serving() as url:
         with hornbeam.connect(url, autocommit=True, timeout_s=600) as db:
@@ -71,7 +75,7 @@ def database(scale: float) -> Iterator[str]:
 
 
 def reconcile(spark: SparkSession, transport: Transport, url: str, rounds: int) -> list[Figure]:
-    """An undamaged view against reading it with the data source."""
+    """Compare reconciling an undamaged view with reading it through the data source."""
     context = spark.sparkContext
     rows = 0
 
@@ -86,15 +90,15 @@ def reconcile(spark: SparkSession, transport: Transport, url: str, rounds: int) 
         tasks = job.tasks_of(export, [plan.RelationScan(last, (VIEW,))])
         found = job.compare(context, export, tasks, lambda _done, _total: None)
         exports.end(transport, export)
-        assert not any(one.differences for one in found.values())
-        rows = sum(one.rows for one in found.values() if one.name == VIEW)
+        assert not any(part.differences for part in found.values())
+        rows = sum(part.rows for part in found.values() if part.name == VIEW)
 
     def with_indexes() -> None:
         report, _ = job.reconcile(context, transport, url, [VIEW])
         assert not report.differences
 
     taken = in_turns((read, alone, with_indexes), rounds)
-    reading, reconciling, indexes = [tuple(one.clock for one in each) for each in taken]
+    reading, reconciling, indexes = [tuple(turn.clock for turn in each) for each in taken]
     note = f"{rows} rows of {VIEW}"
     return [
         Figure(SECTION, "reading a view", "s", reading, note=note),

@@ -1,11 +1,11 @@
-"""How fast Spark's work is over a real HBase, in one run (`make bench-spark-cluster`).
+"""Measures Spark's work over a real HBase, in one run (`make bench-spark-cluster`).
 
 HBase, one node and Spark share one machine, so ratios say more than figures. Needs Java 17 and
-Maven; `--help` lists the options.
+Maven. `--help` lists the options.
 
-Scans: a relation and a view, each of which lies in one region, are read by turns: by one partition
-of the data source, in this process and without Spark, to Arrow; by happybase, to bytes as they are
-stored; and by all of Spark. Processor time is this process's, which is one core at a time.
+Scans: a relation and a view, each in one region, are read in turn by three readers: a partition of
+the data source, in this process and without Spark, to Arrow; happybase, to the stored bytes; and
+Spark with all its tasks. Processor time is this process's, which uses one core at a time.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from hornbeam_server.storage.hbase.cells import FAMILY, QUALIFIER
 from hornbeam_server.storage.source import HBaseSource
 
 BATCH = 2_000
-"""Rows in one of happybase's calls."""
+"""Rows in a call of happybase."""
 GOAL = 0.6
-"""Of happybase's rows a second."""
+"""A share of happybase's rows per second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `--help` explains."""
+    """The options that `--help` explains."""
 
     rows: int = 200_000
     rounds: int = 5
@@ -60,10 +60,15 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     default = Options()
     parser = argparse.ArgumentParser(prog="python -m bench.spark_cluster", description=__doc__)
     add = parser.add_argument
-    add("--rows", type=int, default=default.rows, help="of the view that is built and read")
-    add("--rounds", type=int, default=default.rounds, help="figures are medians of so many")
+    add("--rows", type=int, default=default.rows, help="rows of the view that is built and read")
+    add(
+        "--rounds",
+        type=int,
+        default=default.rounds,
+        help="number of rounds; figures are medians over rounds",
+    )
     add("--single", type=int, default=default.single, help="rows that are inserted one by one")
-    add("--folder", type=Path, default=default.folder, help="of the cluster; emptied")
+    add("--folder", type=Path, default=default.folder, help="folder of the cluster; it is emptied")
     add("--output", type=Path, default=default.output, help="the JSON report")
     return Options(**vars(parser.parse_args(arguments)))
 
@@ -85,14 +90,14 @@ def scans(spark: SparkSession, cluster: Cluster, url: str, options: Options) -> 
 
 
 def _partition(export: Export, name: str) -> int:
-    """Rows that a task of the data source makes."""
+    """Read all rows as a task of the data source does. Returns their number."""
     reader = Reader(export, name, export.codecs()(name).layout.columns)
     (part,) = reader.partitions()
     return sum(batch.num_rows for batch in reader.read(part))
 
 
 def _bare(cluster: Cluster, export: Export, name: str) -> int:
-    """Rows that happybase finds."""
+    """Read all rows with happybase. Returns their number."""
     assert isinstance(export.source, HBaseSource)
     table = names.encode(export.codecs()(name).layout.table)
     columns = [FAMILY + b":" + QUALIFIER]
@@ -117,13 +122,13 @@ def _scan(
     ours, theirs, all_of_spark = in_turns((partition, bare, whole), options.rounds)
     section = f"scan of {name}"
 
-    def rate(what: str, taken: Sequence[Taken]) -> Figure:
-        rates = tuple(options.rows / one.clock for one in taken)
-        used = sorted(one.processor for one in taken)[len(taken) // 2] / options.rows * 1e6
-        return Figure(section, what, "rows/s", rates, note=f"{used:.1f} µs of processor time a row")
+    def rate(name: str, taken: Sequence[Taken]) -> Figure:
+        rates = tuple(options.rows / turn.clock for turn in taken)
+        used = sorted(turn.processor for turn in taken)[len(taken) // 2] / options.rows * 1e6
+        return Figure(section, name, "rows/s", rates, note=f"{used:.1f} µs of processor time a row")
 
-    clocks = [[one.clock for one in taken] for taken in (theirs, ours, all_of_spark)]
-    processor = [[one.processor for one in taken] for taken in (theirs, ours)]
+    clocks = [[turn.clock for turn in taken] for taken in (theirs, ours, all_of_spark)]
+    processor = [[turn.processor for turn in taken] for taken in (theirs, ours)]
     return [
         rate("a partition of the data source", ours),
         rate("happybase", theirs),
@@ -141,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with (
         Cluster.start(
             options.folder / "cluster",
-            on_change=lambda name, news: console.print(f"{name}: {news}"),
+            on_change=lambda name, state: console.print(f"{name}: {state}"),
         ) as cluster,
         NodeProcesses(cluster, options.folder / "nodes", 1) as nodes,
         session(LOCAL) as spark,
@@ -153,9 +158,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with NodeProcesses(cluster, options.folder / "load", 1, database="load") as others:
             figures += initial(spark, others.client_url, rounds, options.rows)
     print_figures(console, figures)
-    took_s = time.perf_counter() - began
-    write_report(options.output, options.folder, asdict(options), figures, took_s)
-    console.print(f"{took_s:.1f} s; written: {options.output}")
+    elapsed_s = time.perf_counter() - began
+    write_report(options.output, options.folder, asdict(options), figures, elapsed_s)
+    console.print(f"{elapsed_s:.1f} s; written: {options.output}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The bulk work in one command: TPC-H on an embedded database, with Spark beside it.
+"""The bulk work in one command: TPC-H on an embedded database, with Spark.
 
-Loads TPC-H, lets a writer change all relations, and meanwhile builds join views by Spark, keeps
-its 22 queries as deferred views and compares each with its query after every batch, damages a
-view and has it reconciled. `python -m bench.spark_demo --help` lists the options; `make demo-spark`
-runs it.
+Loads TPC-H, and starts a writer that changes all relations. Meanwhile Spark builds join views and
+keeps TPC-H's 22 queries as deferred views. After every batch the demo compares each deferred view
+with its query. Then it damages a view, and Spark reconciles it.
+`python -m bench.spark_demo --help` lists the options; `make demo-spark` runs it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DAMAGED_ROWS = 5
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `--help` explains."""
+    """The options that `--help` explains."""
 
     scale: float
     batches: int
@@ -66,15 +66,17 @@ class Options:
 def parse_options(arguments: list[str] | None = None) -> Options:
     parser = argparse.ArgumentParser(prog="python -m bench.spark_demo", description=__doc__)
     parser.add_argument("--scale", type=float, default=0.01, help="TPC-H's scale factor")
-    parser.add_argument("--batches", type=int, default=4, help="of deferred views, to compare")
-    parser.add_argument("--seed", type=int, default=1, help="of the writer")
-    parser.add_argument("--master", default=LOCAL, help="Spark's")
+    parser.add_argument(
+        "--batches", type=int, default=4, help="batches of deferred views to compare"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of the writer")
+    parser.add_argument("--master", default=LOCAL, help="Spark's master")
     parser.add_argument("--folder", type=Path, default=Path("var/demo-spark"))
     return Options(**vars(parser.parse_args(arguments)))
 
 
 class Server:
-    """The database and its node, in a thread of its own."""
+    """The database and its node, in their own thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -97,7 +99,7 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # The queries that views are compared with read everything, beside a writer and Spark.
+        # The queries of deferred views read whole relations, while a writer and Spark run.
         settings = Settings(data=self._folder, statement_timeout_s=TIMEOUT_S)
         try:
             self.database = await Database.open(settings)
@@ -112,23 +114,23 @@ class Server:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
     async def damage(self, view: str) -> int:
-        """Behind the database's back: of the first rows of a view one is gone, the next one is
-        another, and so on."""
+        """Damage the first rows of a view in the store, without a transaction: delete and change
+        them in turn. Returns their number."""
         codec = Codecs(self.database.catalog)(view)
         table, puts = codec.layout.table, []
         async for cells in self.database.store.scan(table, b"", None, NEWEST, limit=DAMAGED_ROWS):
             for number, cell in enumerate(cells):
                 row = codec.decode(cell.value)
                 text = next(i for i, value in enumerate(row) if isinstance(value, str))
-                other = codec.encode((*row[:text], "damaged", *row[text + 1 :]))
-                puts.append(Put(cell.key, other if number % 2 else TOMBSTONE))
+                changed = codec.encode((*row[:text], "damaged", *row[text + 1 :]))
+                puts.append(Put(cell.key, changed if number % 2 else TOMBSTONE))
         await self.database.store.put({table: puts}, self.database.watermark())
         return len(puts)
 
 
 @dataclass
 class Writer:
-    """Random transactions, one after the other, until it is told to stop."""
+    """Runs random transactions, one after the other, in a thread, until `running` ends."""
 
     url: str
     changes: Changes
@@ -163,8 +165,9 @@ class Writer:
 
 
 @contextmanager
-def told(work: str) -> Iterator[Callable[..., None]]:
-    """A bar while `work` goes on; the function has what is done and all, then what comes next."""
+def bar(work: str) -> Iterator[Callable[..., None]]:
+    """Show a progress bar for `work`. Yields a function that takes the finished and total numbers
+    of parts, and a note."""
     with progress() as bars:
         task = bars.add_task(work, total=None, note="")
 
@@ -176,7 +179,7 @@ def told(work: str) -> Iterator[Callable[..., None]]:
 
 def build(url: str, master: str, writer: Writer, console: Console) -> None:
     before = writer.done
-    with told("build") as show:
+    with bar("build") as show:
         report = materialize(url, [], master=master, progress=show)
     console.print(
         f"Built {', '.join(report.names)} by Spark: {report.rows:,} rows in {report.seconds:.1f} s,"
@@ -187,13 +190,14 @@ def build(url: str, master: str, writer: Writer, console: Console) -> None:
 def defer(
     server: Server, db: Connection, options: Options, writer: Writer, console: Console
 ) -> int:
-    """Batches of the deferred views, each compared with its query; returns the differences."""
+    """Run batches of the deferred views, and compare each view with its query after every batch.
+    Returns the number of differences."""
     found, catalog = 0, server.database.catalog
     sql = {name: program_of(catalog, name).sql for name in catalog.deferred_view}
     with session(options.master) as spark:
         for number in range(options.batches + 1):
             batch = f"Batch {number}" if number else "First build"
-            with told(batch) as show:
+            with bar(batch) as show:
                 show(0, len(sql), f"{len(sql)} views on Spark")
                 done = refresh(spark.sparkContext, db.transport, server.url, "default")
                 differing = []
@@ -213,7 +217,7 @@ def defer(
 
 
 def same(db: Connection, view: str, sql: str, at: int) -> bool:
-    """Is a deferred view what its query answers as of its moment?"""
+    """Whether a deferred view has the rows of its query at the snapshot `at`."""
 
     def answer(sql: str) -> list[str]:
         body = {"sql": sql, "parameters": [], "snapshot": at}
@@ -223,21 +227,21 @@ def same(db: Connection, view: str, sql: str, at: int) -> bool:
 
 
 def repair(server: Server, options: Options, console: Console) -> int:
-    """Damage a view, have it repaired; returns the differences that are left."""
+    """Damage a view, and repair it. Returns the number of remaining differences."""
     (view, *_) = server.database.catalog.view
     planted = server.run(server.damage(view))
 
     def checked(*, repair: bool) -> dict[str, Any]:
-        with told("reconcile") as show:
+        with bar("reconcile") as show:
             return reconcile(
                 server.url, [view], repair=repair, master=options.master, progress=show
             )
 
     report, after = checked(repair=True), checked(repair=False)
-    rest = "" if report["repaired"] == planted else " (the writer has put the others meanwhile)"
+    rest = "" if report["repaired"] == planted else " (the writer has put the other rows meanwhile)"
     console.print(
         f"Damaged {planted} rows of {view}: reconcile has repaired {report['repaired']}{rest}, and"
-        f" finds {after['differences']} differences now"
+        f" then finds {after['differences']} differences"
     )
     return int(after["differences"])
 
@@ -250,7 +254,7 @@ def main() -> int:
         schema = SCHEMA.read_text()
         apply(db, schema, "", "node")
         sources = {name: [str(path)] for name, path in tables.items()}
-        with told("load") as show:
+        with bar("load") as show:
             loaded = load(
                 server.url, sources, master=options.master, single_lines=True, progress=show
             )

@@ -1,4 +1,4 @@
-"""Are two systems' answers the same? Types differ between drivers, what they mean does not."""
+"""Compares the answers of two systems. Drivers return different types for the same value."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _ROUNDED = Context(prec=12)
 
 
 def same(name: str, one: Sequence[Row], other: Sequence[Row]) -> bool:
-    """Of the statement `name`: the same rows, in any order. Of those that a limit chooses among
-    equals, the same number."""
+    """Whether two answers of the statement `name` have the same rows, in any order. If a LIMIT
+    chooses among ties, only the numbers of rows are compared."""
     if name in TIES:
         return len(one) == len(other)
     return Counter(map(_plain, one)) == Counter(map(_plain, other))

@@ -1,4 +1,4 @@
-"""HBase without anything on it, in the same run: what the figures of two runs are compared by."""
+"""Measures bare operations of HBase in the same run. They make figures of two runs comparable."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hornbeam_server.cluster import Cluster
 TABLE = b"bare"
 CELL = {b"d:v": b"x" * 100}
 ROWS = 1_000
-"""Of the scan."""
+"""Number of rows of the scan."""
 
 
 def bare_operations(cluster: Cluster, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of each operation's rounds, through the Thrift 1 gateway, after as many that do
-    not count. The table is dropped."""
+    """The milliseconds of each operation's rounds, through the Thrift 1 gateway, after as many
+    rounds that are not counted. Drops its table at the end."""
     with closing(happybase.Connection(*cluster.thrift1)) as connection:
         connection.create_table(TABLE, {"d": {}})
         try:

@@ -1,5 +1,5 @@
-"""What is stored: relations, statements and rows, with the views that Hornbeam chooses for them,
-and without any."""
+"""The schemas, statements and rows of the benchmarks, planned with the views that Hornbeam chooses
+and without views."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hornbeam_server.txlayer.ddl.claim import NO_CATALOG
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A schema, the statements on it, and its rows. `rows` gives those of a relation, in column
-    order, the same at every call; `relations` are loaded in this order, parents first."""
+    """A schema, its statements and its rows. `rows` returns the rows of a relation, in column
+    order; every call returns the same rows. `relations` is in loading order, parents first."""
 
     ddl: str
     workload: str
@@ -40,14 +40,14 @@ class Source:
 
     @property
     def design(self) -> Design:
-        asked = PlanRequest(
+        request = PlanRequest(
             self.ddl, self.workload, roots=self.roots, row_counts=dict(self.row_counts)
         )
-        return Design(_planned(asked), _planned(replace(asked, budget=0.0)))
+        return Design(_planned(request), _planned(replace(request, budget=0.0)))
 
 
 def tpcw(size: Size) -> Source:
-    """The evaluation of Synergy, with its roots."""
+    """The TPC-W schema and workload of Synergy's evaluation, with its roots."""
     population = Population(size)
     return Source(
         SCHEMA.read_text(),
@@ -60,7 +60,7 @@ def tpcw(size: Size) -> Source:
 
 
 def joins(customers: int) -> Source:
-    """Its micro-benchmark (IX-B): joins of two and of three relations, all of their rows."""
+    """Synergy's micro-benchmark (IX-B): joins of all rows of two and of three relations."""
     counts = microdata.row_counts(customers)
     return Source(
         render_ddl(microdata.micro_schema()),
@@ -72,8 +72,8 @@ def joins(customers: int) -> Source:
     )
 
 
-def _planned(asked: PlanRequest) -> Catalog:
-    """As it will be when everything is built."""
-    made = plan_schema(asked, NO_CATALOG).catalog
-    states = tuple((name, State.READABLE) for name, _ in made.states)
-    return replace(made, states=states)
+def _planned(request: PlanRequest) -> Catalog:
+    """The planned catalog, with all views and indexes readable."""
+    planned = plan_schema(request, NO_CATALOG).catalog
+    states = tuple((name, State.READABLE) for name, _ in planned.states)
+    return replace(planned, states=states)

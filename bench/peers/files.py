@@ -1,4 +1,4 @@
-"""What the tables of a namespace of HBase take in HDFS."""
+"""Measures the files in HDFS of the tables in a namespace of HBase."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hornbeam_server.storage.hbase import names
 
 
 class HBaseFiles:
-    """Through HBase's own client, which comes with Phoenix's."""
+    """The tables of a namespace, through HBase's own client, which is part of Phoenix's client."""
 
     def __init__(self, base: PhoenixCluster, namespace: str) -> None:
         start_java(base)
@@ -19,12 +19,12 @@ class HBaseFiles:
         self._namespace = namespace
 
     def flush(self) -> None:
-        """All that is in memory is in files on return."""
+        """Write all memory of the tables to files."""
         with closing(self._connection()) as db:
             db.flush(db.tables_in(self._namespace))
 
     def sizes(self) -> Mapping[str, int]:
-        """Bytes of each table's files."""
+        """The bytes of each table's files."""
         with closing(self._connection()) as db:
             found = file_sizes(db.tables_in(self._namespace))
         return {names.decode(name.encode()): size for name, size in found.items()}

@@ -1,8 +1,8 @@
-"""Figures of a run, and how they compare with the goals and with the paper (Synergy, section IX).
+"""Figures of a run, compared with the goals and with the paper (Synergy, section IX).
 
-All are derived from the results. Times are medians: a few runs on a shared machine have outliers. A
-ratio of two systems is the mean, as in the paper, of the ratios of their medians, over the
-statements that ran on both; what did not is named, and does not count.
+All figures are derived from the results. Times are medians, since a few runs on a shared machine
+have outliers. A ratio of two systems is, as in the paper, the mean of the ratios of their medians
+over the statements that ran on both. Other statements are named, and not counted.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ JOIN_GOALS = {BASELINE: 28.0, MVCC_A: 6.2}
 WRITE_GOALS = {BASELINE: 8.6, MVCC_A: 8.6}
 SCAN_GOALS = {"Q1": 6.0, "Q2": 11.7}
 SCAN_CUSTOMERS = 50_000
-"""Of the whole joins that these are of."""
+"""The number of customers of the whole joins to which SCAN_GOALS apply."""
 LESS_GOAL = 80.5
 STORAGE_GOAL = 2.1
 SLOWER_GOAL = 1.2
 
 PAPER_JOINS = {BASELINE: 28.2, MVCC_A: 6.2}
 PAPER_WRITES = 8.6
-"""The least of its range for three systems, to 9."""
+"""The minimum of the paper's range for three systems; the maximum is 9."""
 PAPER_SUMS_S = {HORNBEAM: 33.7, MVCC_A: 77.4, BASELINE: 173.4}
 
 RELATIONS = {"Q1": "two", "Q2": "three"}
@@ -46,16 +46,17 @@ EMPTY = "–"
 NOT_MEASURED = "not measured in this run"
 SCALING_MIX = "shopping"
 NAMED = 4
-"""Statements that a note names."""
+"""Maximum number of statements that a note names."""
 
 Ratios = dict[str, float]
-"""By statement."""
+"""Ratios by statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A figure with a goal, or for comparison. `value` None: it was not measured. `paper`: its
-    figure. `note` says of what it is made; `why` what takes the time where the goal is missed."""
+    """A figure with a goal, or for comparison. `value` None: it was not measured. `paper` is the
+    paper's figure. `note` describes the measurements behind the value. `why` is the reason of a
+    missed goal."""
 
     key: str
     name: str
@@ -70,7 +71,7 @@ class Finding:
 
     @property
     def met(self) -> bool | None:
-        """None: no goal, or no figure."""
+        """Whether the value meets the goal; None without a goal or a value."""
         if self.value is None:
             return None
         if self.at_least is not None:
@@ -80,7 +81,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Milliseconds. `error`: the mean's standard error."""
+    """A summary of times, in milliseconds. `error` is the standard error of the mean."""
 
     mean: float
     error: float
@@ -92,7 +93,7 @@ class Summary:
 
 
 def summary(timing: Timing | None) -> Summary | None:
-    """None: it was not asked, or failed, if only in the end."""
+    """The summary of a timing; None if the statement did not run, or a run failed."""
     if timing is None or timing.error is not None or not timing.times_ms:
         return None
     times = timing.times_ms
@@ -108,13 +109,13 @@ def p50(results: Results, system: str, statement: str) -> float | None:
 
 
 def ratios(results: Results, of: str, to: str, statements: Iterable[Statement]) -> Ratios:
-    """How many times longer `of` takes than `to`, for what ran on both."""
+    """The medians of `of` divided by those of `to`, for the statements that ran on both systems."""
     both = ((s.name, p50(results, of, s.name), p50(results, to, s.name)) for s in statements)
-    return {name: one / other for name, one, other in both if one is not None and other}
+    return {name: a / b for name, a, b in both if a is not None and b}
 
 
 def total_ms(results: Results, system: str, statements: Iterable[Statement]) -> tuple[float, int]:
-    """The sum of medians, and of how many statements."""
+    """The sum of the medians of the statements that ran, and the number of these statements."""
     times = [p50(results, system, each.name) for each in statements]
     ran = [time for time in times if time is not None]
     return sum(ran), len(ran)
@@ -135,11 +136,12 @@ def writes(results: Results) -> list[Statement]:
 
 
 def number(value: float) -> str:
-    """Three digits, or all of a whole number, in groups: `0.0123`, `12.3`, `12 345`."""
+    """A number as text: three significant digits, or from 100 on a whole number with its digits in
+    groups: `0.0123`, `12.3`, `12 345`."""
     if abs(value) >= 100:
         return f"{value:,.0f}".replace(",", " ")
-    said = f"{value:.3g}"
-    return f"{float(said):f}".rstrip("0").rstrip(".") if "e" in said else said
+    text = f"{value:.3g}"
+    return f"{float(text):f}".rstrip("0").rstrip(".") if "e" in text else text
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -154,11 +156,11 @@ def megabytes(size: int) -> str:
 
 
 def findings(results: Results, reasons: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
-    """All that is asked of a run, in the order of the goals. `reasons`: by key."""
+    """The findings of a run, in the order of the goals. `reasons` are by the findings' keys."""
     whys = reasons or {}
     found = (
         *(_joins(results, system) for system in JOIN_GOALS),
-        *(_scan(results, query, who) for query in SCAN_GOALS for who in (PHOENIX, HORNBEAM)),
+        *(_scan(results, query, system) for query in SCAN_GOALS for system in (PHOENIX, HORNBEAM)),
         *(_writes(results, system) for system in WRITE_GOALS),
         replace(_less(results, BASELINE), at_least=LESS_GOAL),
         _less(results, MVCC_A),
@@ -173,7 +175,7 @@ def findings(results: Results, reasons: Mapping[str, str] | None = None) -> tupl
 
 
 def _joins(results: Results, system: str) -> Finding:
-    made = Finding(
+    finding = Finding(
         key=f"joins/{system}",
         name=f"joins served by views: {system} / {HORNBEAM}",
         value=None,
@@ -181,11 +183,11 @@ def _joins(results: Results, system: str) -> Finding:
         paper=PAPER_JOINS[system],
         at_least=JOIN_GOALS[system],
     )
-    return _compared(made, results, system, joins_by_views(results))
+    return _compared(finding, results, system, joins_by_views(results))
 
 
 def _writes(results: Results, system: str) -> Finding:
-    made = Finding(
+    finding = Finding(
         key=f"writes/{system}",
         name=f"writes: {system} / {HORNBEAM}",
         value=None,
@@ -193,33 +195,33 @@ def _writes(results: Results, system: str) -> Finding:
         paper=PAPER_WRITES,
         at_least=WRITE_GOALS[system],
     )
-    return _compared(made, results, system, writes(results))
+    return _compared(finding, results, system, writes(results))
 
 
 def _compared(
-    made: Finding, results: Results, system: str, statements: Sequence[Statement]
+    finding: Finding, results: Results, system: str, statements: Sequence[Statement]
 ) -> Finding:
     found = ratios(results, system, HORNBEAM, statements)
     if not found:
-        return replace(made, note=_absent(results, system))
-    least, most = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
+        return replace(finding, note=_absent(results, system))
+    lowest, highest = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
     return replace(
-        made,
+        finding,
         value=statistics.fmean(found.values()),
         geometric=statistics.geometric_mean(found.values()),
-        note=f"{len(found)} statements, from {number(found[least])} × ({least}) "
-        f"to {number(found[most])} × ({most}){_without(statements, found)}",
+        note=f"{len(found)} statements, from {number(found[lowest])} × ({lowest}) "
+        f"to {number(found[highest])} × ({highest}){_without(statements, found)}",
     )
 
 
 def _scan(results: Results, query: str, system: str) -> Finding:
-    """The paper's micro-benchmark, at the most customers that were measured."""
+    """The paper's micro-benchmark, at the largest number of customers that was measured."""
     customers = max(results.joins, default=0)
     by_way = results.joins.get(customers, {}).get(query, {})
     joined = summary(by_way.get(way(system, view=False)))
     viewed = summary(by_way.get(way(HORNBEAM, view=True)))
     whose = "our own" if system == HORNBEAM else f"{system}’s"
-    made = Finding(
+    finding = Finding(
         key=f"scan/{query}/{system}",
         name=f"{whose} join of {RELATIONS[query]} whole relations / our view scan",
         value=None,
@@ -229,9 +231,9 @@ def _scan(results: Results, query: str, system: str) -> Finding:
         note=NOT_MEASURED,
     )
     if joined is None or viewed is None:
-        return made
+        return finding
     return replace(
-        made,
+        finding,
         value=joined.p50 / viewed.p50,
         at_least=SCAN_GOALS[query] if customers >= SCAN_CUSTOMERS else None,
         note=f"{number(customers)} customers, {number(joined.p50)} against {number(viewed.p50)} ms",
@@ -255,7 +257,7 @@ def _less(results: Results, system: str) -> Finding:
 
 
 def _storage(results: Results) -> Finding:
-    made = Finding(
+    finding = Finding(
         key="storage",
         name=f"storage: {HORNBEAM} / {BASELINE}",
         value=None,
@@ -265,13 +267,13 @@ def _storage(results: Results) -> Finding:
     )
     ours, theirs = stored_bytes(results, HORNBEAM), stored_bytes(results, BASELINE)
     if ours is None or not theirs:
-        return replace(made, note=_absent(results, BASELINE))
-    said = f"{megabytes(ours)} against {megabytes(theirs)}"
-    return replace(made, value=ours / theirs, note=said)
+        return replace(finding, note=_absent(results, BASELINE))
+    note = f"{megabytes(ours)} against {megabytes(theirs)}"
+    return replace(finding, value=ours / theirs, note=note)
 
 
 def _never_slower(results: Results) -> Finding:
-    made = Finding(
+    finding = Finding(
         key="slower",
         name=f"the slowest statement: {HORNBEAM} / {PHOENIX}",
         value=None,
@@ -280,13 +282,13 @@ def _never_slower(results: Results) -> Finding:
     )
     found = ratios(results, HORNBEAM, PHOENIX, results.statements)
     if not found:
-        return replace(made, note=_absent(results, PHOENIX))
+        return replace(finding, note=_absent(results, PHOENIX))
     slower = sorted(
         (name for name in found if found[name] > SLOWER_GOAL), key=found.__getitem__, reverse=True
     )
     named = [f"{name} {number(found[name])} ×" for name in slower]
     return replace(
-        made,
+        finding,
         value=max(found.values()),
         geometric=statistics.geometric_mean(found.values()),
         note=f"{len(slower)} of {len(found)} slower by more than 20 %{_some(named)}"
@@ -295,7 +297,7 @@ def _never_slower(results: Results) -> Finding:
 
 
 def _answers(results: Results) -> Finding:
-    """Has Hornbeam answered all, as the reference does?"""
+    """The share of statements that Hornbeam ran with the reference's answers."""
     of = results.timings.get(HORNBEAM, {})
     names = [each.name for each in results.statements]
     wrong = [each.name for each in results.statements if not _right(each, of.get(each.name))]
@@ -311,26 +313,26 @@ def _answers(results: Results) -> Finding:
 
 
 def _locks(results: Results) -> Finding:
-    """At the most rows that were measured."""
-    each, one = (results.locks.get(way, {}) for way in (ROOTS_EACH, ONE_ROOT))
-    most = max(each.keys() & one.keys(), default=0)
-    made = Finding(
+    """The cost of locks, at the largest number of rows that was measured."""
+    each, one = (results.locks.get(kind, {}) for kind in (ROOTS_EACH, ONE_ROOT))
+    largest = max(each.keys() & one.keys(), default=0)
+    finding = Finding(
         key="locks",
         name="a transaction over many roots / over as many rows of one",
         value=None,
         unit="×",
         note=NOT_MEASURED,
     )
-    roots, rows = summary(each.get(most)), summary(one.get(most))
+    roots, rows = summary(each.get(largest)), summary(one.get(largest))
     if roots is None or rows is None:
-        return made
-    said = f"{most} rows, {number(roots.p50)} against {number(rows.p50)} ms"
-    return replace(made, value=roots.p50 / rows.p50, note=said)
+        return finding
+    note = f"{largest} rows, {number(roots.p50)} against {number(rows.p50)} ms"
+    return replace(finding, value=roots.p50 / rows.p50, note=note)
 
 
 def _shopping(results: Results, system: str) -> Finding:
-    """The best rates of both, with however many clients."""
-    made = Finding(
+    """The ratio of the best rates of both systems, each with its best number of clients."""
+    finding = Finding(
         key=f"shopping/{system}",
         name=f"throughput of the {SCALING_MIX} mix: {HORNBEAM} / {system}",
         value=None,
@@ -341,9 +343,9 @@ def _shopping(results: Results, system: str) -> Finding:
         best_rate(results.shopping.get(each, ()), SCALING_MIX) for each in (HORNBEAM, system)
     )
     if ours is None or theirs is None:
-        return made
+        return finding
     return replace(
-        made,
+        finding,
         value=rate(ours) / rate(theirs) if theirs.interactions else None,
         note=f"{number(rate(ours))}/s of {ours.clients} clients,"
         f" {number(rate(theirs))}/s of {theirs.clients}",
@@ -351,8 +353,8 @@ def _shopping(results: Results, system: str) -> Finding:
 
 
 def _scaling(results: Results) -> Finding:
-    """The best rate of the most nodes, and of the fewest."""
-    made = Finding(
+    """The ratio of the best rates with the largest and the smallest number of nodes."""
+    finding = Finding(
         key="scaling",
         name=f"throughput of the {SCALING_MIX} mix: more nodes / fewer",
         value=None,
@@ -365,12 +367,12 @@ def _scaling(results: Results) -> Finding:
         for nodes in (min(numbers, default=0), max(numbers, default=0))
     )
     if few is None or many is None or few == many:
-        return made
+        return finding
     return replace(
-        made,
+        finding,
         value=rate(many) / rate(few) if few.interactions else None,
         note=f"{many.nodes} nodes {number(rate(many))}/s, {few.nodes} {number(rate(few))}/s;"
-        f" busy cores {said_cores(many)}, and {said_cores(few)}",
+        f" busy cores {cores_text(many)}, and {cores_text(few)}",
     )
 
 
@@ -380,7 +382,7 @@ def best_rate(points: Iterable[Throughput], mix: str) -> Throughput | None:
 
 
 def refused_share(point: Contention) -> float:
-    """Of all that was tried."""
+    """The share of refusals in all attempts."""
     tried = point.done + point.refused
     return point.refused / tried if tried else 0.0
 
@@ -390,8 +392,8 @@ def rate(point: Throughput) -> float:
     return point.interactions / point.seconds
 
 
-def said_cores(point: Throughput) -> str:
-    return ", ".join(f"{who} {number(busy)}" for who, busy in point.cores.items())
+def cores_text(point: Throughput) -> str:
+    return ", ".join(f"{group} {number(busy)}" for group, busy in point.cores.items())
 
 
 def _right(statement: Statement, timing: Timing | None) -> bool:
@@ -405,7 +407,7 @@ def _absent(results: Results, system: str) -> str:
 
 
 def _without(statements: Sequence[Statement], found: Ratios) -> str:
-    """What is left out."""
+    """A clause that names the statements without a ratio; "" if there are none."""
     names = [each.name for each in statements if each.name not in found]
     return f"; without {', '.join(names)}" if names else ""
 

@@ -1,5 +1,5 @@
-"""Hornbeam as an application sees it: through its PEP 249 client, over REST to a node, or within
-this process on an embedded store."""
+"""Hornbeam through its PEP 249 client, as applications use it: over REST to a node, or in this
+process on an embedded store."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bench.peers.port import Cannot, Row, Task, Write
 from bench.peers.results import HORNBEAM
 
 STATEMENT_S = 600
-"""Whole joins take longer than the default limit; this is the longest."""
+"""The time limit of statements. Whole joins take longer than the default limit."""
 
 
 class Hornbeam:
-    """The empty database at `url`, with the views that are chosen for `source`."""
+    """The empty database at `url`, with the views that Hornbeam chooses for `source`."""
 
     def __init__(self, name: str, url: str, source: Source) -> None:
         self.name = name
@@ -29,7 +29,7 @@ class Hornbeam:
         remote.apply(self._db, source)
 
     def load(self, relation: str, rows: Iterable[Row]) -> None:
-        """Raises Cannot."""
+        """Insert rows. Raises Cannot."""
         try:
             remote.load(self._db, relation, rows)
         except hornbeam.Error as error:
@@ -44,7 +44,7 @@ class Hornbeam:
         )
 
     def sizes(self) -> Mapping[str, int]:
-        """Bytes of keys and values of all versions."""
+        """The bytes of keys and values of all versions, by table."""
         sizes = {"sizes": "true"}
         found: dict[str, int] = self._db.transport.json("GET", "/v1/status", params=sizes)["bytes"]
         return found
@@ -54,8 +54,8 @@ class Hornbeam:
 
 
 class HornbeamOnHBase(Hornbeam):
-    """What it stores is measured as Phoenix's tables are: files in HDFS, after everything in memory
-    was written to some."""
+    """Hornbeam on HBase. Its stored bytes are measured like those of Phoenix's tables: as files in
+    HDFS, after a flush of all memory."""
 
     def __init__(self, url: str, source: Source, files: HBaseFiles) -> None:
         super().__init__(HORNBEAM, url, source)

@@ -1,10 +1,11 @@
-"""Phoenix's own JDBC driver inside this process: Python values to Java and back.
+"""Phoenix's own JDBC driver in this process, with conversions between Python's and Java's values.
 
-There is one Java machine in a process, started with the first cluster that Phoenix is used on; it
-serves no other. Without JPype (`pip install jpype1`), or without Java, all of it is Unavailable.
+A process has one Java machine. It starts with the first cluster on which Phoenix is used, and
+serves no other cluster. Without JPype (`pip install jpype1`) or Java, all functions raise
+Unavailable.
 
-A value takes some 4 µs to become Python's: nothing beside a statement of TPC-W, but three quarters
-of the time of a read of thousands of wide rows. Where that is measured, rows are counted only.
+Converting a value to Python takes some 4 µs. That is negligible in a statement of TPC-W, but three
+quarters of the time of a read of thousands of wide rows. Such measurements only count rows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from bench.peers.phoenix_cluster import PhoenixCluster
-from bench.peers.phoenix_sql import Said
+from bench.peers.phoenix_sql import PhoenixStatement
 from bench.peers.port import Cannot, Row
 from hornbeam_server.cluster import Address, artefacts
 from hornbeam_server.cluster.configuration import java_flags
@@ -31,10 +32,10 @@ _SETTINGS = {
     "phoenix.query.maxServerCacheBytes": str(1 << 30),
     "phoenix.query.timeoutMs": "3600000",
 }
-"""As the manual's Tuning Guide advises: for so many ms a client goes by what it knows of a table,
-which it asks for each statement by default; what a join sends to where the other table is scanned
-may have more than 100 MB, or joins of the largest tables are refused; and a statement may take an
-hour instead of ten minutes, for one fills a view."""
+"""Settings after the manual's Tuning Guide. A client caches a table's metadata for the given
+milliseconds, instead of reading them for each statement. The rows that a join sends to the servers
+of the other table may exceed 100 MB; otherwise joins of the largest tables are refused. A statement
+may take an hour instead of ten minutes, since one statement fills a view."""
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ _class_path: tuple[str, ...] = ()
 
 def start_java(cluster: PhoenixCluster) -> None:
     """Start this process's Java machine, unless it runs. Raises Unavailable."""
-    global _class_path  # noqa: PLW0603 (there is one machine per process, and never another)
+    global _class_path  # noqa: PLW0603 (a process has only one Java machine)
     try:
         import jpype
         import jpype.config
@@ -53,13 +54,13 @@ def start_java(cluster: PhoenixCluster) -> None:
         if _class_path != cluster.class_path:
             raise Unavailable("This process's Java machine serves another cluster.")
         return
-    # Threads of Phoenix's and Omid's never end, and Python would wait for them.
+    # Threads of Phoenix and Omid never end, and Python would wait for them.
     jpype.config.destroy_jvm = False
     home = artefacts.java().resolve().parents[1]
     jpype.startJVM(
         str(home / "lib" / "server" / "libjvm.so"),
         "-Xmx2g",
-        "-Duser.timezone=UTC",  # dates without a zone stay what they are
+        "-Duser.timezone=UTC",  # so that dates without a zone do not change
         *java_flags(),
         classpath=list(cluster.class_path),
         convertStrings=True,
@@ -68,7 +69,7 @@ def start_java(cluster: PhoenixCluster) -> None:
 
 
 class Connection:
-    """One of JDBC's, for one thread at a time. Statements stay prepared. Raises Cannot."""
+    """A JDBC connection, for one thread at a time. Statements stay prepared. Raises Cannot."""
 
     def __init__(self, zookeeper: Address, *, autocommit: bool) -> None:
         import jpype
@@ -89,15 +90,15 @@ class Connection:
         self._to_java = _to_java()
 
     def define(self, sql: str) -> None:
-        """Raises Cannot."""
+        """Run a statement of DDL. Raises Cannot."""
         self._guarded(lambda: self._db.createStatement().execute(sql))
 
-    def transact(self, statements: Sequence[tuple[Said, Sequence[Any]]]) -> list[Row]:
-        """Run `statements`, with their values, as one transaction; the rows of the first, if it is
-        a query. Raises Cannot, and then nothing has happened, unless each commits itself."""
+    def transact(self, statements: Sequence[tuple[PhoenixStatement, Sequence[Any]]]) -> list[Row]:
+        """Run `statements`, with their values, as one transaction. Returns the rows of the first if
+        it is a query. Raises Cannot, without effects unless the connection is in auto-commit."""
         return self._guarded(lambda: self._transact(statements))
 
-    def _transact(self, statements: Sequence[tuple[Said, Sequence[Any]]]) -> list[Row]:
+    def _transact(self, statements: Sequence[tuple[PhoenixStatement, Sequence[Any]]]) -> list[Row]:
         rows = []
         for number, (each, values) in enumerate(statements):
             statement = self._bound(each.sql, each.chosen(values))
@@ -107,7 +108,7 @@ class Connection:
         return rows
 
     def insert(self, upsert: str, rows: Iterable[Row], batch: int) -> None:
-        """Many rows, `batch` of them in a transaction. Raises Cannot."""
+        """Insert many rows, `batch` of them per transaction. Raises Cannot."""
         self._guarded(lambda: self._insert(upsert, rows, batch))
 
     def _insert(self, upsert: str, rows: Iterable[Row], batch: int) -> None:
@@ -120,14 +121,15 @@ class Connection:
         self._db.setAutoCommit(self._autocommit)
 
     def read(self, query: str) -> Iterator[Row]:
-        """As they come. Raises Cannot."""
+        """Yields the rows of a query as they arrive. Raises Cannot."""
         try:
             yield from _rows(self._db.createStatement().executeQuery(query))
         except self._errors as error:
             raise Cannot(_reason(error)) from error
 
     def count(self, query: str) -> int:
-        """How many rows it has. They all come here, and stay as they are. Raises Cannot."""
+        """Bring all rows of a query into this process, without converting their values. Returns
+        their number. Raises Cannot."""
         return self._guarded(lambda: self._count(query))
 
     def _count(self, query: str) -> int:
@@ -138,13 +140,13 @@ class Connection:
             return rows
 
     def tables_in(self, namespace: str) -> list[str]:
-        """Tables of HBase, by their whole names. Raises Cannot."""
+        """The full names of HBase's tables in a namespace. Raises Cannot."""
         with self._admin() as admin:
             found = self._guarded(lambda: admin.listTableNamesByNamespace(namespace))
             return [str(name.getNameAsString()) for name in found]
 
     def flush(self, tables: Iterable[str]) -> None:
-        """Tables of HBase, out of memory into files. Raises Cannot."""
+        """Flush the memory of HBase's tables to files. Raises Cannot."""
         named = _class("org.apache.hadoop.hbase.TableName").valueOf
         with self._admin() as admin:
             self._guarded(lambda: [admin.flush(named(table)) for table in tables])
@@ -178,14 +180,14 @@ class Connection:
 
 
 def _reason(error: Any) -> str:
-    """The first line of what was at the bottom of it."""
+    """The first line of an error's innermost cause."""
     while error.getCause() is not None:
         error = error.getCause()
     return str(error.toString()).splitlines()[0]
 
 
 def file_sizes(tables: Iterable[str]) -> dict[str, int]:
-    """Bytes in HDFS of tables of HBase, by their names without the namespace."""
+    """The bytes in HDFS of HBase's tables, by their names without the namespace."""
     path, named = _class("org.apache.hadoop.fs.Path"), _class("org.apache.hadoop.hbase.TableName")
     settings = _class("org.apache.hadoop.hbase.HBaseConfiguration").create()
     root = path(settings.get("hbase.rootdir"))

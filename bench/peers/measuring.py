@@ -1,4 +1,5 @@
-"""The statements on all systems, interleaved: what disturbs the machine disturbs all of them."""
+"""Runs the statements on all systems, interleaved, so that a disturbance of the machine affects all
+systems."""
 
 from __future__ import annotations
 
@@ -11,12 +12,14 @@ from bench.peers.answers import same
 from bench.peers.port import Cannot, Row, Session, System, Task
 from bench.peers.script import Step, Values
 
-Told = Callable[[str], None]
+OnStep = Callable[[str], None]
+"""A callback. It gets the name of a step."""
 
 
 @dataclass
 class Measured:
-    """One statement on one system. `equal`: every answer was the reference's; None: it has none."""
+    """The measurements of a statement on a system. `equal`: whether every answer equals the
+    reference's; None without a reference."""
 
     times_ms: list[float] = field(default_factory=list)
     rows: int = 0
@@ -30,25 +33,28 @@ def measure(
     tasks: Mapping[str, Task],
     *,
     warm_up: int,
-    tell: Told = lambda _: None,
+    on_step: OnStep = lambda _: None,
 ) -> dict[str, dict[str, Measured]]:
-    """By system, under its name in `systems`, and statement. The answers of the first are the
-    reference for the others.
+    """The measurements by system (its name in `systems`) and statement. The answers of the first
+    system are the reference for the others.
 
-    Every run of a statement takes place on all systems in turn, beginning with another each time;
-    the first `warm_up` are not counted. A system that fails at a statement is not asked it again.
+    Every run of a statement takes place on all systems in turn, each time with another system
+    first. The first `warm_up` runs are not counted. A statement that fails on a system is not run
+    there again.
     """
     with ExitStack() as stack:
         sessions = {
             name: stack.enter_context(closing(system.session())) for name, system in systems.items()
         }
-        return _turned([_step(step, tasks[step.name], sessions, warm_up, tell) for step in steps])
+        return _turned(
+            [_step(step, tasks[step.name], sessions, warm_up, on_step) for step in steps]
+        )
 
 
 def _step(
-    step: Step, task: Task, sessions: Mapping[str, Session], warm_up: int, tell: Told
+    step: Step, task: Task, sessions: Mapping[str, Session], warm_up: int, on_step: OnStep
 ) -> tuple[str, dict[str, Measured]]:
-    tell(step.name)
+    on_step(step.name)
     found = {name: Measured() for name in sessions}
     for number, values in enumerate(step.runs):
         answers = {
@@ -65,7 +71,7 @@ def _step(
 def _run(
     session: Session, task: Task, values: Values, measured: Measured, counts: bool
 ) -> list[Row] | None:
-    """Its rows; None: it has failed, now or before."""
+    """Run a statement, and return its rows; None if it fails or failed before."""
     if measured.error is not None:
         return None
     began = time.perf_counter()
@@ -95,7 +101,7 @@ def _compare(
 
 
 def rotated(names: list[str], by: int) -> list[str]:
-    """Another one first each time."""
+    """The names, rotated by `by` places."""
     by %= len(names)
     return names[by:] + names[:by]
 
@@ -103,7 +109,7 @@ def rotated(names: list[str], by: int) -> list[str]:
 def _turned(
     by_statement: Sequence[tuple[str, dict[str, Measured]]],
 ) -> dict[str, dict[str, Measured]]:
-    """By system first."""
+    """The measurements by system and statement."""
     turned: dict[str, dict[str, Measured]] = {}
     for name, found in by_statement:
         for system, measured in found.items():

@@ -1,5 +1,5 @@
-"""A run's report as one HTML page that needs nothing else: styles and plots are in it, it fetches
-nothing and runs no script. All text of the results is escaped."""
+"""A run's report as a self-contained HTML page. It contains its styles and plots, fetches nothing
+and runs no script. All text of the results is escaped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bench.peers.findings import (
 from bench.peers.results import HORNBEAM, PIECES, Results, Statement, Throughput, Timing
 
 FASTER, SLOWER = 0.8, 1.25
-"""Than Hornbeam; a median between is neither."""
+"""Ratios to Hornbeam's median below and above which a system counts as faster or slower."""
 HEADLINES = ("joins/Baseline", "joins/MVCC-A", "writes/Baseline", "sum/Baseline", "storage")
 
 CSS = """
@@ -76,16 +76,20 @@ footer { padding-bottom: 40px }
 
 def page(results: Results, findings: Sequence[Finding]) -> str:
     parts = (
-        _section("What was asked, and what came", _GOALS, _goals(findings)),
-        _section("Next to the paper", _RATIOS, plots.ratios_plot(findings)),
+        _section("Goals and results", _GOALS, _goals(findings)),
+        _section("Comparison with the paper", _RATIOS, plots.ratios_plot(findings)),
         _section("Every statement", _STATEMENTS, plots.statements_plot(results)),
         _section("The sum of all statements", _SUMS, plots.sums_plot(results)),
         _section("Whole joins", _JOINS, plots.joins_plot(results)) if results.joins else "",
         _section("Locks", _LOCKS, plots.locks_plot(results)) if results.locks else "",
-        _section("A crowd", _CROWD, plots.contention_plot(results) + _contended(results))
+        _section("Contention", _CONTENTION, plots.contention_plot(results) + _contended(results))
         if any(results.contention.values())
         else "",
-        _section("Shoppers", _SHOPPERS, plots.shopping_plot(results) + _shopped(results.shopping))
+        _section(
+            "Emulated browsers",
+            _BROWSERS,
+            plots.shopping_plot(results) + _browsed(results.shopping),
+        )
         if any(results.shopping.values())
         else "",
         _section("Nodes", _NODES, plots.throughput_plot(results) + _of_nodes(results.throughput))
@@ -95,7 +99,7 @@ def page(results: Results, findings: Sequence[Finding]) -> str:
         _section("Storage", _STORAGE, plots.storage_plot(results) + _tables_stored(results)),
         _section("Failures and other answers", "", _failures(results)),
         _section("Times", _TIMES, _times(results) + _spread(results)),
-        _section("HBase without anything on it, and loads", _BARE, _bare(results)),
+        _section("Bare operations of HBase, and loads", _BARE, _bare(results)),
         _section("The run", "", _run(results)),
     )
     return (
@@ -109,50 +113,51 @@ def page(results: Results, findings: Sequence[Finding]) -> str:
 
 
 _GOALS = (
-    "A ratio is the mean over statements of the ratios of their medians; the geometric mean, which "
-    "a single statement cannot move as much, stands beside it. The paper’s figures are of eight "
-    "machines and a million customers; these are of the machine below."
+    "A ratio is the mean over statements of the ratios of their medians. Beside it is the "
+    "geometric mean, on which a single statement has less influence. The paper’s figures are of "
+    "eight machines and a million customers; these are of the machine below."
 )
 _RATIOS = (
-    "Bars are this run, green where the goal is met and red where it is missed; the dark stroke is "
-    "the paper’s figure, the ring the geometric mean."
+    "Bars are this run: green if the goal is met, red if it is missed. The dark stroke is the "
+    "paper’s figure, the ring the geometric mean."
 )
 _STATEMENTS = (
-    "Medians, on a logarithmic scale; further left is faster. A cross at the right edge is a "
-    "statement that the system of that colour could not run. ◆: Hornbeam answers from a view."
+    "Medians, on a logarithmic scale: left is faster. A cross at the right edge is a statement "
+    "that the system of that colour could not run. ◆: Hornbeam answers from a view."
 )
-_SUMS = "Medians of all statements, each once, added up."
+_SUMS = "The sum of the medians of all statements."
 _JOINS = (
-    "All rows of a join of two (Q1) and three (Q2) relations: drawn through where a view is "
-    "scanned, dashed where it is joined."
+    "All rows of a join of two (Q1) and three (Q2) relations. Solid lines scan a view, dashed "
+    "lines join."
 )
 _LOCKS = (
-    "One transaction that updates so many rows: of a root each, so that it takes as many locks, "
-    "and of one root. Beside them the paper’s locks alone, taken and given back by check-and-put; "
-    "in the paper a hundred cost 1.3 times its dearest write."
+    "A transaction that updates this number of rows: each row of another root, so that it takes "
+    "as many locks, or all rows of one root. Beside them are the paper’s locks alone, taken and "
+    "released by check-and-put. In the paper a hundred locks cost 1.3 times its slowest write."
 )
-_CROWD = (
-    "Clients that update customers at once, on one system at a time; skew is the exponent of "
-    "Zipf’s law. What a system refuses is counted and not tried again."
+_CONTENTION = (
+    "Concurrent clients update customers, on one system at a time. Skew is the exponent of Zipf’s "
+    "law. Refused updates are counted, and not repeated."
 )
-_SHOPPERS = (
-    "Emulated browsers without times to think, each with a session of the system’s own driver, on "
-    "one system at a time. An interaction that is refused is an error, and does not count. All "
-    "share the machine’s cores, and the table says who kept how many busy."
+_BROWSERS = (
+    "Emulated browsers without think times, each with a session of the system’s own driver, on "
+    "one system at a time. A refused interaction is an error, and is not counted. All processes "
+    "share the machine’s cores; the table has the busy cores of each group."
 )
 _NODES = (
-    "The same at Hornbeam’s nodes, one and several, with the shoppers in a process of their own."
+    "The same at one and several nodes of Hornbeam, with the emulated browsers in a separate "
+    "process."
 )
 _PIECES = (
-    "Medians in milliseconds of one client’s requests, by the node’s own clock; “way” is what the "
-    "client waits beyond: HTTP, JSON, the system. A read is one piece in the node."
+    "Medians in milliseconds of one client’s requests, by the node’s own clock. “way” is the "
+    "client’s time beyond the node’s: HTTP, JSON, the system. A read is one piece in the node."
 )
-_STORAGE = "Relations, indexes and views, as each system says it itself."
+_STORAGE = "Relations, indexes and views, as each system reports them."
 _TIMES = (
-    "Medians in milliseconds. Green: slower than Hornbeam by a quarter or more; red: faster by as "
-    "much. ≠: another answer than the reference’s."
+    "Medians in milliseconds. Green: slower than Hornbeam by more than a quarter; red: faster by "
+    "as much. ≠: the answer differs from the reference’s."
 )
-_BARE = "What the figures of two runs are compared by."
+_BARE = "They make the figures of two runs comparable."
 
 
 # ---------------------------------------------------------------- head
@@ -190,7 +195,7 @@ def _met(found: Finding) -> str:
 
 
 def _goal(found: Finding) -> str:
-    """With its mark: colour alone says nothing to some."""
+    """A goal with a mark, since some readers cannot distinguish the colours."""
     mark = {True: " ✓ met", False: " ✗ missed", None: ""}[found.met]
     if found.at_least is not None:
         return f"≥ {number(found.at_least)} {found.unit}{mark}"
@@ -201,8 +206,8 @@ def _goal(found: Finding) -> str:
 
 
 def _section(title: str, about: str, content: str) -> str:
-    said = f'<p class="about">{escape(about)}</p>' if about else ""
-    return f"<section><h2>{escape(title)}</h2>{said}{content}</section>\n"
+    intro = f'<p class="about">{escape(about)}</p>' if about else ""
+    return f"<section><h2>{escape(title)}</h2>{intro}{content}</section>\n"
 
 
 def _goals(findings: Sequence[Finding]) -> str:
@@ -237,7 +242,7 @@ def _contended(results: Results) -> str:
     return _table(head, rows)
 
 
-def _shopped(shopping: Mapping[str, Sequence[Throughput]]) -> str:
+def _browsed(shopping: Mapping[str, Sequence[Throughput]]) -> str:
     rows = [
         (
             escape(each.mix),
@@ -287,20 +292,22 @@ def _median(timing: Timing | None) -> str:
 
 
 def _failures(results: Results) -> str:
-    """By system and error: one cause often fails several statements."""
+    """A table by system and error, since several statements often have the same cause."""
     causes: dict[tuple[str, str], list[str]] = {}
     for system, statement, timing in _all(results):
         if timing.error is not None:
             causes.setdefault((system, timing.error), []).append(statement)
         elif timing.equal is False:
-            causes.setdefault((system, "another answer than the reference’s"), []).append(statement)
+            causes.setdefault((system, "the answer differs from the reference’s"), []).append(
+                statement
+            )
     if not causes:
         return "<p>None: every system ran every statement, with equal answers.</p>"
     rows = [
         (escape(system), escape(", ".join(names)), f"<code>{escape(error)}</code>")
         for (system, error), names in causes.items()
     ]
-    return _table(("system", "statements", "what it said"), rows, numbers=False)
+    return _table(("system", "statements", "error"), rows, numbers=False)
 
 
 def _all(results: Results) -> Iterable[tuple[str, str, Timing]]:
@@ -346,7 +353,7 @@ def _time(results: Results, system: str, statement: str) -> str:
 
 
 def _spread(results: Results) -> str:
-    """Everything that was measured, for those who want to know."""
+    """A table of all times, with means, standard errors and percentiles."""
     rows = [
         (escape(statement), escape(system), *map(_cell, _numbers(summary(timing), timing)))
         for system, statement, timing in _all(results)
@@ -429,7 +436,7 @@ def _table(
     numbers: bool = True,
     numbers_from: int = 1,
 ) -> str:
-    """Of HTML cells; what is none yet becomes one."""
+    """A table of HTML cells. Other text becomes a cell."""
     heads = "".join(
         f'<th class="n">{escape(each)}</th>'
         if numbers and place >= numbers_from

@@ -1,8 +1,8 @@
-"""Seed 002's protocol as a system: the same store, log, codecs, views and query engine as Hornbeam,
-with its locks and marks in place of ours.
+"""Seed 002's protocol as a system. It has Hornbeam's store, log, codecs, views and query engine,
+but the paper's locks and marks.
 
-It runs in this process, in an event loop in a thread of its own, without a network between client
-and transaction manager: what is measured is the protocol.
+It runs in this process, in an event loop in its own thread, without a network between client and
+transaction manager. So the protocol alone is measured.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from hornbeam_server.schema.errors import HornbeamError
 from hornbeam_server.storage.ports import Log, TableStore
 
 BATCH = 500
-"""Rows written at once while loading."""
+"""Rows per write while loading."""
 
 T = TypeVar("T")
 
 
 class Paper:
-    """The relations, indexes and views of a design in an empty store. `open_store` and `open_log`
-    are called within its event loop; what they give is closed with the system."""
+    """The relations, indexes and views of a design in an empty store. The system calls `open_store`
+    and `open_log` in its event loop, and closes their results."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Paper:
         return slave
 
     def load(self, relation: str, rows: Iterable[Row]) -> None:
-        """With all that the design makes of them."""
+        """Insert rows, and their index rows and view rows."""
         types = [column.type for column in self._catalog.schema.relation(relation).columns]
         typed = (tuple(t.coerce(v) for t, v in zip(types, row, strict=True)) for row in rows)
         while batch := list(islice(typed, BATCH)):
@@ -75,12 +75,11 @@ class Paper:
         return _Session(self._slave, self._run)
 
     def lock_cycle(self, relation: str, keys: Sequence[tuple[Any, ...]]) -> None:
-        """Take the locks of rows of a root relation, and give them back: nothing else. Raises
-        Cannot."""
+        """Only take the locks of rows of a root relation, and release them. Raises Cannot."""
         self._run(self._slave.lock_cycle(relation, keys))
 
     def sizes(self) -> Mapping[str, int]:
-        """Bytes of keys and values of all versions."""
+        """The bytes of keys and values of all versions, by table."""
         return self._run(self._sizes())
 
     async def _sizes(self) -> dict[str, int]:
@@ -125,4 +124,4 @@ class _Session:
         self.run(*writes[0])
 
     def close(self) -> None:
-        """Nothing is held for it."""
+        """Do nothing: a session holds no resources."""

@@ -1,34 +1,38 @@
-"""Seed 002's concurrency control, to the letter (VII, VIII), over a `TableStore` and a `Log`.
+"""Seed 002's concurrency control, implemented literally (VII, VIII), over a `TableStore` and a
+`Log`.
 
-**Locks** (VIII-A). A lock table per root relation, with an entry per root row, made when the row is
-inserted: FREE or HELD, by check-and-put. A statement takes one lock, that of its row's root. The
-entry of a deleted row stays, for whoever inserts it again. Our port's check-and-put promises more
-than HBase's, and reads the row first: that is a call more than the paper's for each.
+**Locks** (VIII-A). Each root relation has a lock table, with an entry per root row. Inserting the
+row creates the entry. Check-and-put sets it to FREE or HELD. A statement takes one lock, that of
+its row's root. The entry of a deleted row stays, for a later insert of the same key. Our port's
+check-and-put guarantees more than HBase's, and reads the row first, which costs one call more than
+the paper's.
 
 **Writes** (VIII-B). A statement is appended to the log, then run:
 
 * insert, delete: lock; write the base row, its index rows, and the rows of the views in which the
   relation is the last; unlock;
-* update, in six steps: (1) lock, (2) read all rows that change, (3) mark those of views and their
-  indexes, (4) write, marks kept, (5) remove the marks, (6) unlock. Each of 3 to 5 is one batch.
+* update, in six steps: (1) lock, (2) read all rows that change, (3) mark the rows of views and
+  their indexes, (4) write, and keep the marks, (5) remove the marks, (6) unlock. Each of the steps
+  3 to 5 is one batch.
 
-A step that fails leaves the lock HELD and the rows marked, "until the system recovers"; recovery
-from the log is not built here.
+A step that fails leaves the lock HELD and the rows marked, "until the system recovers". This module
+does not implement recovery from the log.
 
-**Reads** (VIII-C). They go to the store past all locks, at the newest versions. A query that meets
-a marked row begins again. The paper calls that read committed. What it is not:
+**Reads** (VIII-C). Reads ignore locks, and read the newest versions from the store. A query that
+reads a marked row begins again. The paper calls that read committed. Its limits:
 
-* A scan is torn when an update passes it: it has read the first rows of a customer, all six steps
-  are done, it reads the others; it meets no mark, and gives a customer as he never was.
-* The same holds of the several reads of one query. The paper admits no query that uses a relation
-  twice; here they run, so that there is a time to compare.
-* A writer that dies lets readers of its rows wait until it has been recovered.
+* An update can tear a scan: the scan reads the first rows of a customer, the update runs all six
+  steps, and the scan reads the other rows. It reads no mark, and returns a mixed state of the
+  customer, which never existed.
+* The same holds for several reads of one query. The paper admits no query that uses a relation
+  twice. Here such queries run, so that their times can be compared.
+* A writer that dies makes the readers of its rows wait until its recovery.
 
-As in the paper, each write names its row by the whole key, and neither foreign keys nor the
-uniqueness of a new key are looked at.
+As in the paper, each write names its row by the whole key. Neither foreign keys nor the uniqueness
+of a new key are checked.
 
-**Stored rows** are those of our codecs, but that a marked one has the format DIRTY in place of
-theirs, so that a row carries its mark in the byte in front.
+**Stored rows** have the format of our codecs, except that the first byte of a marked row is DIRTY
+instead of the codecs' format byte.
 """
 
 from __future__ import annotations
@@ -73,20 +77,20 @@ FREE, HELD = b"\x00", b"\x01"
 DIRTY = b"\x81"
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.001, 0.05
 PATIENCE_S = 10.0
-"""Of a writer before a lock, of a reader before a marked row."""
+"""Maximum time that a writer waits for a lock, or a reader for a marked row."""
 
 Writes = dict[str, list[Put]]
 
 
 class Dirty(Exception):
-    """A marked row was read."""
+    """A read has found a marked row."""
 
 
 class MarkedCodec(LayoutCodec):
-    """Of rows that may be marked."""
+    """A codec of rows that may be marked."""
 
     def decode(self, data: bytes) -> Row:
-        """Raises Dirty, Corruption."""
+        """Decode a row. Raises Dirty, Corruption."""
         if data[:1] == DIRTY:
             raise Dirty
         return super().decode(data)
@@ -106,23 +110,23 @@ class MarkedCodecs(Codecs):
 
 
 class Patience:
-    """Waits longer each time, but not for ever."""
+    """Waits longer each time, up to PATIENCE_S in all. `reason` begins the message of the error."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
         self._wait_s = FIRST_WAIT_S
         self._until = asyncio.get_running_loop().time() + PATIENCE_S
 
     async def wait(self) -> None:
-        """Raises Cannot."""
+        """Wait. Raises Cannot after PATIENCE_S."""
         if asyncio.get_running_loop().time() > self._until:
-            raise Cannot(f"{self._what} for {PATIENCE_S:.0f} s.")
+            raise Cannot(f"{self._reason} for {PATIENCE_S:.0f} s.")
         await asyncio.sleep(self._wait_s)
         self._wait_s = min(2 * self._wait_s, LONGEST_WAIT_S)
 
 
 class Locks:
-    """One table per root relation."""
+    """The locks of root rows, in a table per root relation."""
 
     def __init__(self, store: TableStore, clock: HybridClock) -> None:
         self._store = store
@@ -132,18 +136,19 @@ class Locks:
     def table(relation: str) -> str:
         return f"l.{relation}"
 
-    async def make(self, relation: str, keys: Iterable[bytes]) -> None:
-        """Entries of new rows, as an insert makes them: HBase's adapter marks what it compares."""
+    async def create(self, relation: str, keys: Iterable[bytes]) -> None:
+        """Create free entries of new rows by check-and-put, as an insert does: HBase's adapter
+        marks the cells that it compares."""
         entries = (self._change(("root", relation, key), None, FREE) for key in keys)
         await asyncio.gather(*entries)
 
     async def take(self, root: RootName, *, new: bool = False) -> bool:
-        """`new`: the root row is about to be inserted, so its entry is made if there is none.
-        False: there is none. Raises Cannot."""
+        """Take the lock of a root row; False if it has no entry. `new`: the caller inserts the root
+        row, so a missing entry is created. Raises Cannot."""
         if new and await self._change(root, None, HELD):
             return True
         _, relation, key = root
-        patience = Patience("A lock is held by others")
+        patience = Patience("Another transaction has held a lock")
         while not await self._change(root, FREE, HELD):
             if await self._store.get(self.table(relation), [key], NEWEST) == [None]:
                 return False
@@ -154,8 +159,8 @@ class Locks:
         await self._change(root, HELD, FREE)
 
     @contextlib.asynccontextmanager
-    async def given_back(self, root: RootName) -> AsyncIterator[None]:
-        """When what is done meanwhile fails; it must not have written anything."""
+    async def released_on_error(self, root: RootName) -> AsyncIterator[None]:
+        """Release a lock when the block fails. The block must not write."""
         try:
             yield
         except BaseException:
@@ -169,7 +174,7 @@ class Locks:
 
 
 class Slave:
-    """A transaction manager, and what clients read by. All calls from one event loop."""
+    """A transaction manager, which also runs the clients' reads. One event loop makes all calls."""
 
     def __init__(self, store: TableStore, log: Log, catalog: Catalog, engine: QueryEngine) -> None:
         self._store = store
@@ -184,11 +189,11 @@ class Slave:
         self._plans: dict[str, WritePlan] = {}
         self._transactions = 0
         self.reader = Snapshot(store, self._codecs, NEWEST)
-        """Raises Dirty as it reads."""
+        """A reader of the newest versions. Its reads raise Dirty."""
 
     @property
     def tables(self) -> dict[str, str]:
-        """Those of the store, by what is in them."""
+        """The tables of the store, by content."""
         stored = {name: self._catalog.layout(name).table for name in self._catalog.stored}
         return stored | {f"locks of {name}": Locks.table(name) for name in self._root_relations}
 
@@ -203,19 +208,19 @@ class Slave:
         await create_tables(self._store, self.tables.values())
 
     async def load(self, relation: str, rows: Sequence[Row]) -> None:
-        """Insert rows before anybody reads or writes, parents first: without log and locks."""
+        """Insert rows without log and locks, parents first. No client may read or write before."""
         changes = [Change(relation, None, row) for row in rows]
         writes = self._writes(await self._programs.mutations(changes, self.reader))
         await self._put(writes)
         if self._is_root(relation):
-            await self._locks.make(relation, map(self._codecs(relation).key, rows))
+            await self._locks.create(relation, map(self._codecs(relation).key, rows))
 
     # ------------------------------------------------------------ reads
 
     async def read(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """Raises Cannot, HornbeamError."""
+        """Run a read statement, and return its rows. Raises Cannot, HornbeamError."""
         prepared = self._engine.prepare(sql, self._catalog)
-        patience = Patience("Marked rows are in the way")
+        patience = Patience("Rows have been marked")
         while True:
             try:
                 return await (await prepared.run(self.reader, values)).all()
@@ -225,7 +230,7 @@ class Slave:
     # ------------------------------------------------------------ writes
 
     async def write(self, sql: str, values: Sequence[Any]) -> None:
-        """Raises Cannot, HornbeamError."""
+        """Run a write statement. Raises Cannot, HornbeamError."""
         plan = self._plans.get(sql)
         if plan is None:
             plan = self._plans[sql] = compile_write(sql, self._catalog, self._engine)
@@ -245,8 +250,8 @@ class Slave:
         name = plan.relation.name
         root = await self._root(name, row)
         if not await self._locks.take(root, new=root[1] == name):
-            raise Cannot(f"There is no such row of {root[1]} to lock.")
-        async with self._locks.given_back(root):
+            raise Cannot(f"The row to lock does not exist in {root[1]}.")
+        async with self._locks.released_on_error(root):
             mutations = await self._mutations(Change(name, None, row))
         await self._put(self._writes(mutations))
         await self._locks.release(root)
@@ -256,13 +261,13 @@ class Slave:
         if found is None:
             return
         root, row = found
-        async with self._locks.given_back(root):
+        async with self._locks.released_on_error(root):
             mutations = await self._mutations(Change(plan.relation.name, row, None))
         await self._put(self._writes(mutations))
         await self._locks.release(root)
 
     async def _update(self, plan: UpdatePlan, parameters: Parameters) -> None:
-        """The six steps."""
+        """Update a row in the six steps of the protocol."""
         relation = plan.relation
         if {each.position for each in plan.assignments} & set(relation.key_positions):
             raise Cannot("The protocol does not change keys.")
@@ -270,24 +275,24 @@ class Slave:
         if found is None:
             return
         root, row = found
-        async with self._locks.given_back(root):
+        async with self._locks.released_on_error(root):
             new = await self._computed(plan, parameters, lambda: _updated(plan, row, parameters))
             mutations = await self._mutations(Change(relation.name, row, new))
         base = [m for m in mutations if not self._of_view(m)]
-        seen = [m for m in mutations if self._of_view(m)]
-        was = (Mutation(m.layout, m.key, None, m.old) for m in seen if m.old is not None)
-        await self._put(self._writes(was, mark=True))
-        await self._put(self._writes(base) | self._writes(seen, mark=True))
-        await self._put(self._writes(m for m in seen if m.new is not None))
+        viewed = [m for m in mutations if self._of_view(m)]
+        marks = (Mutation(m.layout, m.key, None, m.old) for m in viewed if m.old is not None)
+        await self._put(self._writes(marks, mark=True))
+        await self._put(self._writes(base) | self._writes(viewed, mark=True))
+        await self._put(self._writes(m for m in viewed if m.new is not None))
         await self._locks.release(root)
 
     async def lock_cycle(self, relation: str, keys: Iterable[Sequence[Value]]) -> None:
-        """Take the locks of rows of a root relation, one after the other, and give them back.
-        Raises Cannot."""
+        """Take the locks of rows of a root relation, one after the other, and release them. Raises
+        Cannot."""
         roots = [self._roots.name(relation, key) for key in keys]
         for root in roots:
             if not await self._locks.take(root):
-                raise Cannot(f"There is no such row of {relation} to lock.")
+                raise Cannot(f"The row to lock does not exist in {relation}.")
         for root in roots:
             await self._locks.release(root)
 
@@ -301,9 +306,10 @@ class Slave:
     async def _locked(
         self, relation: Relation, find: ByKey | BySearch, parameters: Parameters
     ) -> tuple[RootName, Row] | None:
-        """The row to write, and its root, whose lock is taken; None: there is no such row."""
+        """Lock the root of the row to write. Returns the root and the row; None if the row does not
+        exist."""
         if not isinstance(find, ByKey) or find.residual is not None:
-            raise Cannot("The protocol writes one row for a statement, which names its whole key.")
+            raise Cannot("The protocol writes one row per statement, which names its whole key.")
         key = find.values(parameters)
         if key is None:
             return None
@@ -312,17 +318,17 @@ class Slave:
             before, root = await self._unlocked(name, key)
             if root is None or not await self._locks.take(root):
                 return None
-            async with self._locks.given_back(root):
+            async with self._locks.released_on_error(root):
                 row = await self._row(name, key)
                 still = row is not None and (row == before or await self._root(name, row) == root)
             if row is not None and still:
                 return root, row
-            await self._locks.release(root)  # it is gone by now, or under another root
+            await self._locks.release(root)  # the row was deleted, or moved to another root
 
     async def _unlocked(
         self, relation: str, key: Sequence[Value]
     ) -> tuple[Row | None, RootName | None]:
-        """The row, if that has to be known for its root, and the root; None: there is no row."""
+        """The row, if its root depends on it, and the root; None for a missing row."""
         if self._is_root(relation):
             return None, self._roots.name(relation, key)
         row = await self._row(relation, key)
@@ -349,7 +355,7 @@ class Slave:
         return self._catalog.layout(mutation.layout).source in self._catalog.view
 
     def _writes(self, mutations: Iterable[Mutation], *, mark: bool = False) -> Writes:
-        """By table; `mark`: the rows are marked."""
+        """The puts of mutations, by table. `mark`: mark the rows."""
         writes: Writes = {}
         for mutation in mutations:
             codec = self._codecs(mutation.layout)
@@ -365,9 +371,9 @@ class Slave:
 
 
 def _new_row(plan: InsertPlan, parameters: Parameters) -> Row:
-    """Raises Cannot."""
+    """The row to insert. Raises Cannot."""
     if plan.query is not None or plan.conflict is not None or len(plan.rows) != 1:
-        raise Cannot("The protocol inserts one row of given values for a statement.")
+        raise Cannot("The protocol inserts one row of given values per statement.")
     given = {each.position: each.value((), parameters) for each in plan.rows[0]}
     return tuple(
         given[i] if i in given else _default(plan.relation, i)
@@ -390,5 +396,5 @@ def _default(relation: Relation, position: int) -> Value:
     if default is None:
         return None
     if default.kind is not DefaultKind.LITERAL:
-        raise Cannot("The protocol knows no defaults that are computed.")
+        raise Cannot("The protocol does not support computed defaults.")
     return default.value

@@ -1,16 +1,17 @@
-"""Phoenix over HBase, three ways.
+"""Phoenix over HBase, as three systems.
 
-* *Phoenix plain*: base tables and covered indexes, each statement on its own (auto-commit).
-* *Baseline*: the same in Omid's transactions, one for each statement; that of Synergy, where the
-  oracle was Tephra, which Phoenix has given up since.
-* *MVCC-A*: our views and their indexes as tables and indexes of Phoenix, kept by the application
-  in Omid's transactions (`phoenix_views`), and its reads rewritten over them by hand, which our
-  rewriting does here.
+* *Phoenix plain*: base tables and covered indexes, each statement in auto-commit.
+* *Baseline*: the same in Omid's transactions, one per statement. It is Synergy's Baseline, whose
+  oracle was Tephra; Phoenix has since dropped Tephra.
+* *MVCC-A*: our views and their indexes as tables and indexes of Phoenix. The application maintains
+  them in Omid's transactions (`phoenix_views`), and rewrites its reads over them: by hand in
+  Synergy, by our rewriter here.
 
-As Phoenix's manual advises: indexes are global, and cover what the workload's joins want of a table
-that they look up by them, besides what ours do; a client goes by what it knows of a table for a
-while (`jdbc`); joins look up by key (`phoenix_sql`); indexes are made and statistics gathered when
-all is loaded. All else is as it is by default. Tables are not salted: there is one region server.
+The systems follow Phoenix's manual. Indexes are global, and cover all columns that the workload's
+joins read of a table that they look up by the index, in addition to our indexes' columns. A client
+caches a table's metadata for a while (`jdbc`). Joins look up by key (`phoenix_sql`). Indexes are
+created and statistics gathered after loading. All else has its default. Tables are not salted,
+since there is one region server.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from bench.peers import phoenix_sql as sql
 from bench.peers import phoenix_views as views
 from bench.peers.jdbc import Connection, file_sizes, start_java
 from bench.peers.phoenix_cluster import PHOENIX_VERSIONS, PhoenixCluster
-from bench.peers.phoenix_sql import Said
+from bench.peers.phoenix_sql import PhoenixStatement
 from bench.peers.port import Row, Task, Write
 from hornbeam_server.schema.catalog import Catalog, Index, JoinView
 from hornbeam_server.schema.model import Column
 
 BATCH = 500
-"""Rows in a transaction while loading."""
+"""Rows per transaction while loading."""
 _AT_ONCE = 4
-"""Tables that are made, or flushed: HBase takes a second for each."""
+"""Number of tables that are created or flushed concurrently: HBase takes a second for each."""
 
 
 class Phoenix:
-    """The relations, indexes and views of `catalog` in the Phoenix schema `schema`, on a cluster
-    without them. Raises Unavailable, Cannot."""
+    """The relations, indexes and views of `catalog` in a new Phoenix schema, `schema`. Raises
+    Unavailable, Cannot."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Phoenix:
             db.insert(sql.upsert(f"{self._schema}.{relation}", columns), rows, BATCH)
 
     def loaded(self) -> None:
-        """Views filled, indexes made, statistics gathered, and all in files."""
+        """Fill views, create indexes, gather statistics, and flush all tables to files."""
         for view in self._catalog.views:
             self._fill(view)
         columns = self._columns
@@ -74,7 +75,8 @@ class Phoenix:
             list(pool.map(self._flush, self._stored))
 
     def _fill(self, view: JoinView) -> None:
-        """In one statement, or where that would be one transaction, in several."""
+        """Fill a view with one statement. In a transactional system that would be one transaction,
+        so many transactions fill the view there."""
         query = views.filled(view, self._catalog, self._schema).sql
         table, names = f"{self._schema}.{view.name}", [column.name for column in view.columns]
         if not self._transactional:
@@ -84,16 +86,16 @@ class Phoenix:
             writer.insert(sql.upsert(table, names), reader.read(query), BATCH)
 
     def session(self, *, use_views: bool = True) -> _Session:
-        return _Session(self._connection(), partial(self._said, use_views=use_views))
+        return _Session(self._connection(), partial(self._translated, use_views=use_views))
 
     def sizes(self) -> Mapping[str, int]:
-        """Bytes of the tables' files in HDFS."""
+        """The bytes of the tables' files in HDFS."""
         found = file_sizes(self._stored)
         prefix = len(self._schema) + 1
         return {name[prefix:].lower(): size for name, size in found.items()}
 
     def close(self) -> None:
-        """The cluster's end is the tables' end."""
+        """Do nothing: the tables end with the cluster."""
 
     def _flush(self, table: str) -> None:
         with closing(self._connection()) as db:
@@ -102,16 +104,16 @@ class Phoenix:
     def _connection(self) -> Connection:
         return Connection(self._zookeeper, autocommit=not self._transactional)
 
-    def _said(self, task: Task, *, use_views: bool) -> tuple[Said, ...]:
-        """What is run for a statement, in its transaction."""
-        of_itself = sql.said(task.sql, self._catalog, self._schema, use_views=use_views)
+    def _translated(self, task: Task, *, use_views: bool) -> tuple[PhoenixStatement, ...]:
+        """The translated statement, and the statements that maintain the views."""
+        statement = sql.translated(task.sql, self._catalog, self._schema, use_views=use_views)
         if task.reads:
-            return (of_itself,)
-        return of_itself, *views.upkeep(task.sql, self._catalog, self._schema)
+            return (statement,)
+        return statement, *views.maintenance(task.sql, self._catalog, self._schema)
 
     @cached_property
     def _columns(self) -> Mapping[str, tuple[Sequence[Column], Sequence[str]]]:
-        """Of each table, and its key."""
+        """The columns and the key of each table."""
         catalog = self._catalog
         relations = {r.name: (r.columns, r.primary_key) for r in catalog.schema.relations}
         of_views = {
@@ -126,12 +128,12 @@ class Phoenix:
 
     @cached_property
     def _stored(self) -> list[str]:
-        """Tables of HBase."""
+        """The names of the tables of HBase."""
         names = [*self._columns, *(index.name for index in self._indexes)]
         return [f"{self._schema}.{name}".upper() for name in names]
 
     def _definitions(self) -> Iterable[str]:
-        """Of the tables."""
+        """The definitions of the tables."""
         for name, (columns, key) in self._columns.items():
             table = f"{self._schema}.{name}"
             yield sql.create_table(table, columns, key, transactional=self._transactional)
@@ -139,17 +141,20 @@ class Phoenix:
     def _index_definitions(
         self, name: str, columns: Sequence[Column], key: Sequence[str]
     ) -> list[str]:
-        """Of a table."""
+        """The definitions of a table's indexes."""
         order = [column.name for column in columns]
         return [
             sql.create_index(
-                index, f"{self._schema}.{name}", key, sorted(self._wanted(index), key=order.index)
+                index,
+                f"{self._schema}.{name}",
+                key,
+                sorted(self._read_by_joins(index), key=order.index),
             )
             for index in self._indexes
             if index.on == name
         ]
 
-    def _wanted(self, index: Index) -> Iterable[str]:
+    def _read_by_joins(self, index: Index) -> Iterable[str]:
         return self._joined_by.get((index.on, index.columns[0].column), ())
 
     @cached_property
@@ -157,7 +162,7 @@ class Phoenix:
         return sql.joined_by(self._catalog)
 
     def _each(self, works: Sequence[Sequence[str]]) -> None:
-        """Several at once; the statements of each in order."""
+        """Run lists of definitions concurrently. The statements of a list run in order."""
 
         def work(statements: Sequence[str]) -> None:
             with closing(self._connection()) as db:
@@ -169,25 +174,29 @@ class Phoenix:
 
 
 class _Session:
-    def __init__(self, db: Connection, say: Callable[[Task], tuple[Said, ...]]) -> None:
+    def __init__(
+        self, db: Connection, translate: Callable[[Task], tuple[PhoenixStatement, ...]]
+    ) -> None:
         self._db = db
-        self._say = say
-        self._said: dict[str, tuple[Said, ...]] = {}
+        self._translate = translate
+        self._translated: dict[str, tuple[PhoenixStatement, ...]] = {}
 
     def run(self, task: Task, values: Sequence[Any]) -> list[Row]:
         return self._db.transact(self._statements(task, values))
 
     def drain(self, task: Task) -> int:
-        ((said, _),) = self._statements(task, ())
-        return self._db.count(said.sql)
+        ((statement, _),) = self._statements(task, ())
+        return self._db.count(statement.sql)
 
     def transact(self, writes: Sequence[Write]) -> None:
         self._db.transact([each for write in writes for each in self._statements(*write)])
 
-    def _statements(self, task: Task, values: Sequence[Any]) -> list[tuple[Said, Sequence[Any]]]:
-        if task.name not in self._said:
-            self._said[task.name] = self._say(task)
-        return [(each, values) for each in self._said[task.name]]
+    def _statements(
+        self, task: Task, values: Sequence[Any]
+    ) -> list[tuple[PhoenixStatement, Sequence[Any]]]:
+        if task.name not in self._translated:
+            self._translated[task.name] = self._translate(task)
+        return [(each, values) for each in self._translated[task.name]]
 
     def close(self) -> None:
         self._db.close()

@@ -1,13 +1,14 @@
-"""The cluster that is shared by all systems over HBase: with Phoenix's jars and its settings, and
-with Omid's oracle, which gives Phoenix's transactions their timestamps and finds their conflicts.
+"""The cluster of all systems over HBase. It has Phoenix's jars and settings, and Omid's oracle,
+which gives Phoenix's transactions their timestamps and finds their conflicts.
 
-HBase is set as Phoenix's manual wants it (Secondary Indexing: the log's codec; index updates and
-metadata have handlers of their own, or they wait for each other; Tuning Guide: what a join was sent
-stays for as long as it takes), which changes nothing for who does not use Phoenix. Omid is set as
-its manual says (timestamps and commits in HBase), but for a smaller map of conflicts: 1 M rows,
-16 MB, where the default of 100 M takes 1.6 GB.
+HBase has the settings of Phoenix's manual. Secondary Indexing: the codec of the write-ahead log;
+separate handlers for index updates and metadata, which would otherwise wait for each other. Tuning
+Guide: a server keeps the rows that a join has sent for as long as the join takes. The settings do
+not affect clients that do not use Phoenix. Omid has the settings of its manual (timestamps and
+commits in HBase), except for a smaller conflict map: 1 M rows in 16 MB instead of 100 M rows in
+1.6 GB.
 
-The oracle bears the cluster's mark: whatever stops the cluster stops it first.
+The oracle's process has the cluster's mark, so stopping the cluster stops the oracle first.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ log4j.appender.out.layout.ConversionPattern=%d{{ISO8601}} %-5p [%t] %c{{2}}: %m%
 
 @dataclass(frozen=True, slots=True)
 class PhoenixCluster:
-    """`class_path` is that of Phoenix's clients: their settings, and the cluster's jars."""
+    """A cluster with Omid's oracle. `class_path` is the class path of Phoenix's clients: their
+    settings, and the cluster's jars."""
 
     cluster: Cluster
     oracle: Address
@@ -81,9 +83,10 @@ class PhoenixCluster:
 
 @contextlib.contextmanager
 def phoenix_cluster(
-    folder: Path, *, region_heap_mb: int, on_change: OnChange = lambda name, news: None
+    folder: Path, *, region_heap_mb: int, on_change: OnChange = lambda name, state: None
 ) -> Iterator[PhoenixCluster]:
-    """The cluster in `folder`, made if there is none; stopped at the end. Raises Unavailable."""
+    """Start the cluster in `folder`, which is created if missing. Stops it at the end. Raises
+    Unavailable."""
     jars, oracle_jars = artefacts.resolve(PHOENIX_POM), artefacts.resolve(OMID_POM)
     with Cluster.start(
         folder,
@@ -129,13 +132,13 @@ def _start_oracle(cluster: Cluster, jars: Path, address: Address) -> None:
 
 
 def _run(command: list[str], log: Path) -> None:
-    """Makes a table, or finds it made."""
+    """Create a table of Omid if it is missing. Raises Unavailable."""
     with log.open("ab") as output:
         done = subprocess.run(
             command, stdout=output, stderr=output, timeout=_TIMEOUT_S, check=False
         )
     if done.returncode:
-        raise Unavailable(f"Omid's tables could not be made; see {log}.")
+        raise Unavailable(f"Omid's tables could not be created; see {log}.")
 
 
 def _await(cluster: Cluster, address: Address, log: Path) -> None:

@@ -1,17 +1,17 @@
-"""Hornbeam's SQL said in Phoenix's dialect. Pure.
+"""Translates Hornbeam's SQL into Phoenix's dialect. Pure.
 
-What Phoenix has otherwise, and how it is said, as its manual (Grammar, Joins) advises:
+The differences, and their translations, as Phoenix's manual (Grammar, Joins) advises:
 
-* INSERT and UPDATE by key are UPSERT; an UPDATE that does not name one whole row is refused.
-* A join is done by sending the right side to where the left is scanned; the left's key is looked
-  up when it is what they join on. So the largest table comes first, and then what a constant
-  filters; an index that the first can be looked up by is named. The others are sent whole, as
-  Phoenix does by default: its hint NO_STAR_JOIN looks up nothing by key, and made
-  most_recent_order lose its row (5.2.1).
-* `*` is written out, since tables change places; columns are qualified.
-* NULLs come first in Phoenix; an ORDER BY stays as it was written.
+* INSERT, and UPDATE by key, become UPSERT. An UPDATE that does not name a whole row is refused.
+* Phoenix joins by sending the right side to the servers that scan the left side. If the join
+  condition equates the left side's key, it looks the left side up by key. So the largest table
+  comes first, then a table that a constant filters. A hint names an index by which the first table
+  can be looked up. The other tables are sent whole, which is Phoenix's default: its hint
+  NO_STAR_JOIN prevents look-ups by key, and made most_recent_order lose its row (5.2.1).
+* `*` is expanded, since tables change places. Columns are qualified.
+* NULLs come first in Phoenix. An ORDER BY is not changed for that.
 
-All tables of one system are in one schema, with the names that they have with us.
+All tables of a system are in one schema, with Hornbeam's names.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ _TYPES = {
     Kind.TIMESTAMP: "TIMESTAMP",
 }
 _LOOKED_UP = "looked_up"
-"""Of a SELECT's notes: table and column."""
+"""The key of an entry in a SELECT's `meta`: the table and column of a look-up."""
 _RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.Like)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A statement of Phoenix's. Its parameter number i is the given value number `values[i]`."""
+class PhoenixStatement:
+    """A statement of Phoenix. Its parameter i is the value `values[i]` of the workload's
+    statement."""
 
     sql: str
     values: tuple[int, ...] = ()
@@ -61,7 +62,7 @@ class Said:
 
 
 def type_name(of: ColumnType) -> str:
-    """Raises Cannot."""
+    """The name of a type in Phoenix. Raises Cannot."""
     if of.kind is Kind.DECIMAL:
         return f"DECIMAL({of.precision},{of.scale})" if of.precision else "DECIMAL"
     if of.kind not in _TYPES:
@@ -72,8 +73,8 @@ def type_name(of: ColumnType) -> str:
 def create_table(
     table: str, columns: Sequence[Column], key: Sequence[str], *, transactional: bool
 ) -> str:
-    """`table` with its schema. The columns of the key come first and in its order, and only they
-    may be NOT NULL."""
+    """The definition of `table`, a name with its schema. The columns of the key come first, in the
+    key's order. Only they may be NOT NULL."""
     types = {column.name: type_name(column.type) for column in columns}
     lines = [f"{name} {types[name]} NOT NULL" for name in key]
     lines += [f"{name} {of}" for name, of in types.items() if name not in key]
@@ -83,11 +84,11 @@ def create_table(
 
 
 def create_index(index: Index, table: str, key: Sequence[str], also: Iterable[str] = ()) -> str:
-    """A covered index, with the columns `also` besides its own; the key of its table, `key`, is in
-    any."""
+    """The definition of a covered index, with the columns `also` in addition to its own. Every
+    index contains its table's key, `key`."""
     columns = {part.column for part in index.columns}
-    wanted = dict.fromkeys([*index.include, *also])
-    include = [name for name in wanted if name not in columns and name not in key]
+    covered = dict.fromkeys([*index.include, *also])
+    include = [name for name in covered if name not in columns and name not in key]
     covering = f" INCLUDE ({', '.join(include)})" if include else ""
     return (
         f"CREATE INDEX {index.name} ON {table} ({', '.join(map(_part, index.columns))}){covering}"
@@ -95,15 +96,15 @@ def create_index(index: Index, table: str, key: Sequence[str], also: Iterable[st
 
 
 def joined_by(catalog: Catalog) -> dict[tuple[str, str], set[str]]:
-    """By table and column that a join of the workload looks rows up by: the columns that it wants.
-    Phoenix goes by an index only where that covers all of them."""
+    """By table and column by which joins of the workload look rows up: the columns that they read.
+    Phoenix uses an index only if it covers all of them."""
     found: dict[tuple[str, str], set[str]] = {}
     for statement in catalog.workload:
         for select in _arranged(statement.sql, catalog, use_views=True).find_all(exp.Select):
             if _LOOKED_UP in select.meta:
                 table = select.args["from_"].this
-                wanted = {c.name for c in _own_columns(select) if c.table == table.alias_or_name}
-                found.setdefault(select.meta[_LOOKED_UP], set()).update(wanted)
+                read = {c.name for c in _own_columns(select) if c.table == table.alias_or_name}
+                found.setdefault(select.meta[_LOOKED_UP], set()).update(read)
     return found
 
 
@@ -123,22 +124,24 @@ def upsert(table: str, columns: Iterable[str]) -> str:
 # ---------------------------------------------------------------- statements
 
 
-def said(sql: str, catalog: Catalog, schema: str, *, use_views: bool = True) -> Said:
-    """`sql`, over the readable views of `catalog` that serve it; the tables are in `schema`.
-    Raises Cannot."""
+def translated(
+    sql: str, catalog: Catalog, schema: str, *, use_views: bool = True
+) -> PhoenixStatement:
+    """The translation of `sql`, over the readable views of `catalog` that serve it. The tables are
+    in `schema`. Raises Cannot."""
     tree = _arranged(sql, catalog, use_views=use_views)
     if isinstance(tree, exp.Update):
         return _update(tree, catalog, schema)
     text = written_out(_in_schema(tree, schema))
-    return Said(text.sql.replace("INSERT INTO", "UPSERT INTO", 1), text.values)
+    return PhoenixStatement(text.sql.replace("INSERT INTO", "UPSERT INTO", 1), text.values)
 
 
 def _arranged(sql: str, catalog: Catalog, *, use_views: bool) -> exp.Expr:
-    """With tables in Phoenix's order, and everything named in full."""
+    """The tree of `sql` with tables in Phoenix's order, expanded stars and qualified columns."""
     bound = bind(sql, catalog)
     tree = (rewrite(bound, catalog).bound if use_views else bound).ast.copy()
     if not isinstance(tree, exp.Select | exp.Insert | exp.Update | exp.Delete):
-        raise Cannot(f"There is no way to say {type(tree).__name__.upper()} in Phoenix.")
+        raise Cannot(f"{type(tree).__name__.upper()} has no translation for Phoenix.")
     for select in list(tree.find_all(exp.Select)):
         _expand_stars(select)
     _qualify(tree)
@@ -148,7 +151,7 @@ def _arranged(sql: str, catalog: Catalog, *, use_views: bool) -> exp.Expr:
 
 
 class _Writer(Generator):
-    """Notes which value each `?` stands for."""
+    """Writes SQL, and records the value of each `?`."""
 
     def __init__(self) -> None:
         super().__init__(comments=False)
@@ -159,23 +162,23 @@ class _Writer(Generator):
         return "?"
 
     def ordered_sql(self, expression: exp.Ordered) -> str:
-        """Without NULLS LAST, which no index of Phoenix's is ordered by."""
+        """An ORDER BY term without NULLS LAST, an order that no index of Phoenix has."""
         direction = " DESC" if expression.args.get("desc") else ""
         return f"{self.sql(expression, 'this')}{direction}"
 
 
-def written_out(tree: exp.Expr, begin: str = "") -> Said:
+def written_out(tree: exp.Expr, begin: str = "") -> PhoenixStatement:
     writer = _Writer()
-    return Said(begin + writer.generate(tree, copy=False), tuple(writer.values))
+    return PhoenixStatement(begin + writer.generate(tree, copy=False), tuple(writer.values))
 
 
-def _update(tree: exp.Update, catalog: Catalog, schema: str) -> Said:
-    """The columns that change, then the key."""
+def _update(tree: exp.Update, catalog: Catalog, schema: str) -> PhoenixStatement:
+    """An UPSERT of the changed columns and the key."""
     relation = catalog.schema.relation(tree.this.name)
     key = key_values(tree, relation.primary_key)
     columns = [(change.this.name, change.expression) for change in tree.expressions]
     if any(value.find(exp.Column) for _, value in columns):
-        raise Cannot("Phoenix's UPSERT cannot compute a column from what it was.")
+        raise Cannot("Phoenix's UPSERT cannot compute a column from its old value.")
     columns += list(zip(relation.primary_key, key, strict=True))
     values = exp.Tuple(expressions=[value.copy() for _, value in columns])
     names = ", ".join(name for name, _ in columns)
@@ -183,8 +186,8 @@ def _update(tree: exp.Update, catalog: Catalog, schema: str) -> Said:
 
 
 def key_values(tree: exp.Expr, key: Sequence[str]) -> list[exp.Expr]:
-    """What the WHERE of a write says each column of `key` equals, and nothing else. Raises
-    Cannot."""
+    """The values that the WHERE of a write equates with the columns of `key`. Raises Cannot if the
+    WHERE has other conditions, or not all columns."""
     where = tree.args.get("where")
     conditions = list(_conjuncts(where.this)) if where else []
     equals = {
@@ -193,12 +196,12 @@ def key_values(tree: exp.Expr, key: Sequence[str]) -> list[exp.Expr]:
         if isinstance(node, exp.EQ) and isinstance(node.this, exp.Column)
     }
     if equals.keys() != set(key) or len(conditions) != len(key):
-        raise Cannot("Only a row that its whole key names can be updated in Phoenix.")
+        raise Cannot("Phoenix can only update a row by its whole key.")
     return [equals[column] for column in key]
 
 
 def _in_schema(tree: exp.Expr, schema: str) -> exp.Expr:
-    """Tables with their schema, under the name that they had; what is written has no other."""
+    """Add `schema` to all tables. Tables of a SELECT keep their old names as aliases."""
     for table in list(tree.find_all(exp.Table)):
         table.set("db", exp.to_identifier(schema))
         if not table.alias and table.parent_select:
@@ -229,14 +232,14 @@ def _qualify(tree: exp.Expr) -> None:
 
 
 def _order_joins(select: exp.Select, catalog: Catalog) -> None:
-    """Say a join of several tables as Phoenix does it best."""
-    begin = select.args.get("from_")
+    """Order the tables of a join for Phoenix."""
+    first = select.args.get("from_")
     joins = select.args.get("joins") or []
-    if not begin or not joins:
+    if not first or not joins:
         return
-    tables = {each.alias_or_name: each for each in (begin.this, *(join.this for join in joins))}
+    tables = {each.alias_or_name: each for each in (first.this, *(join.this for join in joins))}
     if any(join.side or join.args.get("using") for join in joins) or len(tables) <= len(joins):
-        raise Cannot("Only inner joins of named tables are said in Phoenix.")
+        raise Cannot("Only inner joins of named tables are translated for Phoenix.")
     where = select.args.get("where")
     conditions = [c for join in joins if join.args.get("on") for c in _conjuncts(join.args["on"])]
     conditions += list(_conjuncts(where.this)) if where else []
@@ -244,22 +247,22 @@ def _order_joins(select: exp.Select, catalog: Catalog) -> None:
     order = _order(rows, conditions)
     sends_some = any(_tables(c) == {order[1]} for c in conditions)
     placed = {order[0]}
-    made = []
+    ordered = []
     for name in order[1:]:
         placed.add(name)
         on = [c for c in conditions if _joins_equal(c) and name in _tables(c) <= placed]
         conditions = [c for c in conditions if not any(c is taken for taken in on)]
-        made.append(exp.Join(this=tables[name], on=exp.and_(*on, copy=False) if on else None))
-    begin.set("this", tables[order[0]])
-    select.set("joins", made)
+        ordered.append(exp.Join(this=tables[name], on=exp.and_(*on, copy=False) if on else None))
+    first.set("this", tables[order[0]])
+    select.set("joins", ordered)
     select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)) if conditions else None)
     if sends_some:
         _look_up(select, catalog)
 
 
 def _look_up(select: exp.Select, catalog: Catalog) -> None:
-    """Note by what the first table is looked up, and name the index for it, if there is one: of
-    several that cover, Phoenix may take another, and scan it."""
+    """Record the column by which the first table is looked up, and add a hint with its index, if
+    there is one. Without the hint Phoenix may choose another covering index, and scan it."""
     first, on = select.args["from_"].this, select.args["joins"][0].args.get("on")
     columns = on.find_all(exp.Column) if on else ()
     by = next((column.name for column in columns if column.table == first.alias_or_name), None)
@@ -273,31 +276,32 @@ def _look_up(select: exp.Select, catalog: Catalog) -> None:
 
 
 def _row_count(table: str, catalog: Catalog) -> int:
-    """Of a relation, or of a view: that of its last."""
+    """The number of rows of a relation. A view has as many as its last relation."""
     counts = dict(catalog.row_counts)
     return counts.get(next((v.last for v in catalog.views if v.name == table), table), 0)
 
 
 def _order(rows: Mapping[str, int], conditions: Sequence[exp.Expr]) -> list[str]:
-    """Tables: the largest that is joined to the most filtered, that, and then each that is joined
-    to one before it; the largest first, if none is filtered. `rows` has their sizes."""
+    """The order of tables. If a table is filtered: the largest table that is joined to the most
+    filtered table, the most filtered table, and then tables that are joined to an earlier one.
+    Otherwise the largest table comes first. `rows` has the numbers of rows."""
     edges = [_tables(c) for c in conditions if _joins_equal(c)]
 
     def filtered(name: str) -> tuple[int, int]:
         own = [c for c in conditions if _tables(c) == {name}]
         return sum(isinstance(c, exp.EQ) for c in own), sum(isinstance(c, _RANGES) for c in own)
 
-    some = max(rows, key=filtered)
-    nothing = not any(filtered(some))
-    order = [max(rows, key=rows.__getitem__) if nothing else some]
-    while left := [name for name in rows if name not in order]:
-        near = [n for n in left if any(n in edge and edge & set(order) for edge in edges)]
-        order.append(max(near or left, key=rows.__getitem__))
-    return order if nothing else [order[1], order[0], *order[2:]]
+    most_filtered = max(rows, key=filtered)
+    unfiltered = not any(filtered(most_filtered))
+    order = [max(rows, key=rows.__getitem__) if unfiltered else most_filtered]
+    while remaining := [name for name in rows if name not in order]:
+        joined = [n for n in remaining if any(n in edge and edge & set(order) for edge in edges)]
+        order.append(max(joined or remaining, key=rows.__getitem__))
+    return order if unfiltered else [order[1], order[0], *order[2:]]
 
 
 def _joins_equal(condition: exp.Expr) -> bool:
-    """Does it equate columns of two tables?"""
+    """Whether a condition equates columns of two tables."""
     return (
         isinstance(condition, exp.EQ)
         and isinstance(condition.this, exp.Column)
@@ -307,7 +311,7 @@ def _joins_equal(condition: exp.Expr) -> bool:
 
 
 def _tables(condition: exp.Expr) -> set[str]:
-    """Those of the condition itself, not of a subquery in it."""
+    """The tables of a condition, without those of its subqueries."""
     outer = condition.parent_select
     return {c.table for c in condition.find_all(exp.Column) if c.parent_select is outer}
 

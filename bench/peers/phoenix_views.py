@@ -1,11 +1,11 @@
-"""Join views kept by the application, as Synergy does on Phoenix (MVCC-A). Pure.
+"""Join views that the application maintains, as in Synergy on Phoenix (MVCC-A). Pure.
 
-What is to be done to the views when a statement writes a base relation, said in Phoenix's SQL, to
-be run in the statement's transaction after it. As in Synergy, VII: an insert into a view's last
-relation inserts the view's row, with what the other relations on the path hold; an update changes
-all view rows that hold the row, which an index on the view finds; a delete deletes by key. Rows of
-relations that are not a view's last have no view rows when they are inserted or deleted: foreign
-keys restrict.
+For a statement that writes a base relation, this module returns the statements of Phoenix that
+maintain the views. They run after the statement, in its transaction. As in Synergy (VII), an insert
+into a view's last relation inserts the view's row, with the values of the other relations on the
+path. An update changes all view rows that hold the row; an index on the view finds them. A delete
+deletes by key. Rows of other relations of a view have no view rows when they are inserted or
+deleted, since foreign keys restrict.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
-from bench.peers.phoenix_sql import Said, key_values, said, type_name, written_out
+from bench.peers.phoenix_sql import PhoenixStatement, key_values, translated, type_name, written_out
 from bench.peers.port import Cannot
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.schema.catalog import Catalog, Index, JoinView, Purpose
@@ -33,7 +33,8 @@ def view_key(view: JoinView, catalog: Catalog) -> list[str]:
 
 
 def maintenance_indexes(catalog: Catalog) -> list[Index]:
-    """From an ancestor's key to the view rows that hold it, where the workload updates any."""
+    """Indexes from an ancestor's key to the view rows that hold it, if the workload updates the
+    ancestor."""
     updated = {
         name
         for statement in catalog.workload
@@ -53,13 +54,13 @@ def maintenance_indexes(catalog: Catalog) -> list[Index]:
     ]
 
 
-def filled(view: JoinView, catalog: Catalog, schema: str) -> Said:
-    """Its rows, in its columns' order, computed from the base relations."""
-    return said(_select(view, ()), catalog, schema, use_views=False)
+def filled(view: JoinView, catalog: Catalog, schema: str) -> PhoenixStatement:
+    """A query of the view's rows, in column order, over the base relations."""
+    return translated(_select(view, ()), catalog, schema, use_views=False)
 
 
-def upkeep(sql: str, catalog: Catalog, schema: str) -> tuple[Said, ...]:
-    """What `sql` means for the views. Raises Cannot."""
+def maintenance(sql: str, catalog: Catalog, schema: str) -> tuple[PhoenixStatement, ...]:
+    """The statements that maintain the views after `sql`. Raises Cannot."""
     tree = bind(sql, catalog).ast
     match tree:
         case exp.Insert():
@@ -82,24 +83,25 @@ def upkeep(sql: str, catalog: Catalog, schema: str) -> tuple[Said, ...]:
 
 def _inserted(
     tree: exp.Insert, relation: Relation, view: JoinView, catalog: Catalog, schema: str
-) -> Said:
+) -> PhoenixStatement:
     given = dict(zip((c.name for c in tree.this.expressions), _row(tree), strict=True))
-    select = said(_select(view, relation.primary_key), catalog, schema, use_views=False)
+    select = translated(_select(view, relation.primary_key), catalog, schema, use_views=False)
     key = [_number(given[name]) for name in relation.primary_key]
     names = ", ".join(column.name for column in view.columns)
     sql = f"UPSERT INTO {schema}.{view.name} ({names}) {select.sql}"
-    return Said(sql, tuple(key[number] for number in select.values))
+    return PhoenixStatement(sql, tuple(key[number] for number in select.values))
 
 
 def _row(tree: exp.Insert) -> Sequence[exp.Expr]:
     match tree.expression:
         case exp.Values(expressions=[exp.Tuple(expressions=row)]):
             return row
-    raise Cannot("The views are kept for inserts of one row.")
+    raise Cannot("The views are maintained only for inserts of one row.")
 
 
 def _select(view: JoinView, key: Sequence[str]) -> str:
-    """The view's rows, of one row of its last relation if its `key` is named; in our SQL."""
+    """A query of the view's rows, in our SQL. With `key`, the primary key of the view's last
+    relation, a query of one row."""
     columns = ", ".join(f"{each.relation}.{each.column}" for each in view.columns)
     conditions = [
         f"{child}.{column} = {edge.parent}.{of_parent}"
@@ -112,28 +114,28 @@ def _select(view: JoinView, key: Sequence[str]) -> str:
 
 def _updated(
     tree: exp.Update, relation: Relation, view: JoinView, catalog: Catalog, schema: str
-) -> Said:
+) -> PhoenixStatement:
     changes = {change.this.name: _number(change.expression) for change in tree.expressions}
     level = view.path.index(relation.name)
     if level and changes.keys() & set(view.edges[level - 1].columns):
-        raise Cannot("A row that moves to another parent is not said in the views.")
+        raise Cannot("The views are not maintained for a row that moves to another parent.")
     key = [_number(value) for value in key_values(tree, relation.primary_key)]
     of_view = view_key(view, catalog)
     names = ", ".join([*(view.names[relation.name, name] for name in changes), *of_view])
     into = f"UPSERT INTO {schema}.{view.name} ({names})"
     if relation.name == view.last:
         places = ", ".join("?" * (len(changes) + len(key)))
-        return Said(f"{into} VALUES ({places})", (*changes.values(), *key))
-    made = [f"CAST(? AS {type_name(relation.column(name).type)})" for name in changes]
+        return PhoenixStatement(f"{into} VALUES ({places})", (*changes.values(), *key))
+    values = [f"CAST(? AS {type_name(relation.column(name).type)})" for name in changes]
     held = " AND ".join(f"{name} = ?" for name in _columns_of_key(view, relation))
-    select = f"SELECT {', '.join([*made, *of_view])} FROM {schema}.{view.name} WHERE {held}"
-    return Said(f"{into} {select}", (*changes.values(), *key))
+    select = f"SELECT {', '.join([*values, *of_view])} FROM {schema}.{view.name} WHERE {held}"
+    return PhoenixStatement(f"{into} {select}", (*changes.values(), *key))
 
 
-def _deleted(tree: exp.Delete, view: JoinView, schema: str) -> Said:
+def _deleted(tree: exp.Delete, view: JoinView, schema: str) -> PhoenixStatement:
     where = tree.args.get("where")
     if where is None or where.find(exp.Select):
-        raise Cannot("The views are kept for deletes that say which rows by their columns.")
+        raise Cannot("The views are maintained only for deletes with conditions on columns.")
     condition = where.this.copy()
     for column in list(condition.find_all(exp.Column)):
         column.set("this", exp.to_identifier(view.names[view.last, column.name]))
@@ -146,7 +148,7 @@ def _columns_of_key(view: JoinView, relation: Relation) -> Iterator[str]:
 
 
 def _number(value: exp.Expr) -> int:
-    """Of the statement's value that a parameter stands for."""
+    """The number, from 0, of the statement's value for a parameter."""
     if not isinstance(value, exp.Placeholder):
-        raise Cannot("The views are kept for statements whose values are parameters.")
+        raise Cannot("The views are maintained only if all values are parameters.")
     return int(value.this) - 1

@@ -1,7 +1,7 @@
-"""The page's plots, as SVG that stands in an HTML document: no file, no address, no metadata.
+"""The page's plots, as SVG for an HTML document: without XML prologue, addresses and metadata.
 
-A system has the same colour and marker everywhere. Times are points on a logarithmic scale and not
-bars, which would begin nowhere; what is added up is bars.
+A system has the same colour and marker in all plots. Times are points on a logarithmic scale, since
+bars would have no zero to begin at. Sums are bars.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ STYLES = {
     POSTGRES_VIEWS: ("#4a4a4a", "X"),
 }
 OTHERS = (("#8c6d46", "<"), ("#6a51a3", ">"), ("#c0392b", "p"), ("#17a2a2", "h"))
-"""Of systems without a style of their own, in order."""
+"""Styles of systems that STYLES does not name, in order."""
 
 LINE_COLOURS = ("#1b7f4b", "#0b5394", "#e08a00", "#b5498f")
 PIECE_COLOURS = ("#c9d6ce", "#56a8e0", "#8fc9a8", "#e0b15a", "#1b7f4b", "#6a51a3", "#9a9a9a")
@@ -85,12 +85,13 @@ SETTINGS: Any = {
     "legend.frameon": False,
 }
 WIDTH = 11.0
-"""Inches of 72 points."""
+"""The width of a plot, in inches of 72 points."""
 ROW = 0.3
+"""The height of a row, in inches."""
 
 
 def style(results: Results, system: str) -> tuple[str, str]:
-    """Colour and marker."""
+    """The colour and marker of a system."""
     others = [each for each in results.systems if each not in STYLES]
     if system in STYLES or system not in others:
         return STYLES.get(system, OTHERS[0])
@@ -102,7 +103,7 @@ def style(results: Results, system: str) -> tuple[str, str]:
 
 @mpl.rc_context(SETTINGS)
 def statements_plot(results: Results) -> str:
-    """Every statement's median on every system; where one failed, a cross at the edge."""
+    """Every statement's median on every system. A failure is a cross at the edge."""
     kinds = {kind: _of_kind(results, kind) for kind in KINDS}
     shown = {kind: found for kind, found in kinds.items() if found}
     canvas, axes = _panels([len(found) for found in shown.values()])
@@ -148,7 +149,7 @@ def _statements(axis: Any, results: Results, found: Sequence[Statement]) -> None
 
 
 def _failures(axis: Any, results: Results, system: str, found: Sequence[Statement]) -> None:
-    """Side by side behind the right edge."""
+    """Draw a cross for each failed statement, beyond the right edge, at the system's place."""
     colour, _ = style(results, system)
     place = 1.012 + 0.014 * results.systems.index(system)
     for row, statement in enumerate(found):
@@ -168,7 +169,8 @@ def _failures(axis: Any, results: Results, system: str, found: Sequence[Statemen
 
 @mpl.rc_context(SETTINGS)
 def ratios_plot(found: Sequence[Finding]) -> str:
-    """Ratios as bars, the paper's figure and the goal as marks beside them."""
+    """Ratios as bars, coloured by whether the goal is met, with marks for the paper's figure and
+    the geometric mean."""
     shown = [each for each in found if each.unit == "×" and each.value]
     canvas, axes = _panels([len(shown)] if shown else [])
     for axis in axes:
@@ -201,7 +203,7 @@ def _beside(axis: Any, value: float, row: int, text: str, **style: str) -> None:
 
 @mpl.rc_context(SETTINGS)
 def sums_plot(results: Results) -> str:
-    """Medians of all statements, added up by kind."""
+    """The sums of the medians of all statements, by kind."""
     rows = {system: _by_kind(results, system) for system in results.systems}
     totals = {system: sum(of.values()) for system, of in rows.items()}
     canvas, axes = _panels([len(rows)] if any(totals.values()) else [])
@@ -262,7 +264,8 @@ def storage_plot(results: Results) -> str:
 
 @mpl.rc_context(SETTINGS)
 def joins_plot(results: Results) -> str:
-    """Whole joins against customers, a panel per query; views are drawn through, joins dashed."""
+    """The times of whole joins against customers, a panel per query. View scans are solid lines,
+    joins dashed."""
     queries = [query for query in RELATIONS if any(query in of for of in results.joins.values())]
     canvas, axes = _row(len(queries))
     for axis, query in zip(axes, queries, strict=True):
@@ -277,28 +280,28 @@ def joins_plot(results: Results) -> str:
 
 
 def _line(axis: Any, results: Results, query: str, name: str) -> None:
-    system, _, how = name.rpartition(", ")
+    system, _, path = name.rpartition(", ")
     points = [
         (customers, found.p50)
         for customers, of in sorted(results.joins.items())
         if (found := summary(of.get(query, {}).get(name))) is not None
     ]
     colour, marker = style(results, system)
-    drawn = "-" if how == "view" else "--"
-    _points(axis, points, color=colour, marker=marker, ls=drawn, label=name)
+    line = "-" if path == "view" else "--"
+    _points(axis, points, color=colour, marker=marker, ls=line, label=name)
 
 
 @mpl.rc_context(SETTINGS)
 def locks_plot(results: Results) -> str:
     """Medians against the number of locks or rows."""
     canvas, (axis,) = _row(1)
-    for way, marker, colour in zip(LOCKS, "o^v", LINE_COLOURS, strict=False):
+    for kind, marker, colour in zip(LOCKS, "o^v", LINE_COLOURS, strict=False):
         points = [
             (number_of, found.p50)
-            for number_of, timing in sorted(results.locks.get(way, {}).items())
+            for number_of, timing in sorted(results.locks.get(kind, {}).items())
             if (found := summary(timing)) is not None
         ]
-        _points(axis, points, label=way, color=colour, marker=marker)
+        _points(axis, points, label=kind, color=colour, marker=marker)
     numbers = sorted({each for of in results.locks.values() for each in of})
     _medians(axis, numbers)
     axis.set_xlabel("rows, or locks")
@@ -307,14 +310,14 @@ def locks_plot(results: Results) -> str:
 
 @mpl.rc_context(SETTINGS)
 def contention_plot(results: Results) -> str:
-    """What gets done, and what is refused, against skew."""
+    """Successful updates per second, and the share of refusals, against skew."""
     canvas, (done, refused) = _row(2)
     for system, points in results.contention.items():
         colour, marker = style(results, system)
-        how = {"label": system, "color": colour, "marker": marker}
-        _points(done, [(each.skew, each.done / each.seconds) for each in points], **how)
+        look = {"label": system, "color": colour, "marker": marker}
+        _points(done, [(each.skew, each.done / each.seconds) for each in points], **look)
         shares = [(each.skew, 100 * refused_share(each)) for each in points]
-        _points(refused, shares, **how)
+        _points(refused, shares, **look)
     for axis, title in ((done, "done per second"), (refused, "refused, %")):
         axis.set_title(title)
         axis.set_xlabel("skew")
@@ -346,7 +349,7 @@ def throughput_plot(results: Results) -> str:
 
 @mpl.rc_context(SETTINGS)
 def shopping_plot(results: Results) -> str:
-    """The same with a line per system."""
+    """Interactions per second against clients, a panel per mix and a line per system."""
     canvas, axes = _rates(
         {system: (*style(results, system), points) for system, points in results.shopping.items()}
     )
@@ -355,7 +358,8 @@ def shopping_plot(results: Results) -> str:
 
 
 def _rates(lines: Mapping[str, tuple[str, str, Sequence[Throughput]]]) -> tuple[Canvas, list[Any]]:
-    """By label: colour, marker, points. A panel per mix."""
+    """Panels of rates against clients, a panel per mix. `lines` has colour, marker and points by
+    label."""
     points = list(chain.from_iterable(of_line for _, _, of_line in lines.values()))
     mixes = list(dict.fromkeys(point.mix for point in points))
     canvas, axes = _row(len(mixes))
@@ -373,11 +377,11 @@ def _rates(lines: Mapping[str, tuple[str, str, Sequence[Throughput]]]) -> tuple[
 
 @mpl.rc_context(SETTINGS)
 def pieces_plot(results: Results) -> str:
-    """Medians of the pieces of writes, one after the other."""
+    """The medians of the pieces of writes, as stacked bars."""
     rows = {name: of for name, of in results.pieces.items() if "log" in of}
     canvas, axes = _panels([len(rows)] if rows else [])
     for axis in axes:
-        most = 0.0
+        longest = 0.0
         for row, of in enumerate(rows.values()):
             left = 0.0
             for piece, colour in zip(PIECES, PIECE_COLOURS, strict=True):
@@ -385,8 +389,8 @@ def pieces_plot(results: Results) -> str:
                 label = piece if row == 0 and piece in of else None
                 axis.barh(row, time, left=left, height=0.6, color=colour, label=label)
                 left += time
-            most = max(most, left)
-        _bars(axis, list(rows), most)
+            longest = max(longest, left)
+        _bars(axis, list(rows), longest)
         axis.set_xlabel("ms, median of each piece")
         axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=6, borderaxespad=0)
     return _svg(canvas)
@@ -396,7 +400,7 @@ def pieces_plot(results: Results) -> str:
 
 
 def _row(count: int) -> tuple[Canvas, list[Any]]:
-    """Panels side by side."""
+    """A canvas with panels side by side."""
     canvas = Canvas(figsize=(WIDTH, 3.6), layout="constrained")
     return canvas, [canvas.add_subplot(1, count, place + 1) for place in range(count)]
 
@@ -406,8 +410,8 @@ def _points(axis: Any, points: Sequence[tuple[float, float]], **style: Any) -> N
 
 
 def _medians(axis: Any, places: Sequence[int]) -> None:
-    """Of lines over these places, both logarithmic."""
-    if any(len(line.get_ydata()) for line in axis.get_lines()):  # nothing cannot be scaled
+    """Set the axes for lines of medians over `places`, both logarithmic."""
+    if any(len(line.get_ydata()) for line in axis.get_lines()):  # no data have no log scale
         _logarithmic(axis, places)
         axis.set_yscale("log")
     axis.yaxis.set_major_formatter(lambda value, _: number(value))
@@ -416,7 +420,7 @@ def _medians(axis: Any, places: Sequence[int]) -> None:
 
 
 def _logarithmic(axis: Any, places: Sequence[int]) -> None:
-    """From left to right, with these places named."""
+    """Set a logarithmic x axis with labels at `places`."""
     axis.set_xscale("log")
     axis.set_xticks(places, [number(each) for each in places])
     axis.minorticks_off()
@@ -432,19 +436,19 @@ def _label(statement: Statement) -> str:
 
 
 def _panels(rows: Sequence[int]) -> tuple[Canvas, list[Any]]:
-    """One above the other, with so many rows each."""
+    """A canvas with panels one above the other. `rows` has the number of rows of each."""
     if not rows:
         return Canvas(figsize=(WIDTH, 0.1)), []
     height = ROW * sum(rows) + 0.5 * len(rows) + 0.7
     canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
-    made = canvas.subplots(len(rows), 1, sharex=True, height_ratios=rows, squeeze=False)
-    return canvas, [axis for (axis,) in made]
+    panels = canvas.subplots(len(rows), 1, sharex=True, height_ratios=rows, squeeze=False)
+    return canvas, [axis for (axis,) in panels]
 
 
-def _bars(axis: Any, names: Sequence[str], most: float) -> None:
+def _bars(axis: Any, names: Sequence[str], longest: float) -> None:
     axis.set_yticks(range(len(names)), names)
     axis.set_ylim(len(names) - 0.4, -0.6)
-    axis.set_xlim(0, most * 1.3)  # with room for what is said at the end
+    axis.set_xlim(0, longest * 1.3)  # with room for the labels at the ends
     axis.xaxis.set_major_formatter(lambda value, _: number(value))
     axis.grid(axis="x")
 
@@ -461,7 +465,8 @@ def _legend(canvas: Canvas, results: Results) -> None:
 
 
 def _svg(canvas: Canvas) -> str:
-    """Without what an HTML document has no use for: prologue, metadata, names of groups."""
+    """The canvas as SVG, without the parts that an HTML document does not need: prologue, metadata,
+    names of groups."""
     written = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     canvas.savefig(written, format="svg", transparent=True, metadata=nothing)

@@ -1,8 +1,8 @@
-"""What every system that is compared offers, so that one program can measure all of them.
+"""The interface of a compared system, so that one program can measure all systems.
 
-All calls block; a session belongs to one thread at a time, and a system may have several. A
-statement is the workload's, by name and as it is written there; each system says it in its own
-dialect. What a system cannot do it refuses with `Cannot`, and the report shows that.
+All calls block. One thread at a time uses a session; a system may have several sessions. Statements
+have the names and the text of the workload. Each system translates them into its own dialect. A
+system refuses an operation that it does not support with `Cannot`, and the report shows that.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ Row = tuple[Any, ...]
 
 
 class Cannot(Exception):
-    """The system has no way to do it, or failed at it; says why."""
+    """The system does not support the operation, or the operation failed. The message gives the
+    reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A statement of the workload. Parameters are `?`, in order."""
+    """A statement of the workload. Its parameters are `?`, in order."""
 
     name: str
     sql: str
@@ -31,53 +32,54 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What is stored. `views`: the catalog with the views and indexes that were chosen for the
-    workload; `plain`: that for the same without room for views, which has the base indexes that
-    filters and foreign keys need."""
+    """Two catalogs for the same schema and workload. `views` has the chosen views and indexes.
+    `plain` is planned without views, and has the base indexes that filters and foreign keys
+    need."""
 
     views: Catalog
     plain: Catalog
 
 
 Write = tuple[Task, Sequence[Any]]
-"""With its values."""
+"""A write statement with its values."""
 
 
 class Session(Protocol):
-    """One client's connection."""
+    """A client's connection."""
 
     def run(self, task: Task, values: Sequence[Any]) -> list[Row]:
-        """Its rows, all of them, in this process; of a write none: it is a transaction of its own,
-        and committed on return. Values come and go as the Python types of their columns (int,
-        float, str, bool, Decimal, date, datetime, bytes, None). Raises Cannot."""
+        """Run a statement, and return all its rows; a write returns none. A write is its own
+        transaction, and is committed on return. Values have the Python types of their columns
+        (int, float, str, bool, Decimal, date, datetime, bytes, None). Raises Cannot."""
 
     def transact(self, writes: Sequence[Write]) -> None:
-        """Several as one transaction, as far as the system has any. Raises Cannot."""
+        """Run writes as one transaction, if the system has transactions. Raises Cannot."""
 
     def close(self) -> None: ...
 
 
 class System(Protocol):
-    """A system with the relations of a design, empty at first."""
+    """A system with the relations of a design, which are empty at first."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Of its parts, for the report."""
+        """The versions of the system's parts, for the report."""
 
     def load(self, relation: str, rows: Iterable[Row]) -> None:
-        """Rows in column order of the relation, parents first. Raises Cannot."""
+        """Insert rows, whose values are in column order. Parents come first. Raises Cannot."""
 
     def loaded(self) -> None:
-        """All is loaded: bring it into the state in which it would be read (views filled,
-        statistics gathered, memory flushed to files)."""
+        """Prepare the system for reads after the last load: fill views, gather statistics, flush
+        memory to files."""
 
     def session(self) -> Session: ...
 
     def sizes(self) -> Mapping[str, int]:
-        """By table (relation, index, view), bytes on disk, uncompressed where there is a choice."""
+        """The bytes of each table (relation, index, view) on disk, uncompressed where the system
+        has a choice."""
 
     def close(self) -> None:
-        """Stop what was started. What was stored may be thrown away."""
+        """Stop the system. Its data may be discarded."""

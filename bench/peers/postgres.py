@@ -1,21 +1,21 @@
-"""PostgreSQL on this machine, as Debian has it: the reference for all answers, and what a single
-machine does.
+"""PostgreSQL on this machine, as Debian packages it: the reference for all answers, and for the
+performance of a single machine.
 
-Plain tables with the indexes that the workload needs, or materialised views as well, which each
-write refreshes in its transaction; PostgreSQL has no other way to keep them right, and none to
-answer a query from one that does not name it, so reads are rewritten by ours. A refresh is not
-CONCURRENTLY: nobody reads meanwhile when statements are timed one after the other, and to compute
-a view anew takes a fifth of what it takes to compare it with what it was, too.
+It has plain tables with the indexes that the workload needs, and optionally materialised views,
+which each write refreshes in its transaction. PostgreSQL has no other means to keep them right, and
+does not answer a query from a view that the query does not name. So our rewriter rewrites the
+reads. A refresh is not CONCURRENTLY: no client reads meanwhile when statements are timed one after
+the other, and recomputing a view takes a fifth of the time of also comparing it with its old rows.
 
-The server has its default settings, durable commits included. Of its own: the locale C, since we
-order text by code points as well, and room for more connections. As its manual advises (Indexes,
-11.9), indexes hold the columns that are searched, not wide ones besides. Clients come by TCP and
-prepare their statements.
+The server has its default settings, including durable commits, except for the locale C, since we
+also order text by code points, and a higher limit of connections. As its manual advises (Indexes,
+11.9), indexes hold only the columns that are searched, not further wide columns. Clients connect by
+TCP and prepare their statements.
 
-A server lives in a data folder of its own, which must not exist before and does not afterwards,
-listens on a port of its own on the loopback, and is started and stopped by its process number. As
-it refuses to run as root, root starts it as the user `postgres`, who must be able to reach the
-folder. Needs the package `postgresql`, and psycopg.
+A server has its own data folder, which must not exist before and is removed afterwards, and its own
+port on the loopback interface. It is started and stopped by its process number. PostgreSQL refuses
+to run as root, so root starts it as the user `postgres`, who must be able to reach the folder.
+Needs the package `postgresql`, and psycopg.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from hornbeam_server.schema.render import identifier
 BINARIES = Path("/usr/lib/postgresql")
 USER = "postgres"
 CONNECTIONS = 300
-"""At once; by default it takes a hundred, and there are more shoppers than that."""
+"""The limit of connections. There are more emulated browsers than the default, a hundred."""
 START_S = 60.0
 STOP_S = 60.0
 
@@ -58,8 +58,8 @@ T = TypeVar("T")
 
 
 class PostgreSQL:
-    """A server with the relations and indexes of a design in it; `views`: and its views. It runs
-    while the context lasts."""
+    """A server with the relations and indexes of a design, and with its views if `views` is set.
+    The server runs while the context lasts."""
 
     def __init__(self, folder: Path, design: Design, *, views: bool = False) -> None:
         self.name = POSTGRES_VIEWS if views else POSTGRES
@@ -69,7 +69,7 @@ class PostgreSQL:
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
-        """Raises Unavailable."""
+        """Start the server, and create the design. Raises Unavailable."""
         with ExitStack() as stack:
             stack.enter_context(self._server)
             self._db = stack.enter_context(closing(self._server.connect()))
@@ -94,17 +94,17 @@ class PostgreSQL:
                 copy.write_row(row)
 
     def loaded(self) -> None:
-        """Views filled, all vacuumed, statistics gathered, and on disk."""
+        """Fill views, vacuum, gather statistics, and write all to disk."""
         views = [postgres_sql.refresh(view.name) for view in self._catalog.views]
         self._execute((*views, "VACUUM ANALYZE", "CHECKPOINT"))
 
     def session(self) -> _Session:
-        return _Session(self._server.connect(), self._said)
+        return _Session(self._server.connect(), self._translated)
 
-    def _said(self, task: Task) -> tuple[str, ...]:
-        """What is run for a statement, in its transaction."""
+    def _translated(self, task: Task) -> tuple[str, ...]:
+        """The translated statement, and the refreshes of the views that it changes."""
         views = postgres_sql.touched(task.sql, self._catalog)
-        return postgres_sql.said(task.sql, self._catalog), *map(postgres_sql.refresh, views)
+        return postgres_sql.translated(task.sql, self._catalog), *map(postgres_sql.refresh, views)
 
     def sizes(self) -> Mapping[str, int]:
         return dict(_guarded(lambda: self._db.execute(_SIZES).fetchall()))
@@ -114,16 +114,17 @@ class PostgreSQL:
 
 
 class _Session:
-    """`say`: what is run for a statement, and then for the views that it touches."""
+    """A client's connection. `translate` gives the translated statement of a task, and the
+    refreshes of the views that it changes."""
 
-    def __init__(self, db: Any, say: Callable[[Task], tuple[str, ...]]) -> None:
+    def __init__(self, db: Any, translate: Callable[[Task], tuple[str, ...]]) -> None:
         self._db = db
-        self._say = say
-        self._said: dict[str, tuple[str, ...]] = {}
+        self._translate = translate
+        self._translated: dict[str, tuple[str, ...]] = {}
 
     def run(self, task: Task, values: Sequence[Any]) -> list[Row]:
         statement, *refreshes = self._statements(task)
-        if not refreshes:  # it commits itself
+        if not refreshes:  # a single statement commits itself
             return _guarded(lambda: _rows(self._db.execute(statement, values)))
         self.transact([(task, values)])
         return []
@@ -142,9 +143,9 @@ class _Session:
                 self._db.execute(refresh)
 
     def _statements(self, task: Task) -> tuple[str, ...]:
-        if task.name not in self._said:
-            self._said[task.name] = self._say(task)
-        return self._said[task.name]
+        if task.name not in self._translated:
+            self._translated[task.name] = self._translate(task)
+        return self._translated[task.name]
 
     def close(self) -> None:
         self._db.close()
@@ -167,7 +168,7 @@ def _guarded(work: Callable[[], T]) -> T:
 
 
 class _Server:
-    """A server process with a data folder, from its making to its removal."""
+    """A server process and its data folder. The context creates and removes both."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
@@ -182,11 +183,11 @@ class _Server:
             self._folder.mkdir(parents=True, mode=0o700)
         except FileExistsError:
             raise Unavailable(
-                f"{self._folder} is there already.",
-                cure="See that no server runs in it, and remove it.",
+                f"{self._folder} exists already.",
+                cure="Make sure that no server uses the folder, and remove it.",
             ) from None
         try:
-            self._make(binaries)
+            self._initialise(binaries)
             self._start(binaries)
         except BaseException:
             self.__exit__()
@@ -199,7 +200,7 @@ class _Server:
         shutil.rmtree(self._folder)
 
     def connect(self) -> Any:
-        """A connection that commits each statement, unless in a transaction."""
+        """A connection that commits each statement outside transactions."""
         import psycopg
 
         return psycopg.connect(
@@ -229,7 +230,7 @@ class _Server:
     def _log(self) -> Path:
         return self._folder / "log"
 
-    def _make(self, binaries: Path) -> None:
+    def _initialise(self, binaries: Path) -> None:
         password = self._folder / "password"
         password.write_text(self._password)
         if os.getuid() == 0:
@@ -244,12 +245,12 @@ class _Server:
             "--locale=C",
             "--encoding=UTF8",
         ]
-        made = subprocess.run(
+        done = subprocess.run(
             command, **_as_user(), cwd="/", capture_output=True, text=True, check=False
         )
-        if made.returncode:
+        if done.returncode:
             raise Unavailable(
-                f"PostgreSQL cannot make a data folder: {made.stderr.strip()}",
+                f"PostgreSQL cannot create a data folder: {done.stderr.strip()}",
                 cure=f"The user {USER} must be able to reach {self._folder}.",
             )
 
@@ -271,7 +272,7 @@ class _Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # no Ctrl-C reaches it
+                start_new_session=True,  # so that Ctrl-C does not reach the server
             )
         self._await_ready(self._process)
 
@@ -284,25 +285,25 @@ class _Server:
                 self.connect().close()
             except psycopg.OperationalError as error:
                 if process.poll() is not None or time.monotonic() > deadline:
-                    said = self._log.read_text(errors="replace").strip()
-                    raise Unavailable(f"PostgreSQL does not start: {said}") from error
+                    log = self._log.read_text(errors="replace").strip()
+                    raise Unavailable(f"PostgreSQL does not start: {log}") from error
                 time.sleep(0.05)
             else:
                 return
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Fast: open transactions are rolled back, connections closed."""
+    """Stop a server in its fast mode: it rolls open transactions back, and closes connections."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(STOP_S)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGQUIT)  # at once, and its children with it
+        process.send_signal(signal.SIGQUIT)  # immediate mode, which also ends its children
         process.wait()
 
 
 def _binaries() -> Path:
-    """Of the newest version that is installed. Raises Unavailable."""
+    """The folder of the newest installed version's programs. Raises Unavailable."""
     found = [path for path in BINARIES.glob("*/bin") if (path / "initdb").exists()]
     if not found:
         raise Unavailable(
@@ -317,7 +318,7 @@ def _version(binaries: Path) -> int:
 
 def _need_psycopg() -> None:
     try:
-        import psycopg  # noqa: F401 (is it there?)
+        import psycopg  # noqa: F401 (only tested for)
     except ImportError:
         raise Unavailable(
             "The PostgreSQL systems need psycopg.", cure="pip install 'psycopg[binary]'"
@@ -325,7 +326,8 @@ def _need_psycopg() -> None:
 
 
 def _as_user() -> dict[str, Any]:
-    """Who a process is to be, for subprocess. Raises Unavailable."""
+    """Arguments of subprocess: the user that runs the server, if this process runs as root. Raises
+    Unavailable."""
     if os.getuid() != 0:
         return {}
     try:

@@ -1,8 +1,8 @@
-"""Hornbeam's SQL, relations, indexes and join views said in PostgreSQL's dialect. Pure.
+"""Translates Hornbeam's SQL, relations, indexes and join views into PostgreSQL's dialect. Pure.
 
-A view is a materialised one. What a write means for it is what Synergy says (VII): an insert or a
-delete touches the views in which its relation is the last, since foreign keys restrict; an update
-touches all that hold the relation.
+A view becomes a materialised view. A write changes views as in Synergy (VII): an insert or a delete
+changes the views whose last relation it writes, since foreign keys restrict; an update changes all
+views that hold the relation.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from hornbeam_server.schema.render import identifier, render_ddl
 
 
 class _Writer(PostgresGenerator):
-    """With parameters by number: the rewriting moves them."""
+    """Writes parameters by number, since the rewriting moves them."""
 
     def placeholder_sql(self, expression: exp.Placeholder) -> str:
         return f"${expression.name}"
 
 
-def said(sql: str, catalog: Catalog) -> str:
+def translated(sql: str, catalog: Catalog) -> str:
     """`sql`, over the readable views of `catalog` that serve it; parameter i is `$i`."""
     text: str = _Writer(dialect="postgres").generate(rewrite(bind(sql, catalog), catalog).bound.ast)
     return text
@@ -48,7 +48,8 @@ def touched(sql: str, catalog: Catalog) -> list[str]:
 
 
 def definitions(catalog: Catalog) -> Iterator[str]:
-    """All that is stored; views are empty until they are refreshed."""
+    """The definitions of all tables, views and indexes. Views are empty until their first
+    refresh."""
     yield from sqlglot.transpile(render_ddl(catalog.schema), write="postgres")
     for view in catalog.views:
         yield f"CREATE MATERIALIZED VIEW {identifier(view.name)} AS {_select(view)} WITH NO DATA"
@@ -84,5 +85,5 @@ def _create_index(index: Index) -> str:
 
 
 def _part(part: KeyPart) -> str:
-    """NULLs come last in our ORDER BY, either way."""
+    """A column of an index. NULLs come last, as in our ORDER BY in both directions."""
     return identifier(part.column) + (" DESC NULLS LAST" if part.descending else "")

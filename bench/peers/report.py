@@ -1,13 +1,14 @@
 """The report of a run: a JSON document, its page, and the tables of docs/performance.md.
 
-The document holds the findings for readers; they are derived again from the results when it is
-read, so that both cannot disagree. Reasons for missed goals come from a profile, thus from people:
+The document includes the findings for its readers. This module does not read them, but derives them
+again from the results, so that both cannot disagree. A person finds the reason of a missed goal,
+with a profile:
 
     python -m bench.peers.report bench/reports/peers.json --reason "slower=the gateway's round trip"
 
-writes document and page anew, with the reason, and prints the tables. `--joins OTHER` adds the
-whole joins of another report: those of many customers take longer, and more of a disk, than all
-the rest.
+rewrites document and page with the reason, and prints the tables. `--joins OTHER` adds the whole
+joins of another report. Whole joins of many customers need more time and disk than all other
+measurements.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from bench.peers.results import FORMAT, OtherFormat, Results
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`reasons`: by a finding's key."""
+    """A run's results, and reasons for missed goals by the findings' keys."""
 
     results: Results
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +51,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """What is read of one."""
+    """The parts of a report's document that are read."""
 
     format: int
     reasons: dict[str, str]
@@ -76,18 +77,18 @@ def _finding(found: Finding) -> dict[str, Any]:
 
 
 def decode(document: bytes) -> Report:
-    """Raises OtherFormat."""
+    """Parse a document. Raises OtherFormat."""
     try:
         found = msgspec.json.decode(document, type=_Document)
     except msgspec.DecodeError as error:
-        raise OtherFormat(f"This is no report on several systems: {error}.") from error
+        raise OtherFormat(f"This is not a report on several systems: {error}.") from error
     if found.format != FORMAT:
         raise OtherFormat(f"Format {found.format} is not {FORMAT}; run the benchmark again.")
     return Report(found.results, found.reasons)
 
 
 def with_joins(report: Report, other: Report) -> Report:
-    """`report`, with the whole joins of `other` and the command that measured them."""
+    """`report` with the whole joins of `other`, and with the command that measured them."""
     ours, theirs = report.results, other.results
     added = f"whole joins of {_listed(theirs.joins)} customers: {theirs.command}"
     results = replace(
@@ -101,7 +102,7 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def write(report: Report, output: Path) -> None:
-    """`output`, and beside it the page of the same name."""
+    """Write the document to `output`, and the page to a file beside it with the suffix .html."""
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_bytes(encode(report))
     output.with_suffix(".html").write_text(page(report.results, report.findings))
@@ -111,7 +112,7 @@ def write(report: Report, output: Path) -> None:
 
 
 def markdown(report: Report) -> str:
-    """The tables of docs/performance.md: each goal, and the sums of each system."""
+    """The tables of docs/performance.md: the goals, and the sums of each system."""
     return f"{_goals(report.findings)}\n{_sums(report.results)}"
 
 
@@ -156,8 +157,8 @@ def _goal(finding: Finding) -> str:
     goal = finding.at_most if finding.at_least is None else finding.at_least
     if goal is None:
         return ""
-    said = f"{'≤' if finding.at_least is None else '≥'} {number(goal)} {finding.unit}"
-    return f"**{said}, missed**" if finding.met is False else said
+    text = f"{'≤' if finding.at_least is None else '≥'} {number(goal)} {finding.unit}"
+    return f"**{text}, missed**" if finding.met is False else text
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -165,16 +166,22 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in (head, rule, *rows))
 
 
-# ---------------------------------------------------------------- by hand
+# ---------------------------------------------------------------- command line
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.peers.report", description=__doc__)
     parser.add_argument("report", type=Path)
     parser.add_argument(
-        "--reason", action="append", default=[], metavar="KEY=TEXT", help="why a goal is missed"
+        "--reason",
+        action="append",
+        default=[],
+        metavar="KEY=TEXT",
+        help="the reason why a goal is missed",
     )
-    parser.add_argument("--joins", type=Path, metavar="OTHER", help="adds its whole joins")
+    parser.add_argument(
+        "--joins", type=Path, metavar="OTHER", help="a report whose whole joins are added"
+    )
     given = parser.parse_args(arguments)
     try:
         read = decode(given.report.read_bytes())
@@ -186,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     unknown = new.keys() - {each.key for each in read.findings}
     if unknown:
         known = ", ".join(each.key for each in read.findings)
-        parser.error(f"No finding is called {', '.join(sorted(unknown))}; there are {known}.")
+        parser.error(f"There is no finding {', '.join(sorted(unknown))}; there are {known}.")
     report = Report(read.results, {**read.reasons, **new})
     write(report, given.report)
     print(markdown(report))

@@ -1,8 +1,8 @@
-"""What a run has measured, as a document: written by the measuring program, read by the report.
+"""The results of a run as a document. The measuring program writes it, the report reads it.
 
-Nothing in it is derived: medians, ratios and goals are the report's. Mappings are by name, in the
-order in which they were measured; what a system was not asked is absent, what it could not do is a
-`Timing` with its error. A document of another `FORMAT` is refused, never guessed at.
+The document contains only measurements: the report derives medians, ratios and goals. Mappings are
+by name, in the order of the measurements. A statement that a system did not run is absent; a
+statement that failed is a `Timing` with its error. A document of another `FORMAT` is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 FORMAT = 1
-"""A field that may be absent can be added without another number."""
+"""The version of the document. A new optional field does not change it."""
 
 HORNBEAM = "Hornbeam"
 PHOENIX = "Phoenix plain"
@@ -30,16 +30,16 @@ PAPER_LOCKS = "Paper, locks alone"
 LOCKS = (ROOTS_EACH, ONE_ROOT, PAPER_LOCKS)
 
 PIECES = ("plan", "lock and read", "compute", "log", "apply", "answer", "way")
-"""`answer`: the node's own time for a read; `way`: what the client waits beyond the node's own time
-(HTTP, JSON, the system)."""
+"""The parts of a request's time. `answer`: the node's own time of a read. `way`: the client's time
+beyond the node's own time (HTTP, JSON, the system)."""
 
 Kind = Literal["join", "read", "write"]
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Of the workload. `kind`: a write, a read of several relations, or of one; `view`: Hornbeam
-    answers it from a view."""
+    """A statement of the workload. `kind`: a write, a read of several relations (a join), or a read
+    of one. `view`: whether Hornbeam answers it from a view."""
 
     name: str
     sql: str
@@ -49,9 +49,9 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What was asked of one system, after its warm-up: how long each run took, and how many rows
-    all of them gave together. `error`: why there are no times, or no more of them. `equal`: every
-    answer was the reference's; None: nothing to compare."""
+    """The runs of a statement on a system, after its warm-up: the time of each run, and the number
+    of rows of all runs together. `error`: the reason why times are missing. `equal`: whether every
+    answer equals the reference's; None without a comparison."""
 
     times_ms: tuple[float, ...] = ()
     error: str | None = None
@@ -61,9 +61,9 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """So many shoppers at so many nodes of Hornbeam, or on another system, each interaction after
-    the one before, for `seconds`. The percentiles are of the requests, which are too many to keep;
-    `cores`: how many were busy, by who kept them so."""
+    """A run of `clients` emulated browsers for `seconds` on a system, with Hornbeam at `nodes`
+    nodes. Each browser sends one interaction after the other. The percentiles are of the requests,
+    which are too many to store. `cores`: busy cores by group of processes."""
 
     mix: str
     nodes: int
@@ -75,13 +75,14 @@ class Throughput:
     p99_ms: float
     cores: Mapping[str, float]
     error: str | None = None
-    """What the last one said."""
+    """The message of the last error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """`clients` at once update one row after the other for `seconds`; which, is drawn by Zipf's law
-    with the exponent `skew`. `refused`: the system gave up; the times are of what was `done`."""
+    """A run of `clients` concurrent clients for `seconds`. Each updates one row after the other;
+    Zipf's law with the exponent `skew` draws the rows. `done` and `refused` are numbers of updates.
+    The percentiles are of the updates that succeeded."""
 
     skew: float
     clients: int
@@ -91,13 +92,13 @@ class Contention:
     p50_ms: float
     p99_ms: float
     error: str | None = None
-    """What the last refusal said."""
+    """The message of a client's last refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """One run. `systems` is the order of display; `options` what it was started with, seeds
-    included, `command` how."""
+    """The results of a run. `systems` is the order of display. `options` are the run's options,
+    including seeds. `command` is its command line."""
 
     began: str
     command: str
@@ -107,34 +108,35 @@ class Results:
     systems: tuple[str, ...]
     statements: tuple[Statement, ...]
     timings: Mapping[str, Mapping[str, Timing]]
-    """By system and statement."""
+    """Timings by system and statement."""
     storage: Mapping[str, Mapping[str, int]]
     """Bytes by system and table."""
     bare: Mapping[str, Timing]
-    """Operations of HBase without anything on it."""
+    """Bare operations of HBase, by name."""
     joins: Mapping[int, Mapping[str, Mapping[str, Timing]]] = field(default_factory=dict)
-    """Whole joins, by customers, query (`Q1`: two relations, `Q2`: three) and `way`."""
+    """Whole joins by number of customers, query (`Q1`: two relations, `Q2`: three) and `way`."""
     load_rows_s: Mapping[str, float] = field(default_factory=dict)
     locks: Mapping[str, Mapping[int, Timing]] = field(default_factory=dict)
-    """By what took them (`LOCKS`) and how many: a transaction, or the taking and giving back."""
+    """By kind (`LOCKS`) and number of rows: the time of a transaction, or of taking and releasing
+    locks."""
     contention: Mapping[str, tuple[Contention, ...]] = field(default_factory=dict)
-    """By system, in the order of skews."""
+    """Results by system, in the order of skews."""
     throughput: tuple[Throughput, ...] = ()
-    """Of Hornbeam, by nodes."""
+    """Throughput of Hornbeam with several numbers of nodes."""
     shopping: Mapping[str, tuple[Throughput, ...]] = field(default_factory=dict)
-    """By system, with Hornbeam at one node."""
+    """Throughput by system, with Hornbeam at one node."""
     pieces: Mapping[str, Mapping[str, Timing]] = field(default_factory=dict)
-    """Of Hornbeam's requests when it has one client: by statement and piece (`PIECES`), each run's
-    milliseconds; a read has only the last two."""
+    """Hornbeam's requests of a single client, by statement and piece (`PIECES`): the milliseconds
+    of each run. A read has only the last two pieces."""
     format: int = FORMAT
 
 
 class OtherFormat(ValueError):
-    """Not a document of this version."""
+    """The document has another version, or is not a document of a run."""
 
 
 def way(system: str, *, view: bool) -> str:
-    """How a whole join was answered: by a scan of the view, or by joining."""
+    """The name of a whole join's access path on a system: a scan of the view, or a join."""
     return f"{system}, {'view' if view else 'join'}"
 
 
@@ -143,11 +145,11 @@ def encode(results: Results) -> bytes:
 
 
 def decode(document: bytes) -> Results:
-    """Raises OtherFormat."""
+    """Parse a document. Raises OtherFormat."""
     try:
         found = msgspec.json.decode(document, type=Results)
     except msgspec.DecodeError as error:
-        raise OtherFormat(f"This is no document of a run: {error}.") from error
+        raise OtherFormat(f"This is not a document of a run: {error}.") from error
     if found.format != FORMAT:
         raise OtherFormat(f"Format {found.format} is not {FORMAT}; run the benchmark again.")
     return found

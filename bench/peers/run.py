@@ -1,9 +1,9 @@
 """The evaluation of Synergy (section IX) on this machine: `make bench-peers`.
 
-Hornbeam, Phoenix without and with transactions, our views kept by an application over Phoenix, the
-paper's own protocol, and PostgreSQL, with the same data and the same statements, interleaved; all
-but PostgreSQL on one HBase, which shares the machine with them. Needs Java 17, Maven, PostgreSQL
-(Debian: `apt install postgresql`) and the libraries of `requirements-bench.lock`.
+It measures Hornbeam, Phoenix without and with transactions, our views maintained by an application
+over Phoenix, the paper's own protocol, and PostgreSQL. All systems have the same data, and run the
+same statements, interleaved. All but PostgreSQL use one HBase on the same machine. Needs Java 17,
+Maven, PostgreSQL (Debian: `apt install postgresql`) and the libraries of `requirements-bench.lock`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from bench.measure import machine
 from bench.nodes import NodeProcesses
 from bench.peers import report
 from bench.peers.bare import bare_operations
-from bench.peers.contention import Crowd, contention
+from bench.peers.contention import ContendedUpdates, contention
 from bench.peers.design import Source, joins, tpcw
 from bench.peers.files import HBaseFiles
 from bench.peers.hornbeam import HornbeamOnHBase
 from bench.peers.locks import lock_costs
-from bench.peers.measuring import Measured, measure
+from bench.peers.measuring import Measured, OnStep, measure
 from bench.peers.paper import Paper
 from bench.peers.phoenix import Phoenix
 from bench.peers.phoenix_cluster import PhoenixCluster, phoenix_cluster
@@ -78,12 +78,13 @@ from hornbeam_server.storage.hdfs.log import HdfsLog
 
 BARE_ROUNDS = 200
 COMPARED_CUSTOMERS = 500
-"""Up to so many all values of whole joins are compared, beyond only how many rows they are."""
+"""Up to this number of customers all values of whole joins are compared; above it only the numbers
+of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `--help` explains."""
+    """The options that `--help` explains."""
 
     customers: int = 1_000
     items: int = 1_000
@@ -121,37 +122,47 @@ QUICK = Options(
     without=(MVCC_A, PAPER, POSTGRES_VIEWS),
     output=Path("var/peers-quick.json"),
 )
-"""Most of the time goes into tables and indexes: half a minute for each system more, and for whole
-joins and locks. It leaves the report of the full run alone."""
+"""Creating tables and indexes takes most of the time: half a minute for each further system, for
+whole joins and for locks. A quick run does not overwrite the report of the full run."""
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
     parser = argparse.ArgumentParser(prog="python -m bench.peers.run", description=__doc__)
     add = parser.add_argument
-    add("--quick", action="store_true", help="a small run of some minutes, for daily use")
-    add("--customers", type=int, help="of TPC-W; addresses, orders and the rest follow")
-    add("--items", type=int, help="of TPC-W")
-    add("--rounds", type=int, help="runs of each statement that count")
-    add("--warm-up", type=int, help="runs before, that do not")
-    add("--seed", type=int, help="of the statements' values")
+    add("--quick", action="store_true", help="a small run of a few minutes, for daily use")
+    add("--customers", type=int, help="customers of TPC-W; they determine addresses and orders")
+    add("--items", type=int, help="items of TPC-W")
+    add("--rounds", type=int, help="counted runs of each statement")
+    add("--warm-up", type=int, help="runs of each statement before the counted ones")
+    add("--seed", type=int, help="seed of the statements' values")
     add("--joins", type=int, nargs="*", help="customers of the whole joins; × 111 = rows")
-    add("--join-rounds", type=int, help="runs of a whole join that count")
-    add("--locks", type=int, nargs="*", help="rows, of a root each, of one transaction")
-    add("--lock-rounds", type=int, help="transactions of each number that count")
-    add("--skews", type=float, nargs="*", help="exponents of Zipf's law, for who is updated")
-    add("--crowd", type=int, help="clients that update at once")
-    add("--nodes", type=int, nargs="*", help="of Hornbeam, for the shoppers")
-    add("--clients", type=int, nargs="*", help="shoppers at once")
-    add("--mixes", nargs="*", choices=MIXES, help="what the shoppers do")
-    add("--seconds", type=float, help="of each point of the shoppers and of the crowd")
-    add("--without", nargs="*", help="systems that are left out, by name")
+    add("--join-rounds", type=int, help="counted runs of a whole join")
+    add(
+        "--locks",
+        type=int,
+        nargs="*",
+        help="numbers of rows, each of another root, in a transaction",
+    )
+    add("--lock-rounds", type=int, help="counted transactions of each number of rows")
+    add(
+        "--skews",
+        type=float,
+        nargs="*",
+        help="exponents of Zipf's law, which draws the updated rows",
+    )
+    add("--crowd", type=int, help="concurrent clients that update the same rows (contention)")
+    add("--nodes", type=int, nargs="*", help="numbers of Hornbeam's nodes for emulated browsers")
+    add("--clients", type=int, nargs="*", help="numbers of concurrent emulated browsers")
+    add("--mixes", nargs="*", choices=MIXES, help="mixes of the emulated browsers")
+    add("--seconds", type=float, help="seconds of each point of browsers and of contention")
+    add("--without", nargs="*", help="names of systems to leave out")
     add(
         "--region-heap-mb",
         type=int,
-        help="of HBase's region server; 1024 is too little for whole joins of 5000 customers",
+        help="heap of HBase's region server; 1024 is too small for whole joins of 5000 customers",
     )
-    add("--folder", type=Path, help="of cluster and databases; emptied")
-    add("--output", type=Path, help="the report: JSON, and a page beside it")
+    add("--folder", type=Path, help="folder of cluster and databases; it is emptied")
+    add("--output", type=Path, help="the JSON report; an HTML page is written beside it")
     given = {k: v for k, v in vars(parser.parse_args(arguments)).items() if v is not None}
     start = QUICK if given.pop("quick") else Options()
     lists = {k: tuple(v) for k, v in given.items() if isinstance(v, list)}
@@ -163,17 +174,18 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
 
 @contextmanager
 def hornbeam_on(base: PhoenixCluster, folder: Path, source: Source) -> Iterator[HornbeamOnHBase]:
-    """One node, in a process of its own."""
+    """Yields Hornbeam on HBase with one node, which runs in its own process."""
     database = _fresh("hornbeam")
     with (
         NodeProcesses(base.cluster, folder, 1, database=database) as nodes,
-        closing(HornbeamOnHBase(nodes.client_url, source, HBaseFiles(base, database))) as one,
+        closing(HornbeamOnHBase(nodes.client_url, source, HBaseFiles(base, database))) as system,
     ):
-        yield one
+        yield system
 
 
 class PaperOnHBase(Paper):
-    """Its rows in HBase, through the gateway that Hornbeam uses, its log in HDFS."""
+    """The paper's system with its rows in HBase, through the gateway that Hornbeam uses, and its
+    log in HDFS."""
 
     def __init__(self, base: PhoenixCluster, design: Design) -> None:
         database, cluster = _fresh("paper"), base.cluster
@@ -195,14 +207,15 @@ class PaperOnHBase(Paper):
 
 
 def _fresh(name: str) -> str:
-    """The name of a database that was not there before."""
+    """A new name for a database."""
     return f"{name}{time.time_ns() // 1_000_000:x}"
 
 
 def all_systems(
     base: PhoenixCluster, options: Options, source: Source
 ) -> dict[str, Callable[[], AbstractContextManager[System]]]:
-    """By name, what starts them. PostgreSQL comes first: its answers are the reference."""
+    """By name: a function that starts the system. PostgreSQL comes first: its answers are the
+    reference."""
     design, folder = source.design, options.folder
 
     def phoenix(
@@ -227,7 +240,8 @@ def _progress(console: Console) -> Progress:
 
 
 def load(systems: Mapping[str, System], source: Source, console: Console) -> dict[str, float]:
-    """Rows per second by system, its views and indexes included."""
+    """Load the source into all systems. Returns rows per second by system. The times include views
+    and indexes."""
     rates, total = {}, sum(1 for name in source.relations for _ in source.rows(name))
     with _progress(console) as progress:
         for name, system in systems.items():
@@ -246,11 +260,11 @@ def _counted(rows: Iterator[Row], progress: Progress, task: TaskID) -> Iterator[
         yield row
 
 
-# ---------------------------------------------------------------- what is measured
+# ---------------------------------------------------------------- measurements
 
 
 def statements(tasks: Mapping[str, Task], catalog: Catalog) -> tuple[Statement, ...]:
-    """With their kinds: how many relations a statement reads, and whether views serve it."""
+    """The statements for the report, with their kinds and whether a view serves each."""
     return tuple(_statement(task, catalog) for task in tasks.values())
 
 
@@ -266,8 +280,8 @@ def _statement(task: Task, catalog: Catalog) -> Statement:
 def whole_joins(
     base: PhoenixCluster, options: Options, customers: int, console: Console
 ) -> dict[str, dict[str, Timing]]:
-    """Q1 and Q2, all rows of them, by scans of views and by joining; by query and way. A system
-    that cannot be loaded has an error."""
+    """The times of Q1 and Q2 with all rows, by scans of views and by joins; by query and `way`. A
+    system that cannot be loaded has an error."""
     source, schema = joins(customers), f"joins{customers}"
     with hornbeam_on(base, options.folder / schema, source) as ours:
         phoenix = Phoenix(PHOENIX, base, source.design.views, schema, transactional=False)
@@ -300,10 +314,10 @@ def _drained(
     found, rounds = {}, options.join_rounds
     with _progress(console) as progress:
         total = len(source.tasks) * (1 + rounds) * len(readers)
-        tell = _teller(progress, progress.add_task("", total=total))
+        on_step = _stepper(progress, progress.add_task("", total=total))
         for query, task in source.tasks.items():
             compare = customers <= COMPARED_CUSTOMERS
-            by_way = drained(readers, task, rounds, compare=compare, tell=tell)
+            by_way = drained(readers, task, rounds, compare=compare, on_step=on_step)
             found[query] = {way: timing(measured) for way, measured in by_way.items()}
     return found
 
@@ -314,17 +328,17 @@ def locks(base: PhoenixCluster, options: Options, console: Console) -> dict[str,
         return {}
     source = joins(customers)
     with ExitStack() as stack:
-        one = stack.enter_context(hornbeam_on(base, options.folder / "locks", source))
+        ours = stack.enter_context(hornbeam_on(base, options.folder / "locks", source))
         paper = stack.enter_context(closing(PaperOnHBase(base, source.design)))
-        load({HORNBEAM: one, PAPER: paper}, source, console)
-        return lock_costs(one.url, paper, customers, options.locks, options.lock_rounds)
+        load({HORNBEAM: ours, PAPER: paper}, source, console)
+        return lock_costs(ours.url, paper, customers, options.locks, options.lock_rounds)
 
 
-def crowded(
+def contended(
     systems: Mapping[str, System], options: Options, source: Source, console: Console
 ) -> dict[str, tuple[Contention, ...]]:
-    """Sessions refreshed: a customer's row, and what views have of it."""
-    crowd = Crowd(
+    """Concurrent clients refresh sessions: they update a customer's row, and its view rows."""
+    updates = ContendedUpdates(
         source.tasks["refresh_session"],
         lambda customer: (TODAY, TODAY + dt.timedelta(hours=2), customer),
         options.customers,
@@ -334,24 +348,24 @@ def crowded(
     )
     with _progress(console) as progress:
         total = len(systems) * len(options.skews)
-        return contention(systems, crowd, _teller(progress, progress.add_task("", total=total)))
+        return contention(systems, updates, _stepper(progress, progress.add_task("", total=total)))
 
 
-def shopped(
+def browsed(
     base: PhoenixCluster,
     systems: Mapping[str, System],
     options: Options,
     source: Source,
     console: Console,
 ) -> dict[str, tuple[Throughput, ...]]:
-    """On the data that the statements have left."""
+    """Run emulated browsers on each system, with the data that the statements have left."""
     size, clients = Size(options.customers, options.items), options.clients
     with _progress(console) as progress:
         total = len(systems) * len(options.mixes) * len(clients)
-        tell = _teller(progress, progress.add_task("", total=total))
+        on_step = _stepper(progress, progress.add_task("", total=total))
         seconds = options.seconds
         return shopping(
-            systems, base.cluster, source.tasks, size, options.mixes, clients, seconds, tell
+            systems, base.cluster, source.tasks, size, options.mixes, clients, seconds, on_step
         )
 
 
@@ -359,14 +373,14 @@ def nodes(
     base: PhoenixCluster, options: Options, source: Source, console: Console
 ) -> tuple[tuple[Throughput, ...], dict[str, dict[str, Timing]]]:
     points = Points(options.nodes, options.clients, options.mixes, options.seconds)
-    folder, size = options.folder / "shoppers", Size(options.customers, options.items)
+    folder, size = options.folder / "browsers", Size(options.customers, options.items)
     with _progress(console) as progress:
-        tell = _teller(progress, progress.add_task("", total=points.count))
-        return throughput(base.cluster, folder, _fresh("shop"), source, size, points, tell)
+        on_step = _stepper(progress, progress.add_task("", total=points.count))
+        return throughput(base.cluster, folder, _fresh("shop"), source, size, points, on_step)
 
 
-def _teller(progress: Progress, task: TaskID) -> Callable[[str], None]:
-    """Another step is done, or begins."""
+def _stepper(progress: Progress, task: TaskID) -> OnStep:
+    """A callback that advances the bar by a step, and shows the step's name."""
     return lambda name: progress.update(task, advance=1, description=name)
 
 
@@ -375,17 +389,18 @@ def timing(measured: Measured) -> Timing:
 
 
 def run(options: Options, console: Console) -> Iterator[Results]:
-    """All but whole joins, then these with them, one number of customers after the other: the last
-    may take most of an hour, and leaves a cluster that is busy for a while."""
+    """Yields all results but whole joins, then the results with the whole joins of each number of
+    customers. The largest number may take most of an hour, and leaves the cluster busy for a
+    while."""
     began = dt.datetime.now(dt.UTC)
     source = tpcw(Size(options.customers, options.items))
     shutil.rmtree(options.folder, ignore_errors=True)
 
-    def tell(name: str, news: str) -> None:
-        console.print(f"{name}: {news}", highlight=False)
+    def print_state(name: str, state: str) -> None:
+        console.print(f"{name}: {state}", highlight=False)
 
     with phoenix_cluster(
-        options.folder / "cluster", region_heap_mb=options.region_heap_mb, on_change=tell
+        options.folder / "cluster", region_heap_mb=options.region_heap_mb, on_change=print_state
     ) as base:
         with ExitStack() as stack:
             systems = {
@@ -399,14 +414,14 @@ def run(options: Options, console: Console) -> Iterator[Results]:
             found = _measured(systems, options, source, console)
             bare = bare_operations(base.cluster, BARE_ROUNDS)
             storage = {name: dict(system.sizes()) for name, system in systems.items()}
-            console.rule(f"{options.crowd} clients at once, on one system at a time")
-            contended = crowded(systems, options, source, console)
-            console.rule("Shoppers, on one system at a time")
-            shopped_by = shopped(base, systems, options, source, console)
+            console.rule(f"{options.crowd} concurrent clients, on one system at a time")
+            contention_found = contended(systems, options, source, console)
+            console.rule("Emulated browsers, on one system at a time")
+            shopping_found = browsed(base, systems, options, source, console)
             versions = {name: dict(system.versions) for name, system in systems.items()}
         console.rule("Locks")
         locked = locks(base, options, console)
-        console.rule("Shoppers at one node of Hornbeam, and at several")
+        console.rule("Emulated browsers at one node of Hornbeam, and at several")
         throughput_of_nodes, pieces = nodes(base, options, source, console)
         results = Results(
             began=began.isoformat(timespec="seconds"),
@@ -425,9 +440,9 @@ def run(options: Options, console: Console) -> Iterator[Results]:
             joins={},
             load_rows_s=rates,
             locks=locked,
-            contention=contended,
+            contention=contention_found,
             throughput=throughput_of_nodes,
-            shopping=shopped_by,
+            shopping=shopping_found,
             pieces=pieces,
         )
         yield results
@@ -444,8 +459,8 @@ def _measured(
     size = Size(options.customers, options.items)
     steps = script(size, options.warm_up + options.rounds, options.seed)
     with _progress(console) as progress:
-        tell = _teller(progress, progress.add_task("", total=len(steps)))
-        return measure(systems, steps, source.tasks, warm_up=options.warm_up, tell=tell)
+        on_step = _stepper(progress, progress.add_task("", total=len(steps)))
+        return measure(systems, steps, source.tasks, warm_up=options.warm_up, on_step=on_step)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

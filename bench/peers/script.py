@@ -1,7 +1,7 @@
-"""In which order the statements run, and with which values: the same for every system.
+"""The order of the statements, and their values, which are the same for every system.
 
-First the reads that find what was loaded, then the writes, each after what it needs, and the reads
-of what they have written.
+First come the reads of loaded rows, then the writes, each after the writes that it needs, and the
+reads of written rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Values = tuple[Any, ...]
 LATER = TODAY + dt.timedelta(hours=2)
 
 TIES = frozenset({"best_sellers", "admin_related"})
-"""Ordered by a sum, and cut off: among equal sums a system may choose others."""
+"""Statements with a LIMIT, ordered by a sum: among equal sums a system may choose other rows."""
 
 WRITES = (
     ("create_cart", "reset_cart_time", "cart_line_insert", "cart_line_update"),
@@ -37,7 +37,7 @@ WRITES = (
     ("enter_order", "enter_order_line", "enter_cc_xact"),
     ("set_stock", "admin_update", "admin_update_related"),
 )
-"""With the reads of carts, which are empty before."""
+"""The writes, with the reads of carts, which are empty before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,51 +49,51 @@ class Step:
 
 
 def script(size: Size, rounds: int, seed: int = 7) -> tuple[Step, ...]:
-    """All statements of the workload, each `rounds` times; every system is to run it once, since
-    what is inserted is new."""
-    chance = random.Random(seed)
-    reads: dict[str, Callable[[], Values]] = dict(parameters(size, chance))
+    """All statements of the workload, each `rounds` times. A system can run the script only once,
+    since its inserts need new keys."""
+    rng = random.Random(seed)
+    reads: dict[str, Callable[[], Values]] = dict(parameters(size, rng))
     population = Population(size)
     addresses = [row[1:] for row in itertools.islice(population.rows("address"), 1_000)]
-    reads["find_address"] = lambda: chance.choice(addresses)
-    # Phoenix 5.2.1 fails for items that nobody has ordered.
+    reads["find_address"] = lambda: rng.choice(addresses)
+    # Phoenix 5.2.1 fails for items without orders.
     ordered = [row[2] for row in itertools.islice(population.rows("order_line"), 1_000)]
-    reads["admin_related"] = lambda: (chance.choice(ordered),) * 2
-    written = _written(size, chance)
+    reads["admin_related"] = lambda: (rng.choice(ordered),) * 2
+    written = _written(size, rng)
     names = (*reads, *itertools.chain.from_iterable(WRITES))
-    made = reads | written
-    return tuple(Step(name, tuple(made[name]() for _ in range(rounds))) for name in names)
+    drawers = reads | written
+    return tuple(Step(name, tuple(drawers[name]() for _ in range(rounds))) for name in names)
 
 
-def _written(size: Size, chance: random.Random) -> dict[str, Callable[[], Values]]:
-    """Per statement, values that have not been there."""
+def _written(size: Size, rng: random.Random) -> dict[str, Callable[[], Values]]:
+    """By statement: a function that draws values, with new keys for inserts."""
 
     def item() -> int:
-        return chance.randint(1, size.items)
+        return rng.randint(1, size.items)
 
     def customer() -> int:
-        return chance.randint(1, size.customers)
+        return rng.randint(1, size.customers)
 
     def money() -> Decimal:
-        return Decimal(chance.randint(1_000, 99_999)) / 100
+        return Decimal(rng.randint(1_000, 99_999)) / 100
 
     def order(number: int) -> Values:
-        total, address = money(), chance.randint(1, size.addresses)
+        total, address = money(), rng.randint(1, size.addresses)
         amounts = (total, total, total)
         return (number, customer(), TODAY, *amounts, "AIR", LATER, address, address, "PENDING")
 
     def line(number: int) -> Values:
-        return (number % 7 + 1, number, item(), chance.randint(1, 9), 0.5, "as agreed")
+        return (number % 7 + 1, number, item(), rng.randint(1, 9), 0.5, "as agreed")
 
-    def after(last: int, make: Callable[[int], Values]) -> Callable[[], Values]:
+    def after(last: int, values: Callable[[int], Values]) -> Callable[[], Values]:
         numbers = itertools.count(last + 1)
-        return lambda: make(next(numbers))
+        return lambda: values(next(numbers))
 
     def later(minutes: int) -> dt.datetime:
         return TODAY + dt.timedelta(minutes=minutes)
 
     def in_cart(cart: int) -> int:
-        """The item of a cart's only line."""
+        """The item of the only line of a cart."""
         return cart % size.items + 1
 
     return {
@@ -106,16 +106,16 @@ def _written(size: Size, chance: random.Random) -> dict[str, Callable[[], Values
         "cart_size": after(0, lambda cart: (cart,)),
         "cart_line_delete": after(0, lambda cart: (cart, in_cart(cart))),
         "clear_cart": after(0, lambda cart: (cart,)),
-        "enter_address": after(size.addresses, lambda n: (n, *address_fields(chance))),
+        "enter_address": after(size.addresses, lambda n: (n, *address_fields(rng))),
         "create_customer": after(
             size.customers,
-            lambda n: customer_row(n, chance.randint(1, size.addresses), chance),
+            lambda n: customer_row(n, rng.randint(1, size.addresses), rng),
         ),
         "refresh_session": after(0, lambda n: (later(n), later(n + 120), customer())),
         "enter_order": after(size.orders, order),
         "enter_order_line": after(size.orders, line),
-        "enter_cc_xact": after(size.orders, lambda n: card_row(n, chance)),
-        "set_stock": lambda: (chance.randint(10, 30), item()),
+        "enter_cc_xact": after(size.orders, lambda n: card_row(n, rng)),
+        "set_stock": lambda: (rng.randint(10, 30), item()),
         "admin_update": lambda: (money(), "image.gif", "thumb.gif", TODAY.date(), item()),
         "admin_update_related": lambda: (*(item() for _ in range(5)), item()),
     }

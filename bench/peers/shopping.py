@@ -1,8 +1,8 @@
-"""The same shoppers on every system, each through the system's own driver in a thread of this
-process, which the drivers share with it as they share the machine.
+"""Runs the same emulated browsers on every system. Each browser uses the system's own driver in a
+thread of this process. All browsers and drivers share the process and the machine.
 
-A shopper does what his interaction says, and counts it if all of it was done in time. What a system
-refuses (a conflict, a statement it cannot run) ends the interaction; nobody repeats it.
+An interaction counts if all its statements end in time. A refusal (a conflict, a statement that the
+system cannot run) ends the interaction, which is not repeated.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from typing import Any, TypeVar
 from bench.measure import percentile
 from bench.peers.contention import OPEN_S
 from bench.peers.cores import HBASE, Cores, of_cluster
-from bench.peers.measuring import Told
+from bench.peers.measuring import OnStep
 from bench.peers.port import Cannot, Row, Session, System, Task
 from bench.peers.results import Throughput
 from bench.peers.throughput import APART
 from bench.tpcw.data import Size
-from bench.tpcw.sessions import Counter, Measured, Parameters, Shopper, StatementFailed
+from bench.tpcw.sessions import Counter, EmulatedBrowser, Measured, Parameters, StatementFailed
 from hornbeam_server.cluster import Cluster
 
-DRIVERS = "shoppers and drivers"
+DRIVERS = "emulated browsers and drivers"
 REST = "nodes, PostgreSQL, others"
 
 T = TypeVar("T")
 
 
 class SessionStore:
-    """The workload's statements in a system's session. Blocks: every shopper has a thread."""
+    """A `Store` over a session of a system. Its calls block, so every browser has a thread."""
 
     def __init__(self, session: Session, tasks: Mapping[str, Task], measured: Measured) -> None:
         self._session = session
@@ -63,8 +63,9 @@ class SessionStore:
 
 
 @dataclass(frozen=True, slots=True)
-class Shop:
-    """So many shoppers on one system. `skip`: so many new keys are taken."""
+class SystemRun:
+    """A run of `clients` emulated browsers on a system. `skip`: the number of new keys that earlier
+    runs have taken."""
 
     system: System
     tasks: Mapping[str, Task]
@@ -75,7 +76,7 @@ class Shop:
     skip: int
 
     def run(self) -> list[Measured]:
-        """Of each shopper."""
+        """Run the browsers. Returns the measurements of each."""
         counter = Counter(self.size, self.skip)
         ready = threading.Barrier(self.clients, timeout=OPEN_S)
 
@@ -83,10 +84,10 @@ class Shop:
             measured = Measured()
             with closing(self.system.session()) as session:
                 store = SessionStore(session, self.tasks, measured)
-                shopper = Shopper(store, self.size, counter, f"{self.skip}/{number}")
+                browser = EmulatedBrowser(store, self.size, counter, f"{self.skip}/{number}")
                 ready.wait()
                 until = time.monotonic() + self.seconds
-                asyncio.run(shopper.run(until, self.mix, measured))
+                asyncio.run(browser.run(until, self.mix, measured))
             return measured
 
         with ThreadPoolExecutor(self.clients) as pool:
@@ -101,9 +102,10 @@ def shopping(
     mixes: Sequence[str],
     clients: Sequence[int],
     seconds: float,
-    tell: Told = lambda _: None,
+    on_step: OnStep = lambda _: None,
 ) -> dict[str, tuple[Throughput, ...]]:
-    """By system; each mix with each number of clients on all of them in turn, one at a time."""
+    """The throughput by system. Each mix with each number of clients runs on all systems in turn,
+    one system at a time."""
     found: dict[str, list[Throughput]] = {name: [] for name in systems}
     skips = count(APART, APART)
     groups = {HBASE: lambda: of_cluster(cluster), DRIVERS: lambda: [os.getpid()]}
@@ -111,22 +113,22 @@ def shopping(
         for number in clients:
             skip = next(skips)
             for name, system in systems.items():
-                shop = Shop(system, tasks, size, number, seconds, mix, skip)
+                run = SystemRun(system, tasks, size, number, seconds, mix, skip)
                 cores = Cores(groups, REST)
-                found[name].append(_point(shop, shop.run(), cores.busy()))
-                tell(f"{mix}, {number} clients, {name}")
+                found[name].append(_point(run, run.run(), cores.busy()))
+                on_step(f"{mix}, {number} clients, {name}")
     return {name: tuple(points) for name, points in found.items()}
 
 
-def _point(shop: Shop, seen: Sequence[Measured], cores: Mapping[str, float]) -> Throughput:
-    times = list(chain.from_iterable(chain.from_iterable(s.latencies.values()) for s in seen))
-    errors = list(chain.from_iterable(each.errors for each in seen))
+def _point(run: SystemRun, measured: Sequence[Measured], cores: Mapping[str, float]) -> Throughput:
+    times = list(chain.from_iterable(chain.from_iterable(m.latencies.values()) for m in measured))
+    errors = list(chain.from_iterable(each.errors for each in measured))
     return Throughput(
-        shop.mix,
+        run.mix,
         1,
-        shop.clients,
-        shop.seconds,
-        sum(each.interactions for each in seen),
+        run.clients,
+        run.seconds,
+        sum(each.interactions for each in measured),
         len(errors),
         statistics.median(times) if times else 0.0,
         percentile(times, 0.99) if times else 0.0,

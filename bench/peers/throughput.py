@@ -1,7 +1,7 @@
-"""Shoppers at one node and at several, and where the time of their requests goes.
+"""Measures emulated browsers at one node and at several, and the parts of their requests' time.
 
-The shoppers, the nodes and HBase share the machine's cores; who kept how many of them busy is
-counted with every point.
+The browsers, the nodes and HBase share the machine's cores. Every point includes the busy cores of
+each group of processes.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from bench.measure import percentile
 from bench.nodes import NodeProcesses
 from bench.peers.cores import HBASE, Cores, of_cluster
 from bench.peers.design import Source
-from bench.peers.measuring import Told
+from bench.peers.measuring import OnStep
 from bench.peers.results import Throughput, Timing
 from bench.tpcw.data import Size
-from bench.tpcw.sessions import Measured, Shopping, shop_in_process
+from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
 from hornbeam_server.cluster import Cluster
 
 APART = 1_000_000
-"""New keys of one point, and of the next."""
+"""The distance between the new keys of a point and those of the next point."""
 WARM_UP_CLIENTS = 8
 START_S = 1.5
-"""Until the shoppers' process shops; not counted as busy."""
+"""Seconds until the browsers' process begins. They are not counted as busy."""
 PIECES_MIX = "ordering"
-"""It has all statements often enough, the writes above all."""
+"""The mix of the pieces. It runs all statements often enough, above all the writes."""
 
 _NAMES = {"lock": "lock and read"}
-"""Pieces that the node calls otherwise."""
-REST = "shoppers and others"
+"""Names of pieces that differ from the node's names."""
+REST = "emulated browsers and others"
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Each mix is run with each number of nodes and clients, `seconds` long (more than
-    `START_S`)."""
+    """The points to measure: each mix with each number of nodes and clients, for `seconds` (more
+    than `START_S`)."""
 
     nodes: Sequence[int]
     clients: Sequence[int]
@@ -61,10 +61,10 @@ def throughput(
     source: Source,
     size: Size,
     points: Points,
-    tell: Told,
+    on_step: OnStep,
 ) -> tuple[tuple[Throughput, ...], dict[str, dict[str, Timing]]]:
-    """All points, over one database that is loaded once, and the pieces of one client's requests
-    at one node."""
+    """The throughput of all points, over one database that is loaded once, and the pieces of a
+    single client's requests at the first number of nodes."""
     found: list[Throughput] = []
     pieces: dict[str, dict[str, Timing]] = {}
     skips = count(0, APART)
@@ -73,13 +73,13 @@ def throughput(
             if not found:
                 _load(nodes.client_url, source)
             run = _Run(cluster, nodes, size, points.seconds, skips)
-            asyncio.run(run.shop(WARM_UP_CLIENTS, PIECES_MIX))
+            asyncio.run(run.browse(WARM_UP_CLIENTS, PIECES_MIX))
             if not pieces:
-                pieces = pieces_of(asyncio.run(run.shop(1, PIECES_MIX)))
+                pieces = pieces_of(asyncio.run(run.browse(1, PIECES_MIX)))
             for mix in points.mixes:
                 for clients in points.clients:
                     found.append(asyncio.run(run.point(mix, clients)))
-                    tell(f"{mix}, {number} nodes, {clients} clients")
+                    on_step(f"{mix}, {number} nodes, {clients} clients")
     return tuple(found), pieces
 
 
@@ -93,7 +93,7 @@ def _load(url: str, source: Source) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Shopping at some nodes."""
+    """Runs emulated browsers at `nodes`."""
 
     cluster: Cluster
     nodes: NodeProcesses
@@ -101,15 +101,17 @@ class _Run:
     seconds: float
     skips: Iterator[int]
 
-    async def shop(self, clients: int, mix: str) -> Measured:
+    async def browse(self, clients: int, mix: str) -> Measured:
         skip, size = next(self.skips), self.size
-        how = Shopping(size.customers, size.items, clients, self.seconds, mix, skip, seed=skip + 1)
-        return await shop_in_process(self.nodes.urls, how)
+        run = BrowserRun(
+            size.customers, size.items, clients, self.seconds, mix, skip, seed=skip + 1
+        )
+        return await run_in_process(self.nodes.urls, run)
 
     async def point(self, mix: str, clients: int) -> Throughput:
-        shopping = asyncio.ensure_future(self.shop(clients, mix))
+        browsers = asyncio.ensure_future(self.browse(clients, mix))
         cores = await self._cores()
-        measured = await shopping
+        measured = await browsers
         times = list(chain.from_iterable(measured.latencies.values()))
         return Throughput(
             mix,
@@ -124,7 +126,7 @@ class _Run:
         )
 
     async def _cores(self) -> dict[str, float]:
-        """How many are busy, from when the shoppers' process is there until they end."""
+        """Busy cores by group, from the start of the browsers until their end."""
         await asyncio.sleep(START_S)
         cores = Cores({"nodes": self._pids, HBASE: lambda: of_cluster(self.cluster)}, REST)
         await asyncio.sleep(self.seconds - START_S)
@@ -135,7 +137,8 @@ class _Run:
 
 
 def pieces_of(measured: Measured) -> dict[str, dict[str, Timing]]:
-    """By statement and piece; what the client waited beyond the node's own time is the `way`."""
+    """The times by statement and piece. The piece `way` is the client's time beyond the node's own
+    time."""
     return {
         statement: _pieces(times, measured.pieces[statement])
         for statement, times in measured.latencies.items()

@@ -1,9 +1,9 @@
-"""Whole joins, all rows of two and of three relations, by scans of views and by joining (Synergy,
-IX-B).
+"""Measures whole joins, with all rows of two and of three relations, by scans of views and by joins
+(Synergy, IX-B).
 
-Timed is how long it takes until all rows are in this process, in the form that the driver has for
-many: of Hornbeam as Arrow, with all values; of Phoenix as its own rows, whose values nobody takes
-out, since each takes 4 µs to become Python's. So the advantage is Phoenix's.
+A time ends when all rows are in this process, in the driver's form for many rows. Hornbeam's rows
+are Arrow, with all values. Phoenix's rows keep the driver's form and their values are not read,
+since converting a value to Python takes 4 µs. So Phoenix has the advantage.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from bench.peers.answers import same
-from bench.peers.measuring import Measured, Told, rotated
+from bench.peers.measuring import Measured, OnStep, rotated
 from bench.peers.port import Cannot, Session, Task
 
 
 class Reader(Session, Protocol):
-    """A session that answers in one way: from views, or from the base relations."""
+    """A session that answers either from views or from base relations."""
 
     def drain(self, task: Task) -> int:
-        """How many rows it gives, all of them brought into this process. Raises Cannot."""
+        """Bring all rows of a statement into this process. Returns their number. Raises Cannot."""
 
 
 def drained(
@@ -30,22 +30,23 @@ def drained(
     rounds: int,
     *,
     compare: bool,
-    tell: Told = lambda _: None,
+    on_step: OnStep = lambda _: None,
 ) -> dict[str, Measured]:
-    """By way of answering; all in turn, after a round that does not count. The answers of the first
-    are the reference: `compare` all their values, or only how many rows they have."""
+    """The measurements of each reader. The readers run in turn, after a round that is not counted.
+    The answers of the first are the reference. `compare`: compare all values, not only the numbers
+    of rows."""
     found = {way: Measured() for way in readers}
     for number in range(1 + rounds):
         for way in rotated(list(readers), number):
             _drain(readers[way], task, found[way], counts=number > 0)
-            tell(f"{task.name}, {way}")
-    right = [way for way, measured in found.items() if measured.error is None]
-    answers = {way: readers[way].run(task, ()) for way in right if compare}
-    for way in right:
+            on_step(f"{task.name}, {way}")
+    ran = [way for way, measured in found.items() if measured.error is None]
+    answers = {way: readers[way].run(task, ()) for way in ran if compare}
+    for way in ran:
         if compare:
-            found[way].equal = same(task.name, answers[right[0]], answers[way])
+            found[way].equal = same(task.name, answers[ran[0]], answers[way])
         else:
-            found[way].equal = found[way].rows == found[right[0]].rows
+            found[way].equal = found[way].rows == found[ran[0]].rows
     return found
 
 

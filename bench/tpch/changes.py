@@ -1,9 +1,10 @@
 """Random transactions on TPC-H: inserts, updates and deletes in all relations, from a seed.
 
-TPC-H's own refresh functions only add and remove orders. Here every relation changes, and the
-values are those that the queries ask for: dates, flags, segments, comments and balances move in
-and out of their conditions. Foreign keys are kept: parents exist when their children come, and
-only rows without children go. So all statements succeed, in the order in which they come.
+TPC-H's own refresh functions only add and remove orders. Here every relation changes, and so do the
+values that the queries filter by: dates, flags, segments, comments and balances begin and cease to
+satisfy their conditions. The transactions keep the foreign keys: a parent exists before its
+children, and only rows without children are deleted. So all statements succeed if they run in
+order.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ Transaction = tuple[Statement, ...]
 
 
 class _Bag:
-    """Keys, of which any is drawn, added and removed in constant time."""
+    """A set of keys. Adding, removing and drawing a random key take constant time."""
 
     def __init__(self) -> None:
         self._keys: list[Key] = []
@@ -81,7 +82,7 @@ class _Bag:
             self._keys[at], self._at[last] = last, at
 
     def highest(self) -> int:
-        """The highest first part of a key; 0 if there is none."""
+        """The highest first part of a key; 0 if there are no keys."""
         return max((key[0] for key in self._keys), default=0)
 
     def draw(self, random: Random) -> Key:
@@ -89,16 +90,17 @@ class _Bag:
 
 
 class Changes:
-    """Endless transactions over what was loaded. Two of the same files and seed are the same."""
+    """An endless sequence of transactions over the loaded data. Equal files and seeds give equal
+    sequences."""
 
     def __init__(self, files: Mapping[str, Path], seed: int) -> None:
         self._random = Random(seed)
         self._keys = {name: _Bag() for name in KEYS}
         self._parents: dict[tuple[str, Key], dict[str, Key]] = {}
-        """Relation and key → its parents' keys by relation."""
+        """By relation and key: the keys of the parents, by relation."""
         self._children: Counter[tuple[str, Key]] = Counter()
         self._lines: dict[Key, list[Key]] = {}
-        """Order → its lines."""
+        """By order: the keys of its lines."""
         for name, path in files.items():
             with path.open(newline="") as file:
                 for row in csv.DictReader(file):
@@ -114,7 +116,7 @@ class Changes:
             (4, self._change_customer),
             (3, self._change_part),
             (2, self._new_customer),
-            (2, self._drop_one),
+            (2, self._drop_childless),
             (2, self._new_line),
             (3, self._drop_line),
             (2, self._new_part),
@@ -125,16 +127,16 @@ class Changes:
         ]
         weights = [weight for weight, _ in kinds]
         while True:
-            ((_, make),) = self._random.choices(kinds, weights)
-            if transaction := make():
+            ((_, create),) = self._random.choices(kinds, weights)
+            if transaction := create():
                 yield transaction
 
     # ------------------------------------------------------------ orders
 
     def _new_order(self) -> Transaction:
         key = (self._number("orders"),)
-        made = [self._insert("orders", self._order(key))]
-        return (*made, *(self._line(key, n) for n in range(1, self._random.randint(2, 6))))
+        order = self._insert("orders", self._order(key))
+        return (order, *(self._line(key, n) for n in range(1, self._random.randint(2, 6))))
 
     def _order(self, key: Key) -> dict[str, Any]:
         random = self._random
@@ -198,7 +200,7 @@ class Changes:
         return (self._delete("lineitem", self._any("lineitem")),)
 
     def _change_lines(self) -> Transaction:
-        made = []
+        updates = []
         for _ in range(self._random.randint(1, 3)):
             part, supplier = self._any("partsupp")
             changed = {
@@ -213,10 +215,10 @@ class Changes:
             chosen = self._some(changed)
             if self._random.random() < 0.3:
                 chosen |= {"l_partkey": part, "l_suppkey": supplier}
-            made.append(self._update("lineitem", self._any("lineitem"), chosen))
-        return tuple(made)
+            updates.append(self._update("lineitem", self._any("lineitem"), chosen))
+        return tuple(updates)
 
-    # ------------------------------------------------------------ the others
+    # ------------------------------------------------------------ other relations
 
     def _new_customer(self) -> Transaction:
         key, (nation,) = self._number("customer"), self._any("nation")
@@ -243,7 +245,7 @@ class Changes:
         return (self._update("customer", self._any("customer"), self._some(changed)),)
 
     def _new_part(self) -> Transaction:
-        """With somebody who supplies it."""
+        """Insert a part with a supplier."""
         key = self._number("part")
         row = {
             "p_partkey": key,
@@ -315,8 +317,9 @@ class Changes:
             self._update("region", self._any("region"), {"r_comment": self._comment()}),
         )
 
-    def _drop_one(self) -> Transaction:
-        """A row without children, of one of the relations that mostly have some; if one is met."""
+    def _drop_childless(self) -> Transaction:
+        """Delete a row without children, of a relation whose rows mostly have children. Empty if no
+        such row is drawn."""
         names = ("region", "nation", "part", "supplier", "partsupp", "customer")
         name = self._random.choice(names)
         for _ in range(20):
@@ -335,7 +338,7 @@ class Changes:
         return self._next[name]
 
     def _some(self, values: dict[str, Any]) -> dict[str, Any]:
-        """At least one of them."""
+        """A random choice of the values, at least one."""
         names = self._random.sample(list(values), self._random.randint(1, len(values)))
         return {name: values[name] for name in names}
 
@@ -367,7 +370,7 @@ class Changes:
         return Statement(sql, (*values.values(), *key))
 
     def _delete(self, name: str, key: Key) -> Statement:
-        assert not self._children[name, key], "only rows without children go"
+        assert not self._children[name, key], "only rows without children are deleted"
         self._keys[name].remove(key)
         for parent, parent_key in self._parents.pop((name, key)).items():
             self._children[parent, parent_key] -= 1
@@ -376,7 +379,7 @@ class Changes:
         return Statement(f"DELETE FROM {name} WHERE {_where(name)}", key)
 
     def _note(self, name: str, values: Mapping[str, int]) -> None:
-        """A row is there from now on."""
+        """Record that a row exists from now on."""
         key = tuple(values[column] for column in KEYS[name])
         self._keys[name].add(key)
         self._parents[name, key] = {
@@ -388,6 +391,7 @@ class Changes:
             self._lines.setdefault(key[:1], []).append(key)
 
     def _move(self, name: str, key: Key, parent: str, to: Key) -> None:
+        """Record that a row has another parent in the relation `parent`."""
         parents = self._parents[name, key]
         self._children[parent, parents[parent]] -= 1
         self._children[parent, to] += 1
@@ -395,7 +399,7 @@ class Changes:
 
 
 def _key_columns(name: str) -> tuple[str, ...]:
-    """Those that a row is found by, or finds its parents by."""
+    """The columns of a relation's primary key and foreign keys."""
     references = (column for _, columns in PARENTS.get(name, ()) for column in columns)
     return tuple(dict.fromkeys((*KEYS[name], *references)))
 

@@ -1,6 +1,6 @@
-"""TPC-H's relations as CSV files, by the generator tpchgen-cli (PyPI), made once per scale factor.
+"""TPC-H's relations as CSV files of the generator tpchgen-cli (PyPI), one run per scale factor.
 
-The files lie in the user's cache: they are the same for everybody, and no part of the checkout.
+The files lie in the user's cache: they are equal for all users, and not part of the checkout.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ RELATIONS = (
     "orders",
     "lineitem",
 )
-"""Parents first."""
+"""The relations, parents first."""
 LOAD_ROWS = 5_000
 
 
 def queries() -> dict[str, str]:
-    """The SELECT of each view by its name, over the relations alone."""
+    """The SELECT of each view, by view name, over base relations only."""
     views = load_ddl(SCHEMA.read_text() + VIEWS.read_text()).views
     return {view.name: written_out(view, views).sql(DIALECT) for view in views}
 
 
 def files(scale: float, cache: Path | None = None) -> dict[str, Path]:
-    """A CSV file with a header per relation, parents first, at scale factor `scale`.
+    """The CSV file of each relation, with a header, parents first, at scale factor `scale`.
 
-    `cache` is by default XDG's. Raises InvalidRequest where the generator is not installed.
+    The default of `cache` is a folder in XDG's cache. Raises InvalidRequest when the generator is
+    not installed.
     """
     folder = (cache or _cache()) / f"sf{scale:g}"
     if not folder.exists():
@@ -52,7 +53,8 @@ def files(scale: float, cache: Path | None = None) -> dict[str, Path]:
 
 
 def load(db: Connection, tables: Mapping[str, Path]) -> int:
-    """Insert all rows of `files`, by transactions of some thousands; returns how many there are."""
+    """Insert all rows of the files `tables`, in transactions of `LOAD_ROWS` rows. Returns the
+    number of rows."""
     rows = 0
     for name, path in tables.items():
         header, *lines = path.read_bytes().splitlines(keepends=True)
@@ -68,23 +70,25 @@ def _cache() -> Path:
 
 
 def _generate(scale: float, folder: Path) -> None:
-    """Into a folder beside it first: whoever looks finds all or nothing."""
+    """Generate the files into a temporary folder, and rename it: a reader finds all files or
+    none."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
-        arguments = ["csv", "--scale-factor", f"{scale:g}", "--output-dir", str(made)]
+        arguments = ["csv", "--scale-factor", f"{scale:g}", "--output-dir", str(temporary)]
         subprocess.run([_generator(), *arguments], check=True, capture_output=True)
-        _without_repetitions(made / "partsupp.csv")
-        made.rename(folder)
+        _without_repetitions(temporary / "partsupp.csv")
+        temporary.rename(folder)
     except OSError:
-        if not folder.exists():  # else somebody else was faster
+        if not folder.exists():  # otherwise another process was faster
             raise
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _without_repetitions(path: Path) -> None:
-    """Below scale factor 0.01 there are so few suppliers that a part has some of them twice."""
+    """Remove repeated keys. Below scale factor 0.01 there are so few suppliers that a part has some
+    of them twice."""
     header, *lines = path.read_text().splitlines(keepends=True)
     by_key = {tuple(line.split(",")[:2]): line for line in reversed(lines)}
     path.write_text(header + "".join(reversed(by_key.values())))
@@ -95,6 +99,6 @@ def _generator() -> str:
     found = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
     if found is None:
         raise InvalidRequest(
-            "TPC-H's generator is not here.", cure="pip install tpchgen-cli, or make test."
+            "TPC-H's generator is not installed.", cure="pip install tpchgen-cli, or make test."
         )
     return found

@@ -1,4 +1,4 @@
-"""TPC-W: schema and statements of the evaluation in Synergy, data, and sessions of shoppers."""
+"""TPC-W: schema and statements of Synergy's evaluation, data, and sessions of emulated browsers."""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
-"""Each read of the workload with views and without, in turn, in one run.
+"""Compares each read of the workload with views and without, in turn, in one run.
 
-Two databases with the same data: one with the views that were chosen, one planned with no room
-for views, which gets the base indexes that its filters need instead. Both plans are the best that
-our own engine finds. The answers are compared as well.
+Two databases hold the same data: one has the chosen views; the other is planned with a budget of
+zero for views, so it gets the base indexes that its filters need. Both run the best plan that our
+own engine finds. Their answers are compared as well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Values = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One statement. `views`: a view serves it. `ratio` = p50 without views / p50 with them."""
+    """The comparison of a statement. `views`: whether a view serves it. `ratio` = p50 without views
+    / p50 with views."""
 
     name: str
     served_by: tuple[str, ...]
@@ -41,26 +42,26 @@ class Comparison:
         return {**asdict(self), "ratio": self.ratio}
 
 
-def parameters(size: Size, chance: random.Random) -> dict[str, Callable[[], Values]]:
-    """Parameters that hit, by statement name."""
+def parameters(size: Size, rng: random.Random) -> dict[str, Callable[[], Values]]:
+    """A function for each statement name. It draws parameters that mostly match rows."""
 
     def customer() -> Values:
-        return (chance.randint(1, size.customers),)
+        return (rng.randint(1, size.customers),)
 
     def name() -> Values:
-        return (user_name(chance.randint(1, size.customers)),)
+        return (user_name(rng.randint(1, size.customers)),)
 
     def item() -> Values:
-        return (chance.randint(1, size.items),)
+        return (rng.randint(1, size.items),)
 
     def order() -> Values:
-        return (chance.randint(1, size.orders),)
+        return (rng.randint(1, size.orders),)
 
     def subject() -> Values:
-        return (chance.choice(SUBJECTS),)
+        return (rng.choice(SUBJECTS),)
 
     def letters() -> str:
-        return "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=2))
+        return "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=2))
 
     return {
         "get_name": customer,
@@ -81,8 +82,8 @@ def parameters(size: Size, chance: random.Random) -> dict[str, Callable[[], Valu
         "most_recent_order_lines": order,
         "get_discount": customer,
         "get_customer_address": customer,
-        "country_by_name": lambda: (chance.choice(COUNTRIES),),
-        "address_country": lambda: (chance.randint(1, size.addresses),),
+        "country_by_name": lambda: (rng.choice(COUNTRIES),),
+        "address_country": lambda: (rng.randint(1, size.addresses),),
         "get_stock": item,
     }
 
@@ -95,10 +96,10 @@ async def compare_statements(
     rounds: int,
 ) -> list[Comparison]:
     """Run every read `rounds` times on both databases, in turn."""
-    made = parameters(size, random.Random(7))
+    drawers = parameters(size, random.Random(7))
     return [
-        await _compare(database, baseline, name, statements[name], [make() for _ in range(rounds)])
-        for name, make in made.items()
+        await _compare(database, baseline, name, statements[name], [draw() for _ in range(rounds)])
+        for name, draw in drawers.items()
     ]
 
 
@@ -115,7 +116,7 @@ async def _compare(
             if warm_up:
                 into.append((time.perf_counter() - began) * 1000)
             answers.append(sorted(map(repr, rows)))
-        # A LIMIT over ties may choose other rows; equal lengths is what can be promised then.
+        # A LIMIT over ties may choose other rows, so then only the numbers of rows must be equal.
         equal &= len(answers[0]) == len(answers[1])
         equal &= "LIMIT" in sql or answers[0] == answers[1]
     return Comparison(

@@ -1,14 +1,15 @@
-"""Shoppers: TPC-W's web interactions as sessions of statements, over the REST interface or over
-whatever else answers them.
+"""Emulated browsers: sessions of TPC-W's web interactions, over the REST interface or another
+`Store`.
 
-An interaction sends the statements that the specification's servlets send, with parameters that
-exist; one of its mixes decides which comes next. Every statement is timed by name.
+An interaction sends the statements of the specification's servlets, with existing values as
+parameters. A mix of the specification determines the next interaction. Every statement is timed by
+name.
 
-A node that stands by or is gone is passed over for the next, and whatever may be repeated is
-repeated for a while, as the client library does.
+Over REST, requests go to the next node when a node stands by or cannot be reached. Requests that
+may be repeated are repeated for a while, as the client library does.
 
-`python -m bench.tpcw.sessions URL …` runs them in a process of their own, so that they do not
-take the server's time, and prints what they measured as JSON.
+`python -m bench.tpcw.sessions URL …` runs emulated browsers in a separate process, so that they do
+not take the server's time. It prints their measurements as JSON.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from hornbeam_server.schema.workload import load_workload
 
 Parameters = Sequence[Any]
 PATIENCE_S = 30.0
-"""A request is repeated for so long."""
+"""Seconds for which a failed request is repeated."""
 
 
 INTERACTIONS = (
@@ -63,40 +64,40 @@ MIXES = {
 
 
 class StatementFailed(Exception):
-    """A statement was answered with an error; carries the problem document."""
+    """The answer of a statement is an error. The message contains its code and detail."""
 
 
 @dataclass
 class Measured:
-    """Latencies in milliseconds by statement name, and what went wrong."""
+    """The measurements of a run: latencies in milliseconds by statement name, and errors."""
 
     latencies: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     served_by: dict[str, list[str]] = field(default_factory=dict)
     pieces: dict[str, list[dict[str, float]]] = field(default_factory=lambda: defaultdict(list))
-    """By statement, for each of its latencies what the node says of its own time."""
+    """By statement: for each latency, the milliseconds that the node reports for its parts."""
     interactions: int = 0
     errors: list[str] = field(default_factory=list)
 
 
 def wire(value: Any) -> Any:
-    """A value as the REST interface takes it."""
+    """A value as JSON of the REST interface."""
     if isinstance(value, Decimal):
         return str(value)
     return value.isoformat() if isinstance(value, dt.date) else value
 
 
 class Store(Protocol):
-    """Answers the statements of the workload, by name, for one client. Raises StatementFailed."""
+    """Runs the statements of the workload, by name, for one client. Raises StatementFailed."""
 
     async def read(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
-        """The rows."""
+        """Run a read statement, and return its rows."""
 
     async def write(self, *statements: tuple[str, Parameters]) -> None:
-        """One transaction."""
+        """Run write statements as one transaction."""
 
 
 class HttpStore:
-    """Over the REST interface."""
+    """A `Store` over the REST interface."""
 
     def __init__(
         self,
@@ -143,8 +144,8 @@ class HttpStore:
                 self._measured.latencies[name].append((time.perf_counter() - began) * 1000)
                 self._measured.pieces[name].append(_own_times(document))
                 return document
-            again = document["retryable"] or document["outcome"] == "unknown"
-            if not again or time.monotonic() > give_up:
+            is_repeatable = document["retryable"] or document["outcome"] == "unknown"
+            if not is_repeatable or time.monotonic() > give_up:
                 raise StatementFailed(f"{name}: {document['code']}: {document['detail']}")
             if document.get("standby"):
                 self._urls.rotate(-1)
@@ -153,7 +154,7 @@ class HttpStore:
     async def _sent(
         self, path: str, body: dict[str, Any], headers: dict[str, str]
     ) -> tuple[int, dict[str, Any]]:
-        """Status and document; a node that is gone is one that stands by."""
+        """The answer's status and document. A node that cannot be reached counts as a standby."""
         try:
             response = await self._http.post(self._urls[0] + path, json=body, headers=headers)
         except httpx.TransportError as error:
@@ -163,14 +164,14 @@ class HttpStore:
 
 
 def _own_times(document: dict[str, Any]) -> dict[str, float]:
-    """Milliseconds in the node, by part."""
+    """The milliseconds that the node reports, by part."""
     parts: dict[str, float] | None = document.get("timings_ms")
     return {"answer": document["elapsed_ms"]} if parts is None else parts
 
 
 class Counter:
-    """New keys, shared by all shoppers of one run, in whichever threads they are; `skip`: so many
-    of each are taken."""
+    """New keys for all emulated browsers of a run, also in several threads. `skip`: the number of
+    new keys of each kind that earlier runs have taken."""
 
     def __init__(self, size: Size, skip: int = 0) -> None:
         self._numbers = {
@@ -180,23 +181,23 @@ class Counter:
             "address": count(skip + size.addresses + 1),
         }
 
-    def new(self, what: str) -> int:
-        return next(self._numbers[what])
+    def new(self, kind: str) -> int:
+        return next(self._numbers[kind])
 
 
-class Shopper:
-    """One emulated browser."""
+class EmulatedBrowser:
+    """An emulated browser: a session of a customer."""
 
     def __init__(self, store: Store, size: Size, counter: Counter, seed: str) -> None:
         self._store = store
         self._size = size
         self._counter = counter
-        self._chance = random.Random(seed)
-        self._customer = self._chance.randint(1, size.customers)
+        self._rng = random.Random(seed)
+        self._customer = self._rng.randint(1, size.customers)
         self._cart = 0
 
     async def run(self, until: float, mix: str, measured: Measured) -> None:
-        """Interact until monotonic time `until`; what is done later does not count."""
+        """Interact until monotonic time `until`. An interaction that ends later is not counted."""
         while time.monotonic() < until:
             try:
                 await self.interact(MIXES[mix])
@@ -205,13 +206,13 @@ class Shopper:
                 measured.errors.append(str(error))
 
     async def interact(self, weights: Sequence[int]) -> None:
-        """One of INTERACTIONS, drawn by these weights. Raises what the store raises."""
-        (name,) = self._chance.choices(INTERACTIONS, weights)
+        """Run one of INTERACTIONS, drawn by `weights`. Raises StatementFailed."""
+        (name,) = self._rng.choices(INTERACTIONS, weights)
         interaction: Callable[[], Awaitable[None]] = getattr(self, name)
         await interaction()
 
     def _item(self) -> int:
-        return self._chance.randint(1, self._size.items)
+        return self._rng.randint(1, self._size.items)
 
     async def home(self) -> None:
         await self._store.read("get_name", self._customer)
@@ -219,10 +220,10 @@ class Shopper:
         await self._store.read("related_books", self._item())
 
     async def new_products(self) -> None:
-        await self._store.read("new_products", self._chance.choice(SUBJECTS))
+        await self._store.read("new_products", self._rng.choice(SUBJECTS))
 
     async def best_sellers(self) -> None:
-        await self._store.read("best_sellers", self._chance.choice(SUBJECTS))
+        await self._store.read("best_sellers", self._rng.choice(SUBJECTS))
 
     async def product_detail(self) -> None:
         item = self._item()
@@ -230,16 +231,16 @@ class Shopper:
         await self._store.read("get_stock", item)
 
     async def search(self) -> None:
-        match self._chance.randrange(3):
+        match self._rng.randrange(3):
             case 0:
-                await self._store.read("search_subject", self._chance.choice(SUBJECTS))
+                await self._store.read("search_subject", self._rng.choice(SUBJECTS))
             case 1:
                 await self._store.read("search_title", f"%{self._letters()}%")
             case _:
                 await self._store.read("search_author", f"{self._letters()}%")
 
     def _letters(self) -> str:
-        return "".join(self._chance.choices("abcdefghijklmnopqrstuvwxyz", k=2))
+        return "".join(self._rng.choices("abcdefghijklmnopqrstuvwxyz", k=2))
 
     async def shopping_cart(self) -> None:
         if not self._cart:
@@ -257,16 +258,16 @@ class Shopper:
         await self._store.read("cart_size", self._cart)
 
     async def registration(self) -> None:
-        name = self._chance.choice(COUNTRIES)
+        name = self._rng.choice(COUNTRIES)
         ((country,),) = await self._store.read("country_by_name", name)
-        fields = address_fields(self._chance)[:-1]
+        fields = address_fields(self._rng)[:-1]
         found = await self._store.read("find_address", *fields, country)
         address = found[0][0] if found else self._counter.new("address")
         writes: list[tuple[str, Parameters]] = []
         if not found:
             writes.append(("enter_address", (address, *fields, country)))
         customer = self._counter.new("customer")
-        row = customer_row(customer, address, self._chance)
+        row = customer_row(customer, address, self._rng)
         await self._store.write(*writes, ("create_customer", row))
         self._customer = customer
 
@@ -279,14 +280,15 @@ class Shopper:
             await self._store.read("get_cart", self._cart)
 
     async def buy_confirm(self) -> None:
-        """Discount, stock, order, lines, card payment and clearing the cart."""
+        """Read the discount and the stock; write the order, its lines and the payment, and clear
+        the cart."""
         if not self._cart:
             await self.shopping_cart()
         await self._store.read("get_discount", self._customer)
         ((address,),) = await self._store.read("get_customer_address", self._customer)
         lines = await self._store.read("get_cart", self._cart)
         order = self._counter.new("order")
-        total = Decimal(self._chance.randint(1_000, 99_999)) / 100
+        total = Decimal(self._rng.randint(1_000, 99_999)) / 100
         header = (order, self._customer, TODAY, total, total, total, "AIR", TODAY, address, address)
         writes: list[tuple[str, Parameters]] = [("enter_order", (*header, "PENDING"))]
         for number, line in enumerate(lines, start=1):
@@ -295,7 +297,7 @@ class Shopper:
             stock = stock - quantity if stock >= quantity + 10 else stock - quantity + 21
             writes.append(("set_stock", (stock, item)))
             writes.append(("enter_order_line", (number, order, item, quantity, 0.0, "demo")))
-        writes.append(("enter_cc_xact", card_row(order, self._chance)))
+        writes.append(("enter_cc_xact", card_row(order, self._rng)))
         writes.append(("clear_cart", (self._cart,)))
         await self._store.write(*writes)
 
@@ -313,7 +315,7 @@ class Shopper:
     async def admin(self) -> None:
         item = self._item()
         await self._store.read("get_book", item)
-        cost = Decimal(self._chance.randint(100, 9_999)) / 100
+        cost = Decimal(self._rng.randint(100, 9_999)) / 100
         image = (f"img/{item}.gif", f"thumb/{item}.gif")
         await self._store.write(("admin_update", (cost, *image, TODAY.date(), item)))
         related = [row[0] for row in await self._store.read("admin_related", item, item)]
@@ -322,9 +324,9 @@ class Shopper:
 
 
 @dataclass(frozen=True, slots=True)
-class Shopping:
-    """`sessions` shoppers side by side for `seconds`, each at the next of the nodes. `skip`: so
-    many new keys were taken by those who shopped before."""
+class BrowserRun:
+    """A run of `sessions` concurrent emulated browsers for `seconds`. Each browser begins at the
+    next node. `skip`: the number of new keys that earlier runs have taken."""
 
     customers: int
     items: int
@@ -339,39 +341,42 @@ class Shopping:
         return Size(self.customers, self.items)
 
 
-async def shop(urls: Sequence[str], statements: dict[str, str], how: Shopping) -> Measured:
-    """Each shopper has a client of its own: a pool looks through all its connections for every
-    request, which with a hundred of them is most of what the shoppers' process does."""
-    measured, counter, tls = Measured(), Counter(how.size, how.skip), ssl.create_default_context()
+async def run_browsers(
+    urls: Sequence[str], statements: dict[str, str], run: BrowserRun
+) -> Measured:
+    """Run emulated browsers against the nodes at `urls`. Each browser has its own HTTP client: a
+    shared pool would search all its connections for every request, which with a hundred connections
+    would be most of this process's work."""
+    measured, counter, tls = Measured(), Counter(run.size, run.skip), ssl.create_default_context()
     async with AsyncExitStack() as stack:
-        shoppers = []
-        for number in range(how.sessions):
+        browsers = []
+        for number in range(run.sessions):
             http = httpx.AsyncClient(timeout=60, trust_env=False, verify=tls)
             await stack.enter_async_context(http)
             first = number % len(urls)
             store = HttpStore(http, [*urls[first:], *urls[:first]], statements, measured)
-            shoppers.append(Shopper(store, how.size, counter, f"{how.seed}/{number}"))
-        until = time.monotonic() + how.seconds
-        await asyncio.gather(*(shopper.run(until, how.mix, measured) for shopper in shoppers))
+            browsers.append(EmulatedBrowser(store, run.size, counter, f"{run.seed}/{number}"))
+        until = time.monotonic() + run.seconds
+        await asyncio.gather(*(browser.run(until, run.mix, measured) for browser in browsers))
     return measured
 
 
-async def shop_in_process(urls: Sequence[str], how: Shopping) -> Measured:
-    """`shop` in another process against the nodes at `urls`."""
-    options = (f"--{name}={value}" for name, value in asdict(how).items())
+async def run_in_process(urls: Sequence[str], run: BrowserRun) -> Measured:
+    """Call `run_browsers` in another process. Raises StatementFailed when the process fails."""
+    options = (f"--{name}={value}" for name, value in asdict(run).items())
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.tpcw.sessions", *urls, *options),
         stdout=asyncio.subprocess.PIPE,
     )
     output, _ = await process.communicate()
     if process.returncode:
-        raise StatementFailed(f"the shoppers ended with status {process.returncode}")
+        raise StatementFailed(f"The emulated browsers ended with status {process.returncode}.")
     return msgspec.json.decode(output, type=Measured)
 
 
-async def _main(urls: Sequence[str], how: Shopping) -> None:
+async def _main(urls: Sequence[str], run: BrowserRun) -> None:
     statements = {s.name: s.sql for s in load_workload(WORKLOAD.read_text(), str(WORKLOAD))}
-    sys.stdout.buffer.write(msgspec.json.encode(await shop(urls, statements, how)))
+    sys.stdout.buffer.write(msgspec.json.encode(await run_browsers(urls, statements, run)))
 
 
 if __name__ == "__main__":
@@ -382,4 +387,4 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--mix", choices=MIXES, required=True)
     given = vars(parser.parse_args())
-    asyncio.run(_main(given.pop("urls"), Shopping(**given)))
+    asyncio.run(_main(given.pop("urls"), BrowserRun(**given)))

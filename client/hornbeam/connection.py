@@ -1,14 +1,14 @@
 """Connections: transactions, bookmarks, retries.
 
-Outside autocommit a transaction is optimistic. It begins with its first read, which fixes its
-snapshot. Writes stay in the client; each is also tried on the server at once (a dry run on top of
-the writes before it), so that row counts, RETURNING and errors come at the call that caused them.
-Reads see the snapshot with those writes, and the client records the rows that they read. `commit`
-sends everything as one transaction, which succeeds if no row that was read has changed.
+Outside autocommit a transaction is optimistic. Its first read fixes its snapshot. Writes stay in
+the client until the commit. The server also tries each write at once, as a dry run on top of the
+earlier writes, so that row counts, RETURNING and errors come at the call that caused them. Reads
+see the snapshot with those writes, and the client records the rows that they read. `commit` sends
+everything as one transaction, which succeeds if no row that was read has changed.
 
 The answer of a dry run may contain its external inputs (numbers of identity columns, the time) and
 their results (`replay`). The client sends them back with every request that repeats the dry run. So
-the results that the caller has stay valid, and the server refuses the commit if they cannot.
+the results that the caller has read stay valid; otherwise the server refuses the commit.
 
 A dry run repeats the writes before it. If the results are not needed one by one, `pipeline` sends
 the writes together, as `executemany` does.
@@ -48,8 +48,8 @@ def connect(
     `?autocommit=true`, `?use_views=false`, `?timeout_s=5` and `?max_staleness_s=10` in the URL are
     the same as the arguments. `timeout_s` limits each statement. A statement that reads deferred
     views that are staler than `max_staleness_s` waits some time for a batch, and then fails. Over
-    HTTP nothing is sent before the first statement. Raises InterfaceError for an invalid URL,
-    DatabaseError when a folder cannot be opened.
+    HTTP the client sends nothing before the first statement. Raises InterfaceError for an invalid
+    URL, DatabaseError when a folder cannot be opened.
     """
     target = parse_url(url)
     options = dict(target.options)
@@ -72,7 +72,7 @@ def connect(
 def _flag(value: str | bool) -> bool:
     text = str(value).lower()
     if text not in {"1", "true", "yes", "0", "false", "no"}:
-        raise InterfaceError(f"{value!r} is neither true nor false")
+        raise InterfaceError(f"{value!r} is neither true nor false.")
     return text in {"1", "true", "yes"}
 
 
@@ -82,12 +82,12 @@ def _seconds(name: str, value: str | float) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise InterfaceError(f"{name} must be a positive number, not {value!r}")
+        raise InterfaceError(f"{name} must be a positive number, not {value!r}.")
     return seconds
 
 
 class Connection:
-    """A PEP 249 connection. Used by one thread at a time (threadsafety 1).
+    """A PEP 249 connection. One thread uses it at a time (threadsafety 1).
 
     `bookmark` is the commit timestamp of the last transaction on this connection. Later reads on
     this connection, or on another connection that gets the bookmark, see that transaction (except
@@ -169,7 +169,7 @@ class Connection:
 
     @property
     def autocommit(self) -> bool:
-        """True: every statement is a transaction of its own."""
+        """True: each statement is its own transaction."""
         return self._autocommit
 
     @autocommit.setter
@@ -182,9 +182,9 @@ class Connection:
 
     @property
     def behind_s(self) -> float:
-        """Staleness in seconds of the node of the last answer. A node that is disconnected from the
-        others reports the seconds since it last heard of commits: its answers are as of then. 0.0:
-        the node is connected."""
+        """Staleness, in seconds, of the node that sent the last answer. A node that is disconnected
+        from the other nodes reports the seconds since it last learned of commits: its answers are
+        as of that time. 0.0: the node is connected."""
         return self.transport.behind_s
 
     @property
@@ -193,13 +193,13 @@ class Connection:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open that commit or rollback would end."""
+        """Whether there is an open transaction, which commit or rollback would end."""
         return bool(self._writes) or self._snapshot is not None or self._failed
 
     @contextmanager
     def pipeline(self) -> Iterator[None]:
-        """Collect the writes of the block, and send them together: at the end of the block, before
-        a read, or when a result of a write is accessed. In autocommit they are one transaction.
+        """Collect the writes of the block, and send them together at the end of the block, before a
+        read, or when a result of a write is accessed. In autocommit they are one transaction.
 
         Constraints are checked when the writes are sent, so a child may come before its parent. If
         a write fails, the whole transaction must be rolled back.
@@ -219,8 +219,8 @@ class Connection:
     def savepoint(self, name: str) -> None:
         """Set a savepoint. It replaces an older savepoint with the same name.
 
-        Raises InterfaceError in autocommit, as `rollback_to` and `release` do: a statement that is
-        its own transaction has no savepoints.
+        Raises InterfaceError in autocommit, as `rollback_to` and `release` do: there each statement
+        is its own transaction, which has no savepoints.
         """
         self._check_open()
         self._check_transactional()
@@ -230,12 +230,12 @@ class Connection:
         self._savepoints[name] = len(self._writes)
 
     def rollback_to(self, name: str) -> None:
-        """Discard the writes since a savepoint. The savepoint stays, and so do the recorded reads,
-        which are validated at commit."""
+        """Discard the writes since a savepoint. The savepoint stays. The recorded reads also stay:
+        the commit validates them."""
         self._check_open()
         self._check_transactional()
         self._writes = self._writes[: self._savepoints[self._later_than(name)]]
-        self._promised = self._failed = False
+        self._accepted = self._failed = False
 
     def release(self, name: str) -> None:
         """Remove a savepoint and the later ones. The writes stay."""
@@ -250,13 +250,13 @@ class Connection:
         self.transport.json("GET", "/livez")
 
     def run(self, work: Callable[[Connection], T], *, attempts: int = MAX_ATTEMPTS) -> T:
-        """Call `work` and commit; on a retryable abort roll back and retry, up to `attempts` times.
+        """Call `work` and commit. On a retryable abort roll back and retry, up to `attempts` times.
 
         `work` should have no side effects outside the database: it may run several times. Any
         exception rolls back.
         """
         if attempts < 1:
-            raise InterfaceError("attempts must be at least 1")
+            raise InterfaceError("attempts must be at least 1.")
         for attempt in range(attempts):
             try:
                 result = work(self)
@@ -280,7 +280,7 @@ class Connection:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Commit if the block ended well, else roll back; close either way."""
+        """Commit if the block raised no exception, else roll back. Close in both cases."""
         try:
             if kind is None and not self._closed:
                 self.commit()
@@ -290,12 +290,12 @@ class Connection:
     # ------------------------------------------------------------ for cursors
 
     def query(self, sql: str, parameters: Parameters) -> dict[str, Any]:
-        """Run a SELECT in the open transaction. Returns the answer's document."""
+        """Run a SELECT in the open transaction, and return the answer's document."""
         body = self._query_body(sql, parameters) | {"trace": not self._autocommit}
         answer: dict[str, Any] = persistently(
             lambda: self.transport.json("POST", "/v1/query", body)
         )
-        self._saw(answer["snapshot"])
+        self._note_snapshot(answer["snapshot"])
         for layout, key, ts in answer["reads"] or ():
             self._reads.setdefault((layout, key), ts)
         return answer
@@ -306,14 +306,14 @@ class Connection:
     ) -> Iterator[Iterator[bytes]]:
         """Run a SELECT whose answer does not list the rows that it read. Yields the body's pieces.
 
-        Since the commit could not be validated, the transaction may not write after that.
+        The transaction may not write afterwards, since its commit could not be validated.
         """
         if self._writes and not self._autocommit:
             raise NotSupportedError("In a transaction that writes, use execute; or commit first.")
         body = self._query_body(sql, parameters)
         with self.transport.stream("/v1/query", body, {"Accept": accept}) as response:
             self._untraced = not self._autocommit
-            self._saw(int(response.headers["hornbeam-snapshot"]))
+            self._note_snapshot(int(response.headers["hornbeam-snapshot"]))
             yield iter(response.pieces)
 
     def explain(self, sql: str, parameters: Parameters) -> dict[str, Any]:
@@ -326,8 +326,8 @@ class Connection:
         return answer
 
     def write(self, writes: Sequence[Write]) -> None:
-        """Run writes: as a transaction in autocommit, else as a dry run on top of the earlier
-        writes. Inside a pipeline they run later."""
+        """Run writes: in autocommit as a transaction, else as a dry run on top of the earlier
+        writes. Inside a pipeline the writes run later."""
         self._check_open()
         self._check_sound()
         if self._untraced:
@@ -337,7 +337,7 @@ class Connection:
             )
         self._writes += writes
         if self._pipelines:
-            self._promised = True
+            self._accepted = True
         else:
             self.settle()
 
@@ -354,15 +354,16 @@ class Connection:
             else:
                 self._try()
         except BaseException:
-            # The pipeline accepted a write that is now dropped. Without it the transaction would
+            # The pipeline accepted writes that are now dropped. Without them the transaction would
             # not be the one that the caller wanted.
-            self._failed = self._promised and not self._autocommit
+            self._failed = self._accepted and not self._autocommit
             self._writes = [write for write in self._writes if write.result is not None]
             raise
-        self._promised = False
+        self._accepted = False
 
     def ddl(self, statement: str) -> int | None:
-        """Change the schema at once; it cannot be rolled back. Returns the number that setval sets.
+        """Change the schema at once. The change cannot be rolled back. Returns the number that
+        setval sets.
 
         Raises ProgrammingError inside a transaction that has written."""
         self._check_open()
@@ -381,7 +382,7 @@ class Connection:
     def _check_transactional(self) -> None:
         if self._autocommit:
             raise InterfaceError(
-                "There is no transaction to have savepoints: this connection is in autocommit.\n"
+                "Savepoints need a transaction, and this connection is in autocommit.\n"
                 "  Set autocommit to False."
             )
 
@@ -396,7 +397,7 @@ class Connection:
 
     def _check_sound(self) -> None:
         if self._failed:
-            raise InterfaceError("A write of this transaction has failed: roll it back.")
+            raise InterfaceError("A write of this transaction has failed: roll back.")
 
     def _forget(self) -> None:
         self._snapshot = None
@@ -404,14 +405,14 @@ class Connection:
         self._reads = {}
         self._savepoints = {}
         self._replay = {}
-        self._untraced = self._promised = self._failed = False
+        self._untraced = self._accepted = self._failed = False
 
     def _query_body(self, sql: str, parameters: Parameters) -> dict[str, Any]:
         self._check_open()
         self._check_sound()
         self.settle()
         staleness = self.max_staleness_s
-        most = {} if staleness is None else {"max_staleness_ms": max(int(staleness * 1000), 1)}
+        limit = {} if staleness is None else {"max_staleness_ms": max(int(staleness * 1000), 1)}
         return {
             "sql": sql,
             "parameters": wire_parameters(sql, parameters),
@@ -420,11 +421,11 @@ class Connection:
             "timeout_ms": self._timeout_ms,
             "snapshot": self._snapshot,
             "pending": [write.body for write in self._writes],
-            **most,
+            **limit,
             **self._replay,
         }
 
-    def _saw(self, snapshot: int) -> None:
+    def _note_snapshot(self, snapshot: int) -> None:
         if self._autocommit:
             self.bookmark = max(self.bookmark, snapshot)
         elif self._snapshot is None:
@@ -437,7 +438,7 @@ class Connection:
         _give_results(self._writes, answer)
 
     def _transact(self, writes: Sequence[Write], more: Mapping[str, Any]) -> None:
-        """Send a transaction. It is safe to repeat, since it has an idempotency key."""
+        """Send a transaction. The request has an idempotency key, so repeating it is safe."""
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         body = self._body(writes, more)
         answer = persistently(
@@ -453,8 +454,8 @@ class Connection:
 
 
 def _give_results(writes: Sequence[Write], answer: Mapping[str, Any]) -> None:
-    """Set the results of writes that have none. A result that the caller has read does not
-    change."""
+    """Set the results of writes that have none. Existing results do not change, since the caller
+    may have read them."""
     for write, result in zip(writes, answer["statements"], strict=True):
         if write.result is None:
             write.result = result

@@ -55,7 +55,8 @@ class Cursor:
 
     @property
     def rowcount(self) -> int:
-        """Rows of the result, or rows that the write changed; -1 before the first statement."""
+        """Number of rows of the result, or of rows that the write changed; -1 before the first
+        statement."""
         self._settle()
         return self._rowcount
 
@@ -81,14 +82,14 @@ class Cursor:
                 self._explain(operation, parameters)
             case Kind.CONTROL:
                 raise NotSupportedError(
-                    "Transactions are the connection's: use commit(), rollback(), autocommit."
+                    "The connection controls transactions: use commit(), rollback(), autocommit."
                 )
             case Kind.READ:
                 self._read(operation, parameters)
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
-        """Run a write once per set of parameters, in one request, all or none of them."""
+        """Run a write once per set of parameters, in one request. All of them succeed, or none."""
         self._begin()
         if kind(operation) is not Kind.WRITE:
             raise InterfaceError("executemany is for INSERT, UPDATE and DELETE.")
@@ -115,8 +116,8 @@ class Cursor:
         return taken
 
     def close(self) -> None:
-        """Idempotent. The writes of the cursor stay part of the transaction, and `rowcount` stays
-        valid."""
+        """Close the cursor. Idempotent. The cursor's writes stay part of the transaction, and
+        `rowcount` stays valid."""
         self._closed = True
         self._rows = None
 
@@ -146,7 +147,7 @@ class Cursor:
     def arrow(self, operation: str, parameters: Parameters = ()) -> Any:
         """Run a SELECT and return a `pyarrow.Table` (needs `hornbeam[arrow]`).
 
-        A transaction that calls it can only read: Arrow answers do not list the rows that were
+        A transaction that calls `arrow` can only read: Arrow answers do not list the rows that were
         read, so the commit of a write could not be validated.
         """
         import pyarrow as pa
@@ -157,7 +158,7 @@ class Cursor:
 
     def arrow_batches(self, operation: str, parameters: Parameters = ()) -> Iterator[Any]:
         """Run a SELECT and yield `pyarrow.RecordBatch`es as they arrive; the result may be larger
-        than memory. Read to the end or close the iterator. See `arrow` about transactions."""
+        than memory. Read to the end, or close the iterator. See `arrow` about transactions."""
         import pyarrow as pa
 
         self._begin()
@@ -186,7 +187,7 @@ class Cursor:
             raise InterfaceError("The cursor is closed.")
         self._settle()
         if self._rows is None:
-            raise InterfaceError("There are no rows: the last statement gave none.")
+            raise InterfaceError("There are no rows: the last statement returned none.")
         return self._rows
 
     def _read(self, sql: str, parameters: Parameters) -> None:
@@ -211,7 +212,7 @@ class Cursor:
             self._settle()
 
     def _settle(self) -> None:
-        """Take the results of the last writes. Runs the writes first if they have not run."""
+        """Take the results of the last writes. Runs them first if they have not run."""
         writes, self._waiting = self._waiting, []
         if not writes:
             return
@@ -219,7 +220,7 @@ class Cursor:
             self.connection.settle()
         results = [write.result for write in writes if write.result is not None]
         if len(results) < len(writes):
-            raise InterfaceError("The write has no result: its transaction was rolled back.")
+            raise InterfaceError("The write has no result, since it was rolled back.")
         self._rowcount = sum(result["affected"] for result in results)
         if results[0]["columns"]:
             rows = [row for result in results for row in result["rows"]]
@@ -257,4 +258,4 @@ class _File:
         return True
 
     def close(self) -> None:
-        """Do nothing: the owner of the exchange closes it."""
+        """Do nothing: the owner of the exchange closes the stream."""

@@ -15,16 +15,16 @@ from typing import Any
 
 from hornbeam.errors import DatabaseError, NotSupportedError, ProgrammingError, from_problem
 from hornbeam.statements import Token, is_setval, name_of, quote, split, tokens, workload_text
-from hornbeam.transport import Transport, planned_anew
+from hornbeam.transport import Transport, replanned
 
 DDL = ""
-"""The file name of DDL that the user has not written, such as the schema in force."""
+"""The file name of DDL that the user has not written, for example of the schema in force."""
 _NOISE = {"if", "not", "exists", "unique", "concurrently", "only"}
 
 
 def execute_ddl(transport: Transport, statement: str) -> int | None:
-    """Change the schema in force by `statement`, then plan and apply it; or restart an identity
-    column. Returns the number that setval sets.
+    """Change the schema in force by `statement`, then plan and apply it. A statement that restarts
+    an identity column does only that. Returns the number that setval sets.
 
     Raises ProgrammingError if an object exists already or does not exist, NotSupportedError for
     other DDL, and the errors of plan and apply.
@@ -32,7 +32,7 @@ def execute_ddl(transport: Transport, statement: str) -> int | None:
     if _restarts(statement):
         answer = transport.json("POST", "/v1/schema/restart", {"sql": statement})
         return int(answer["value"]) if is_setval(statement) else None
-    planned_anew(lambda: _plan_and_apply(transport, statement))
+    replanned(lambda: _plan_and_apply(transport, statement))
     return None
 
 
@@ -62,16 +62,16 @@ def _plan_and_apply(transport: Transport, statement: str) -> None:
     try:
         planned = transport.json("POST", "/v1/schema/plan", body)
     except ProgrammingError as error:
-        told = _still_read(error, current["ddl"])
-        raise (placed(told, ddl, statement) if told is error else told) from None
+        explained = _still_read(error, current["ddl"])
+        raise (placed(error, ddl, statement) if explained is error else explained) from None
     transport.json(
         "POST", "/v1/schema/apply", body | {"plan_id": planned["plan_id"], "allow_drop": True}
     )
 
 
 def _still_read(error: ProgrammingError, before: str) -> ProgrammingError:
-    """The error of a plan. If the statement drops a table that the workload reads, the message says
-    so."""
+    """The error of a plan. If the statement drops a table that the workload reads, the result is an
+    error that says so."""
     name, statement = error.problem.get("name"), error.problem.get("statement")
     tables = {name for what, name in map(_kind_and_name, split(before)) if what == "table"}
     if statement is None or name not in tables:
@@ -84,14 +84,14 @@ def _still_read(error: ProgrammingError, before: str) -> ProgrammingError:
 
 
 def placed(error: DatabaseError, ddl: str, statement: str = "") -> DatabaseError:
-    """An error of a plan of `ddl`, with a place that the user knows. The user has not written
-    `ddl`, except for the text of `statement` in it. The error names the place in `statement`, or
-    else it quotes the declaration at the place."""
+    """An error of a plan of `ddl`, with a place that the user knows. Of `ddl` the user has written
+    only the text of `statement`. If the place is in that text, the result names the place in
+    `statement`; otherwise it quotes the declaration at the place."""
     line, column = error.problem.get("line", 0), error.problem.get("column", 0)
     if not line:
         return error
     problem = {k: v for k, v in error.problem.items() if k not in {"file", "line", "column"}}
-    if error.problem.get("file", DDL) != DDL:  # its statement is named
+    if error.problem.get("file", DDL) != DDL:  # the error names its statement
         return from_problem(problem)
     offset = sum(len(each) + 1 for each in ddl.split("\n")[: line - 1]) + column - 1
     for start, text in _written(statement) if statement else ():
@@ -105,7 +105,7 @@ def placed(error: DatabaseError, ddl: str, statement: str = "") -> DatabaseError
 
 
 def _around(ddl: str, offset: int) -> str:
-    """The declaration at an offset of the schema's text."""
+    """The declaration at an offset in the schema's text."""
     end, declared = 0, ""
     for declared in split(ddl):
         end = ddl.index(declared, end) + len(declared)
@@ -118,10 +118,10 @@ def _written(statement: str) -> list[tuple[int, str]]:
     """The parts of a statement that are copied into the schema's text, each with its offset in the
     statement."""
     (text, *_) = split(statement)
-    begin, asked = statement.index(text), _read(text)
-    if asked.verb != "alter":
+    begin, parsed = statement.index(text), _read(text)
+    if parsed.verb != "alter":
         return [(begin, text)]
-    return [(begin + each.found[0].start, _text_of(each, text)) for each in _added(asked)]
+    return [(begin + each.found[0].start, _text_of(each, text)) for each in _added(parsed)]
 
 
 def _text_of(element: _Statement, text: str) -> str:
@@ -130,7 +130,8 @@ def _text_of(element: _Statement, text: str) -> str:
 
 
 def _kept_roots(current: dict[str, Any], ddl: str) -> list[str] | None:
-    """The roots in force, so that a statement does not move trees; None without a workload."""
+    """The roots in force, so that a statement does not change the trees; None without a
+    workload."""
     if not current["workload"]:
         return None
     tables = {name for what, name in map(_kind_and_name, split(ddl)) if what == "table"}
@@ -139,8 +140,9 @@ def _kept_roots(current: dict[str, Any], ddl: str) -> list[str] | None:
 
 @dataclass(frozen=True)
 class _Statement:
-    """A parsed statement, such as CREATE UNIQUE INDEX IF NOT EXISTS name …: `verb` and `what` are
-    in lower case, `found` are the tokens from the name on. `guarded`: it has IF [NOT] EXISTS."""
+    """A parsed statement, such as CREATE UNIQUE INDEX IF NOT EXISTS name …. `verb` (CREATE) and
+    `what` (INDEX) are in lower case. `found` are the tokens from the name on. `guarded`: the
+    statement has IF [NOT] EXISTS."""
 
     verb: str
     what: str
@@ -153,7 +155,7 @@ class _Statement:
 
 
 def evolve(ddl: str, statement: str) -> str:
-    """The schema `ddl` after `statement`. The same text if there is nothing to do (IF EXISTS)."""
+    """The schema `ddl` after `statement`; the same text if the statement changes nothing."""
     text, *more = split(statement)
     if more:
         raise ProgrammingError("These are several statements.\n  Run them one at a time.")
@@ -166,7 +168,7 @@ def evolve(ddl: str, statement: str) -> str:
         case "alter", "table":
             return _altered(ddl, asked, text)
     raise NotSupportedError(
-        f"{asked.verb.upper()} {asked.what.upper()} is no statement of Hornbeam.\n"
+        f"{asked.verb.upper()} {asked.what.upper()} is not a statement of Hornbeam.\n"
         "  Change the schema's file and run: hornbeam schema apply"
     )
 
@@ -175,7 +177,7 @@ def _created(ddl: str, asked: _Statement, text: str) -> str:
     if asked.found[1:2] and asked.found[1].text == ".":
         raise NotSupportedError(
             f"{asked.name}.{asked.found[2].text} is a qualified name, and there are no schemas.\n"
-            "  Leave out what is before the point."
+            "  Leave out the part before the dot."
         )
     if (asked.what, asked.name) not in map(_kind_and_name, split(ddl)):
         return f"{ddl}{text};\n"
@@ -185,7 +187,7 @@ def _created(ddl: str, asked: _Statement, text: str) -> str:
 
 
 def _dropped(ddl: str, asked: _Statement) -> str:
-    """The schema without the dropped objects. DROP TABLE a, b drops their indexes, too."""
+    """The schema without the dropped objects. DROP TABLE also drops the tables' indexes."""
     declared, names = split(ddl), _listed(asked)
     known = {name for what, name in map(_kind_and_name, declared) if what == asked.what}
     missing = [name for name in names if name not in known]
@@ -201,8 +203,8 @@ def _listed(asked: _Statement) -> list[str]:
     wrong = [token.text for token in asked.found[1::2] if token.text != ","]
     if wrong:
         raise NotSupportedError(
-            f"{wrong[0]} is not known behind DROP {asked.what.upper()} {asked.name}.\n"
-            "  Give nothing but names, with commas between them."
+            f"{wrong[0]} is not supported after DROP {asked.what.upper()} {asked.name}.\n"
+            "  Give only names, separated by commas."
         )
     if asked.found[-1].text == ",":
         raise _cut_short()
@@ -238,20 +240,20 @@ def _added(asked: _Statement) -> Iterator[_Statement]:
             raise _cut_short()
         if part[0].text.lower() != "add":
             raise NotSupportedError(
-                "Of ALTER TABLE only ADD is known.\n"
+                "ALTER TABLE supports only ADD.\n"
                 "  Change the schema's file and run: hornbeam schema apply"
             )
         words = [token.text.lower() for token in part]
         first = 2 if words[1:2] == ["column"] else 1
         guarded = words[first : first + 3] == ["if", "not", "exists"]
-        behind = part[first + 3 * guarded :]
-        if not behind:
+        element = part[first + 3 * guarded :]
+        if not element:
             raise _cut_short()
-        yield _Statement("add", "", guarded, behind)
+        yield _Statement("add", "", guarded, element)
 
 
 def _parts(found: Sequence[Token]) -> list[list[Token]]:
-    """The tokens, split at commas outside of parentheses."""
+    """The tokens, split at the commas outside of parentheses."""
     parts: list[list[Token]] = [[]]
     for token in found:
         if token.text == "," and token.depth == 0:
@@ -274,15 +276,15 @@ def _columns(table: str) -> set[str]:
 def _read(statement: str) -> _Statement:
     """Parse a statement. Raises ProgrammingError when it ends before it names an object."""
     found = list(tokens(statement))
-    what = _behind_noise(found, 1)
-    name = _behind_noise(found, what + 1)
+    what = _after_noise(found, 1)
+    name = _after_noise(found, what + 1)
     if name >= len(found):
         raise _cut_short()
     guarded = any(token.text.lower() == "exists" for token in found[what:name])
     return _Statement(found[0].text.lower(), found[what].text.lower(), guarded, found[name:])
 
 
-def _behind_noise(found: Sequence[Token], place: int) -> int:
+def _after_noise(found: Sequence[Token], place: int) -> int:
     while place < len(found) and found[place].text.lower() in _NOISE:
         place += 1
     return place
@@ -306,5 +308,5 @@ def _unknown(what: str, name: str) -> ProgrammingError:
 def _cut_short() -> ProgrammingError:
     return ProgrammingError(
         "The statement ends before it says what to change.\n"
-        "  Write CREATE, DROP or ALTER, then TABLE or INDEX, and a name; behind ADD a column."
+        "  Write CREATE, DROP or ALTER, then TABLE or INDEX, and a name; after ADD a column."
     )

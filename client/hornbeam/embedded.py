@@ -1,8 +1,8 @@
-"""A database in this process: the server's application, called without a socket.
+"""A database in this process: calls the server's application without a socket.
 
-The application runs in an event loop in its own thread. There is one per folder, which all
-connections share, since a folder can be opened only once. The server's packages are loaded by name,
-so the client does not depend on them.
+The application runs in an event loop in its own thread. All connections to a folder share one
+application, since a folder can be opened only once. The server's packages are loaded by name, so
+the client does not depend on them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _CHUNKS_AHEAD = 4
 
 
 class EmbeddedTransport(Transport):
-    """Requests to the database in `folder`, which is opened with the first transport to it and
-    closed with the last. Raises InterfaceError and DatabaseError when it cannot be opened."""
+    """Sends requests to the database in `folder`. The first transport to a folder opens it, the
+    last closes it. Raises InterfaceError and DatabaseError when the folder cannot be opened."""
 
     def __init__(self, folder: str) -> None:
         self._embedded: _Embedded | None = _borrow(Path(folder).resolve())
@@ -51,7 +51,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` in the loop and wait. Interrupting the caller cancels `work`."""
+        """Run `work` in the loop, and return its result. Interrupting the caller cancels `work`."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -117,8 +117,8 @@ def _give_back(embedded: _Embedded) -> None:
 
 
 def _quieten() -> None:
-    """Log warnings only, to standard error, unless the application has configured structlog. By
-    default the server logs to standard output, which belongs to the application here."""
+    """Log only warnings, to standard error, unless the application has configured structlog. By
+    default the server logs to standard output, which here belongs to the application."""
     structlog = importlib.import_module("structlog")
     if not structlog.is_configured():
         structlog.configure(
@@ -179,7 +179,7 @@ class _Exchange:
         self._task = asyncio.ensure_future(self._app(self._scope(), self._receive, self._send))
         try:
             return await self._unless_ended(self._start)
-        except asyncio.CancelledError:  # no caller waits for the answer any more
+        except asyncio.CancelledError:  # no caller waits for the answer
             self._task.cancel()
             raise
 
@@ -190,15 +190,15 @@ class _Exchange:
         return await self._unless_ended(asyncio.ensure_future(self._chunks.get()))
 
     async def end(self) -> None:
-        """Cancel the application, if it still runs, and wait for its end."""
+        """Cancel the application if it still runs, and wait for its end."""
         self._ended.set()
         self._task.cancel()
         await asyncio.wait({self._task})
         if not self._task.cancelled():
-            self._task.exception()  # retrieved only; the application has answered and logged it
+            self._task.exception()  # only retrieved; the application has answered and logged it
 
     async def _unless_ended(self, waited: asyncio.Future[T]) -> T:
-        """The result of `waited`, which only the application can give. Raises Lost when the
+        """The result of `waited`, which only the application can set. Raises Lost when the
         application ends first."""
         await asyncio.wait({waited, self._task}, return_when=asyncio.FIRST_COMPLETED)
         if not waited.done():

@@ -7,11 +7,11 @@ from typing import Any
 
 
 class Warning(Exception):
-    """Never raised, but required by PEP 249."""
+    """PEP 249 requires this class. The client never raises it."""
 
 
 class Error(Exception):
-    """Base of all errors. `code`, `cure`, `retryable` and `outcome` come from the server's
+    """The base of all errors. `code`, `cure`, `retryable` and `outcome` come from the server's
     answer."""
 
     def __init__(self, message: str, problem: Mapping[str, Any] | None = None) -> None:
@@ -89,7 +89,7 @@ _PLACE = ("file", "line", "column")
 def from_problem(problem: Mapping[str, Any]) -> DatabaseError:
     """The exception for a problem document."""
     kind = BY_CODE.get(problem.get("code", ""), InternalError)
-    message = problem.get("detail") or "the server gave no reason"
+    message = problem.get("detail") or "The server gave no reason."
     if place := ":".join(str(problem[part]) for part in _PLACE if problem.get(part)):
         message = f"{place}: {message}"
     if problem.get("cure"):

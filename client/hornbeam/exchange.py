@@ -1,5 +1,5 @@
-"""A request and its answer, independent of their carrier: a connection to a node
-(`hornbeam/http.py`), or a call into an application in this process (`hornbeam/embedded.py`)."""
+"""A request and its answer, independent of their carrier. A carrier is a connection to a node
+(`hornbeam/http.py`), or calls an application in this process (`hornbeam/embedded.py`)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Request(NamedTuple):
 
 
 class NotSent(Exception):
-    """No connection was made, so the request was not sent."""
+    """There is no connection, so the request was not sent."""
 
 
 class Lost(Exception):
-    """The request may have arrived, but its answer is missing or incomplete."""
+    """The request may have arrived. Its answer is missing or incomplete."""
 
 
 class CutShort(Lost):
-    """A part of the answer has arrived."""
+    """Only a part of the answer has arrived."""
 
 
 def _nothing() -> None:
@@ -36,8 +36,8 @@ def _nothing() -> None:
 
 @dataclass
 class Answer:
-    """An answer. `pieces` can be iterated once, as they arrive, and may raise Lost. The names in
-    `headers` are in lower case. A reader that does not read to the end calls `close`."""
+    """An answer. `pieces` can be iterated once, as they arrive, and may raise Lost. The names of
+    `headers` are in lower case. A reader that stops before the end calls `close`."""
 
     status: int
     headers: Mapping[str, str]
@@ -69,11 +69,11 @@ class Answer:
 
 
 class Carrier(Protocol):
-    """Carries requests to the application. It is used by one thread at a time, but a request may be
-    sent while an answer is being read."""
+    """Carries requests to the application. One thread uses it at a time. A request may be sent
+    before an earlier answer is read to its end."""
 
     def send(self, request: Request) -> Answer:
-        """Send a request. Raises NotSent and Lost."""
+        """Send a request. Raises NotSent, Lost."""
 
     def close(self) -> None:
         """Close the connections. Idempotent."""

@@ -28,7 +28,7 @@ _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 class Http:
     """A carrier to `address` (scheme, host and port). `connect_timeout_s` limits the time to
-    connect, `timeout_s` the time without any data from the node. `tls` is set for https."""
+    connect. `timeout_s` limits the time without any data from the node. `tls` is set for https."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Http:
         self._idle: list[HTTPConnection] = []
 
     def send(self, request: Request) -> Answer:
-        connection = self._kept() or self._connected()
+        connection = self._idle_connection() or self._new_connection()
         try:
             connection.request(
                 request.method, request.path, request.body or None, dict(request.headers)
@@ -55,7 +55,7 @@ class Http:
                 raise HTTPException("the answer does not say where it ends")
         except (OSError, HTTPException) as error:
             connection.close()
-            raise Lost(_said(error)) from error
+            raise Lost(_reason(error)) from error
         except BaseException:
             connection.close()
             raise
@@ -67,7 +67,7 @@ class Http:
         while self._idle:
             self._idle.pop().close()
 
-    def _kept(self) -> HTTPConnection | None:
+    def _idle_connection(self) -> HTTPConnection | None:
         """An idle connection that the node has not closed, and that has no unexpected data."""
         while self._idle:
             connection = self._idle.pop()
@@ -76,7 +76,7 @@ class Http:
             connection.close()
         return None
 
-    def _connected(self) -> HTTPConnection:
+    def _new_connection(self) -> HTTPConnection:
         """A new connection. Raises NotSent."""
         parts = urlsplit(self._address)
         host, port = parts.hostname or "", parts.port
@@ -89,7 +89,7 @@ class Http:
             connection.connect()
         except OSError as error:
             connection.close()
-            raise NotSent(_said(error)) from error
+            raise NotSent(_reason(error)) from error
         connection.sock.settimeout(self._timeout_s)
         return connection
 
@@ -116,8 +116,9 @@ class _Body:
                 raise HTTPException("the node has closed the connection")
         except (OSError, HTTPException) as error:
             self.close()
-            why = "the node has gone" if isinstance(error, IncompleteRead) else _said(error)
-            raise CutShort(f"after {count:,} bytes: {why}") from error
+            is_cut = isinstance(error, IncompleteRead)
+            reason = "the node has closed the connection" if is_cut else _reason(error)
+            raise CutShort(f"after {count:,} bytes: {reason}") from error
         except BaseException:
             self.close()
             raise
@@ -140,5 +141,5 @@ def _is_readable(connection: socket.socket) -> bool:
         return bool(selector.select(0))
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__

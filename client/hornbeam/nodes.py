@@ -1,4 +1,4 @@
-"""Requests to the nodes of one database. They go to a node that serves."""
+"""Sends requests for a database to one of its nodes that serves."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _UNAVAILABLE = 503
 class Nodes:
     """A carrier over the carriers of several nodes.
 
-    A node that cannot be reached, or answers that it is a standby, has not executed the request. So
+    A node that cannot be reached, or that answers as a standby, has not executed the request. So
     the request goes to the next node, to each node once. If no node serves, the result is the
     answer of a standby, if there is one: a standby will soon take over. If an answer is lost, the
-    outcome of the request is unknown, and the next request goes to the next node first. So does the
-    next request after an answer of a node that is disconnected from the others (`BEHIND`).
+    outcome of the request is unknown, and later requests start at the next node. Later requests
+    also start at the next node after an answer of a node that is disconnected from the rest
+    (`BEHIND`).
     """
 
     def __init__(self, nodes: Iterable[Carrier]) -> None:
@@ -56,5 +57,5 @@ def _stands_by(answer: Answer) -> bool:
         return False
     try:
         return bool(answer.json().get("standby"))
-    except (ValueError, AttributeError):  # the answer of a proxy
+    except (ValueError, AttributeError):  # a proxy has answered
         return False

@@ -28,9 +28,9 @@ class Secret(str):
 
 
 class Tls(NamedTuple):
-    """The verification of a server, as paths of files. `ca` "": the system's trusted authorities.
+    """Paths of the files that verify a server. `ca` "": the system's trusted authorities.
 
-    `certificate` and `private_key` are the client's own, for servers that require one.
+    `certificate` and `private_key` are the client's own, for servers that require a certificate.
     """
 
     ca: str = ""
@@ -38,7 +38,7 @@ class Tls(NamedTuple):
     private_key: str = ""
 
     def context(self) -> ssl.SSLContext:
-        """A context that verifies the server's certificate and name. Raises InterfaceError."""
+        """An SSL context that verifies the server's certificate and name. Raises InterfaceError."""
         try:
             context = ssl.create_default_context(cafile=self.ca or None)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -62,25 +62,26 @@ def redacted(url: str) -> str:
 
 
 def key_of(user: str | None, password: str | None) -> Secret:
-    """The key in a URL's `:key@`, else in HORNBEAM_API_KEY, else "". Raises InterfaceError."""
+    """The key of a URL's `:key@`, else of HORNBEAM_API_KEY, else "". Raises InterfaceError."""
     if user:
-        raise InterfaceError("A key stands behind a colon: hornbeam://:key@host")
+        raise InterfaceError("Write a colon before the key: hornbeam://:key@host.")
     key = Secret(password or os.environ.get(API_KEY_VARIABLE, ""))
     if not re.fullmatch(r"[!-~]*", key):
-        raise InterfaceError("The API key has characters that no API key has.")
+        raise InterfaceError("The API key has characters that API keys cannot have.")
     return key
 
 
 def tls_of(options: dict[str, str]) -> Tls | None:
-    """Take `tls`, `ca`, `cert` and `cert_key` out of a URL's options. Raises InterfaceError."""
-    asked = options.pop("tls", "false").lower()
-    if asked not in _TRUE | _FALSE:
-        raise InterfaceError(f"tls is true or false, not {asked!r}")
+    """Remove `tls`, `ca`, `cert` and `cert_key` from a URL's options, and return them; None without
+    TLS. Raises InterfaceError."""
+    enabled = options.pop("tls", "false").lower()
+    if enabled not in _TRUE | _FALSE:
+        raise InterfaceError(f"The option tls must be true or false, not {enabled!r}.")
     found = Tls(*(options.pop(name, "") for name in ("ca", "cert", "cert_key")))
-    if asked in _TRUE:
+    if enabled in _TRUE:
         return found
     if any(found):
-        raise InterfaceError("ca, cert and cert_key need ?tls=true")
+        raise InterfaceError("The options ca, cert and cert_key need ?tls=true.")
     return None
 
 
@@ -88,8 +89,8 @@ def require_private(host: str, key: str, tls: Tls | None) -> None:
     """Check that a key is not sent to another machine without TLS. Raises InterfaceError."""
     if key and tls is None and not _is_loopback(host):
         raise InterfaceError(
-            f"An API key would go to {host} in the clear.\n"
-            "  Add ?tls=true to the URL (and &ca=FILE for an authority of your own)."
+            f"The API key would be sent to {host} in the clear.\n"
+            "  Add ?tls=true to the URL (and &ca=FILE for your own certificate authority)."
         )
 
 

@@ -1,4 +1,4 @@
-"""Modules of the server's distribution. The client loads them by name and works without them."""
+"""Loads modules of the server's distribution by name. The client works without them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ INSTALL = "pip install hornbeam-server"
 def server_module(name: str) -> Any:
     """The module `hornbeam_server.<name>`.
 
-    Raises InterfaceError when it cannot be loaded. The message distinguishes a server that is not
-    installed from one whose dependency is missing, or is shadowed by a file of the application.
+    Raises InterfaceError when the module cannot be loaded. The message distinguishes a server that
+    is not installed from a server whose dependency is missing or shadowed by a file of the
+    application.
     """
     try:
         return importlib.import_module(f"{PACKAGE}.{name}")
@@ -27,25 +28,25 @@ def server_module(name: str) -> Any:
 
 
 def spark_module(name: str) -> Any:
-    """The same as `server_module`, for a module that needs PySpark."""
+    """Like `server_module`, for a module that needs PySpark."""
     try:
         importlib.import_module("pyspark")
     except ImportError as error:
         cure = "pip install 'hornbeam-server[spark]'"
-        raise InterfaceError(f"This works on Spark: {error}.\n{cure}") from error
+        raise InterfaceError(f"This command needs PySpark: {error}.\n{cure}") from error
     return server_module(name)
 
 
 def _reason(error: ImportError | AttributeError) -> str:
     if importlib.util.find_spec(PACKAGE) is None:
-        return f"This needs the server package, which is not installed.\n{INSTALL}"
+        return f"The server package is needed and is not installed.\n{INSTALL}"
     module = _module(error)
     if module is None or module.__name__.split(".")[0] == PACKAGE:
         return f"The server package cannot be loaded: {error}.\nInstall it again: {INSTALL}"
     file = getattr(module, "__file__", "a folder")
     return (
         f"The server package cannot be loaded: {error}.\n"
-        f"The module {module.__name__} comes from {file}. If that is your own, rename it;"
+        f"The module {module.__name__} comes from {file}. If that is your own file, rename it;"
         f" otherwise install the server again: {INSTALL}"
     )
 

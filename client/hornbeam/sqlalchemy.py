@@ -1,9 +1,9 @@
 """SQLAlchemy 2.1 dialect: `hornbeam://host:port`, `hornbeam:///folder`.
 
 SQL is DuckDB's with `?` parameters. Transactions are optimistic with snapshot isolation
-(`connection.py`); a retryable abort is raised as OperationalError. CREATE, DROP and ALTER TABLE …
-ADD plan and apply the whole schema (`ddl.py`), so `create_all` works; they take effect at once.
-Reflection reads `GET /v1/schema`; views are materialised views.
+(`connection.py`). A retryable abort raises OperationalError. CREATE, DROP and ALTER TABLE … ADD
+plan and apply the whole schema (`ddl.py`), so `create_all` works. They take effect at once.
+Reflection reads `GET /v1/schema`. Views are reflected as materialised views.
 
 `insert` is PostgreSQL's construct, for ON CONFLICT.
 """
@@ -50,7 +50,7 @@ _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
 
 
 def column_type(name: str) -> types.TypeEngine[Any]:
-    """The type for a type name of the server: DECIMAL(15,2), TIMESTAMP WITH TIME ZONE."""
+    """The SQLAlchemy type for a type name of the server, such as DECIMAL(15,2)."""
     if name == "TIMESTAMP WITH TIME ZONE":
         return types.TIMESTAMP(timezone=True)
     base, _, rest = name.partition("(")
@@ -59,8 +59,8 @@ def column_type(name: str) -> types.TypeEngine[Any]:
 
 
 class _Numeric(sqltypes.Numeric[Any]):
-    """A numeric type that converts results: sums and averages may have another type than their
-    operands."""
+    """A numeric type that converts results, since sums and averages may have another type than
+    their operands."""
 
     def bind_processor(self, dialect: Any) -> None:
         return None
@@ -97,11 +97,11 @@ class _JsonPath(sqlite_json.JSONPathType):
 
 def _json_path(steps: Sequence[str | int]) -> str:
     """Keys and array indexes as a path of DuckDB: $."key"[0]. In such a path the key * is a
-    wildcard, and an empty key is not possible, so paths with them are JSON pointers: /*/0."""
+    wildcard, and an empty key is impossible. Paths with these keys become JSON pointers: /*/0."""
     if not any(step in ("*", "") for step in steps):
         return "$" + "".join(map(_json_step, steps))
     if any(step < 0 if isinstance(step, int) else step.isdecimal() for step in steps):
-        raise exc.ArgumentError(f"{steps!r} cannot be a path: look into the value step by step")
+        raise exc.ArgumentError(f"{steps!r} cannot be a path: index the value step by step.")
     return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)
 
 
@@ -113,14 +113,14 @@ def _json_step(step: str | int) -> str:
 
 
 class HornbeamCompiler(compiler.SQLCompiler):
-    """SQL of the "duckdb" flavour."""
+    """Renders SQL in DuckDB's dialect."""
 
     visit_on_conflict_do_nothing = SQLiteCompiler.visit_on_conflict_do_nothing
     visit_on_conflict_do_update = SQLiteCompiler.visit_on_conflict_do_update
 
     def _on_conflict_target(self, clause: Any, **kw: Any) -> str:
         if getattr(clause, "constraint_target", None) is not None:
-            raise exc.CompileError("ON CONFLICT takes columns (index_elements), not a constraint")
+            raise exc.CompileError("ON CONFLICT takes columns (index_elements), not a constraint.")
         borrowed: Any = SQLiteCompiler._on_conflict_target
         return str(borrowed(self, clause, **kw))
 
@@ -133,7 +133,7 @@ class HornbeamCompiler(compiler.SQLCompiler):
         return text
 
     def for_update_clause(self, select: Any, **kw: Any) -> str:
-        """No clause: nothing is locked, since the commit validates the rows that were read."""
+        """No clause: a read takes no locks, since the commit validates the rows that were read."""
         return ""
 
     def update_from_clause(
@@ -156,7 +156,7 @@ class HornbeamCompiler(compiler.SQLCompiler):
         return f"NOT {self.visit_regexp_match_op_binary(binary, operator, **kw)}"
 
     def visit_floordiv_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """`//` for integers, whose result is an exact integer. FLOOR of a DOUBLE is not exact."""
+        """`//` for integers: the result is an exact integer. FLOOR of a DOUBLE is not exact."""
         if all(side.type._type_affinity is types.Integer for side in (binary.left, binary.right)):
             return f"{self.process(binary.left, **kw)} // {self.process(binary.right, **kw)}"
         inherited: Any = super().visit_floordiv_binary
@@ -165,7 +165,8 @@ class HornbeamCompiler(compiler.SQLCompiler):
     def visit_json_getitem_op_binary(
         self, binary: Any, operator: Any, _cast: bool = False, **kw: Any
     ) -> str:
-        """JSON, unless `as_string()` and the like request another type, which is cast from text."""
+        """JSON by default. If `as_string()` or the like requests another type, text is cast to
+        it."""
         if not _cast and binary.type._type_affinity is not types.JSON:
             return self.process(sql.cast(binary, binary.type), _cast=True, **kw)
         left, right = self.process(binary.left, **kw), self.process(binary.right, **kw)
@@ -182,7 +183,7 @@ class HornbeamCompiler(compiler.SQLCompiler):
 
 
 class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
-    """Type names of the server. Types that the server lacks raise CompileError."""
+    """Renders the server's type names. Raises CompileError for types that the server lacks."""
 
     def visit_DATETIME(self, type_: Any, **kw: Any) -> str:
         return "TIMESTAMP WITH TIME ZONE" if type_.timezone else "TIMESTAMP"
@@ -219,11 +220,11 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
         return "JSON"
 
     def visit_TIME(self, type_: Any, **kw: Any) -> str:
-        raise exc.CompileError("there is no TIME type: use INTEGER seconds, or TIMESTAMP")
+        raise exc.CompileError("There is no TIME type: use INTEGER seconds, or TIMESTAMP.")
 
 
 class HornbeamDDLCompiler(compiler.DDLCompiler):
-    """DDL in the syntax of the server's schema files."""
+    """Renders DDL in the syntax of the server's schema files."""
 
     def get_column_specification(self, column: Any, **kw: Any) -> str:
         words = [
@@ -258,13 +259,13 @@ class HornbeamDDLCompiler(compiler.DDLCompiler):
 
     def visit_foreign_key_constraint(self, constraint: Any, **kw: Any) -> str:
         if constraint.onupdate not in (None, "RESTRICT", "NO ACTION"):
-            raise exc.CompileError("keys do not change under their children: no ON UPDATE")
+            raise exc.CompileError("ON UPDATE is not supported: referenced keys do not change.")
         text: str = super().visit_foreign_key_constraint(constraint, **kw)
         return text
 
 
 class HornbeamPreparer(compiler.IdentifierPreparer):
-    """Names fold to lower case unless quoted."""
+    """Renders names, which fold to lower case unless quoted."""
 
     reserved_words = compiler.RESERVED_WORDS | {
         "exclude", "group", "index", "key", "order", "pivot", "primary", "qualify", "values",
@@ -272,7 +273,7 @@ class HornbeamPreparer(compiler.IdentifierPreparer):
 
 
 class HornbeamDialect(default.DefaultDialect):
-    """The dialect; `driver` is always HTTP (or its in-process form)."""
+    """The dialect. `driver` is always "http", also for an embedded database."""
 
     name = "hornbeam"
     driver = "http"
@@ -351,7 +352,7 @@ class HornbeamDialect(default.DefaultDialect):
         return True
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
-        """False always: a connection has no state at the server, so it survives a restart."""
+        """Always False: the server holds no state of a connection, so it survives a restart."""
         return False
 
     def do_savepoint(self, connection: Any, name: str) -> None:
@@ -380,7 +381,7 @@ class HornbeamDialect(default.DefaultDialect):
         raise exc.NoSuchTableError(name if schema is None else f"{schema}.{name}")
 
     def get_schema_names(self, connection: Any, **kw: Any) -> list[str]:
-        """No names: there is one schema, which has no name."""
+        """An empty list: the only schema has no name."""
         return []
 
     def get_table_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
@@ -441,7 +442,8 @@ class HornbeamDialect(default.DefaultDialect):
     def get_indexes(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[ReflectedIndex]:
-        """The declared indexes. `hornbeam schema show` also lists those that planning creates."""
+        """The declared indexes. `hornbeam schema show` also lists the indexes that planning
+        creates."""
         return [
             {
                 "name": index["name"],

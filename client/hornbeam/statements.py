@@ -26,15 +26,15 @@ class Kind(enum.Enum):
 
 
 class Token(NamedTuple):
-    """A word, quoted name, string or single character, outside comments. `depth` counts open
-    parentheses before it; the closing one has the depth of its opening one."""
+    """A word, quoted name, string or single character, outside comments. `depth` is the number of
+    open parentheses before the token. A closing parenthesis has the depth of its opening one."""
 
     text: str
     start: int
     depth: int
 
 
-REMEMBERED = 10_000
+CACHED_LENGTH = 10_000
 """Maximum length, in characters, of statements whose parameter names are cached."""
 _WRITES = {"insert", "update", "delete"}
 _DDL = {"create", "drop", "alter"}
@@ -123,8 +123,8 @@ def _word_after_with(sql: str) -> str:
 
 
 def names_in(sql: str) -> frozenset[str]:
-    """The words after single colons: the names of `:name` parameters, and words in slices."""
-    return (_remembered if len(sql) <= REMEMBERED else _names_in)(sql)
+    """The words after single colons: the names of `:name` parameters, and words of slices."""
+    return (_cached_names_in if len(sql) <= CACHED_LENGTH else _names_in)(sql)
 
 
 def _names_in(sql: str) -> frozenset[str]:
@@ -133,7 +133,7 @@ def _names_in(sql: str) -> frozenset[str]:
     return frozenset(word for before, colon, word in near if colon == ":" != before)
 
 
-_remembered = lru_cache(_names_in)
+_cached_names_in = lru_cache(_names_in)
 
 
 def split(script: str) -> list[str]:
@@ -153,7 +153,7 @@ def split(script: str) -> list[str]:
 
 
 def is_complete(script: str) -> bool:
-    """Whether the text ends a statement, for an interactive prompt."""
+    """Whether the text ends with a complete statement, for an interactive prompt."""
     texts = [token.text for token in tokens(script)]
     return texts[-1:] == [";"]
 
@@ -171,7 +171,7 @@ def quote(name: str) -> str:
 
 
 def workload_text(workload: Sequence[Mapping[str, Any]]) -> str:
-    """The workload of `GET /v1/schema` as the file that plan and apply take."""
+    """The workload of `GET /v1/schema`, as the text of a file for plan and apply."""
     return "\n".join(
         f"-- name: {item['name']}\n-- weight: {item['weight']}\n{item['sql'].rstrip('; ')}\n;"
         for item in workload

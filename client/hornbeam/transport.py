@@ -30,7 +30,7 @@ seconds."""
 GRACE_S = 5.0
 """Seconds that the client waits beyond the request's time limit. So the server gives up first, and
 its answer states the outcome of the request."""
-_TRY_AGAIN = {"transaction-aborted", "overloaded", "unavailable"}
+_RETRIED = {"transaction-aborted", "overloaded", "unavailable"}
 
 
 class Target(NamedTuple):
@@ -44,13 +44,13 @@ class Target(NamedTuple):
 
 
 def parse_url(url: str) -> Target:
-    """Read `hornbeam://:key@host:port?options` or `hornbeam:///folder?options`.
+    """Parse `hornbeam://:key@host:port?options` or `hornbeam:///folder?options`.
 
     `also=host:port,host:port` among the options names further nodes of the same database.
     Raises InterfaceError for another URL.
     """
     shown = redacted(url)
-    wrong = f"{shown!r} is no Hornbeam URL; write hornbeam://host:port or hornbeam:///folder"
+    wrong = f"{shown!r} is not a Hornbeam URL; write hornbeam://host:port or hornbeam:///folder"
     try:
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -73,7 +73,7 @@ def parse_url(url: str) -> Target:
 
 
 def _nodes(parts: SplitResult, options: dict[str, str]) -> list[tuple[str, int]]:
-    """Host and port of each node; takes `also` out of the options. Raises ValueError."""
+    """Host and port of each node. Removes `also` from the options. Raises ValueError."""
     also = options.pop("also", None)
     nodes = [parts, *(urlsplit(f"//{node}") for node in (also.split(",") if also else ()))]
     if also == "" or not all(node.hostname for node in nodes):
@@ -82,7 +82,7 @@ def _nodes(parts: SplitResult, options: dict[str, str]) -> list[tuple[str, int]]
 
 
 class Transport:
-    """Sends requests, and turns problem documents into exceptions. Used by one thread at a time.
+    """Sends requests, and turns problem documents into exceptions. One thread uses it at a time.
 
     `where` names the database in messages. `headers` are sent with every request.
     """
@@ -94,7 +94,8 @@ class Transport:
         self._where = where
         self._headers = dict(headers)
         self.behind_s = 0.0
-        """Seconds since the node of the last answer last heard of commits; 0: it is connected."""
+        """Seconds since the node that sent the last answer last learned of commits. 0: the node is
+        connected to the other nodes."""
 
     def json(
         self,
@@ -108,7 +109,7 @@ class Transport:
         """The answer's JSON document. Raises DatabaseError."""
         document = self._document(self._send(method, path, body, headers, params))
         if isinstance(document, dict) and isinstance(document.get("error"), dict):
-            # The server had begun its answer when the request failed.
+            # The request failed after the server had begun its answer.
             raise from_problem(document["error"])
         return document
 
@@ -128,7 +129,7 @@ class Transport:
     def stream(
         self, path: str, body: Any, headers: Mapping[str, str] | None = None
     ) -> Iterator[Answer]:
-        """A POST whose answer is read piece by piece. Raises DatabaseError."""
+        """POST `body`. The caller reads the answer piece by piece. Raises DatabaseError."""
         answer = self._send("POST", path, body, headers)
         try:
             with self._reaching():
@@ -169,8 +170,8 @@ class Transport:
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        """Raise a carrier's errors as OperationalError. If no connection was made, nothing was
-        sent; after that the outcome is unknown."""
+        """Raise a carrier's errors as OperationalError. Without a connection nothing was sent. With
+        a connection the outcome is unknown."""
         try:
             yield
         except (NotSent, Lost) as error:
@@ -180,8 +181,8 @@ class Transport:
                 "retryable": not sent,
                 "outcome": "unknown" if sent else "none",
             }
-            what = "has not ended its answer" if isinstance(error, CutShort) else "does not answer"
-            message = f"The database at {self._where} {what}: {error}"
+            fault = "has not ended its answer" if isinstance(error, CutShort) else "does not answer"
+            message = f"The database at {self._where} {fault}: {error}"
             raise OperationalError(message, problem) from error
 
 
@@ -200,15 +201,15 @@ def _utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise InterfaceError(
-            f"{error.object[error.start : error.end]!a} is no text: half a pair of surrogates.\n"
-            "  Decode bytes as what they are, or send them as bytes."
+            f"{error.object[error.start : error.end]!a} is not text: half a pair of surrogates.\n"
+            "  Decode bytes with their own encoding, or send them as bytes."
         ) from None
 
 
 def _problem(answer: Answer) -> Error:
-    """The exception for an error answer. An answer without a problem document is not from
-    Hornbeam's code, for example from a proxy. With a status of 500 and above the request may have
-    taken effect."""
+    """The exception for an error answer. An answer without a problem document does not come from
+    Hornbeam's code, but for example from a proxy. If its status is 500 or above, the request may
+    have taken effect."""
     try:
         problem = answer.json()
     except ValueError:
@@ -221,7 +222,7 @@ def _problem(answer: Answer) -> Error:
 
 
 def open_transport(target: Target, timeout_s: float) -> Transport:
-    """A transport to `target`. Over HTTP nothing is sent yet."""
+    """A transport to `target`. Over HTTP it sends nothing yet."""
     if target.folder:
         from hornbeam.embedded import EmbeddedTransport
 
@@ -241,11 +242,11 @@ def open_transport(target: Target, timeout_s: float) -> Transport:
 
 
 def persistently(send: Callable[[], T]) -> T:
-    """Call `send` until it succeeds, or fails with an error that a retry would not change; for at
-    most PATIENCE_S after the first failure.
+    """Call `send` until it succeeds, fails with an error that a retry would not change, or
+    PATIENCE_S have passed since the first failure.
 
     `send` must be safe to repeat: a read, or a request with an idempotency key. An attempt with an
-    unknown outcome is repeated, too. If no later attempt succeeds, the error's outcome is
+    unknown outcome is also repeated. If no later attempt succeeds, the error's outcome is
     "unknown".
     """
     unknown, give_up, pause_s = False, math.inf, 0.005
@@ -253,21 +254,21 @@ def persistently(send: Callable[[], T]) -> T:
         try:
             return send()
         except Error as error:
-            # The time counts from the first failure: a frozen node delays the first attempt.
+            # PATIENCE_S begins at the first failure: a frozen node delays the first attempt.
             give_up = min(give_up, time.monotonic() + PATIENCE_S)
             unknown = unknown or error.outcome == "unknown"
-            again = error.code in _TRY_AGAIN or (unknown and error.code in _LOST)
+            again = error.code in _RETRIED or (unknown and error.code in _LOST)
             if not again or time.monotonic() > give_up:
-                if unknown and error.code in _LOST | _TRY_AGAIN:
+                if unknown and error.code in _LOST | _RETRIED:
                     error.outcome, error.retryable = "unknown", False
                 raise
         time.sleep(pause_s)
         pause_s = min(pause_s * 2, 0.5)
 
 
-def planned_anew(apply: Callable[[], T]) -> T:
+def replanned(apply: Callable[[], T]) -> T:
     """Call `apply`, which plans and applies a schema, until its plan is not stale, at most
-    MAX_ATTEMPTS times. Row counts and concurrent schema changes make a plan stale."""
+    MAX_ATTEMPTS times. New row counts and concurrent schema changes make a plan stale."""
     for attempt in range(MAX_ATTEMPTS - 1):
         try:
             return apply()

@@ -19,7 +19,7 @@ from hornbeam.errors import InterfaceError
 from hornbeam.statements import names_in
 
 Parameters = Sequence[Any] | Mapping[str, Any]
-"""`?` takes a sequence, `:name` a mapping."""
+"""The values of `?` parameters (a sequence) or of `:name` parameters (a mapping)."""
 
 
 class TypeObject:
@@ -97,14 +97,15 @@ def row_reader(types: Sequence[str]) -> Callable[[list[Any]], tuple[Any, ...]]:
 
 
 _NUMPY_BOOLEANS = {"bool", "bool_"}
-"""NumPy's booleans. Unlike its other scalars they are in no class of `numbers`."""
+"""Type names of NumPy's booleans. They are not registered with `numbers`, as NumPy's numbers
+are."""
 
 
 def to_wire(value: Any) -> Any:
     """A parameter as JSON. Raises InterfaceError for a type that has no JSON form.
 
-    A value whose type JSON lacks is sent with its type name. Where the statement does not determine
-    the parameter's type, the server would otherwise take it as text.
+    A value whose type JSON lacks is sent with its type name. Otherwise the server would take the
+    value as text wherever the statement does not determine the parameter's type.
     """
     if value is None or isinstance(value, bool | int | str):
         return value

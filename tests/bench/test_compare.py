@@ -71,7 +71,7 @@ def test_the_command_reports_slower_statements_with_its_exit_code(tmp_path, caps
     write(Report(run({"a": 2, "b": 4})), old)
     write(Report(run({"a": 3, "b": 4})), new)
     assert _exit_code(str(old), str(old)) == 0
-    assert "0 of 2 are slower" in capsys.readouterr().out
+    assert "0 of 2 statements are slower" in capsys.readouterr().out
     assert _exit_code(str(old), str(new)) == 1
     assert "1.5 ×" in capsys.readouterr().out
     assert _exit_code(str(old), str(new), "--tolerance", "1.6") == 0
@@ -84,7 +84,7 @@ def test_the_command_reports_slower_statements_with_its_exit_code(tmp_path, caps
 def test_a_file_that_is_no_report_is_an_error(tmp_path, capsys):
     (tmp_path / "no.json").write_text("{}")
     assert _exit_code(str(tmp_path / "no.json"), str(tmp_path / "no.json")) == 2
-    assert "no report" in capsys.readouterr().err
+    assert "not a report" in capsys.readouterr().err
 
 
 def _exit_code(*arguments):

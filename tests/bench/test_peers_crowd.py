@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 import hornbeam
-from bench.peers.contention import Crowd, Zipf, contention
+from bench.peers.contention import ContendedUpdates, Zipf, contention
 from bench.peers.design import joins, tpcw
 from bench.peers.hornbeam import Hornbeam
 from bench.peers.locks import lock_costs, of_one_root, of_roots
@@ -17,7 +17,7 @@ from bench.peers.results import LOCKS, ONE_ROOT, PAPER_LOCKS, PIECES, ROOTS_EACH
 from bench.peers.run import Options
 from bench.peers.throughput import pieces_of
 from bench.tpcw.data import Size
-from bench.tpcw.sessions import INTERACTIONS, MIXES, Measured, Shopper
+from bench.tpcw.sessions import INTERACTIONS, MIXES, EmulatedBrowser, Measured
 from hornbeam_server.storage.local.log import LocalLog
 from hornbeam_server.storage.rocks.store import RocksStore
 
@@ -25,9 +25,9 @@ ROWS = 50
 TASK = Task("count_up", "UPDATE customer SET c_discount = c_discount + 1 WHERE c_id = ?", False)
 
 
-def crowd(**changes):
+def contended(**changes):
     given = {"rows": ROWS, "skews": (0.0, 1.2), "clients": 4, "seconds": 0.2} | changes
-    return Crowd(TASK, lambda row: (row,), **given)
+    return ContendedUpdates(TASK, lambda row: (row,), **given)
 
 
 class Refusing:
@@ -50,7 +50,7 @@ class Refusing:
 
 def test_refusals_are_counted_and_grow_with_skew():
     refusing = Refusing()
-    even, skewed = contention({"refusing": refusing}, crowd())["refusing"]
+    even, skewed = contention({"refusing": refusing}, contended())["refusing"]
     assert (even.skew, skewed.skew) == (0.0, 1.2)
     assert even.refused / (even.refused + even.done) == pytest.approx(1 / ROWS, abs=0.02)
     first = 1 / sum(row**-1.2 for row in range(1, ROWS + 1))
@@ -65,7 +65,7 @@ def test_a_system_that_refuses_all_updates_completes_none():
         def run(self, task, values):
             raise Cannot("no")
 
-    (point,) = contention({"never": Never()}, crowd(skews=(0.0,), seconds=0.01))["never"]
+    (point,) = contention({"never": Never()}, contended(skews=(0.0,), seconds=0.01))["never"]
     assert (point.done, point.p50_ms, point.error) == (0, 0.0, "no")
     assert point.refused >= 4
 
@@ -76,7 +76,7 @@ def test_a_client_without_a_session_ends_the_run():
             raise Cannot("shut")
 
     with pytest.raises(Cannot, match="shut"):
-        contention({"shut": Shut()}, crowd(skews=(0.0,)))
+        contention({"shut": Shut()}, contended(skews=(0.0,)))
 
 
 def test_zipf_draws_by_its_weights():
@@ -93,7 +93,7 @@ def test_zipf_draws_by_its_weights():
 
 @pytest.fixture(scope="module")
 def ten_customers(tmp_path_factory):
-    folder, source = tmp_path_factory.mktemp("crowd"), joins(10)
+    folder, source = tmp_path_factory.mktemp("contention"), joins(10)
     with (
         closing(Hornbeam("here", f"hornbeam:///{folder / 'here'}", source)) as here,
         closing(
@@ -132,7 +132,7 @@ def test_locks_are_timed_by_method_and_number(ten_customers):
         for run in range(2):
             wanted += Counter(of_roots(number)) + Counter(of_one_root(run + 1, number))
     assert +changed == wanted
-    with pytest.raises(ValueError, match="so many"):
+    with pytest.raises(ValueError, match="too few"):
         lock_costs(here.url, paper, 10, (11,), rounds=1)
 
 
@@ -140,13 +140,13 @@ def test_locks_of_the_paper_are_released(ten_customers):
     _, paper = ten_customers
     paper.lock_cycle("customer", [(1,), (2,)])
     paper.lock_cycle("customer", [(2,), (1,)])
-    with pytest.raises(Cannot, match="no such row of customer"):
+    with pytest.raises(Cannot, match="does not exist in customer"):
         paper.lock_cycle("customer", [(99,)])
 
 
-def test_contention_on_hornbeam_refuses_and_loses_no_update(ten_customers):
+def test_contention_on_hornbeam_is_never_refused_and_loses_nothing(ten_customers):
     here, _ = ten_customers
-    (point,) = contention({"here": here}, crowd(rows=10, skews=(1.2,)))["here"]
+    (point,) = contention({"here": here}, contended(rows=10, skews=(1.2,)))["here"]
     assert point.done > 0
     assert point.refused == 0
     with closing(hornbeam.connect(here.url, autocommit=True)) as db:
@@ -176,10 +176,10 @@ def test_every_mix_weighs_every_interaction():
     for weights in MIXES.values():
         assert len(weights) == len(INTERACTIONS)
         assert sum(weights) == 10_000
-    assert all(callable(getattr(Shopper, name)) for name in INTERACTIONS)
+    assert all(callable(getattr(EmulatedBrowser, name)) for name in INTERACTIONS)
 
 
-def test_contention_uses_an_update_of_the_workload():
+def test_contention_updates_a_statement_of_the_workload():
     tasks = tpcw(Size(10, 10)).tasks
     assert tasks["refresh_session"].sql.count("?") == 3
     assert Options().mixes == tuple(MIXES)

@@ -144,8 +144,8 @@ class Reader(Broken):
         return [("row", number) for number in range(self._rows)]
 
 
-def test_whole_joins_are_drained_in_turns_and_compared(tmp_path):
-    source, told = joins(3), []
+def test_whole_joins_are_drained_by_turns_and_compared(tmp_path):
+    source, steps = joins(3), []
     with closing(Hornbeam("here", f"hornbeam:///{tmp_path / 'here'}", source)) as here:
         for relation in source.relations:
             here.load(relation, source.rows(relation))
@@ -155,8 +155,8 @@ def test_whole_joins_are_drained_in_turns_and_compared(tmp_path):
             closing(here.session(use_views=False)) as joined,
         ):
             readers = {"view": viewed, "join": joined, "wrong": Reader(30)}
-            found = drained(readers, source.tasks["Q1"], 2, compare=True, tell=told.append)
-    assert told[:4] == ["Q1, view", "Q1, join", "Q1, wrong", "Q1, join"]
+            found = drained(readers, source.tasks["Q1"], 2, compare=True, on_step=steps.append)
+    assert steps[:4] == ["Q1, view", "Q1, join", "Q1, wrong", "Q1, join"]
     for way, measured in found.items():
         assert len(measured.times_ms) == 2
         assert measured.rows == 2 * 30

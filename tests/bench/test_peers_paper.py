@@ -249,11 +249,11 @@ async def test_a_crashed_writer_blocks_readers_and_writers(
         with pytest.raises(Unavailable):
             await world.slave.write(DISCOUNT, (NEW, CUSTOMER))
         world.calls.begin()
-        with pytest.raises(Cannot, match="lock is held"):
+        with pytest.raises(Cannot, match="held a lock"):
             await world.slave.write(DISCOUNT, (OLD, CUSTOMER))
-        with pytest.raises(Cannot, match="Marked rows"):
+        with pytest.raises(Cannot, match="have been marked"):
             await world.discounts()
-        with pytest.raises(Cannot, match="Marked rows"):  # DuckDB runs this query
+        with pytest.raises(Cannot, match="have been marked"):  # DuckDB answers this one
             await world.slave.read(MEDIAN, (CUSTOMER,))
         logged = [payload async for _, payload in world.log.read(START)]
         assert sum(DISCOUNT.encode() in payload for payload in logged) == 3
@@ -276,7 +276,7 @@ async def test_writes_of_missing_rows_write_nothing(tmp_path: Path) -> None:
         order = SOURCE.tasks["enter_order"].sql
         amounts = (Decimal(1),) * 3
         values = (999, 999, TODAY, *amounts, "AIR", TODAY, 1, 1, "NEW")
-        with pytest.raises(Cannot, match="no such row of customer"):
+        with pytest.raises(Cannot, match="does not exist in customer"):
             await world.slave.write(order, values)
         assert "put" not in world.calls.names
 

@@ -1,4 +1,4 @@
-"""The SQL for Phoenix, without a running Phoenix."""
+"""The statements for Phoenix, without a Phoenix."""
 
 import re
 from dataclasses import replace
@@ -17,19 +17,19 @@ SOURCE = tpcw(Size(customers=50, items=50))
 DESIGN = SOURCE.design
 
 
-def said(name: str, *, use_views: bool = False) -> sql.Said:
-    return sql.said(SOURCE.tasks[name].sql, DESIGN.views if use_views else DESIGN.plain, "s")
+def translated(name: str, *, use_views: bool = False) -> sql.PhoenixStatement:
+    return sql.translated(SOURCE.tasks[name].sql, DESIGN.views if use_views else DESIGN.plain, "s")
 
 
 def after_from(name: str, *, use_views: bool = False) -> str:
-    return said(name, use_views=use_views).sql.partition(" FROM ")[2]
+    return translated(name, use_views=use_views).sql.partition(" FROM ")[2]
 
 
 @pytest.mark.parametrize("name", SOURCE.tasks)
 def test_every_statement_uses_each_parameter_once(name: str) -> None:
     count = SOURCE.tasks[name].sql.count("?")
     for use_views in (False, True):
-        text = said(name, use_views=use_views)
+        text = translated(name, use_views=use_views)
         assert text.sql.count("?") == count
         assert sorted(text.values) == list(range(count))
 
@@ -42,7 +42,7 @@ def test_a_join_scans_the_largest_table_and_broadcasts_the_filtered_ones() -> No
 
 
 def test_an_index_lookup_has_a_hint_and_a_covering_index() -> None:
-    assert said("most_recent_order_id").sql == (
+    assert translated("most_recent_order_id").sql == (
         "SELECT /*+ INDEX(orders orders__by_o_c_id) */ orders.o_id FROM s.orders AS orders "
         "JOIN s.customer AS customer ON customer.c_id = orders.o_c_id WHERE customer.c_uname = ? "
         "ORDER BY orders.o_date DESC, orders.o_id DESC LIMIT 1"
@@ -52,7 +52,7 @@ def test_an_index_lookup_has_a_hint_and_a_covering_index() -> None:
 
 def test_a_join_of_all_rows_scans_the_largest_table() -> None:
     source = joins(50)
-    text = sql.said(source.tasks["Q2"].sql, source.design.plain, "s").sql
+    text = sql.translated(source.tasks["Q2"].sql, source.design.plain, "s").sql
     assert text.startswith("SELECT customer.c_id, ")
     assert text.endswith(
         "FROM s.order_line AS order_line JOIN s.orders AS orders "
@@ -62,8 +62,8 @@ def test_a_join_of_all_rows_scans_the_largest_table() -> None:
     assert sql.joined_by(source.design.plain) == {}
 
 
-def test_stars_are_expanded_in_the_order_of_the_statement() -> None:
-    columns = said("get_book").sql.removeprefix("SELECT ").partition(" FROM ")[0].split(", ")
+def test_stars_are_written_out_in_the_order_of_the_statement() -> None:
+    columns = translated("get_book").sql.removeprefix("SELECT ").partition(" FROM ")[0].split(", ")
     item, author = (
         [f"{name}.{column}" for column in DESIGN.plain.schema.relation(name).column_names]
         for name in ("item", "author")
@@ -89,8 +89,8 @@ def test_subqueries_are_joined_separately() -> None:
     )
 
 
-def test_reads_use_the_views_and_keep_their_order() -> None:
-    assert said("most_recent_order_id", use_views=True).sql == (
+def test_reads_go_over_the_views_and_keep_their_order() -> None:
+    assert translated("most_recent_order_id", use_views=True).sql == (
         "SELECT customer__orders.o_id AS o_id FROM s.customer__orders AS customer__orders "
         "WHERE customer__orders.c_uname = ? "
         "ORDER BY customer__orders.o_date DESC, customer__orders.o_id DESC LIMIT 1"
@@ -109,12 +109,12 @@ def test_reads_use_the_views_and_keep_their_order() -> None:
     ],
 )
 def test_writes_become_upserts_and_deletes(name: str, text: str) -> None:
-    assert said(name).sql == text
+    assert translated(name).sql == text
 
 
 def test_parameters_follow_the_order_of_the_key() -> None:
     update = "UPDATE order_line SET ol_qty = ? WHERE ol_id = ? AND ol_o_id = ?"
-    assert sql.said(update, DESIGN.plain, "s") == sql.Said(
+    assert sql.translated(update, DESIGN.plain, "s") == sql.PhoenixStatement(
         "UPSERT INTO s.order_line (ol_qty, ol_o_id, ol_id) VALUES (?, ?, ?)", (0, 2, 1)
     )
 
@@ -133,7 +133,7 @@ def test_parameters_follow_the_order_of_the_key() -> None:
 )
 def test_statements_that_phoenix_cannot_express_are_refused(update: str) -> None:
     with pytest.raises(Cannot):
-        sql.said(update, DESIGN.plain, "s")
+        sql.translated(update, DESIGN.plain, "s")
 
 
 # ---------------------------------------------------------------- definitions
@@ -170,12 +170,14 @@ def test_the_report_names_the_versions_of_the_poms(name: str) -> None:
 # ---------------------------------------------------------------- views of an application
 
 
-def upkeep(text: str) -> list[sql.Said]:
-    return list(views.upkeep(text, DESIGN.views, "s"))
+def maintenance(text: str) -> list[sql.PhoenixStatement]:
+    return list(views.maintenance(text, DESIGN.views, "s"))
 
 
 def test_an_insert_into_the_last_relation_of_a_view_inserts_its_row() -> None:
-    (text,) = upkeep("INSERT INTO address (addr_street1, addr_id, addr_co_id) VALUES (?, ?, ?)")
+    (text,) = maintenance(
+        "INSERT INTO address (addr_street1, addr_id, addr_co_id) VALUES (?, ?, ?)"
+    )
     assert text.values == (1,)
     assert text.sql.startswith(
         "UPSERT INTO s.country__address (co_id, co_name, co_exchange, co_currency, addr_id, "
@@ -186,9 +188,9 @@ def test_an_insert_into_the_last_relation_of_a_view_inserts_its_row() -> None:
     )
 
 
-def test_an_update_of_an_ancestor_changes_the_views_rows_with_it() -> None:
-    assert upkeep(SOURCE.tasks["refresh_session"].sql) == [
-        sql.Said(
+def test_an_update_of_an_ancestor_changes_the_rows_that_hold_it() -> None:
+    assert maintenance(SOURCE.tasks["refresh_session"].sql) == [
+        sql.PhoenixStatement(
             "UPSERT INTO s.customer__orders (c_login, c_expiration, o_id) "
             "SELECT CAST(? AS TIMESTAMP), CAST(? AS TIMESTAMP), o_id "
             "FROM s.customer__orders WHERE c_id = ?",
@@ -200,21 +202,21 @@ def test_an_update_of_an_ancestor_changes_the_views_rows_with_it() -> None:
     ] == [("customer__orders", "c_id")]
 
 
-def test_an_update_of_the_last_relation_updates_the_views_row() -> None:
-    assert upkeep(SOURCE.tasks["set_stock"].sql) == [
-        sql.Said("UPSERT INTO s.author__item (i_stock, i_id) VALUES (?, ?)", (0, 1))
+def test_an_update_of_the_last_relation_is_one_of_the_views_row() -> None:
+    assert maintenance(SOURCE.tasks["set_stock"].sql) == [
+        sql.PhoenixStatement("UPSERT INTO s.author__item (i_stock, i_id) VALUES (?, ?)", (0, 1))
     ]
 
 
 def test_a_delete_from_the_last_relation_deletes_the_views_rows() -> None:
-    assert upkeep("DELETE FROM order_line WHERE ol_o_id = ?") == [
-        sql.Said("DELETE FROM s.orders__order_line WHERE ol_o_id = ?", (0,))
+    assert maintenance("DELETE FROM order_line WHERE ol_o_id = ?") == [
+        sql.PhoenixStatement("DELETE FROM s.orders__order_line WHERE ol_o_id = ?", (0,))
     ]
 
 
 @pytest.mark.parametrize("name", ["create_cart", "cart_line_delete", "create_customer"])
 def test_other_writes_leave_the_views_alone(name: str) -> None:
-    assert upkeep(SOURCE.tasks[name].sql) == []
+    assert maintenance(SOURCE.tasks[name].sql) == []
 
 
 @pytest.mark.parametrize(
@@ -229,7 +231,7 @@ def test_other_writes_leave_the_views_alone(name: str) -> None:
 )
 def test_writes_that_cannot_maintain_the_views_are_refused(write: str) -> None:
     with pytest.raises(Cannot):
-        upkeep(write)
+        maintenance(write)
 
 
 def test_maintenance_indexes_follow_from_the_workload() -> None:

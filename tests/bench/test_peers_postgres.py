@@ -1,4 +1,4 @@
-"""The SQL for PostgreSQL, without a running PostgreSQL."""
+"""The statements for PostgreSQL, without a PostgreSQL."""
 
 import pytest
 
@@ -10,19 +10,19 @@ SOURCE = tpcw(Size(customers=50, items=50))
 DESIGN = SOURCE.design
 
 
-def said(name: str, *, views: bool = True) -> str:
-    return postgres_sql.said(SOURCE.tasks[name].sql, DESIGN.views if views else DESIGN.plain)
+def translated(name: str, *, views: bool = True) -> str:
+    return postgres_sql.translated(SOURCE.tasks[name].sql, DESIGN.views if views else DESIGN.plain)
 
 
-def test_parameters_are_numbered_and_nulls_sort_last() -> None:
-    assert said("most_recent_order_id", views=False) == (
+def test_parameters_go_by_number_and_nulls_stay_last() -> None:
+    assert translated("most_recent_order_id", views=False) == (
         "SELECT o_id FROM customer, orders WHERE customer.c_id = orders.o_c_id AND c_uname = $1 "
         "ORDER BY o_date DESC NULLS LAST, orders.o_id DESC NULLS LAST LIMIT 1"
     )
 
 
-def test_reads_use_the_views() -> None:
-    assert said("address_country") == (
+def test_reads_go_over_the_views() -> None:
+    assert translated("address_country") == (
         "SELECT country__address.co_id AS co_id FROM country__address "
         "WHERE country__address.addr_id = $1"
     )

@@ -335,13 +335,13 @@ def test_a_page_of_an_almost_empty_run_is_well_formed():
     assert not reader.open
 
 
-def test_the_page_omits_sections_without_measurements():
+def test_a_page_of_a_run_without_contention_and_browsers():
     results = replace(
         example(), contention=dict.fromkeys(SYSTEMS, ()), shopping=dict.fromkeys(SYSTEMS, ())
     )
     made = page(results, findings(results))
-    assert "<h2>Shoppers</h2>" not in made
-    assert "<h2>A crowd</h2>" not in made
+    assert "<h2>Emulated browsers</h2>" not in made
+    assert "<h2>Contention</h2>" not in made
 
 
 def test_locks_are_compared_at_the_maximum_number_of_rows():
@@ -371,9 +371,9 @@ def test_findings_without_measurements_state_so(key):
     assert (one.value, one.note) == (None, "not measured in this run")
 
 
-def test_the_page_shows_measurements_of_concurrent_clients():
+def test_the_page_shows_locks_contention_browsers_and_pieces():
     made, without = (page(each, findings(each)) for each in (whole_example(), example()))
-    for title in ("Locks", "A crowd", "Shoppers", "Nodes", "Pieces of a request"):
+    for title in ("Locks", "Contention", "Emulated browsers", "Nodes", "Pieces of a request"):
         assert f"<h2>{title}</h2>" in made
         assert f"<h2>{title}</h2>" not in without
     assert "<code>&lt;conflict&gt;</code>" in made

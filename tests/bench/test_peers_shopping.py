@@ -12,9 +12,9 @@ from bench.peers.design import tpcw
 from bench.peers.hornbeam import Hornbeam
 from bench.peers.paper import Paper
 from bench.peers.port import Cannot, Task
-from bench.peers.shopping import DRIVERS, REST, SessionStore, Shop, shopping
+from bench.peers.shopping import DRIVERS, REST, SessionStore, SystemRun, shopping
 from bench.tpcw.data import TODAY, Size
-from bench.tpcw.sessions import Counter, Measured, Shopper, StatementFailed
+from bench.tpcw.sessions import Counter, EmulatedBrowser, Measured, StatementFailed
 from hornbeam_server.storage.local.log import LocalLog
 from hornbeam_server.storage.rocks.store import RocksStore
 
@@ -50,7 +50,7 @@ def systems(tmp_path_factory):
 
 def shop(system, **changes):
     given = {"clients": 2, "seconds": 1.5, "mix": "ordering", "skip": 10_000_000} | changes
-    return Shop(system, TASKS, SIZE, **given)
+    return SystemRun(system, TASKS, SIZE, **given)
 
 
 def count(system, sql):
@@ -58,13 +58,13 @@ def count(system, sql):
         return len(session.run(Task("count", sql, True), ()))
 
 
-def test_every_point_is_measured_on_all_systems(systems):
-    told = []
+def test_every_point_is_on_all_systems(systems):
+    steps = []
     found = shopping(
-        systems, NoCluster(), TASKS, SIZE, ("browsing", "ordering"), (1, 3), 0.4, told.append
+        systems, NoCluster(), TASKS, SIZE, ("browsing", "ordering"), (1, 3), 0.4, steps.append
     )
     assert list(found) == list(systems)
-    assert told[:2] == ["browsing, 1 clients, here", "browsing, 1 clients, paper"]
+    assert steps[:2] == ["browsing, 1 clients, here", "browsing, 1 clients, paper"]
     for points in found.values():
         assert [(each.mix, each.clients, each.nodes) for each in points] == [
             ("browsing", 1, 1),
@@ -157,10 +157,10 @@ def test_interactions_that_end_late_do_not_count():
             await asyncio.sleep(0.05)
 
     measured = Measured()
-    shopper = Shopper(Late(), SIZE, Counter(SIZE), "1")
-    asyncio.run(shopper.run(time.monotonic() + 0.01, "browsing", measured))
+    browser = EmulatedBrowser(Late(), SIZE, Counter(SIZE), "1")
+    asyncio.run(browser.run(time.monotonic() + 0.01, "browsing", measured))
     assert measured.interactions == 0
-    asyncio.run(shopper.run(time.monotonic() + 0.5, "browsing", measured))
+    asyncio.run(browser.run(time.monotonic() + 0.5, "browsing", measured))
     assert measured.interactions > 0
 
 

@@ -104,7 +104,9 @@ def test_drop_removes_all_listed_items_and_accepts_no_other_words() -> None:
         ("DROP INDEX i ON c", "ON"), ("DROP TABLE a CASCADE", "CASCADE"), ("DROP TABLE a b", "b"),
         ("DROP TABLE a IF EXISTS", "IF"), ("DROP TABLE a.b", r"\."), ("DROP TABLE a, c d", "d"),
     ):  # fmt: skip
-        with pytest.raises(NotSupportedError, match=f"^{word} is not known behind DROP .*\n  Give"):
+        with pytest.raises(
+            NotSupportedError, match=f"^{word} is not supported after DROP .*\n  Give"
+        ):
             evolve(three, statement)
 
 

@@ -582,7 +582,7 @@ class LinkedList:
 
 
 class Shop:
-    """TPC-W's emulated browsers; every row whose creation was acknowledged must exist."""
+    """TPC-W's emulated browsers; of what they create, all must be there that they were told of."""
 
     ddl = SCHEMA.read_text()
     queries = WORKLOAD.read_text()
@@ -607,7 +607,7 @@ class Shop:
 
     def __init__(self, number: int) -> None:
         self._number = number
-        self._shoppers: dict[str, tpcw.Shopper] = {}
+        self._browsers: dict[str, tpcw.EmulatedBrowser] = {}
         self._created: dict[str, list[tuple[str, Any]]] = {}
 
     @classmethod
@@ -621,14 +621,14 @@ class Shop:
     async def begin(self, client: Client) -> None: ...
 
     async def step(self, client: Client) -> None:
-        shopper = self._shoppers.get(client.name)
-        if shopper is None:
+        browser = self._browsers.get(client.name)
+        if browser is None:
             store: Any = _Store(client, self._statements, self._created)
             seed = f"{self._number}/{client.name}"
-            shopper = tpcw.Shopper(store, self.SIZE, type(self)._counter, seed)
-            self._shoppers[client.name] = shopper
+            browser = tpcw.EmulatedBrowser(store, self.SIZE, type(self)._counter, seed)
+            self._browsers[client.name] = browser
         try:
-            await shopper.interact(self._WEIGHTS)
+            await browser.interact(self._WEIGHTS)
         except _NoAnswer:
             client.journal.counts["interactions cut short"] += 1
 
@@ -663,7 +663,7 @@ class _NoAnswer(Exception):
 
 
 class _Store:
-    """A replacement of `bench.tpcw.sessions.Store`, over a client of the nemesis."""
+    """What emulated browsers take for `bench.tpcw.sessions.Store`, over a client of the nemesis."""
 
     def __init__(
         self,

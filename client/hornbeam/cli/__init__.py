@@ -1,7 +1,7 @@
 """The command line `hornbeam`.
 
-Exit codes: 0 done · 1 differences found, a check failed, or refused at a question · 2 wrong
-usage · 3 the database answered with an error · 4 the database cannot be reached · 130 interrupted.
+Exit codes: 0 success · 1 differences found, a check failed, or the user declined · 2 wrong usage ·
+3 the database answered with an error · 4 the database cannot be reached · 130 interrupted.
 
 Every command except `serve` takes `--json`: it prints one document on standard output (`sql` and
 `refresh` print a sequence), and progress on standard error. Every command that uses a database
@@ -36,7 +36,7 @@ __all__ = ["app", "main"]
 
 
 class _Commands(TyperGroup):
-    """Exits normally when the reader of the output closes the pipe, which Typer treats as a
+    """Exits normally when the reader of the output closes the pipe. Typer treats that as a
     failure."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -47,7 +47,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands,
     name="hornbeam",
-    help="Transactions and always-right materialised views: serve, plan, load, ask, verify.",
+    help="Transactions and consistent materialised views: serve, plan, load, query, verify.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -67,7 +67,9 @@ def _print_version(wanted: bool) -> None:
 def _common(
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and end."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None: ...
 

@@ -1,19 +1,19 @@
-"""The inserts of `hornbeam load`, one transaction for each batch, and the handling of bad rows.
+"""The inserts of `hornbeam load`, one transaction per batch, and the handling of bad rows.
 
 Every request has an idempotency key made of the file's identity (relation, name, size, modification
 time, rows per batch) and the place of its rows in the file. So an interrupted load is resumed by
 repeating it: committed requests get their recorded answer, and the rest is inserted.
 
-**Bad rows.** With `Rejects`, a batch that is refused because of its rows is split in halves, and so
-on, until each refused row is a part of its own. These rows are written to the file of rejects, and
-the load continues. The split depends only on the number of rows, so a resumed load has the same
-parts and the same keys. A part is *closed* before its halves are sent: a request without rows is
-sent under its key. Any later request with the part's rows, whether it was in flight or comes from a
-resumed load, is refused, since its key belongs to another request. So the part is never inserted in
-addition to its halves, even if the database has changed, and a resumed load knows that the part was
-split. If the request without rows is refused, too, the columns are wrong rather than the rows.
+**Bad rows.** With `Rejects`, a batch that is refused because of its rows is split in halves, and
+the halves again, until each refused row is its own part. These rows are written to the file of
+rejects, and the load continues. The split depends only on the number of rows, so a resumed load has
+the same parts and the same keys. Before its halves are sent, a part is *closed*: a request without
+rows is sent under the part's key. The server refuses any later request with the part's rows, in
+flight or of a resumed load, since the key belongs to another request. So the part is never inserted
+in addition to its halves, even if the database has changed, and a resumed load knows that the part
+was split. If the server also refuses the request without rows, the columns are wrong, not the rows.
 
-Halves are inserted from left to right: of two rows of a batch with the same key the first is
+Halves are inserted from left to right. Of two rows of a batch with the same key the first is
 inserted.
 """
 
@@ -40,7 +40,7 @@ BAD_ROWS = frozenset(
     {
         "constraint-violation",
         "foreign-key-violation",
-        "invalid-request",  # a line of CSV with a field too many, or that is no UTF-8
+        "invalid-request",  # a line of CSV that is not UTF-8 or has a field too many
         "limit-exceeded",
         "not-null-violation",
         "sql-type-mismatch",
@@ -51,9 +51,9 @@ BAD_ROWS = frozenset(
 _CLOSED = "idempotency-mismatch"
 _WRONG_FILE = BAD_ROWS | {"sql-unknown-name"}
 _ROW = re.compile(r"\bRow #?\d+[,:] ")
-"""The server's name of a row, whose number counts from the beginning of the request."""
-Told = Callable[[int, int], None]
-"""Called with the position in a file, and the file's length."""
+"""The server's name of a row. The number counts from the first row of the request."""
+OnProgress = Callable[[int, int], None]
+"""A callback. It gets the position in a file, and the file's length."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Totals:
 
 @dataclass
 class Loader:
-    """Inserts files one after the other. Without `rejects` the first bad row ends the load."""
+    """Inserts files one after the other. Without `rejects`, the first bad row ends the load."""
 
     db: Connection
     batch_rows: int
@@ -82,7 +82,7 @@ class Loader:
         self._began = time.perf_counter()
         self.totals: dict[str, Totals] = {}
 
-    def load(self, relation: str, columns: Columns, path: Path, told: Told) -> None:
+    def load(self, relation: str, columns: Columns, path: Path, on_progress: OnProgress) -> None:
         """Insert a file. Raises DatabaseError, InterfaceError."""
         into = _Into(
             transport=self.db.transport,
@@ -97,7 +97,7 @@ class Loader:
         length, batches = batches_of(path, self.batch_rows, columns)
         for batch in batches:
             into.add(batch)
-            told(batch.seen, length)
+            on_progress(batch.end, length)
 
     def _identity(self, relation: str, path: Path) -> str:
         about = path.stat()
@@ -154,9 +154,9 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Refusal:
-    """The reason why a part was not inserted. `row`, if the server names one, is bad independent of
-    the other rows: it has a bad value, a NULL, or a reference to a row that is neither stored nor
-    in the part. So it is not sent again."""
+    """The reason why a part was not inserted. `row`, if the server names a row, is bad
+    independently of the other rows: it has a bad value, a NULL, or a reference to a row that is
+    neither stored nor in the part. So the row is not sent again."""
 
     error: Error
     row: int | None = None
@@ -166,14 +166,14 @@ class _Refusal:
         return _ROW.sub("", self.error.problem.get("detail", str(self.error)))
 
     def of(self, part: _Part) -> _Refusal | None:
-        """The refusal that a smaller part is known to get; None: it is not known."""
+        """The refusal that a smaller part is known to get; None if it is unknown."""
         return self if self.row is not None and part.first <= self.row < part.end else None
 
 
 @dataclass(frozen=True)
 class _Into:
-    """The load of one file into a relation. `started` is a commit timestamp: a batch that was
-    committed after it was inserted by this load."""
+    """The load of one file into a relation. `started` is a commit timestamp: this load inserted the
+    batches with later commit timestamps."""
 
     transport: Transport
     relation: str
@@ -191,7 +191,7 @@ class _Into:
             self._insert(_Part(batch, 0, len(batch.rows)))
 
     def _insert(self, part: _Part, known: _Refusal | None = None) -> None:
-        """Insert the rows, except bad ones. `known`: the refusal that the part is known to get."""
+        """Insert the rows except bad rows. `known`: the refusal that the part is known to get."""
         refusal = known or self._try(part)
         if refusal is None:
             return
@@ -204,8 +204,8 @@ class _Into:
             self._insert(half, refusal.of(half))
 
     def _try(self, part: _Part) -> _Refusal | None:
-        """Insert all the rows, or none. Returns the refusal if bad rows may be rejected; raises
-        Error otherwise."""
+        """Insert all the rows, or none. If bad rows may be rejected, returns the refusal. Otherwise
+        raises Error."""
         try:
             answer = self._send(part, part.first, part.end)
         except Error as error:
@@ -272,7 +272,7 @@ class _Into:
 
     def _fail_as_loaded(self) -> NoReturn:
         raise ProgrammingError(
-            f"{self.path} was loaded into {self.relation} before, all or a part of it.\n"
+            f"All or a part of {self.path} was loaded into {self.relation} before.\n"
             "Continue that load with --resume, or insert its rows once more with --again."
         )
 
@@ -283,4 +283,4 @@ class _Into:
         return type(error)(f"{message}\n{cure}" if cure else message, error.problem)
 
 
-_SET_ASIDE = "To set bad rows aside and load the others: --resume --rejects FILE."
+_SET_ASIDE = "To set bad rows aside and load all other rows: --resume --rejects FILE."

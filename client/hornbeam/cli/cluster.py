@@ -30,30 +30,44 @@ def register(app: typer.Typer) -> None:
 def up(
     folder: Dir = _FOLDER,
     region_servers: Annotated[
-        int | None, typer.Option(min=1, help="1, or as many as there are.", show_default=False)
+        int | None,
+        typer.Option(
+            min=1, help="Region servers. Default: 1, or the existing number.", show_default=False
+        ),
     ] = None,
     data_nodes: Annotated[
         int | None,
-        typer.Option(min=1, help="1, or as many as there are; 3 copies.", show_default=False),
+        typer.Option(
+            min=1,
+            help="Data nodes; HDFS keeps up to 3 copies. Default: 1, or the existing number.",
+            show_default=False,
+        ),
     ] = None,
     gateways: Annotated[
         int | None,
-        typer.Option(min=1, help="Of Thrift 2: 1, or as many as there are.", show_default=False),
+        typer.Option(
+            min=1,
+            help="Thrift 2 gateways. Default: 1, or the existing number.",
+            show_default=False,
+        ),
     ] = None,
     port: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PORT", help="A process's port, as thrift=9091; else free ones."),
+        typer.Option(
+            metavar="NAME=PORT",
+            help="The port of a process, for example thrift=9091. Other processes get free ports.",
+        ),
     ] = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds until all must be healthy.")] = 240,
     as_json: AsJson = False,
 ) -> None:
-    """Start what does not run, and wait until all of it is healthy. Needs Java 17 and Maven.
+    """Start the processes that do not run, and wait until all are healthy. Needs Java 17 and Maven.
 
-    The first time fetches HBase and Hadoop from Maven Central (125 MB). Everything listens on
-    127.0.0.1. Interrupted or failed, it stops again what it started.
+    The first start fetches HBase and Hadoop from Maven Central (125 MB). All processes listen on
+    127.0.0.1. A start that fails or is interrupted stops the processes that it has started.
     """
     ports = dict(_named_port(text) for text in port or ())
-    with _told() as control, _Watch() as watch:
+    with _control() as control, _Watch() as watch:
         cluster = control.Cluster.start(
             folder,
             region_servers=region_servers,
@@ -70,12 +84,15 @@ def up(
 def down(
     folder: Dir = _FOLDER,
     now: Annotated[
-        bool, typer.Option("--now", help="Kill, as a power cut does; the next start recovers.")
+        bool,
+        typer.Option(
+            "--now", help="Kill the processes, like a power cut. The next start recovers."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Stop all that runs, each process before what it needs. Data stay."""
-    with _told() as control, _Watch() as watch:
+    """Stop all processes, each before the processes that it needs. The data stay."""
+    with _control() as control, _Watch() as watch:
         control.stop(folder, at_once=now, on_change=watch.down)
     stopped = sorted(watch.done)
     if as_json:
@@ -85,8 +102,9 @@ def down(
 
 
 def status(folder: Dir = _FOLDER, as_json: AsJson = False) -> None:
-    """Show what runs where, and how it is. Exit code 1: something is down or unwell."""
-    with _told() as control:
+    """Show the processes with their addresses, states and health. Exit code 1: a process is down or
+    not healthy."""
+    with _control() as control:
         cluster = control.Cluster.at(folder)
         statuses = cluster.status()
     _show(cluster, statuses, as_json)
@@ -96,13 +114,13 @@ def status(folder: Dir = _FOLDER, as_json: AsJson = False) -> None:
 def _named_port(text: str) -> tuple[str, int]:
     name, _, port = text.partition("=")
     if not port.isdecimal() or not 0 < int(port) < 65_536:
-        fail(f"--port {text} is not NAME=PORT.", "For example: --port thrift=9091")
+        fail(f"--port {text} is not NAME=PORT.", "For example: --port thrift=9091.")
     return name, int(port)
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[Any]:
-    """The server's module that controls clusters. Its errors are raised as the client's."""
+def _control() -> Iterator[Any]:
+    """Yields the server's module that controls clusters. Raises its errors as the client's."""
     control = server_module("cluster.control")
     errors = server_module("schema.errors")
     try:
@@ -113,7 +131,7 @@ def _told() -> Iterator[Any]:
 
 
 class _Watch:
-    """A progress bar that counts processes, and shows the state of the last one that changed."""
+    """A progress bar that counts processes. It shows the state of the process that changed last."""
 
     def __init__(self) -> None:
         self._bars = progress()
@@ -128,20 +146,20 @@ class _Watch:
     def __exit__(self, *failure: object) -> None:
         self._bars.stop()
 
-    def up(self, name: str, news: str) -> None:
-        self._show(name, news, ended=news == "healthy")
+    def up(self, name: str, state: str) -> None:
+        self._show(name, state, ended=state == "healthy")
 
-    def down(self, name: str, news: str) -> None:
-        self._show(name, news, ended=news == "stopped")
+    def down(self, name: str, state: str) -> None:
+        self._show(name, state, ended=state == "stopped")
 
-    def _show(self, name: str, news: str, *, ended: bool) -> None:
+    def _show(self, name: str, state: str, *, ended: bool) -> None:
         if name == "jars":
-            self._bars.update(self._task, note="fetching jars, if they are not there")
+            self._bars.update(self._task, note="fetching jars, if they are missing")
             return
         self._known.add(name)
         if ended:
             self.done.add(name)
-        total, note = len(self._known), f"{name}: {news}"
+        total, note = len(self._known), f"{name}: {state}"
         self._bars.update(self._task, total=total, completed=len(self.done), note=note)
 
 

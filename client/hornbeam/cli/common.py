@@ -1,4 +1,4 @@
-"""Options, output and errors, which all commands share."""
+"""Options, output and errors that the commands share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from hornbeam.errors import Error, InterfaceError
 
 DEFAULT_URL = "hornbeam://127.0.0.1:8780"
 _WIDE = 2_000
-"""Width, in characters, of output that goes into a file or a pipe."""
+"""Width, in characters, of output to a file or a pipe."""
 _INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters except tabs and line ends, and surrogates, which stand for undecodable bytes
 of file names."""
@@ -53,7 +53,7 @@ class _Console(Console):
         return super().render_str(visible(text), **options)
 
     def on_broken_pipe(self) -> None:
-        """Raise the error, for which Rich would end the process with exit code 1."""
+        """Raise BrokenPipeError. Rich would end the process with exit code 1."""
         raise BrokenPipeError
 
 
@@ -67,8 +67,8 @@ Url = Annotated[
     typer.Option(
         "--url",
         envvar="HORNBEAM_URL",
-        help="hornbeam://host:port (?tls=true; the key in HORNBEAM_API_KEY), or hornbeam:///folder"
-        " for an embedded database.",
+        help="hornbeam://host:port (with ?tls=true for TLS; HORNBEAM_API_KEY holds the key), or"
+        " hornbeam:///folder for an embedded database.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -80,7 +80,7 @@ Parameter = Annotated[
 
 @contextmanager
 def until_enough() -> Iterator[None]:
-    """Treat a closed output pipe as success: when the reader of the output (head, a pager) exits,
+    """Treat a closed output pipe as success. When the reader of the output (head, a pager) exits,
     the block ends without an error. Later output is discarded."""
     try:
         try:
@@ -97,8 +97,8 @@ def opened(url: str) -> Connection:
 
 
 def print_json(document: Any) -> None:
-    """Print `document` on standard output without loss: decimals, dates and times are text, bytes
-    are base64."""
+    """Print `document` on standard output without loss: decimals, dates and times as text, bytes as
+    base64."""
     print(json.dumps(document, indent=2, default=json_form, ensure_ascii=False))
 
 
@@ -121,7 +121,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = ""
         numbers = bool(values) and all(_is_number(value) for value in values)
         drawn.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        drawn.add_row(*(_shown(value) for value in row))
+        drawn.add_row(*(_cell_text(value) for value in row))
     return drawn
 
 
@@ -129,21 +129,21 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _shown(value: Any) -> str | Text:
+def _cell_text(value: Any) -> str | Text:
     if value is None:
         return Text("NULL", style="dim")
     return f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
 
 
 def documents(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """The documents of lines of JSON."""
+    """The documents in lines of JSON."""
     for line in lines:
         if line.strip():
             yield json.loads(line)
 
 
 def progress() -> Progress:
-    """A progress bar on standard error, which disappears at the end."""
+    """A progress bar on standard error. It disappears at the end."""
     return _bars(MofNCompleteColumn(), _NOTE, TimeElapsedColumn())
 
 
@@ -179,8 +179,8 @@ def read_text(path: Path) -> str:
 
 
 def parameters(texts: Sequence[str]) -> list[Any]:
-    """The values of --param: numbers, true, null and quoted text as in JSON, else the text
-    itself."""
+    """The values of --param. Numbers, true, false, null and quoted text are parsed as JSON; other
+    text is used unchanged."""
     return [_parameter(text) for text in texts]
 
 
@@ -194,11 +194,11 @@ def _parameter(text: str) -> Any:
 
 def report(error: Error) -> None:
     """Print an error: the problem as a red line, the cure as plain lines."""
-    what, *cure = str(error).split("\n")
+    problem, *cure = str(error).split("\n")
     ERR.print("error: ", style="bold red", end="")
-    ERR.print(what, style="red", soft_wrap=True)
+    ERR.print(problem, style="red", soft_wrap=True)
     if error.code == "unreachable" and not cure:
-        cure = ["Start it with: hornbeam serve --data FOLDER, or say where it is with --url."]
+        cure = ["Start the server with: hornbeam serve --data FOLDER, or give its URL with --url."]
     for line in cure:
         ERR.print(line, soft_wrap=True)
 

@@ -1,6 +1,6 @@
 """CSV as the server reads it: NULL is an empty field, text is quoted, "" is the empty text.
 
-Records are split, but not parsed: the bytes of a file are sent to the server unchanged.
+The client splits records, but does not parse them: it sends the bytes of a file unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hornbeam.cli.common import json_form
 
 
 def csv_line(values: Iterable[Any]) -> str:
-    """One record with its line end."""
+    """A record of `values`, with its line end."""
     return ",".join(map(_field, values)) + "\n"
 
 
@@ -29,7 +29,7 @@ def _field(value: Any) -> str:
 
 
 def records(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The records of a CSV file, including their line ends, each with the number of its first line,
+    """The records of a CSV file with their line ends, each after the number of its first line,
     counted from 1. A quoted field may contain line ends."""
     parts: list[bytes] = []
     quotes = 0

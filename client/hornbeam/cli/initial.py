@@ -1,4 +1,4 @@
-"""`hornbeam load --spark`: load files into empty relations, by Spark."""
+"""`hornbeam load --spark`: load files into empty relations with Spark."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def load_initially(
     single_lines: bool,
     as_json: bool,
 ) -> None:
-    """Load the files of `sources`, by relation, and print the report."""
-    job, told = (
+    """Load the files of `sources`, which maps relations to files, and print the report."""
+    job, errors = (
         spark_module("pipeline.load.driver"),
         spark_module("pipeline.spark.errors"),
     )
@@ -33,7 +33,7 @@ def load_initially(
         began: list[tuple[float, int]] = []
 
         def show(written: int, staged: int | None) -> None:
-            """Update the bar. The first call has the rows of earlier runs."""
+            """Update the bar. The first call gives the rows that earlier runs have written."""
             if not began:
                 began.append((time.monotonic(), written))
             since, before = began[0]
@@ -41,7 +41,7 @@ def load_initially(
             bars.update(task, completed=written, total=staged, note=f"{written:,} rows")
             bars.update(task, description=f"{rate:,.0f} rows/s")
 
-        with told.client_errors():
+        with errors.client_errors():
             report = job.load(
                 url,
                 {name: [str(path) for path in paths] for name, paths in sources.items()},
@@ -52,32 +52,34 @@ def load_initially(
                 single_lines=single_lines,
                 progress=show,
             )
-    _tell(asdict(report), rejects, as_json)
+    _print_report(asdict(report), rejects, as_json)
 
 
 def cancel(url: str, as_json: bool) -> None:
-    """Cancel the load that is under way."""
+    """Cancel the running load."""
     with opened(url) as db:
-        gone = db.transport.json("DELETE", "/v1/loads")["cancelled"]
+        cancelled = db.transport.json("DELETE", "/v1/loads")["cancelled"]
     if as_json:
-        print_json({"cancelled": gone})
+        print_json({"cancelled": cancelled})
     else:
-        OUT.print(f"Given up: the load of {', '.join(gone)}.")
+        OUT.print(f"Cancelled: the load of {', '.join(cancelled)}.")
 
 
-def _tell(report: dict[str, Any], rejects: Path | None, as_json: bool) -> None:
+def _print_report(report: dict[str, Any], rejects: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(report)
         return
     for relation, rows in report["rows"].items():
-        there = report["there"].get(relation, 0)
+        existing = report["there"].get(relation, 0)
         rejected = report["rejected"].get(relation, 0)
         OUT.print(
             f"{rows:,} rows into {relation}"
-            + (f", {there:,} were there already" if there else "")
+            + (f", {existing:,} existed already" if existing else "")
             + (f", {rejected:,} rejected" if rejected else "")
         )
     written = sum(report["rows"].values())
     OUT.print(f"{report['seconds']:.1f} s, {written / max(report['seconds'], 1e-6):,.0f} rows/s")
     if report["rejected"]:
-        ERR.print(f"{sum(report['rejected'].values()):,} rows were rejected; {rejects} says why.")
+        ERR.print(
+            f"{sum(report['rejected'].values()):,} rows were rejected; {rejects} lists the reasons."
+        )

@@ -1,8 +1,8 @@
 """`hornbeam keys …`: create, list and revoke API keys.
 
 On a server the commands need an administrator's key. `--data` names the folder of an embedded
-database that no server has open; then no key is needed. The first key of a database on a cluster
-comes with the nodes' settings: `bootstrap` creates a key, and prints the setting.
+database that no server has open; then the commands need no key. The first key of a database on a
+cluster comes with the nodes' settings: `bootstrap` creates a key, and prints the setting.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Role(StrEnum):
 
 Data = Annotated[
     Path | None,
-    typer.Option("--data", help="Folder of an embedded database that is not being served."),
+    typer.Option("--data", help="Folder of an embedded database that no server has open."),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    keys = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
+    keys = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
     keys.command("create")(create)
     keys.command("list")(list_keys)
     keys.command("revoke")(revoke)
@@ -54,22 +54,23 @@ def register(app: typer.Typer) -> None:
 
 
 def create(
-    name: Annotated[str, typer.Argument(help="Who will use it.")],
-    role: Annotated[Role, typer.Option(help="What it may do.")],
+    name: Annotated[str, typer.Argument(help="The key's name, for example of its user.")],
+    role: Annotated[Role, typer.Option(help="The key's role.")],
     grant: Annotated[
         list[str],
         typer.Option(
-            help="RELATION=read, RELATION=write or VIEW=read; repeat. Left out: everything."
+            help="RELATION=read, RELATION=write or VIEW=read. Repeat for several grants. Default:"
+            " everything that the role allows."
         ),
-    ] = [],  # noqa: B006 — typer's way to say "repeatable"
+    ] = [],  # noqa: B006 (a list default makes the option repeatable)
     valid_for: Annotated[
-        str | None, typer.Option(help="Time until it expires: 90d, 12h, 30m, 60s.")
+        str | None, typer.Option(help="Time until the key expires: 90d, 12h, 30m, 60s.")
     ] = None,
     data: Data = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and print it: this once, nobody can ask for it again."""
+    """Create a key and print it. It cannot be shown again."""
     body = {
         "name": name,
         "role": role.value,
@@ -77,16 +78,16 @@ def create(
         "valid_for_s": None if valid_for is None else _seconds(valid_for),
     }
     with opened(_where(data, url)) as db:
-        made = db.transport.json("POST", "/v1/keys", body)
+        created = db.transport.json("POST", "/v1/keys", body)
     if as_json:
-        print_json(made)
+        print_json(created)
         return
-    print(made["key"])
-    ERR.print("Keep it now: it is not shown again. Clients take it from HORNBEAM_API_KEY.")
+    print(created["key"])
+    ERR.print("Save the key now: it is not shown again. Clients read it from HORNBEAM_API_KEY.")
 
 
 def list_keys(data: Data = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """List keys, also those that expired or were revoked; never their secrets."""
+    """List keys, also expired and revoked keys, without their secrets."""
     with opened(_where(data, url)) as db:
         keys = db.transport.json("GET", "/v1/keys")
     if as_json:
@@ -100,8 +101,8 @@ def list_keys(data: Data = None, url: Url = DEFAULT_URL, as_json: AsJson = False
             key["role"],
             _grants(key["grants"]),
             key["state"],
-            _moment(key["created_ms"]),
-            _moment(key["expires_ms"]),
+            _time_text(key["created_ms"]),
+            _time_text(key["expires_ms"]),
         )
         for key in keys
     ]
@@ -109,12 +110,14 @@ def list_keys(data: Data = None, url: Url = DEFAULT_URL, as_json: AsJson = False
 
 
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="As `keys list` shows it.")],
+    key_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The key's id, as `keys list` shows it.")
+    ],
     data: Data = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a key, for good."""
+    """Revoke a key permanently."""
     if not re.fullmatch("[0-9a-f]{12}", key_id):
         fail("The id of a key has 12 hexadecimal digits.", "See: hornbeam keys list.")
     with opened(_where(data, url)) as db:
@@ -126,9 +129,9 @@ def revoke(
 
 
 def bootstrap(as_json: AsJson = False) -> None:
-    """Make an administrator's first key for a cluster, and the setting that lets its nodes know it.
+    """Create an administrator's first key for a cluster, and the setting by which nodes know it.
 
-    Nothing is stored. Make other keys with it, then take the setting out again.
+    The command stores nothing. Create other keys with this key, then remove the setting.
     """
     keys = server_module("api.security.api_keys")
     fresh = keys.fresh()
@@ -137,7 +140,7 @@ def bootstrap(as_json: AsJson = False) -> None:
         print_json({"id": fresh.id, "key": fresh.text, "bootstrap_key": line})
         return
     print(fresh.text)
-    ERR.print("Keep it now: it is not shown again. The nodes' setting, which is no secret:")
+    ERR.print("Save the key now: it is not shown again. The nodes' setting, which is not secret:")
     ERR.print(f'bootstrap_key = "{line}"', soft_wrap=True)
 
 
@@ -152,14 +155,14 @@ def _where(data: Path | None, url: str) -> str:
 def _grant(text: str) -> tuple[str, str]:
     name, _, right = text.rpartition("=")
     if not name or right not in {"read", "write"}:
-        fail(f"{text!r} is no grant: write NAME=read or NAME=write.")
+        fail(f"{text!r} is not a grant: write NAME=read or NAME=write.")
     return name, right
 
 
 def _seconds(text: str) -> int:
     found = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
     if found is None or int(found[1]) == 0:
-        fail(f"{text!r} is no time: write 90d, 12h, 30m or 60s.")
+        fail(f"{text!r} is not a duration: write 90d, 12h, 30m or 60s.")
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -167,5 +170,5 @@ def _grants(grants: dict[str, str] | None) -> str:
     return "everything" if grants is None else ", ".join(f"{n}={r}" for n, r in grants.items())
 
 
-def _moment(ms: Any) -> str:
+def _time_text(ms: Any) -> str:
     return "" if not ms else dt.datetime.fromtimestamp(ms / 1000, dt.UTC).isoformat(" ", "seconds")

@@ -24,7 +24,7 @@ from hornbeam.cli.common import (
     progress,
     visible,
 )
-from hornbeam.cli.loadfiles import Columns, is_packed
+from hornbeam.cli.loadfiles import Columns, is_compressed
 from hornbeam.cli.rejects import rejects_file
 
 _BATCH_ROWS = 5_000
@@ -42,9 +42,9 @@ def load(
         list[str] | None,
         typer.Argument(
             metavar="RELATION FILE | RELATION=FILE",
-            help="A relation and its files; or several relations, each file given as"
-            " RELATION=FILE. CSV with a header row, JSON lines (.jsonl, .ndjson), or Parquet;"
-            " .gz behind the first two.",
+            help="A relation and its files; for several relations, each file as RELATION=FILE."
+            " Files are CSV with a header row, JSON lines (.jsonl, .ndjson), or Parquet. CSV and"
+            " JSON lines may be compressed (.gz).",
             show_default=False,
         ),
     ] = None,
@@ -52,60 +52,61 @@ def load(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Leave out rows that the database refuses, and write them here as JSON lines:"
-            " file, place, reason, record. A file that is there is replaced.",
+            help="Skip rows that the database refuses, and write them to this file as JSON lines"
+            " with file, place, reason and record. An existing file is replaced.",
         ),
     ] = None,
     max_rejects: Annotated[
-        int, typer.Option(min=0, metavar="N", help="End the load when more rows are bad.")
+        int, typer.Option(min=0, metavar="N", help="End the load when more than N rows are bad.")
     ] = _MAX_REJECTS,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a load that broke off: give it once more.")
+        bool, typer.Option("--resume", help="Continue an interrupted load: repeat its command.")
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Insert even what these files were loaded with before.")
+        bool, typer.Option("--again", help="Insert the files even if they were loaded before.")
     ] = False,
     batch_rows: Annotated[
         int, typer.Option(min=1, help="Rows per transaction (without --spark).")
     ] = _BATCH_ROWS,
     spark: Annotated[
         bool,
-        typer.Option("--spark", help="Load relations that are empty by Spark, all rows at once."),
+        typer.Option("--spark", help="Load empty relations with Spark, all rows at once."),
     ] = False,
     master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
     single_lines: Annotated[
         bool,
         typer.Option(
             "--single-lines",
-            help="With --spark: no record of CSV spans lines, so files may be cut.",
+            help="With --spark: each record of CSV is one line, so files may be split.",
         ),
     ] = False,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Give up the load by Spark that is under way.")
+        bool, typer.Option("--cancel", help="Cancel the running load with Spark.")
     ] = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Insert the rows of files while others read and write; safe to run again after a failure.
+    """Insert the rows of files while other clients read and write. Safe to repeat after a failure.
 
-    Each batch is a transaction: it keeps all views and indexes, and is inserted once, however often
-    it is sent. Of several relations those that are referenced come first.
+    Each batch is a transaction. It maintains all views and indexes, and is inserted once, however
+    often it is sent. Of several relations, referenced relations come first.
 
-    The first bad row ends the load; with --rejects it goes on without such rows. That is no
-    failure: the exit code is 0 unless there are more than --max-rejects.
+    The first bad row ends the load. With --rejects the load continues without bad rows, and the
+    exit code is 0 unless there are more than --max-rejects.
 
-    With --spark relations that are empty are filled beside the nodes, with their indexes and views,
-    and their rows are there at once; until then nobody writes them, or what they reference.
+    With --spark, Spark fills empty relations with their indexes and views. All rows appear at once.
+    Until then no client can write these relations, their ancestors, or relations that reference
+    them.
     """
     if cancel:
         initial.cancel(url, as_json)
         return
     if again and (resume or spark):
         fail(f"Give {'--resume' if resume else '--spark'} or --again, not both.")
-    sources = sources_of(what or fail("Say what to load."))
+    sources = sources_of(what or fail("Give a relation and its files."))
     _require_files(sources, rejects)
     if spark:
-        _require_unpacked(sources)
+        _require_uncompressed(sources)
         initial.load_initially(
             url,
             sources,
@@ -124,23 +125,24 @@ def load(
         for relation in in_order(sources, relations):
             for path in sources[relation]:
                 _load_file(loader, relation, _columns(relations[relation]), path)
-    _tell(loader, rejects, as_json)
+    _print_report(loader, rejects, as_json)
 
 
 def sources_of(what: Sequence[str]) -> Sources:
-    """The files of RELATION FILE… or RELATION=FILE…; the first argument decides between the forms.
-    Raises InterfaceError."""
+    """The files of the arguments RELATION FILE… or RELATION=FILE…. The first argument decides
+    between the forms. Raises InterfaceError."""
     first, *rest = what
     if "=" not in first:
         if not rest:
-            fail(f"Say from which files {first} is to be loaded.", "hornbeam load RELATION FILE…")
+            fail(f"Give the files to load into {first}.", "hornbeam load RELATION FILE…")
         return {first: [Path(name) for name in rest]}
     sources: Sources = {}
     for pair in what:
         relation, is_pair, name = pair.partition("=")
         if not (relation and is_pair and name):
             fail(
-                f"{pair} is no RELATION=FILE.", "Give every file so, or one relation and its files."
+                f"{pair} is not RELATION=FILE.",
+                "Give every file in this form, or one relation and its files.",
             )
         sources.setdefault(relation, []).append(Path(name))
     return sources
@@ -151,18 +153,21 @@ def _require_files(sources: Sources, rejects: Path | None) -> None:
     for relation, paths in sources.items():
         for number, path in enumerate(paths):
             if not path.is_file():
-                cure = "Of several relations each file is given as RELATION=FILE."
-                fail(f"{path} is no file.", cure if "=" in str(path) else "")
+                cure = "For several relations, give each file as RELATION=FILE."
+                fail(f"{path} is not a file.", cure if "=" in str(path) else "")
             if path in paths[:number]:
                 fail(f"{path} is given twice for {relation}.")
             if rejects is not None and rejects.exists() and path.samefile(rejects):
-                fail(f"{path} is to be loaded; rejected rows would replace it.")
+                fail(f"{path} is a file to load; the rejected rows would replace it.")
 
 
-def _require_unpacked(sources: Sources) -> None:
+def _require_uncompressed(sources: Sources) -> None:
     """Refuse compressed files: Spark tasks begin in the middle of files. Raises InterfaceError."""
-    for path in (path for paths in sources.values() for path in paths if is_packed(path)):
-        fail(f"{path} is packed, and Spark cannot cut it.", "Unpack it, or leave out --spark.")
+    for path in (path for paths in sources.values() for path in paths if is_compressed(path)):
+        fail(
+            f"{path} is compressed, and Spark cannot split it.",
+            "Decompress the file, or omit --spark.",
+        )
 
 
 def in_order(sources: Sources, relations: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -189,26 +194,26 @@ def _load_file(loader: Loader, relation: str, columns: Columns, path: Path) -> N
     with progress() as bars:
         task = bars.add_task(visible(path.name), total=None, note="")
 
-        def show(seen: int, length: int) -> None:
+        def show(position: int, length: int) -> None:
             rejected = loader.total().rejected
             note = f"{loader.rate:,.0f} rows/s" + (f", {rejected:,} rejected" if rejected else "")
-            bars.update(task, completed=seen, total=length, note=note)
+            bars.update(task, completed=position, total=length, note=note)
 
         loader.load(relation, columns, path, show)
 
 
-def _tell(loader: Loader, rejects: Path | None, as_json: bool) -> None:
+def _print_report(loader: Loader, rejects: Path | None, as_json: bool) -> None:
     total = loader.total()
     if as_json:
         print_json(_document(loader))
         return
     for relation, each in loader.totals.items():
-        skipped = f", {each.skipped} were there already" if each.skipped else ""
+        skipped = f", {each.skipped} existed already" if each.skipped else ""
         rejected = f", {each.rejected} rejected" if each.rejected else ""
         OUT.print(f"{each.rows} rows into {relation}{skipped}{rejected}")
     OUT.print(f"{loader.seconds:.1f} s, {loader.rate:,.0f} rows/s")
     if total.rejected:
-        ERR.print(f"{total.rejected} rows were rejected; {rejects} says why.")
+        ERR.print(f"{total.rejected} rows were rejected; {rejects} lists the reasons.")
 
 
 def _document(loader: Loader) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The files of a load as batches of rows, which can be sent whole or in parts.
+"""Reads the files of a load as batches of rows. A batch can be sent whole or in parts.
 
-Batches depend only on the file, the rows per batch, and the set of columns with defaults, so a
+Batches depend only on the file, the rows per batch, and the set of columns with defaults. So a
 resumed load has the same batches. CSV is sent unchanged, JSON lines as CSV, Parquet as Arrow. Text
-may be compressed by gzip; the name of a batch is a position in the uncompressed text.
+may be compressed by gzip.
 
 A line of JSON may omit columns, which get their defaults, or NULL. All rows of a request have the
 same columns, so lines that omit the same columns with defaults form a batch.
@@ -40,26 +40,26 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
 
     def body(self, first: int, end: int) -> bytes:
-        """The request body of the rows from `first` to before `end`; without rows, of the columns
-        only."""
+        """The request body of the rows from `first` to before `end`. Without rows it holds only the
+        columns."""
 
     def place(self, index: int) -> int:
-        """The place of a row in the file: its line, or its number in Parquet, from 1."""
+        """The place of a row in the file, from 1: its line, in Parquet its number."""
 
     def record(self, index: int) -> str:
-        """A row as text: as in the file, or in Parquet as a JSON object."""
+        """A row as text: its text in the file, in Parquet a JSON object."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of a relation's columns, and of those with defaults."""
+    """The names of a relation's columns, and of its columns with defaults."""
 
     names: frozenset[str]
     defaults: frozenset[str]
 
 
 class Unreadable(NamedTuple):
-    """A record that cannot be parsed as a row. `code` is the code of an error."""
+    """A record that cannot be parsed as a row. `code` is an error code."""
 
     place: int
     code: str
@@ -69,18 +69,19 @@ class Unreadable(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of rows. `name` is unique among the file's batches that have rows. `seen` is the
-    position in the file after the batch, in the unit of the file's length."""
+    """A batch of rows. `name` is unique among the file's batches that have rows: in CSV a position
+    in the uncompressed text, in JSON a line, in Parquet a row. `end` is the position in the file
+    after the batch, in the unit of the file's length."""
 
     rows: Rows
     name: int
-    seen: int
+    end: int
     unreadable: Sequence[Unreadable] = ()
 
 
 def batches_of(path: Path, rows: int, columns: Columns) -> tuple[int, Iterator[Batch]]:
     """The file's length in bytes (in Parquet: in rows), and its batches of at most `rows` rows."""
-    match (Path(path.stem) if is_packed(path) else path).suffix.lower():
+    match (Path(path.stem) if is_compressed(path) else path).suffix.lower():
         case ".parquet" | ".pq":
             return _parquet(path, rows)
         case ".jsonl" | ".ndjson":
@@ -89,18 +90,18 @@ def batches_of(path: Path, rows: int, columns: Columns) -> tuple[int, Iterator[B
             return path.stat().st_size, _csv(path, rows)
 
 
-def is_packed(path: Path) -> bool:
+def is_compressed(path: Path) -> bool:
     """Whether the file is compressed by gzip."""
     return path.suffix.lower() == ".gz"
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
-    """The file's uncompressed text, and a function that returns the position in the file. Raises
-    InterfaceError when the file cannot be read or decompressed."""
+    """Yields the file's uncompressed text, and a function that returns the position in the file.
+    Raises InterfaceError when the file cannot be read or decompressed."""
     try:
         with path.open("rb") as file:
-            text = gzip.GzipFile(fileobj=file) if is_packed(path) else file
+            text = gzip.GzipFile(fileobj=file) if is_compressed(path) else file
             yield cast("IO[bytes]", text), file.tell
     except (OSError, EOFError, zlib.error) as error:
         fail(f"{path} cannot be read: {error}")
@@ -108,7 +109,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
 
 @dataclass(frozen=True)
 class _Text:
-    """Lines of CSV with a header. `texts` are line numbers and rows as they are in the file."""
+    """Lines of CSV with a header. `texts` are the rows as in the file, with their line numbers."""
 
     header: bytes
     lines: Sequence[bytes]
@@ -125,36 +126,36 @@ class _Text:
         return self.texts[index][0]
 
     def record(self, index: int) -> str:
-        return _shown(self.texts[index][1])
+        return _text_of(self.texts[index][1])
 
 
-def _shown(text: bytes) -> str:
+def _text_of(text: bytes) -> str:
     return text.rstrip(b"\r\n").decode(errors="backslashreplace")
 
 
 def _csv(path: Path, rows: int) -> Iterator[Batch]:
-    with _opened(path) as (file, seen):
+    with _opened(path) as (file, position):
         lines = records(file)
         header = next(lines, (1, b""))[1].removeprefix(b"\xef\xbb\xbf")
         name = len(header)
         chunk = list(islice(lines, rows))
-        while True:  # a header without rows is sent, too, so that the server checks its columns
+        while True:  # a header without rows is also sent, so that the server checks its columns
             text = _Text(header, [line for _, line in chunk], chunk)
-            yield Batch(text, name, seen())
+            yield Batch(text, name, position())
             name += sum(map(len, text.lines))
             if not (chunk := list(islice(lines, rows))):
                 return
 
 
 def _json_lines(path: Path, rows: int, columns: Columns) -> Iterator[Batch]:
-    with _opened(path) as (file, seen):
+    with _opened(path) as (file, position):
         filled = ((number, line) for number, line in enumerate(file, 1) if line.strip())
         while chunk := list(islice(filled, rows)):
-            yield from _json_batches(chunk, seen(), columns)
+            yield from _json_batches(chunk, position(), columns)
 
 
 def _json_batches(
-    chunk: Sequence[tuple[int, bytes]], seen: int, columns: Columns
+    chunk: Sequence[tuple[int, bytes]], position: int, columns: Columns
 ) -> Iterator[Batch]:
     unreadable: list[Unreadable] = []
     groups: dict[frozenset[str], list[tuple[int, bytes, dict[str, Any]]]] = {}
@@ -162,18 +163,18 @@ def _json_batches(
         try:
             row = _json_row(line)
         except (ValueError, ArithmeticError, RecursionError) as error:
-            unreadable.append(Unreadable(number, "invalid-request", f"{error}", _shown(line)))
+            unreadable.append(Unreadable(number, "invalid-request", f"{error}", _text_of(line)))
             continue
         unknown = row.keys() - columns.names
         if unknown:
             reason = f"There is no column {', '.join(map(repr, sorted(unknown)))}."
-            unreadable.append(Unreadable(number, "sql-unknown-name", reason, _shown(line)))
+            unreadable.append(Unreadable(number, "sql-unknown-name", reason, _text_of(line)))
             continue
         groups.setdefault(columns.defaults.difference(row), []).append((number, line, row))
     if unreadable:
-        yield Batch(_Text(b"", (), ()), chunk[0][0], seen, unreadable)
+        yield Batch(_Text(b"", (), ()), chunk[0][0], position, unreadable)
     for group in groups.values():
-        yield Batch(_json_text(group), group[0][0], seen)
+        yield Batch(_json_text(group), group[0][0], position)
 
 
 def _json_text(group: Sequence[tuple[int, bytes, dict[str, Any]]]) -> _Text:
@@ -202,7 +203,7 @@ def _require_shallow(line: bytes) -> None:
 
 
 def _json_row(line: bytes) -> dict[str, Any]:
-    """The cells of a line. Raises ValueError, ArithmeticError, RecursionError."""
+    """The values of a line by column. Raises ValueError, ArithmeticError, RecursionError."""
     _require_shallow(line)
     row = json.loads(line, parse_float=_Number, parse_constant=_Number)
     if not isinstance(row, dict):
@@ -216,13 +217,13 @@ def _json_row(line: bytes) -> dict[str, Any]:
 
 
 class _Number(str):
-    """A number in the file's spelling, which float and Decimal do not always preserve."""
+    """A number as spelled in the file. float and Decimal do not always preserve the spelling."""
 
     __slots__ = ()
 
 
 def _cell(value: Any) -> Any:
-    """The value of a column. Objects and arrays become the text of JSON columns."""
+    """The value of a column. Objects and arrays become text of JSON columns."""
     if isinstance(value, _Number):
         return Decimal(value)
     return _as_json(value) if isinstance(value, dict | list) else value

@@ -1,4 +1,4 @@
-"""`hornbeam materialize`: build views and indexes by Spark, online."""
+"""`hornbeam materialize`: build views and indexes with Spark, while writers continue."""
 
 from __future__ import annotations
 
@@ -30,35 +30,39 @@ def materialize(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Views, with their indexes; indexes; relations: their indexes. Left out: all that"
-            " is left to be built, as by hornbeam schema apply --build spark."
+            help="Views (with their indexes), indexes, or relations (for their indexes). Default:"
+            " all views and indexes that are not built, as after hornbeam schema apply --build"
+            " spark."
         ),
     ] = None,
     master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
     rate: Annotated[
-        float | None, typer.Option(min=1, help="Read at most so many rows a second.")
+        float | None, typer.Option(min=1, help="Maximum number of rows to read per second.")
     ] = None,
     rebuild: Annotated[
         bool,
-        typer.Option("--rebuild", help="Rebuild readable views; no query uses them meanwhile."),
+        typer.Option(
+            "--rebuild", help="Rebuild readable views. Queries do not use them meanwhile."
+        ),
     ] = False,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Give up building, and take NAMES from the catalog.")
+        bool,
+        typer.Option("--cancel", help="Cancel building NAMES, and remove them from the catalog."),
     ] = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Build views and their indexes by Spark while writers go on.
+    """Build views and their indexes with Spark while writers continue.
 
-    What was finished is kept: a job that was interrupted goes on where it ended. What a node is
-    building is taken over, and what is quarantined is built anew.
+    Finished parts are kept: an interrupted job continues where it ended. The job takes over views
+    and indexes that a node is building, and rebuilds those that are quarantined.
     """
     if cancel:
-        _cancel(url, names or fail("Say what to cancel."), as_json)
+        _cancel(url, names or fail("Give the names to cancel."), as_json)
         return
     if rebuild and not names:
-        fail("Say what to rebuild.")
-    job, told = (
+        fail("Give the names to rebuild.")
+    job, errors = (
         spark_module("pipeline.build.driver"),
         spark_module("pipeline.spark.errors"),
     )
@@ -71,36 +75,36 @@ def materialize(
             bars.update(task, completed=scanned, total=total, note=f"{scanned:,} rows")
             bars.update(task, description=f"{rate_now:,.0f} rows/s")
 
-        with told.client_errors():
+        with errors.client_errors():
             report = job.materialize(
                 url, names or [], master=master, rate=rate, rebuild=rebuild, progress=show
             )
-    _tell(asdict(report), as_json)
+    _print_report(asdict(report), as_json)
 
 
 def _cancel(url: str, names: list[str], as_json: bool) -> None:
     with opened(url) as db:
-        gone = [
+        cancelled = [
             name
-            for asked in names
-            for name in db.transport.json("DELETE", f"/v1/builds/{quote(asked, safe='')}")[
+            for given in names
+            for name in db.transport.json("DELETE", f"/v1/builds/{quote(given, safe='')}")[
                 "cancelled"
             ]
         ]
     if as_json:
-        print_json({"cancelled": gone})
+        print_json({"cancelled": cancelled})
     else:
-        OUT.print(f"Cancelled: {', '.join(gone)}.")
+        OUT.print(f"Cancelled: {', '.join(cancelled)}.")
 
 
-def _tell(report: dict[str, Any], as_json: bool) -> None:
+def _print_report(report: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(report)
         return
     if report["readable"]:
-        OUT.print(f"Readable already: {', '.join(report['readable'])} (--rebuild).")
+        OUT.print(f"Already readable: {', '.join(report['readable'])} (see --rebuild).")
     if not report["names"]:
-        OUT.print("Nothing is left to be built.")
+        OUT.print("There is nothing to build.")
         return
     OUT.print(
         f"Readable: {', '.join(report['names'])}. {report['rows']:,} rows"

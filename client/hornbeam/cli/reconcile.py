@@ -1,4 +1,4 @@
-"""`hornbeam reconcile`: compare views, indexes and foreign keys with base relations, on Spark."""
+"""`hornbeam reconcile`: compare views, indexes and foreign keys with base relations on Spark."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def register(app: typer.Typer) -> None:
 def reconcile(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Views (with their indexes), deferred ones too; all when left out."),
+        typer.Argument(help="Views (with their indexes), also deferred views. Default: all."),
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Write what should be there; compare again.")
+        bool, typer.Option("--repair", help="Write the expected rows, and compare again.")
     ] = False,
-    html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report to an HTML file.")] = None,
     every: Annotated[
-        str | None, typer.Option(help="Again and again, with a pause: 30m, 1h, 1d.")
+        str | None, typer.Option(help="Repeat without end, with this pause: 30m, 1h, 1d.")
     ] = None,
     master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
     url: Url = DEFAULT_URL,
@@ -50,8 +50,8 @@ def reconcile(
 ) -> None:
     """Compare views, indexes and foreign keys with the base relations at one snapshot, on Spark.
 
-    Exit codes: 0 no differences · 1 differences are left · 2, 3, 4 it could not be done (wrong
-    usage or no Spark, an error, no connection).
+    Exit codes: 0 no differences · 1 differences are left · 2 wrong usage, or no Spark · 3 an error
+    · 4 no connection.
     """
     command = spark_module("pipeline.reconcile.command")
     pause_s = None if every is None else seconds(every)
@@ -80,7 +80,7 @@ def seconds(text: str) -> float:
     """The seconds of a duration such as 90s, 30m, 1h or 1d. Raises InterfaceError."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([smhd])", text)
     if found is None or not float(found[1]):
-        fail(f"{text!r} is no time.", "Write it as 90s, 30m, 1h or 1d.")
+        fail(f"{text!r} is not a duration.", "Write for example 90s, 30m, 1h or 1d.")
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -88,11 +88,11 @@ def _run(command: Any, url: str, names: list[str], repair: bool, master: str) ->
     with progress() as bars:
         task = bars.add_task("reconcile", total=None, note="tasks")
 
-        def told(done: int, total: int) -> None:
+        def show(done: int, total: int) -> None:
             bars.update(task, completed=done, total=total)
 
         document: dict[str, Any] = command.run(
-            url, names, repair=repair, master=master, progress=told
+            url, names, repair=repair, master=master, progress=show
         )
         return document
 
@@ -102,29 +102,29 @@ def _show(document: dict[str, Any]) -> None:
     checked = document["checked"]
     OUT.print(table(columns, ([item[column] for column in columns] for item in checked)))
     for item in checked:
-        for one in item["samples"]:
-            OUT.print(_sentence(item, one), soft_wrap=True)
+        for sample in item["samples"]:
+            OUT.print(_sentence(item, sample), soft_wrap=True)
         if item["left_out"]:
             ERR.print(
-                f"{item['name']}: {item['left_out']} rows were not compared, since base"
-                " rows that they are made from cannot be read."
+                f"{item['name']}: {item['left_out']} rows were not compared, since their base"
+                " rows cannot be read."
             )
     colour = "red" if document["differences"] else "green"
     more = f", {document['repaired']} repaired" if document["repaired"] else ""
     OUT.print(f"{document['differences']} differences{more}", style=colour)
 
 
-def _sentence(item: dict[str, Any], one: dict[str, Any]) -> str:
+def _sentence(item: dict[str, Any], sample: dict[str, Any]) -> str:
     """A sentence about the difference at one key."""
-    where = f"at ({', '.join(item['key'])}) = {_shown(one['key'])}"
+    where = f"at ({', '.join(item['key'])}) = {_value_text(sample['key'])}"
     if item["kind"] == "foreign key":
-        return f"{item['name']}: no parent of the row {where}: {_shown(one['stored'])}"
-    stored = "no row" if one["fault"] == "undecodable" else _shown(one["stored"])
-    expected = _shown(one["expected"])
-    return f"{item['name']}: {one['fault']} {where}: stored {stored}, expected {expected}"
+        return f"{item['name']}: no parent of the row {where}: {_value_text(sample['stored'])}"
+    stored = "no row" if sample["fault"] == "undecodable" else _value_text(sample["stored"])
+    expected = _value_text(sample["expected"])
+    return f"{item['name']}: {sample['fault']} {where}: stored {stored}, expected {expected}"
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, bytes):

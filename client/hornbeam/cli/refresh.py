@@ -1,4 +1,4 @@
-"""`hornbeam refresh`: keep deferred views fresh, by Spark."""
+"""`hornbeam refresh`: keep deferred views fresh with Spark."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def register(app: typer.Typer) -> None:
 
 def refresh(
     groups: Annotated[
-        list[str] | None, typer.Argument(help="Groups of deferred views; all when left out.")
+        list[str] | None, typer.Argument(help="Groups of deferred views. Default: all groups.")
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="One batch of each group, then end.")
+        bool, typer.Option("--once", help="Run one batch of each group, then exit.")
     ] = False,
     rebuild: Annotated[
         list[str] | None,
-        typer.Option(help="A deferred view to rebuild first; may be given several times."),
+        typer.Option(help="A deferred view to rebuild first. Repeat for several views."),
     ] = None,
     master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
     url: Url = DEFAULT_URL,
@@ -34,8 +34,8 @@ def refresh(
 ) -> None:
     """Bring deferred views up to date, batch after batch, until interrupted.
 
-    May be ended at any time, also by kill -9, and run by several at once: a batch that was begun is
-    done again, with the same result. With --json, a line per batch.
+    You may stop the command at any time, also with kill -9, and run several at once: an interrupted
+    batch is repeated with the same result. With --json, prints a line per batch.
     """
     spark_module("pipeline.refresh.command").keep(
         url,
@@ -43,24 +43,24 @@ def refresh(
         once=once,
         rebuild=rebuild or (),
         master=master,
-        tell=_tell_json if as_json else _tell,
+        tell=_print_json if as_json else _print,
     )
 
 
-def _tell(batch: Any) -> None:
+def _print(batch: Any) -> None:
     if isinstance(batch, Error):
         report(batch)
         return
-    moment = dt.datetime.fromtimestamp(batch.upto / 1000).isoformat(" ", "milliseconds")
+    as_of = dt.datetime.fromtimestamp(batch.upto / 1000).isoformat(" ", "milliseconds")
     OUT.print(
-        f"{batch.group} as of {moment}: {len(batch.views)} views,"
+        f"{batch.group} as of {as_of}: {len(batch.views)} views,"
         f" {batch.counts.changes} changes, {batch.counts.rows} rows, {batch.seconds:.1f} s",
         highlight=False,
         soft_wrap=True,
     )
 
 
-def _tell_json(batch: Any) -> None:
+def _print_json(batch: Any) -> None:
     if isinstance(batch, Error):
         document: dict[str, Any] = {"error": str(batch), "code": batch.code}
     else:

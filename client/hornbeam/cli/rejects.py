@@ -4,8 +4,8 @@
      "reason": "orders references customer (o_c_id = 9), which does not exist.",
      "record": "17,9,1.50"}
 
-`place` is a line of the file, in Parquet the row's number, from 1. `record` is the text of the row
-in the file, in Parquet a JSON object. `code` is the stable code of the error.
+`place` is the row's line in the file, in Parquet its number, from 1. `record` is the text of the
+row in the file, in Parquet a JSON object. `code` is the stable code of the error.
 """
 
 from __future__ import annotations
@@ -33,35 +33,38 @@ class Reject:
 
 
 class Rejects:
-    """Writes at most `most` rows to an open file."""
+    """Writes rejects to an open file. More than `maximum` rejects are an error."""
 
-    def __init__(self, file: IO[str], most: int) -> None:
+    def __init__(self, file: IO[str], maximum: int) -> None:
         self._file = file
-        self._most = most
+        self._maximum = maximum
         self._count = 0
 
     def add(self, reject: Reject) -> None:
-        """Write a reject. Raises DataError for the first above the maximum, after writing it."""
+        """Write a reject. Raises DataError, after writing it, if there are more than the
+        maximum."""
         print(json.dumps(asdict(reject), ensure_ascii=False), file=self._file, flush=True)
         self._count += 1
-        if self._count > self._most:
+        if self._count > self._maximum:
             raise DataError(
-                f"More than {self._most} rows were rejected; {self._file.name} says why.\n"
-                "What was inserted stays. To go on: --resume and a greater --max-rejects."
+                f"More than {self._maximum} rows were rejected; {self._file.name} lists the"
+                " reasons.\n"
+                "The inserted rows stay. To continue: --resume and a greater --max-rejects."
             )
 
 
 @contextmanager
-def rejects_file(path: Path | None, most: int) -> Iterator[Rejects | None]:
-    """The rejects in a new file; replaces an existing file. None: no rejects are allowed."""
+def rejects_file(path: Path | None, maximum: int) -> Iterator[Rejects | None]:
+    """Yields `Rejects` that writes to a new file, which replaces an existing file; None without a
+    path."""
     if path is None:
         yield None
         return
     try:
-        # A new file is readable by this user only.
+        # Only this user can read a new file.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
         file = path.open("w", encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         fail(f"{path} cannot be written: {error.strerror}")
     with file:
-        yield Rejects(file, most)
+        yield Rejects(file, maximum)

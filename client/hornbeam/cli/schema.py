@@ -28,7 +28,7 @@ from hornbeam.ddl import DDL, placed
 from hornbeam.errors import DatabaseError, OperationalError, from_problem
 from hornbeam.server_package import server_module
 from hornbeam.statements import workload_text
-from hornbeam.transport import planned_anew
+from hornbeam.transport import replanned
 
 _POLL_S = 0.2
 
@@ -54,30 +54,35 @@ class GraphFormat(StrEnum):
 Ddl = Annotated[
     str,
     typer.Argument(
-        help="A file of CREATE TABLE statements, - for standard input, or a SQLAlchemy "
-        "URL to reflect."
+        help="A file of CREATE TABLE statements, - for standard input, or the SQLAlchemy "
+        "URL of a database to reflect."
     ),
 ]
 Workload = Annotated[
     Path | None,
-    typer.Argument(help="A file of the application's statements. Left out: the one in force."),
+    typer.Argument(help="A file of the application's statements. Default: the workload in force."),
 ]
 Roots = Annotated[
-    str | None, typer.Option(help="Root relations, separated by commas. Left out: learned.")
+    str | None, typer.Option(help="Root relations, separated by commas. Default: learn the roots.")
 ]
 LearnRoots = Annotated[bool, typer.Option("--learn-roots", help="Learn the roots (the default).")]
-MethodOption = Annotated[Method, typer.Option(help="The optimum, or the paper's heuristic.")]
+MethodOption = Annotated[
+    Method, typer.Option(help="The optimal selection of views, or the paper's heuristic.")
+]
 Budget = Annotated[
     float | None,
     typer.Option(
         min=0.0,
-        help="At most so many times the base relations' expected bytes for all views and their"
-        " indexes together; the least valuable views are dropped first.",
+        help="Maximum size of all views and their indexes, as a multiple of the base relations'"
+        " expected bytes. The least valuable views are dropped first.",
     ),
 ]
 QueryLog = Annotated[
     Path | None,
-    typer.Option(help="Statements that ran, one per line or as JSON lines: weighs the workload."),
+    typer.Option(
+        help="A file of executed statements, one per line or as JSON lines. They set the weights of"
+        " the workload."
+    ),
 ]
 
 
@@ -86,14 +91,14 @@ Rows = Annotated[
     typer.Option(
         "--rows",
         metavar="RELATION=NUMBER",
-        help="Rows that are expected of a relation; may be given several times. Left out: those"
-        " that are counted, and assumed ones of relations without any.",
+        help="Expected number of rows of a relation. Repeat for several relations. Default: the"
+        " counted rows, or an assumed number for relations without rows.",
     ),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    schema = typer.Typer(help="Plan, apply and look at schemas.", no_args_is_help=True)
+    schema = typer.Typer(help="Plan, apply and show schemas.", no_args_is_help=True)
     for name, command in (
         ("plan", plan),
         ("apply", apply),
@@ -117,7 +122,7 @@ def plan(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show trees, views and indexes that a schema would get, and why. Changes nothing."""
+    """Show the trees, views and indexes that a schema would get, and why. Changes nothing."""
     with opened(url) as db:
         body = _body(
             db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log, rows or ()
@@ -139,19 +144,20 @@ def apply(
     query_log: QueryLog = None,
     rows: Rows = None,
     allow_drop: Annotated[
-        bool, typer.Option("--allow-drop", help="Relations that are not in DDL may be dropped.")
+        bool, typer.Option("--allow-drop", help="Allow dropping relations that are not in DDL.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait until the views are built.")] = True,
     build: Annotated[
-        Builder, typer.Option(help="Who builds new views; spark: hornbeam materialize does.")
+        Builder,
+        typer.Option(help="Builder of new views: a node, or Spark by hornbeam materialize."),
     ] = Builder.node,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Put a schema into force: show the plan, ask, apply, and watch the views being built.
+    """Put a schema into force: show the plan, ask, apply it, and watch the views being built.
 
-    With --yes it is planned again when row counts have changed the plan meanwhile.
+    With --yes the command plans again when row counts have changed the plan meanwhile.
     """
     with opened(url) as db:
         body = _body(
@@ -168,12 +174,12 @@ def apply(
                 if as_json:
                     fail("--json needs --yes: it cannot ask for confirmation.")
                 typer.confirm("Apply this plan?", abort=True, err=True)
-            looked_at = body | options | {"plan_id": planned["plan_id"]}
-            applied: dict[str, Any] = db.transport.json("POST", "/v1/schema/apply", looked_at)
+            confirmed = body | options | {"plan_id": planned["plan_id"]}
+            applied: dict[str, Any] = db.transport.json("POST", "/v1/schema/apply", confirmed)
             return applied
 
         # A plan that the user confirms is applied exactly as shown, or not at all.
-        answer = planned_anew(put_into_force) if yes else put_into_force()
+        answer = replanned(put_into_force) if yes else put_into_force()
         if wait or "hornbeam:///" in url:  # an embedded database builds only while it is open
             _watch_builds(db)
             # The views become readable in a later catalog version.
@@ -198,7 +204,7 @@ def diff(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show what applying a schema would change. Exit code 1: something."""
+    """Show the changes that applying a schema would make. Exit code 1: there are changes."""
     with opened(url) as db:
         body = _body(
             db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log, rows or ()
@@ -217,7 +223,7 @@ def show(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show the schema in force: relations with their trees, views, indexes."""
+    """Show the schema in force: relations with their trees, views and indexes."""
     with opened(url) as db:
         document = db.transport.json("GET", "/v1/schema")
     if as_json:
@@ -285,11 +291,11 @@ def _body(
     }
 
 
-def _expected(said: str) -> tuple[str, int]:
+def _expected(text: str) -> tuple[str, int]:
     """The relation and the number of RELATION=NUMBER. Raises InterfaceError."""
-    relation, _, number = said.rpartition("=")
+    relation, _, number = text.rpartition("=")
     if not relation or not number.isdecimal():
-        fail(f"{said!r} says no rows of a relation.", "Write it as orders=1000000.")
+        fail(f"{text!r} is not RELATION=NUMBER.", "For example: orders=1000000.")
     return relation, int(number)
 
 
@@ -306,15 +312,15 @@ def _reflected(url: str) -> str:
 
 
 def _plan(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
-    """The plan. Errors name places in the texts that the user has written."""
+    """The plan for `body`. Errors name places in the texts that the user has written."""
     try:
-        return _searched(db, body)
+        return _stream_plan(db, body)
     except DatabaseError as error:
         raise (placed(error, body["ddl"]) if body["ddl_file"] == DDL else error) from None
 
 
-def _searched(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
-    """The plan, which follows the lines of progress. An interrupt (Ctrl-C) ends the search."""
+def _stream_plan(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
+    """The plan for `body`, with a progress bar. An interrupt (Ctrl-C) ends the search."""
     lines = {"Accept": "application/x-ndjson"}
     with db.transport.stream("/v1/schema/plan", body, lines) as answer, progress() as bars:
         task = bars.add_task("Planning", total=None, note="% of the longest search")
@@ -330,7 +336,7 @@ def _searched(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changes(db: Connection, planned: dict[str, Any]) -> list[dict[str, str]]:
-    """The changes that applying the plan would make: to declared objects, trees, views, indexes."""
+    """The changes to declared objects, trees, views and indexes that the plan would make."""
     old, new = db.transport.json("GET", "/v1/schema"), planned["plan"]
     # Deferred views are declared, not selected, so `changes` lists them.
     chosen = [view for view in old["views"] if not view["deferred"]]

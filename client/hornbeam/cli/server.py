@@ -1,4 +1,4 @@
-"""`hornbeam serve` and `hornbeam config show`, which load the server's package by name."""
+"""`hornbeam serve` and `hornbeam config show`. Both load the server's package by name."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     data: Annotated[
-        Path | None, typer.Option(help="Folder of the database; made if missing.")
+        Path | None, typer.Option(help="Folder of the database. Created if missing.")
     ] = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; see docs/security.md.")
     ] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65_535, help="0 picks one.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, help="Port to listen on. 0 picks a free port.")
+    ] = None,
 ) -> None:
     """Serve a database over HTTP until interrupted.
 
     Settings come from these options, HORNBEAM_… variables, hornbeam.toml, and defaults. Exit
-    codes: 75 folder or port in use, 65 damaged data, 78 wrong settings.
+    codes: 75 the folder or port is in use · 65 the data are damaged · 78 the settings are wrong.
     """
     server_module("api.serve").serve(data=data, host=host, port=port)
 
 
 def show_config(as_json: AsJson = False) -> None:
-    """Show every setting, and where its value comes from."""
+    """Show every setting, with the source of its value."""
     try:
         settings = server_module("node.settings").describe()
     except (ValueError, server_module("schema.errors").HornbeamError) as error:

@@ -1,4 +1,4 @@
-"""`hornbeam sql` and `hornbeam explain`: run statements, scripts, and an interactive prompt."""
+"""`hornbeam sql` and `hornbeam explain`: run statements and scripts, or an interactive prompt."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HISTORY_LINES = 1_000
 _HELP = r"""Statements end with ;
   \d         list relations and views      \d NAME   describe one
   \begin     begin a transaction           \commit   \rollback
-  \q         leave"""
+  \q         quit"""
 
 
 def register(app: typer.Typer) -> None:
@@ -51,12 +51,12 @@ def register(app: typer.Typer) -> None:
 
 def sql(
     statement: Annotated[
-        str | None, typer.Argument(help="SQL; several statements are separated by semicolons.")
+        str | None, typer.Argument(help="SQL statements, separated by semicolons.")
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Run a script; - for standard input.")
     ] = None,
-    param: Parameter = [],  # noqa: B006 — typer's way to say "repeatable"
+    param: Parameter = [],  # noqa: B006 (a list default makes the option repeatable)
     as_csv: Annotated[bool, typer.Option("--csv", help="Print results as CSV.")] = False,
     single: Annotated[
         bool, typer.Option("--single-transaction", help="Run all writes as one transaction.")
@@ -66,7 +66,7 @@ def sql(
         bool, typer.Option("--json", help="Print a JSON document for each statement.")
     ] = False,
 ) -> None:
-    """Run statements, or open a prompt when none are given."""
+    """Run statements, or open a prompt when no statement is given."""
     if statement is not None and file is not None:
         fail("Give a statement or --file, not both.")
     if as_csv and as_json:
@@ -82,7 +82,7 @@ def sql(
         _require_values(statements, len(given))
         values = iter(given)
         for text in statements:
-            with _told_where(script, statements, text, file):
+            with _located(script, statements, text, file):
                 cursor, seconds = _run(db, text, list(islice(values, _placeholders(text))))
             with until_enough():
                 show(cursor, seconds)
@@ -91,10 +91,11 @@ def sql(
 
 
 @contextlib.contextmanager
-def _told_where(
+def _located(
     script: str, statements: Sequence[str], text: str, file: Path | None
 ) -> Iterator[None]:
-    """Print which of several statements failed: the places in its error are relative to it."""
+    """Print which of several statements failed. The places in an error are relative to its
+    statement."""
     try:
         yield
     except Error:
@@ -110,12 +111,12 @@ def _told_where(
 
 def explain(
     statement: Annotated[str, typer.Argument(help="A SELECT.")],
-    param: Parameter = [],  # noqa: B006 — typer's way to say "repeatable"
-    views: Annotated[bool, typer.Option(help="--no-views: as if there were none.")] = True,
+    param: Parameter = [],  # noqa: B006 (a list default makes the option repeatable)
+    views: Annotated[bool, typer.Option(help="Use views (default), or only relations.")] = True,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Say how a SELECT would be answered, from which views, and why."""
+    """Explain how the database would answer a SELECT, from which views, and why."""
     with opened(url) as db:
         db.use_views = views
         document = db.explain(_only(split(statement)), parameters(param))
@@ -132,20 +133,20 @@ def _only(statements: list[str]) -> str:
 
 
 def _placeholders(text: str) -> int:
-    """The number of values that the statement takes. The statements of a script take them in
+    """The number of values that the statement takes. The statements of a script take the values in
     order."""
     return sum(token.text == "?" for token in tokens(text))
 
 
 def _require_values(statements: list[str], given: int) -> None:
-    """Check the number of values before the first statement runs. EXPLAIN needs none. Raises
+    """Check the number of values before the first statement runs. EXPLAIN needs no values. Raises
     InterfaceError."""
-    most = sum(map(_placeholders, statements))
-    least = sum(_placeholders(text) for text in statements if kind(text) is not Kind.EXPLAIN)
-    if given > most:
-        fail(f"{given - most} values of --param are left over.", "Give one for each `?`.")
-    if given < least:
-        fail(f"{least - given} values for `?` are missing.", "Give each with --param, in order.")
+    maximum = sum(map(_placeholders, statements))
+    minimum = sum(_placeholders(text) for text in statements if kind(text) is not Kind.EXPLAIN)
+    if given > maximum:
+        fail(f"{given - maximum} values of --param are left over.", "Give one for each `?`.")
+    if given < minimum:
+        fail(f"{minimum - given} values for `?` are missing.", "Give each with --param, in order.")
 
 
 def _run(db: Connection, text: str, values: list[Any]) -> tuple[Cursor, float]:
@@ -180,7 +181,7 @@ def _show_json(cursor: Cursor, _: float) -> None:
 
 
 def _finite(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
-    """Rows with infinities and NaN, which JSON lacks, as text, as in the REST interface."""
+    """The rows. Infinities and NaN, which JSON lacks, become text, as in the REST interface."""
     return [
         [json.dumps(v) if isinstance(v, float) and not math.isfinite(v) else v for v in row]
         for row in rows
@@ -195,13 +196,13 @@ def _show_csv(cursor: Cursor, _: float) -> None:
 
 
 class _Prompt:
-    """The interactive prompt. Errors and Ctrl-C end the statement, not the prompt."""
+    """The interactive prompt. Errors and Ctrl-C end a statement, not the prompt."""
 
     def __init__(self, db: Connection) -> None:
         self._db = db
 
     def loop(self) -> None:
-        OUT.print(r"Hornbeam. Statements end with ; — \? helps, \q leaves.")
+        OUT.print(r"Hornbeam. Statements end with ; — \? shows help, \q quits.")
         with _history():
             for text in iter(self._read, None):
                 if text.startswith("\\"):
@@ -260,7 +261,7 @@ class _Prompt:
         except Error as error:
             report(error)
         except KeyboardInterrupt:
-            ERR.print("Interrupted: what was to be committed may be there all the same.")
+            ERR.print("Interrupted. A commit that was under way may have succeeded.")
 
 
 def _describe(db: Connection, name: str) -> None:

@@ -27,7 +27,7 @@ _FAULTS = ("missing", "extra", "different", "misplaced")
 
 
 def register(app: typer.Typer) -> None:
-    view = typer.Typer(help="Look at materialised views.", no_args_is_help=True)
+    view = typer.Typer(help="Show materialised views.", no_args_is_help=True)
     view.command("list")(list_views)
     view.command("show")(show_view)
     app.add_typer(view, name="view")
@@ -55,8 +55,8 @@ def show_view(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show one view: path, key, columns, indexes, state; how a deferred one is kept, and how
-    fresh it is."""
+    """Show a view: path, key, columns, indexes and state. Of a deferred view also show its program
+    and its lag."""
     with opened(url) as db:
         view = db.transport.json("GET", f"/v1/views/{quote(name, safe='')}")
     if as_json:
@@ -120,21 +120,21 @@ def _state(view: dict[str, Any]) -> str:
 
 
 def _of(done: dict[str, Any]) -> str:
-    """The estimated number of rows to build from."""
+    """A phrase with the estimated number of rows to read."""
     return f"of about {done['total']}" if done["total"] else "of an unknown number"
 
 
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Views and indexes; all when left out.")
+        list[str] | None, typer.Argument(help="Views and indexes. Default: all.")
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Write what should be there, in transactions.")
+        bool, typer.Option("--repair", help="Write the expected rows, in transactions.")
     ] = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute views and indexes and compare every row. Exit code 1: differences are left."""
+    """Recompute views and indexes, and compare every row. Exit code 1: differences are left."""
     with opened(url) as db:
         report = _verified(db, {"names": names or None, "repair": repair})
     repaired = sum(item["repaired"] for item in report["checked"])
@@ -150,7 +150,7 @@ def verify(
 
 
 def _verified(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
-    """The report, which follows the lines of progress."""
+    """The report of the verification, with a progress bar."""
     with db.transport.stream("/v1/verify", body) as answer, progress() as bars:
         task = bars.add_task("verify", total=None, note="")
         for line in documents(answer.lines()):
