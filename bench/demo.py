@@ -38,10 +38,12 @@ from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.workload import load_workload
 from hornbeam_server.txlayer.views.verify import VerifyReport
+from hornbeam_server.viewselect.plan import SelectionPlan
 
 LOAD_BATCH = 5_000
 PLAIN_WIDTH = 140
 """Width, in characters, of output that does not go to a terminal."""
+_PLAIN: dict[str, Any] = {"box": None, "title_justify": "left", "padding": (0, 2, 0, 1)}
 PRINTED_ERRORS = 10
 """Maximum number of errors that are printed. The report has all errors."""
 
@@ -86,6 +88,7 @@ async def load(database: Database, size: Size, console: Console) -> float:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=console,
+        transient=True,
     ) as progress:
         for relation in RELATIONS:
             data = list(population.rows(relation))
@@ -150,18 +153,17 @@ async def run(options: DemoOptions, console: Console) -> int:
         _opened(options.folder / "without-views", without_views) as (baseline, _),
     ):
         learned = database.plan_schema(replace(request, roots=None))
-        console.rule("Views chosen for the roots {author, customer, country}")
-        console.print(planned.plan.text(), highlight=False, markup=False, soft_wrap=True)
-        console.rule("Views chosen for learned roots")
-        console.print(learned.plan.summary(), highlight=False, markup=False, soft_wrap=True)
-        console.rule("Loading, with views and, for comparison, without views")
+        _print_views(console, planned.plan)
         load_rows_s = [await load(each, size, console) for each in (database, baseline)]
         statements = {s.name: s.sql for s in load_workload(request.workload)}
-        console.rule("Every read statement, in turn on both databases")
-        compared = await compare_statements(database, baseline, statements, size, options.rounds)
-        measured = await _run_browsers(database, size, options, console)
-        console.rule("Every view and index recomputed by DuckDB and compared")
-        report = await database.verify()
+        with console.status("Running every read statement with and without views"):
+            compared = await compare_statements(
+                database, baseline, statements, size, options.rounds
+            )
+        with console.status(f"{options.sessions} emulated browsers, {options.seconds:g} s"):
+            measured = await _run_browsers(database, size, options)
+        with console.status("Recomputing every view and index"):
+            report = await database.verify()
         result = DemoResult(
             machine(options.folder),
             planned.plan.json(),
@@ -172,34 +174,42 @@ async def run(options: DemoOptions, console: Console) -> int:
             report,
             [await _storage(each) for each in (database, baseline)],
         )
-    _print(console, result)
-    (options.folder / "report.json").write_text(
-        json.dumps(result.json(), indent=2, default=str) + "\n"
-    )
-    (options.folder / "trees.svg").write_text(planned.plan.svg())
+    _print_results(console, result, options)
+    _write_reports(options.folder, planned.plan, learned.plan, result)
     console.print(
-        f"\nWritten: {options.folder}/report.json and {options.folder}/trees.svg\n"
-        f"To explore it: make serve DATA={options.folder}/database\n"
-        "  then open http://127.0.0.1:8780/docs, or run .venv/bin/hornbeam status",
+        f"All tables and the whole plan: {options.folder}/report.txt, report.json, trees.svg\n"
+        f"To explore it: make serve DATA={options.folder}/database, then open"
+        " http://127.0.0.1:8780/docs",
         highlight=False,
     )
     return 1 if result.differences or measured.errors else 0
 
 
-async def _run_browsers(
-    database: Database, size: Size, options: DemoOptions, console: Console
-) -> Measured:
-    console.rule(f"{options.sessions} emulated browsers over REST for {options.seconds:g} s")
-    before = database.manager.committed
+async def _run_browsers(database: Database, size: Size, options: DemoOptions) -> Measured:
     async with served(database, database.settings) as url:
-        measured = await run_in_process(
+        return await run_in_process(
             [url], BrowserRun(size.customers, size.items, options.sessions, options.seconds)
         )
-    console.print(
-        f"{measured.interactions} interactions, {database.manager.committed - before}"
-        f" transactions, {len(measured.errors)} errors"
-    )
-    return measured
+
+
+def _write_reports(
+    folder: Path, plan: SelectionPlan, learned: SelectionPlan, result: DemoResult
+) -> None:
+    with (folder / "report.txt").open("w") as file:
+        console = Console(file=file, width=PLAIN_WIDTH)
+        for title, text in (
+            ("Views chosen for the roots {author, customer, country}", plan.text()),
+            ("Views chosen for learned roots", learned.summary()),
+        ):
+            console.rule(title)
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
+        console.print(_reads_table(result.compared))
+        print_measured(console, result.measured)
+        for item in result.report.checked:
+            console.print(f"{item}", highlight=False, markup=False)
+    document = json.dumps(result.json(), indent=2, default=str)
+    (folder / "report.json").write_text(document + "\n")
+    (folder / "trees.svg").write_text(plan.svg())
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,26 +253,71 @@ class DemoResult:
         }
 
 
-def _print(console: Console, result: DemoResult) -> None:
-    with_views, without = result.load_rows_s
-    console.print(_reads_table(result.compared))
-    print_measured(console, result.measured)
-    joins = [row.ratio for row in result.compared if row.views]
+def _print_views(console: Console, plan: SelectionPlan) -> None:
+    table = Table(title="1. Views, chosen for the roots author, customer and country", **_PLAIN)
+    table.add_column("view")
+    table.add_column("saves", justify="right")
+    table.add_column("upkeep", justify="right")
+    table.add_column("serves", overflow="fold")
+    for view in plan.explanation.views:
+        saves, upkeep = f"{view.value + view.upkeep:,.0f}", f"{view.upkeep:,.0f}"
+        table.add_row(view.name, saves, upkeep, ", ".join(view.serves))
+    console.print(table)
     console.print(
-        f"Statements served by views: {statistics.geometric_mean(joins):.1f} × faster than the best"
-        f" plan without views (geometric mean of {len(joins)})"
+        "   In row reads for one run of each statement, by its weight. The other"
+        f" {len(plan.explanation.dropped)} candidates cost more than they save.",
+        highlight=False,
     )
-    console.print(f"Load: {with_views:,.0f} rows/s with all views, {without:,.0f} without")
-    _print_storage(console, *result.storage)
-    checked = result.report.checked
+
+
+def _print_results(console: Console, result: DemoResult, options: DemoOptions) -> None:
+    with_views, without = result.load_rows_s
+    stored, stored_without = (sum(sizes.values()) / 1e6 for sizes in result.storage)
+    _heading(console, "2. Load")
     console.print(
-        f"Verified {len(checked)} views, indexes and foreign keys,"
-        f" {sum(item.rows for item in checked):,} rows:"
-        f" [bold]{result.differences} differences[/bold]"
+        f"   {with_views:,.0f} rows/s with all views, {without:,.0f} without;"
+        f" {stored:.1f} MB stored, {stored_without:.1f} without",
+        highlight=False,
+    )
+    served = [row for row in result.compared if row.views]
+    table = Table(title="3. Reads that views serve, median in milliseconds", **_PLAIN)
+    for name in ("statement", "with views", "without", "faster"):
+        table.add_column(name, justify="left" if name == "statement" else "right")
+    for row in sorted(served, key=lambda row: -row.ratio):
+        table.add_row(row.name, f"{row.p50_ms:.2f}", f"{row.base_p50_ms:.2f}", f"{row.ratio:.1f} ×")
+    console.print(table)
+    mean = statistics.geometric_mean(row.ratio for row in served)
+    different = sum(not row.equal for row in result.compared)
+    console.print(
+        f"   {mean:.1f} × faster than the best plan without views (geometric mean);"
+        f" {different} of {len(result.compared)} answers differ",
+        highlight=False,
+    )
+    measured = result.measured
+    times = sorted(ms for values in measured.latencies.values() for ms in values)
+    _heading(console, f"4. {options.sessions} emulated browsers over REST, {options.seconds:g} s")
+    console.print(
+        f"   {measured.interactions:,} interactions of {len(times):,} requests, each"
+        f" {statistics.median(times):.1f} ms (median), {percentile(times, 0.99):.1f} ms (99 %);"
+        f" {len(measured.errors)} errors",
+        highlight=False,
+    )
+    for error in measured.errors[:PRINTED_ERRORS]:
+        console.print(f"error: {error}", style="red", markup=False, highlight=False)
+    checked = result.report.checked
+    _heading(console, "5. Verification: every view, index and foreign key, recomputed by DuckDB")
+    console.print(
+        f"   {len(checked)} of them with {sum(item.rows for item in checked):,} rows:"
+        f" [bold]{result.differences} differences[/bold]",
+        highlight=False,
     )
     for item in checked:
         if item.differences:
             console.print(f"  {item}", highlight=False)
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print(text, style="italic", highlight=False)
 
 
 def _reads_table(compared: list[Comparison]) -> Table:
@@ -313,14 +368,6 @@ async def _storage(database: Database) -> dict[str, int]:
             kind = "views" if name in catalog.view else "relations"
         kinds[kind] += size
     return kinds
-
-
-def _print_storage(console: Console, with_views: dict[str, int], without: dict[str, int]) -> None:
-    parts = ", ".join(f"{kind} {size / 1e6:.1f} MB" for kind, size in with_views.items())
-    ratio = sum(with_views.values()) / max(sum(without.values()), 1)
-    console.print(
-        f"Storage: {parts}: {ratio:.2f} × the {sum(without.values()) / 1e6:.1f} MB without views"
-    )
 
 
 def main() -> None:
