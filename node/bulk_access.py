@@ -164,7 +164,7 @@ class BulkAccess:
 
         Raises NotFound, SnapshotTooOld, Unsupported, Unavailable, Corruption.
         """
-        work = await self._deferred.begin(group, self._reads.moment)
+        work = await self._deferred.begin(group, self._reads.current_snapshot)
         use_ms = self._deferred.use_ms(work.upto)
         export = await self._exports.begin(work.upto, work.catalog, use_ms)
         changes = await self.changes(work.as_of, work.upto)

@@ -161,9 +161,10 @@ class DeferredViews:
     # ------------------------------------------------------------ batches
 
     async def begin(
-        self, group: str, moment: Callable[[], Awaitable[tuple[Catalog, int]]]
+        self, group: str, current_snapshot: Callable[[], Awaitable[tuple[Catalog, int]]]
     ) -> BatchWork:
-        """The batch to do next: the one under way, or a new one up to the snapshot of `moment`.
+        """The batch to do next: the one under way, or a new one up to the result of
+        `current_snapshot`.
 
         Raises NotFound, Unavailable; SnapshotTooOld when inputs of the batch may be gone.
         """
@@ -171,7 +172,7 @@ class DeferredViews:
         catalog = self._keeper.state.catalog
         # A recorded batch whose first snapshot is not kept any more could never be done.
         self._require_beginning(group, await self._groups.state(group), members(catalog, group))
-        state = await self._groups.begin(group, moment)
+        state = await self._groups.begin(group, current_snapshot)
         batch, catalog = state.batch, self._keeper.state.catalog
         assert batch is not None
         numbers = members(catalog, group)
@@ -247,7 +248,7 @@ class DeferredViews:
         Raises InvalidRequest for no names, NotFound, Unavailable.
         """
 
-        async def anew(current: Catalog) -> Catalog:
+        async def rebuilt(current: Catalog) -> Catalog:
             unknown = [name for name in names if name not in current.deferred_view]
             if unknown:
                 raise NotFound(f"There is no deferred view {', '.join(unknown)}.")
@@ -264,7 +265,7 @@ class DeferredViews:
 
         if not names:
             raise InvalidRequest("No views are named.")
-        await self._keeper.change(anew)
+        await self._keeper.change(rebuilt)
 
     # ------------------------------------------------------------ upkeep
 

@@ -135,7 +135,7 @@ def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Ca
     known = replace(base, views=chosen, states=tuple((v.name, State.READABLE) for v in chosen))
     views = []
     for declared in schema.views:
-        with _told(declared, known, request):
+        with _errors_located(declared, known, request):
             views.append(outline(declared, known))
     states = ((view.name, State.READABLE) for view in views)
     return replace(base, deferred=tuple(views), states=tuple(states))
@@ -191,7 +191,7 @@ def _rebuilt(catalog: Catalog, base: Catalog, changes: SchemaDiff) -> tuple[str,
 
 
 def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> DeferredView:
-    with _told(declared, catalog, request):
+    with _errors_located(declared, catalog, request):
         program = _compiled(declared, catalog)
     return DeferredView(
         declared,
@@ -204,7 +204,9 @@ def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) ->
 
 
 @contextmanager
-def _told(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> Iterator[None]:
+def _errors_located(
+    declared: DeclaredView, catalog: Catalog, request: PlanRequest
+) -> Iterator[None]:
     """Add the view's name and its place to errors. If recomputing the view in each batch would
     work, the cure says so."""
     try:

@@ -316,7 +316,7 @@ def _progress_document(db: Database, name: str) -> dict[str, Any] | None:
         "total": build.total,
         "finished": build.finished,
         "error": build.error,
-        "elsewhere": build.elsewhere,
+        "elsewhere": build.external,
         "scanned": build.scanned,
     }
 

@@ -198,8 +198,11 @@ def test_a_group_that_moves_on_is_asked_again_but_not_for_ever(shop, monkeypatch
     monkeypatch.setattr(deferred, "_is_as_of", moved)
     with closing(transport_to(shop)) as transport:
         group = Group("other", ("apart",))
-        with deferred.moment(transport, group) as export:
+        with deferred.export_as_of(transport, group) as export:
             assert export.snapshot == as_of(shop, "other") == asked[2]
-        with pytest.raises(Unavailable, match="all the time"), deferred.moment(transport, group):
+        with (
+            pytest.raises(Unavailable, match="all the time"),
+            deferred.export_as_of(transport, group),
+        ):
             pass
-    assert len(asked) == 3 + deferred.MOMENTS
+    assert len(asked) == 3 + deferred.ATTEMPTS

@@ -303,7 +303,7 @@ async def test_the_table_knows_whether_any_of_some_names_is_held():
 async def test_who_holds_something_in_another_table_dies_as_if_it_did_here():
     locks, older, younger, oldest = LockTable(), LockOwner(2), LockOwner(3), LockOwner(1)
     await locks.acquire(older, ["a"], X)
-    younger.elsewhere = oldest.elsewhere = True
+    younger.holds_remote = oldest.holds_remote = True
     with pytest.raises(TransactionAborted) as died:
         await locks.acquire(younger, ["a"], X)
     assert died.value.details == {"reason": "wait-die"}
@@ -357,12 +357,12 @@ def test_one_process_alone_rests_on_its_own_table():
 def test_a_lock_that_was_released_meanwhile_is_disturbed(mode):
     """Held is not released; by whom, and in which mode, makes no difference."""
     locks, other, mine = LockTable(), LockOwner(1), LockOwner(2)
-    before = locks.moment()
+    before = locks.known_releases()
     assert locks.take(other, "a", mode)
-    held = locks.moment()
+    held = locks.known_releases()
     assert locks.undisturbed(mine, ["a", "b"], before)
     locks.release_all(other)
-    after = locks.moment()
+    after = locks.known_releases()
     assert locks.take(mine, "a", X)
     assert not locks.undisturbed(mine, ["b", "a"], before)
     assert not locks.undisturbed(mine, ["a"], held)
@@ -375,7 +375,7 @@ def test_of_what_is_not_known_any_more_the_worst_is_assumed(monkeypatch, bound, 
     monkeypatch.setattr(f"hornbeam_server.txlayer.transactions.locks.{bound}", value)
     locks, moments = LockTable(), []
     for name in "abac":
-        moments.append(locks.moment())
+        moments.append(locks.known_releases())
         owner = LockOwner(1)
         assert locks.take(owner, name, X)
         locks.release_all(owner)

@@ -143,7 +143,7 @@ async def test_only_one_load_of_what_is_empty_and_there(tmp_path):
 
 async def test_what_is_being_built_is_not_loaded(tmp_path):
     async with on_shop(tmp_path) as database:
-        await database.keeper.leave_to_others(["customer__orders"], rebuild=True)
+        await database.keeper.leave_to_external(["customer__orders"], rebuild=True)
         with pytest.raises(StalePlan, match="customer__orders is building"):
             await begin(database)
 

@@ -226,9 +226,9 @@ async def test_nothing_is_changed_before_the_leader_knows_when_to_build_from(tmp
     class Waiting(OwnBarrier):
         reached = asyncio.Event()
 
-        async def moment(self):
+        async def current_timestamp(self):
             await self.reached.wait()
-            return await super().moment()
+            return await super().current_timestamp()
 
     async with opened(tmp_path, bare()) as database:
         manager, committer = database.manager, database.committer

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hornbeam_server.txlayer.cluster.balance import (
     MOST_AT_ONCE,
-    NOBODY,
+    NO_OWNER,
     PAYS,
     handed_over,
     rebalanced,
@@ -61,7 +61,7 @@ def test_where_nothing_moves_no_member_could_be_relieved_by_much_with_one_slot(w
             assert weight < share / PAYS
 
 
-@given(worlds(owners=[*NAMES, "gone", NOBODY]), st.booleans())
+@given(worlds(owners=[*NAMES, "gone", NO_OWNER]), st.booleans())
 def test_every_slot_has_one_owner_who_stays(world, by_load):
     slots, weights = world
     after = rebalanced(slots, NAMES, weights, by_load=by_load)
@@ -70,7 +70,7 @@ def test_every_slot_has_one_owner_who_stays(world, by_load):
     assert handed_over(after, NAMES, weights) == after
 
 
-@given(worlds(owners=[*NAMES, "gone", NOBODY]))
+@given(worlds(owners=[*NAMES, "gone", NO_OWNER]))
 def test_handing_over_moves_nothing_else(world):
     slots, weights = world
     after = handed_over(slots, NAMES, weights)
@@ -89,7 +89,7 @@ def test_unless_load_is_measured_only_who_owns_nothing_gets_slots(world):
 
 
 def test_slots_that_weigh_the_same_are_divided_by_number():
-    slots = handed_over([NOBODY] * 256, "ab", [1] * 256)
+    slots = handed_over([NO_OWNER] * 256, "ab", [1] * 256)
     assert Counter(slots) == {"a": 128, "b": 128}
     slots = rebalanced(slots, "abc", [1] * 256, by_load=False)
     assert sorted(Counter(slots).values()) == [85, 85, 86]
@@ -121,4 +121,4 @@ def test_two_hot_slots_of_one_member_are_parted():
 
 
 def test_without_names_nobody_owns_anything():
-    assert rebalanced(("a", "b"), [], [1, 1], by_load=True) == (NOBODY, NOBODY)
+    assert rebalanced(("a", "b"), [], [1, 1], by_load=True) == (NO_OWNER, NO_OWNER)

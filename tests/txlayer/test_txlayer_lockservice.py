@@ -21,8 +21,8 @@ from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
 S, X = Mode.SHARED, Mode.EXCLUSIVE
 
 
-def asking(attempt, *names, age=(1, 1, "b"), elsewhere=False, exclusive=True, timeout_s=60.0):
-    return Lock(attempt, age, elsewhere, exclusive, list(names), timeout_s)
+def asking(attempt, *names, age=(1, 1, "b"), must_compare=False, exclusive=True, timeout_s=60.0):
+    return Lock(attempt, age, must_compare, exclusive, list(names), timeout_s)
 
 
 def held(party):
@@ -374,7 +374,7 @@ async def test_one_statement_is_one_message_to_each_owner():
     (to_b,), (to_c,) = b.heard(Lock), c.heard(Lock)
     assert (to_b.names, to_b.age, to_b.exclusive) == (names[:3], (7, 3, "a"), False)
     assert to_c.names == names[5:]
-    assert (to_b.elsewhere, to_c.elsewhere) == (False, True)
+    assert (to_b.must_compare, to_c.must_compare) == (False, True)
     a.begin(release(a, owner, 0))
     await soon()
     assert [held(party) for party in (a, b, c)] == [0, 0, 0]
@@ -393,7 +393,7 @@ async def test_an_owner_that_holds_locks_of_its_own_table_says_so_to_others():
     assert a.locks.take(owner, world.names("a", 1)[0], X)
     await a.do(a.locks.acquire(owner, world.names("b", 1), X))
     (asked,) = b.heard(Lock)
-    assert asked.elsewhere
+    assert asked.must_compare
     await world.end()
 
 
@@ -407,11 +407,11 @@ async def test_a_request_that_is_locked_at_one_member_makes_nobody_die_at_anothe
     waits = a.begin(a.locks.acquire(younger, [root], X))
     await soon()
     assert not waits.done()
-    assert not c.heard(Lock)[-1].elsewhere
+    assert not c.heard(Lock)[-1].must_compare
     c.begin(release(c, older))
     await waits
     await a.do(a.locks.acquire(younger, world.names("b", 1), X))
-    assert b.heard(Lock)[-1].elsewhere
+    assert b.heard(Lock)[-1].must_compare
     await world.end()
 
 
@@ -701,14 +701,14 @@ async def used(party, *names):
 async def test_locks_of_ones_own_are_disturbed_by_guests_too():
     world, (a, _) = await members("a", "b")
     mine, other = world.names("a", 2)
-    before = a.locks.moment()
+    before = a.locks.known_releases()
     await guest(a, "b", mine)
     assert a.locks.undisturbed(LockOwner(1), [mine, other], before)
     free(a, "b", 1)
     owner = await taken(a, mine, other)
     assert not a.locks.undisturbed(owner, [other, mine], before)
     assert a.locks.undisturbed(owner, [other], before)
-    assert a.locks.undisturbed(owner, [mine], a.locks.moment())
+    assert a.locks.undisturbed(owner, [mine], a.locks.known_releases())
     await world.end()
 
 
@@ -716,18 +716,18 @@ async def test_locks_of_ones_own_are_disturbed_by_guests_too():
 async def test_of_others_locks_the_owner_says_who_had_them():
     world, (a, b) = await members("a", "b")
     first, quiet, busy = world.names("b", 3)
-    unknown = a.locks.moment()
+    unknown = a.locks.known_releases()
     owner = await taken(a, first)
     assert not a.locks.undisturbed(owner, [first], unknown)
     # From this grant on a knows how far b has counted.
-    before = a.locks.moment()
+    before = a.locks.known_releases()
     await used(b, busy)
     await a.do(a.locks.acquire(owner, [quiet], X))
     assert a.locks.undisturbed(owner, [quiet], before)
     await a.do(a.locks.acquire(owner, [busy], X))
     assert not a.locks.undisturbed(owner, [busy], before)
     assert not a.locks.undisturbed(owner, [quiet, busy], before)
-    assert a.locks.undisturbed(owner, [quiet, busy], a.locks.moment())
+    assert a.locks.undisturbed(owner, [quiet, busy], a.locks.known_releases())
     await world.end()
 
 
@@ -737,7 +737,7 @@ async def test_a_lock_is_disturbed_by_whom_its_owner_lets_go_before():
     (name,) = world.names("b", 1)
     await used(a, name)
     await used(a, name)
-    before = a.locks.moment()
+    before = a.locks.known_releases()
     waiting_for = await taken(b, name)
     wait = asyncio.ensure_future(taken(a, name))
     await soon()
@@ -745,7 +745,7 @@ async def test_a_lock_is_disturbed_by_whom_its_owner_lets_go_before():
     b.locks.release_all(waiting_for)
     owner = await wait
     assert not a.locks.undisturbed(owner, [name], before)
-    assert a.locks.undisturbed(owner, [name], a.locks.moment())
+    assert a.locks.undisturbed(owner, [name], a.locks.known_releases())
     await world.end()
 
 
@@ -755,7 +755,7 @@ async def test_a_grant_by_an_older_node_says_nothing():
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
     await used(a, name)
-    before, lock = a.locks.moment(), b.guests.lock
+    before, lock = a.locks.known_releases(), b.guests.lock
 
     async def older(caller, request):
         granted = await lock(caller, request)
@@ -774,12 +774,12 @@ async def test_under_another_assignment_nothing_is_known(grantor):
     world, (a, b) = await members("a", "b")
     (name,) = world.names(grantor, 1)
     await used(a, name)
-    before = a.locks.moment()
+    before = a.locks.known_releases()
     for party in (a, b):
         party.see(party.view.version + 1, party.view.assignment)
     owner = await taken(a, name)
     assert not a.locks.undisturbed(owner, [name], before)
-    assert a.locks.undisturbed(owner, [name], a.locks.moment())
+    assert a.locks.undisturbed(owner, [name], a.locks.known_releases())
     await world.end()
 
 
@@ -790,9 +790,9 @@ async def test_what_an_owner_grants_under_another_assignment_says_nothing():
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
     await used(a, name)
-    before = a.locks.moment()
+    before = a.locks.known_releases()
     b.see(b.view.version + 1, b.view.assignment)
     owner = await taken(a, name)
     assert not a.locks.undisturbed(owner, [name], before)
-    assert not a.locks.undisturbed(owner, [name], a.locks.moment())
+    assert not a.locks.undisturbed(owner, [name], a.locks.known_releases())
     await world.end()

@@ -297,7 +297,7 @@ def test_what_else_a_recovery_raises_ends_the_master():
         with pytest.raises(Corruption):
             await world.nodes["a"].tasks.pop()
         with pytest.raises(Unavailable, match="not the master"):
-            await world.nodes["a"].master.everybody_reads(0)
+            await world.nodes["a"].master.wait_until_all_past(0)
         await world.end()
 
     run(scenario())
@@ -352,7 +352,7 @@ def test_a_change_of_the_schema_is_above_everything_and_everybody_comes_to_read_
         newest = world.registry.newest
         assert (newest.gate_closed, newest.catalog) == (False, 1)
         assert newest.clock >= log[0] + 100
-        reads = asyncio.ensure_future(master.everybody_reads(1))
+        reads = asyncio.ensure_future(master.wait_until_all_past(1))
         await asyncio.sleep(SOON_S)
         assert not reads.done()
         world.nodes["b"].reads_old = False
@@ -367,7 +367,7 @@ def test_what_everybody_reads_is_not_known_before_the_take_over():
         world = await world_of(*"ab")
         node = world.nodes["b"]
         successor = Master(node.session, SimulatedClock(), "b", node.recover, catalog=0)
-        reads = asyncio.ensure_future(successor.everybody_reads(1))
+        reads = asyncio.ensure_future(successor.wait_until_all_past(1))
         await asyncio.sleep(SOON_S)
         node.begin(successor.run())
         await asyncio.sleep(SOON_S)
@@ -564,7 +564,7 @@ def test_a_master_whose_session_has_ended_is_none_even_if_nobody_answers(call):
 def test_who_has_nothing_to_write_finds_out_that_another_has():
     async def scenario():
         world = await world_of(*"ab")
-        reads = asyncio.ensure_future(world.nodes["a"].master.everybody_reads(1))
+        reads = asyncio.ensure_future(world.nodes["a"].master.wait_until_all_past(1))
         world.nodes["b"].lead()
         with pytest.raises(Superseded):
             await world.nodes["a"].leading

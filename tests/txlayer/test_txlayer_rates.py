@@ -57,7 +57,7 @@ async def test_under_other_owners_all_is_measured_anew():
     await asyncio.sleep(MEASURED_S)
     assert rates.newest() is not None
     count(rates, HOT, 50)
-    rates.begin_anew()
+    rates.restart()
     assert rates.newest() is None
     await asyncio.sleep(MEASURED_S)
     assert rates.newest() == {}

@@ -85,7 +85,7 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     UpdatePlan,
     WritePlan,
     assigned,
-    assigned_moment,
+    assigned_time,
     needs_duckdb,
 )
 
@@ -337,7 +337,7 @@ class Transaction:
             case None:
                 return None
             case Default(kind=DefaultKind.NOW):
-                return assigned_moment(self._now, column.type.kind)
+                return assigned_time(self._now, column.type.kind)
             case Default(kind=DefaultKind.IDENTITY):
                 number = await self._identity.next(
                     self.state.catalog.counters[relation.name, column.name]
@@ -641,7 +641,7 @@ def _row_assigned(plan: InsertPlan, row: Row) -> dict[int, Value]:
     """The values by position that a row of INSERT … SELECT assigns. Raises TypeMismatch."""
     columns = plan.relation.columns
     typed = ((i, columns[i].type, v) for i, v in zip(plan.query_positions, row, strict=True))
-    return {i: assigned(assigned_moment(value, t.kind), t) for i, t, value in typed}
+    return {i: assigned(assigned_time(value, t.kind), t) for i, t, value in typed}
 
 
 def _assigned(assignments: Assignments, old: Row, seen: Row, parameters: Parameters) -> Row:

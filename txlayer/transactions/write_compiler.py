@@ -32,7 +32,7 @@ from hornbeam_server.txlayer.transactions.write_expressions import (
 )
 from hornbeam_server.txlayer.transactions.write_parameters import NOW, by_name, with_one_now
 from hornbeam_server.txlayer.transactions.write_plans import (
-    MOMENTS,
+    TIME_KINDS,
     Assignment,
     Assignments,
     ByKey,
@@ -45,7 +45,7 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     Subquery,
     UpdatePlan,
     WritePlan,
-    assigned_moment,
+    assigned_time,
 )
 
 
@@ -272,9 +272,9 @@ class _Compiler:
     ) -> Assignment:
         found = self._bound(name, value, scope)
         scalar, kind = found.scalar, found.column.type.kind
-        if kind not in MOMENTS or isinstance(value, exp.Placeholder):
+        if kind not in TIME_KINDS or isinstance(value, exp.Placeholder):
             return found
-        return replace(found, scalar=lambda row, values: assigned_moment(scalar(row, values), kind))
+        return replace(found, scalar=lambda row, values: assigned_time(scalar(row, values), kind))
 
     def _bound(self, name: str, value: exp.Expr, scope: RowScope | ConstantScope) -> Assignment:
         """`value` for a column, to be assigned to it or, in a key, to be compared with it."""

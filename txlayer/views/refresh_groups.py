@@ -178,16 +178,16 @@ class Groups:
         return state
 
     async def begin(
-        self, group: str, moment: Callable[[], Awaitable[tuple[Catalog, int]]]
+        self, group: str, current_snapshot: Callable[[], Awaitable[tuple[Catalog, int]]]
     ) -> GroupState:
-        """The state with a batch: the one under way, or a new one up to the snapshot of `moment()`,
-        which returns the catalog and a snapshot.
+        """The state with a batch: the one under way, or a new one up to the snapshot that
+        `current_snapshot()` returns, with the catalog.
 
-        Raises Unavailable, and the errors of `moment`.
+        Raises Unavailable, and the errors of `current_snapshot`.
         """
         state, version = await self._read(group)
         while state.batch is None:
-            catalog, upto = await moment()
+            catalog, upto = await current_snapshot()
             await self._written(group, state.begun(catalog, group, upto), version)
             state, version = await self._read(group)
         return state

@@ -43,7 +43,7 @@ def refresh(
         once=once,
         rebuild=rebuild or (),
         master=master,
-        tell=_tell_json if as_json else _tell,
+        report=_tell_json if as_json else _tell,
     )
 
 
