@@ -25,7 +25,7 @@ from hornbeam_server.schema.catalog import Catalog, DeferredView, Forest, State,
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.diff import SchemaDiff, diff
-from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported
+from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported, capitalised
 from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
@@ -87,10 +87,9 @@ def plan_schema(
     if changes.refused:
         raise SchemaError(
             "This schema cannot follow the one in force: "
-            + "; ".join(
-                f"{r.change} of {r.relation}.{r.name}: {r.reason}" for r in changes.refused
-            ),
-            cure="; ".join(dict.fromkeys(refused.cure for refused in changes.refused)),
+            + "; ".join(f"{r.change} of {r.relation}.{r.name}: {r.reason}" for r in changes.refused)
+            + ".",
+            cure=capitalised("; ".join(dict.fromkeys(r.cure for r in changes.refused)) + "."),
         )
     statements = load_workload(request.workload, request.workload_file)
     if request.query_log:
@@ -149,7 +148,7 @@ def _bound(statement: WorkloadStatement, base: Catalog, request: PlanRequest) ->
         begins = request.workload.find(statement.sql)
         place = Place.at(request.workload, begins, request.workload_file)
         error.details["statement"] = statement.name
-        raise _located(error, f"in statement {statement.name}", place) from None
+        raise _located(error, f"In statement {statement.name}", place) from None
     unlink(bound.ast)
     return bound.statement
 
@@ -214,10 +213,10 @@ def _errors_located(
     except SqlError as error:
         place = Place.at(request.ddl, request.ddl.find(declared.sql), request.ddl_file)
         if isinstance(error, Unsupported) and _can_be_answered(declared, catalog):
-            error.cure = "; or ".join(
-                filter(None, [error.cure, "have it recomputed: refresh = 'recompute'"])
-            )
-        raise _located(error, f"in view {declared.name}", place) from None
+            recompute = "have it recomputed: refresh = 'recompute'."
+            cure = error.cure.rstrip(".")
+            error.cure = f"{cure}; or {recompute}" if cure else capitalised(recompute)
+        raise _located(error, f"In view {declared.name}", place) from None
 
 
 def _can_be_answered(declared: DeclaredView, catalog: Catalog) -> bool:

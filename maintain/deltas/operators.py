@@ -20,7 +20,7 @@ def check_keys(fields: Fields, what: str) -> None:
     """Raise Unsupported for columns that cannot be part of a key."""
     for field in fields:
         if field.type.kind is Kind.JSON:
-            raise Unsupported(f"{what} by the JSON column {field.name}", cure="CAST it to TEXT")
+            raise Unsupported(f"{what} by the JSON column {field.name}.", cure="CAST it to TEXT.")
 
 
 def pair_of(part: exp.Expr, left: Node, right: Node) -> tuple[str, str] | None:
