@@ -103,7 +103,7 @@ class DeferredViews:
         groups = {catalog.deferred_view[name].declared.group for name in names}
         if len(groups) > 1:
             raise Unsupported(
-                f"{', '.join(names)} belong to several groups, which are as of different moments.",
+                f"{', '.join(names)} belong to several groups, which show different snapshots.",
                 cure="Read them in several statements, or declare them with one group.",
             )
         (group,) = groups
@@ -122,7 +122,7 @@ class DeferredViews:
         self._require_held(group, at)
         if len(query.served_by) > len(names) and at < catalog.since:
             raise SnapshotTooOld(
-                f"{', '.join(names)} are as of a moment before the last schema change.",
+                f"{', '.join(names)} show a snapshot before the last schema change.",
                 cure="Read them alone until they are refreshed.",
             )
         stale_s = self._lag_s(at)
@@ -264,7 +264,7 @@ class DeferredViews:
             )
 
         if not names:
-            raise InvalidRequest("No views are named.")
+            raise InvalidRequest("No views are named.", cure="Name at least one deferred view.")
         await self._keeper.change(rebuilt)
 
     # ------------------------------------------------------------ upkeep

@@ -233,7 +233,8 @@ class PreparedQuery:
         named: Mapping[Any, Any] = given if isinstance(given, Mapping) else dict(enumerate(given))
         if len(named) != len(self._readers):
             raise SqlError(
-                f"The statement has {len(self._readers)} parameters, {len(named)} are given."
+                f"The statement has {len(self._readers)} parameters, {len(named)} are given.",
+                cure="Give one value for each parameter.",
             )
         try:
             return read(self._readers, named)

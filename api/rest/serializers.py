@@ -146,7 +146,7 @@ def plan_document(planned: PlannedSchema) -> dict[str, Any]:
 
 
 def _rebuilt(planned: PlannedSchema) -> list[DiffRow]:
-    why = "made anew: what it reads is another"
+    why = "rebuilt: what it reads has changed"
     return [DiffRow("rebuild", "view", name, why) for name in planned.rebuilt]
 
 

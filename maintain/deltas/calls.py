@@ -46,7 +46,10 @@ class Calls:
         if argument is not None:
             sql = text(argument)
             if aggregates_in(argument):
-                raise Unsupported("An aggregate of an aggregate.", cure="Write a subquery in FROM.")
+                raise Unsupported(
+                    "An aggregate cannot be the argument of another.",
+                    cure="Write a subquery in FROM.",
+                )
             self._arguments.setdefault(sql, argument)
             place = str(list(self._arguments).index(sql))
         else:

@@ -76,12 +76,12 @@ def _column(node: exp.Column, scope: Scope) -> exp.Expr:
     name = scope.find(place[1], place[2]) if place is not None and place[1] else None
     if place is not None and place[1] and not scope.knows(place[1]):
         raise Unsupported(
-            f"Column {node.name} is that of a SELECT further out{at(node, scope.sql)}.",
+            f"Column {node.name} belongs to an outer SELECT{at(node, scope.sql)}.",
             cure="Join in FROM.",
         )
     if name is None or node.meta.get("shadowed"):
         raise Unsupported(
-            f"It is not certain whose column {node.name} is{at(node, scope.sql)}.",
+            f"The relation of column {node.name} is not certain{at(node, scope.sql)}.",
             cure="Give every relation and subquery in FROM an alias, every computed column a name "
             "with AS, and write alias.column.",
         )

@@ -78,7 +78,7 @@ class FromClause:
         if isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Table):
             if not node.alias:
                 raise Unsupported(
-                    f"A subquery in FROM without an alias{at(node, translator.sql)}.",
+                    f"A subquery in FROM has no alias{at(node, translator.sql)}.",
                     cure="Write (SELECT …) AS name.",
                 )
             return self._derived(node, translator.query(node.this, self._ctes), node.alias)

@@ -345,7 +345,7 @@ def _scan(node: Scan, wanted: Sequence[str], ways: Ways) -> Lookup:
         names = ", ".join(by_column)
         raise Unsupported(
             f"Rows of {node.relation} are looked up by {names or 'nothing'} when what they are "
-            "joined with changes, and there is no way to do that.",
+            "joined with changes, and no access path serves that.",
             cure=f"CREATE INDEX ON {node.relation} ({names})"
             if names
             else "Join on a column, or compare one with the subquery: column > (SELECT …).",
@@ -499,7 +499,8 @@ def _aggregate(node: Aggregate, wanted: Sequence[str], ways: Ways) -> Lookup:
             raise _computed(wanted)
         else:
             raise Unsupported(
-                f"Groups are looked up by {', '.join(wanted)}, and elsewhere by {state.order[0]}.",
+                f"Groups are looked up by {', '.join(wanted)}, and other look-ups use"
+                f" {state.order[0]}.",
                 cure="Write the subquery twice, in two WITH queries.",
             )
     targets = tuple(node.field[column] for column in columns)

@@ -315,7 +315,7 @@ def require_keys(fields: Fields) -> None:
     for field in fields:
         if field.type.kind is Kind.JSON:
             raise Unsupported(
-                f"No column tells the view's rows apart, and {field.name}, being JSON, can be "
+                f"No columns identify the view's rows, and {field.name}, being JSON, can be "
                 "no part of a key.",
                 cure="Select the keys of the relations, or CAST it to TEXT.",
             )

@@ -239,7 +239,7 @@ class Translator:
         origin = node.args.get("from_")
         if origin is None:
             raise Unsupported(
-                f"A SELECT that reads no relation{at(node, self.sql)}.", cure="Write FROM."
+                f"A SELECT reads no relation{at(node, self.sql)}.", cure="Write FROM."
             )
         where = node.args.get("where")
         pool = list(conjuncts(where.this if where is not None else None))
@@ -249,7 +249,7 @@ class Translator:
         parts = [rename(part, scope) for part in simple]
         for part in parts:
             if aggregates_in(part):
-                raise Unsupported("An aggregate in WHERE.", cure="Write HAVING.")
+                raise Unsupported("WHERE cannot contain an aggregate.", cure="Write HAVING.")
         local = [part for part in parts if names_in(part) <= scope.own]
         correlated = [part for part in parts if not names_in(part) <= scope.own]
         base = from_.join(local)
@@ -295,7 +295,10 @@ class Translator:
             node = prefixed(self.query(query, ctes), self.alias("subquery"))
             on, inner = [], [column(field.name) for field in node.fields]
         if left and len(inner) != len(left):
-            raise Unsupported(f"IN compares {len(left)} values with {len(inner)}.")
+            raise Unsupported(
+                f"IN compares {len(left)} values with {len(inner)}.",
+                cure="Select as many columns as stand before IN.",
+            )
         equal: list[exp.Expr] = [
             exp.EQ(this=a.copy(), expression=b.copy()) for a, b in zip(left, inner, strict=False)
         ]
@@ -312,7 +315,7 @@ class Translator:
             name = plain(side)
             if name is None or fields[name].nullable:
                 raise Unsupported(
-                    f"NOT IN with a value that may be NULL ({text(side)}){at(part, self.sql)}.",
+                    f"A value of NOT IN may be NULL ({text(side)}){at(part, self.sql)}.",
                     cure="Write NOT EXISTS (SELECT … WHERE inner = outer).",
                 )
 
@@ -329,8 +332,7 @@ class Translator:
         node, equal = self._only_values(subquery, ctes, scope)
         if equal and not needs(part, subquery):
             raise Unsupported(
-                f"A subquery that reads a SELECT further out is not compared"
-                f"{at(subquery, self.sql)}.",
+                f"A subquery that reads an outer SELECT is not compared{at(subquery, self.sql)}.",
                 cure="Compare it with =, <>, <, <=, > or >=, by itself or in a sum or product.",
             )
         name = node.fields[-1].name
@@ -371,8 +373,8 @@ class Translator:
             shown = [*((names[sql], key) for sql, key in keys.items()), *outputs]
             if equal and not all(is_null_over_nothing(value) for _, value in outputs):
                 raise Unsupported(
-                    "A subquery that reads a SELECT further out, and has a value where it finds no"
-                    f" rows{at(subquery, self.sql)}.",
+                    "A subquery that reads an outer SELECT has a value where it finds no rows"
+                    f"{at(subquery, self.sql)}.",
                     cure="LEFT JOIN a subquery with GROUP BY in FROM, and COALESCE what it counts.",
                 )
             rows = self._aggregated(query, base, shown, list(keys.values()), known, inner)
@@ -381,7 +383,7 @@ class Translator:
         node = prefixed(rows, prefix)
         if len(node.fields) != len(keys) + 1 or not (keys or node.unique == frozenset()):
             raise Unsupported(
-                f"A subquery that may have several rows, as a value{at(subquery, self.sql)}.",
+                f"A subquery used as a value may have several rows{at(subquery, self.sql)}.",
                 cure="Write an aggregate without GROUP BY.",
             )
         return node, equal
@@ -395,7 +397,7 @@ class Translator:
             if names_in(mine) and names_in(mine) <= inner.own and not names_in(theirs) & inner.own:
                 return mine, theirs
         raise Unsupported(
-            f"A value that reads a SELECT further out other than by ={at(subquery, self.sql)}.",
+            f"A subquery reads an outer SELECT other than by ={at(subquery, self.sql)}.",
             cure="Compare columns of both with = in its WHERE, or join in FROM.",
         )
 
@@ -417,7 +419,7 @@ class Translator:
         rest = [part for part, pair in zip(both, pairs, strict=True) if pair is None]
         if not keys and right.unique != frozenset():
             raise Unsupported(
-                f"{_ARTICLES[kind]} {kind} join without an equality of two columns"
+                f"{_ARTICLES[kind].capitalize()} {kind} join has no equality of two columns"
                 f"{at(place, self.sql)}.",
                 cure="Join on columns: a.x = b.y.",
             )
@@ -427,7 +429,7 @@ class Translator:
 
     def further_out(self, place: exp.Expr) -> Unsupported:
         return Unsupported(
-            f"A condition reads a SELECT further out{at(place, self.sql)}.", cure="Join in FROM."
+            f"A condition reads an outer SELECT{at(place, self.sql)}.", cure="Join in FROM."
         )
 
     # -- aggregation

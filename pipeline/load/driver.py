@@ -487,7 +487,7 @@ class Driver:
         found = under_way(self._node)
         if found is None or found.identity != self.identity:
             raise NotFound(
-                "This load is not under way any more: it was given up, or somebody else ended it."
+                "This load is not under way any more: it was given up, or another process ended it."
             )
         return found
 

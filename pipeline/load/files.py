@@ -209,7 +209,7 @@ def _require_same(file: File) -> None:
     if (about.st_size, about.st_mtime_ns) != (file.size, file.modified_ns):
         raise InvalidRequest(
             f"{file.path} is not what it was when the load began.",
-            cure="Every machine that reads must see the same file, and nobody may write to it.",
+            cure="Every machine that reads must see the same file, and no process may write to it.",
         )
 
 

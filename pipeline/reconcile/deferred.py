@@ -73,7 +73,7 @@ def export_as_of(transport: Transport, group: Group) -> Iterator[Export]:
         finally:
             exports.end(transport, export)
     raise Unavailable(
-        f"Group {group.name} is refreshed, or its views are made anew, all the time.",
+        f"Group {group.name} is refreshed, or its views are rebuilt, all the time.",
         cure="Try again.",
     )
 

@@ -317,7 +317,9 @@ class _Binder:
         written = [self._assignment(node, select, item) for node in tree.expressions]
         self.written = tuple(name for names in written for name in names)
         if len(set(self.written)) < len(self.written):
-            raise SqlError(f"A column of {item.relation} is assigned twice.")
+            raise SqlError(
+                f"A column of {item.relation} is assigned twice.", cure="Assign it once."
+            )
         self._where(tree, select)
         return self._returning(tree, select)
 
@@ -336,7 +338,10 @@ class _Binder:
 
     def _target(self, table: exp.Expr, ctes: Scope) -> _Select:
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-            raise Unsupported(f"The target of a write is one relation{at(table, self.sql)}.")
+            raise Unsupported(
+                f"A write has one relation as its target{at(table, self.sql)}.",
+                cure="Name one relation, without a query or a join.",
+            )
         self._visit(table)
         name = table.name
         if above := self.catalog.relations_of(name):
@@ -354,7 +359,9 @@ class _Binder:
     def _assignment(self, node: exp.Expr, select: _Select, item: Item) -> list[str]:
         """Bind `column = value`, or tuples of both, and return the column names."""
         if not isinstance(node, exp.EQ):
-            raise SqlError(f"An assignment is column = value{at(node, self.sql)}.")
+            raise SqlError(
+                f"SET takes assignments only{at(node, self.sql)}.", cure="Write column = value."
+            )
         lefts, rights = [node.this], [node.expression]
         if isinstance(node.this, exp.Tuple):
             lefts = node.this.expressions
@@ -386,9 +393,15 @@ class _Binder:
 
     def _target_column(self, node: exp.Expr, item: Item) -> OutputColumn:
         if not isinstance(node, exp.Column | exp.Identifier):
-            raise SqlError(f"Only a column can be assigned to{at(node, self.sql)}.")
+            raise SqlError(
+                f"Only a column can be assigned to{at(node, self.sql)}.",
+                cure="Name a column.",
+            )
         if isinstance(node, exp.Column) and node.table not in ("", item.name):
-            raise SqlError(f"{node.table} is not what is written to{at(node, self.sql)}.")
+            raise SqlError(
+                f"{node.table} is not the relation that is written{at(node, self.sql)}.",
+                cure=f"Name a column of {item.name}.",
+            )
         column = item.find(node.name)
         if column is None:
             names = [name for name, _ in item.columns]
@@ -427,7 +440,10 @@ class _Binder:
         for cte in with_.expressions:
             query = cte.this
             if not isinstance(query, exp.Query | exp.Values):
-                raise Unsupported(f"A CTE is a query{at(cte, self.sql)}.")
+                raise Unsupported(
+                    f"A CTE must be a query{at(cte, self.sql)}.",
+                    cure="Write SELECT or VALUES; send a write as a statement of its own.",
+                )
             names = [column.name for column in cte.args["alias"].columns]
             if with_.args.get("recursive") and isinstance(query, exp.SetOperation):
                 shape = self._recursive(query, cte.alias, names, parent, known)
@@ -462,8 +478,9 @@ class _Binder:
             return _by_name(left, right)
         if not (left.open or right.open) and len(left.columns) != len(right.columns):
             raise SqlError(
-                f"{len(left.columns)} columns meet {len(right.columns)} in "
-                f"{type(node).__name__.upper()}."
+                f"The sides of {type(node).__name__.upper()} have {len(left.columns)} and"
+                f" {len(right.columns)} columns.",
+                cure="Give both sides the same number of columns.",
             )
         pairs = zip(left.columns, right.columns, strict=False)
         columns = tuple(
@@ -474,7 +491,10 @@ class _Binder:
     def _subquery(self, node: exp.Subquery, parent: Frame | None, ctes: Scope) -> _Shape:
         inner = self._ctes(node, parent, ctes)
         if isinstance(node.this, exp.Table):
-            raise Unsupported(f"A join in parentheses is no query{at(node, self.sql)}.")
+            raise Unsupported(
+                f"A join in parentheses is no query{at(node, self.sql)}.",
+                cure="Write SELECT * FROM before the join.",
+            )
         shape = self._query(node.this, parent, inner)
         self._modifiers(node, parent, inner, shape)
         return shape
@@ -604,7 +624,10 @@ class _Binder:
                 return self._table(node, select)
             case exp.Subquery() if isinstance(node.this, exp.Table):
                 if node.alias:
-                    raise Unsupported(f"An alias for a join{at(node, self.sql)}.")
+                    raise Unsupported(
+                        f"A join cannot have an alias{at(node, self.sql)}.",
+                        cure="Give each relation in it an alias, or write (SELECT …) AS name.",
+                    )
                 return self._from_and_joins(node.this, (), select)
             case exp.Subquery() | exp.Values():
                 shape = self._query(node, select.frame, select.ctes)
@@ -659,7 +682,10 @@ class _Binder:
         alias = node.args.get("alias")
         names = [column.name for column in alias.columns] if alias else []
         if len(names) > len(columns) > 0:
-            raise SqlError(f"{len(names)} names for {len(columns)} columns{at(node, self.sql)}.")
+            raise SqlError(
+                f"{len(names)} names for {len(columns)} columns{at(node, self.sql)}.",
+                cure="Give at most one name for each column.",
+            )
         for i, column in enumerate(columns):
             yield (names[i] if i < len(names) else column.name), column
 
@@ -697,7 +723,10 @@ class _Binder:
         if isinstance(number, exp.Identifier):  # the parser stores the last alias column here
             given.append(number.name)
         if len(given) > len(names):
-            raise SqlError(f"{len(given)} names for {len(names)} columns{at(node, self.sql)}.")
+            raise SqlError(
+                f"{len(given)} names for {len(names)} columns{at(node, self.sql)}.",
+                cure="Give at most one name for each column.",
+            )
         names[: len(given)] = given
         visible = tuple((each, OutputColumn(each, None)) for each in names)
         hidden = ((name, OutputColumn(name, None)),) if not given and node.alias else ()
@@ -718,7 +747,9 @@ class _Binder:
         Adds the joined aliases to `left`."""
         method, kind, side = (join.args.get(key) or "" for key in ("method", "kind", "side"))
         if method == "POSITIONAL":
-            raise Unsupported(f"POSITIONAL JOIN{at(join, self.sql)}.", cure="Join on a column.")
+            raise Unsupported(
+                f"POSITIONAL JOIN is not supported{at(join, self.sql)}.", cure="Join on a column."
+            )
         before = frozenset(select.nullable)
         right = self._from_and_joins(join.this, (), select)
         inner = not side and method in ("", "NATURAL") and kind in ("", "INNER", "CROSS")
@@ -802,7 +833,9 @@ class _Binder:
 
     def _projections(self, nodes: Sequence[exp.Expr], select: _Select) -> _Shape:
         if len(nodes) > MAX_COLUMNS:
-            raise LimitExceeded(f"A SELECT has more than {MAX_COLUMNS} columns.")
+            raise LimitExceeded(
+                f"A SELECT has more than {MAX_COLUMNS} columns.", cure="Select fewer columns."
+            )
         columns: list[OutputColumn] = []
         open_ = False
         for node in nodes:
@@ -849,7 +882,9 @@ class _Binder:
     ) -> Iterator[_Entry]:
         if table is None:
             if not select.frame.items:
-                raise SqlError(f"* without FROM{at(node, self.sql)}.")
+                raise SqlError(
+                    f"* needs FROM{at(node, self.sql)}.", cure="Write SELECT * FROM relation."
+                )
             for item, name, column in select.frame.star():
                 yield select.frame.select, item, column, name
             return
@@ -1147,7 +1182,7 @@ def _is_default(value: exp.Expr) -> bool:
 
 
 def _row_as_value(what: str) -> Unsupported:
-    return Unsupported(f"A whole row as a value: {what}.", cure="Name the columns.")
+    return Unsupported(f"A whole row cannot be a value: {what}.", cure="Name the columns.")
 
 
 def _source_column(item: Item, name: str) -> SourceColumn | None:

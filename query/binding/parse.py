@@ -86,7 +86,10 @@ def parse(sql: str) -> exp.Expr:
     """The tree of the single statement in `sql`; the caller owns it. Raises SqlError, Unsupported,
     LimitExceeded, TypeMismatch."""
     if len(sql) > MAX_SQL_CHARACTERS:
-        raise SqlError(f"The statement is longer than {MAX_SQL_CHARACTERS} characters.")
+        raise SqlError(
+            f"The statement is longer than {MAX_SQL_CHARACTERS} characters.",
+            cure="Send less at a time, or values as parameters.",
+        )
     tokens, tree = _only_statement(sql)
     if not isinstance(tree, STATEMENTS):
         raise _not_a_statement(type(tree).__name__.upper())
@@ -143,11 +146,11 @@ def _only_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
     statements = [tree for tree in trees if tree is not None]
     if len(statements) > 1:
         raise Unsupported(
-            f"{len(statements)} statements in one text.", cure="Send one statement at a time."
+            f"The text has {len(statements)} statements.", cure="Send one statement at a time."
         )
     if overriding:
         if not isinstance(statements[0], exp.Insert):
-            raise SqlError("OVERRIDING stands in INSERT only.")
+            raise SqlError("OVERRIDING is for INSERT only.", cure="Leave it out.")
         statements[0].set(OVERRIDING, overriding)
     return numbered, statements[0]
 
@@ -195,7 +198,7 @@ def _number_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
         else:
             yield token
     if count and named:
-        raise Unsupported("? and :name in one statement.", cure="Use one of the two.")
+        raise Unsupported("The statement has both ? and :name.", cure="Use one of the two.")
 
 
 def _starts_named(tokens: Sequence[Token], i: int) -> bool:
@@ -239,7 +242,7 @@ def _check_first_word(tokens: Sequence[Token]) -> None:
     library's parser guesses at them."""
     words = [token.text for token in tokens if token.token_type is not TokenType.SEMICOLON]
     if not words:
-        raise SqlError("There is no statement in the text.")
+        raise SqlError("There is no statement in the text.", cure="Send one statement.")
     if words[0].lower() not in _FIRST_WORDS:
         raise _not_a_statement(words[0].upper())
 

@@ -122,7 +122,8 @@ def _extracted(function: str, value: exp.Expr, steps: Sequence[str]) -> exp.Expr
     for step in steps:
         if _ODD_PLACE.fullmatch(step) and not _PLACE.fullmatch(step):
             raise Unsupported(
-                f"The step {step!r} in a path of JSON.", cure=f"Write j -> {step.strip()}."
+                f"The step {step!r} of a JSON path is not supported.",
+                cure=f"Write j -> {step.strip()}.",
             )
     path = exp.Literal.string("".join(map(_pointer, steps)))
     return exp.Anonymous(this=function, expressions=[value, path])

@@ -70,7 +70,10 @@ def evaluate(
     )
     found = _run(plan.sql, batch, values)
     if len(found) != len(rows):  # functions that return several rows, such as UNLIST
-        raise SqlError(f"{written(node, 'duckdb')} is not one value for each row.")
+        raise SqlError(
+            f"{written(node, 'duckdb')} is not one value for each row.",
+            cure="Use an expression that has one value for each row.",
+        )
     return found
 
 
@@ -82,7 +85,9 @@ def _comparand(
     try:
         value = parameters[key]  # type: ignore[index]
     except (KeyError, IndexError, TypeError):
-        raise SqlError(f"Parameter {key} is missing.") from None
+        raise SqlError(
+            f"Parameter {key} is missing.", cure="Give one value for each parameter."
+        ) from None
     type_ = types.get(key)
     return value if type_ is None else type_.comparand(value)
 

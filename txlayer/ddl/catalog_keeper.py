@@ -147,10 +147,10 @@ class CatalogKeeper:
     def led(self) -> tuple[Claim, Barrier]:
         """Raises Unavailable when another node leads, or this node is not ready to lead yet."""
         if self._leading is None:
-            where = f"at {self.leader}, once that is ready" if self.leader else "nowhere yet"
+            where = f"at {self.leader}, once it is ready" if self.leader else "at no node yet"
             raise Unavailable(
-                f"The catalog is changed {where}.",
-                cure="Send it there, or again in a moment.",
+                f"The catalog can be changed {where}.",
+                cure="Send the change to that node, or again in a moment.",
                 standby=True,
                 leader=self.leader,
             )
@@ -247,7 +247,8 @@ class CatalogKeeper:
             if (counter.last < begins) if up else (begins < counter.last):
                 raise InvalidRequest(
                     f"{relation}.{column} cannot begin with {begins}: its last number is"
-                    f" {counter.last}."
+                    f" {counter.last}.",
+                    cure="Begin at that number or behind it.",
                 )
             others = [b for b in current.beginnings if (b.relation, b.column) != key]
             begun = Beginning(relation, column, load_records.NEW, begins)
@@ -377,7 +378,7 @@ class CatalogKeeper:
             for table in rows:
                 if table not in names:
                     raise NotFound(
-                        f"No table {table} is left to be built.",
+                        f"Table {table} has no external build.",
                         cure="Its build has ended, or was cancelled.",
                     )
             known = {t: self.known(t).plus(span, n, scanned) for t, n in rows.items()}
@@ -548,8 +549,8 @@ class CatalogKeeper:
             if caller is None or caller.cancelling():
                 raise
             raise Unavailable(
-                "This node changes the catalog no more; whether it was changed is not known.",
-                cure="Look at the schema, and send it again in a moment.",
+                "This node stopped during a change of the catalog; its outcome is unknown.",
+                cure="Read the schema, and send the change again if it is missing.",
             ) from None
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -88,7 +88,10 @@ class InitialLoads:
             load_records.require(current, number)
             known = self.finished()
             if missing := sorted(name for name, known in known.items() if known.missing):
-                raise StalePlan(f"The load of {', '.join(missing)} is not finished.")
+                raise StalePlan(
+                    f"The load of {', '.join(missing)} is not finished.",
+                    cure="Load the missing keys first: hornbeam load --spark --resume.",
+                )
             for key, counter in current.counters.items():
                 done = known.get(key[0])
                 if done is not None and key[1] in done.numbers:

@@ -257,10 +257,16 @@ class Transaction:
         relation = self.state.catalog.schema.relation(batch.relation)
         unknown = [name for name in batch.columns if name not in relation.positions]
         if unknown:
-            raise UnknownName(f"Relation {relation.name} has no column {unknown[0]}.")
+            raise UnknownName(
+                f"Relation {relation.name} has no column {unknown[0]}.",
+                cure=f"It has: {', '.join(relation.column_names)}.",
+            )
         positions = [relation.positions[name] for name in batch.columns]
         if any(len(row) != len(positions) for row in batch.rows):
-            raise InvalidRequest(f"A row for {relation.name} has not {len(positions)} values.")
+            raise InvalidRequest(
+                f"A row for {relation.name} does not have {len(positions)} values.",
+                cure="Give each row one value for each named column.",
+            )
         if len(batch.rows) > MAX_CHANGES:
             raise LimitExceeded(
                 f"More than {MAX_CHANGES} rows in one transaction.",

@@ -347,18 +347,23 @@ class TransactionManager:
     def _check_limits(self, request: TransactionRequest) -> None:
         limits = self._limits
         if not request.statements and not request.preconditions and not request.reads:
-            raise InvalidRequest("A transaction needs at least one statement.")
+            raise InvalidRequest(
+                "The transaction is empty.", cure="Send at least one statement or precondition."
+            )
         self._require_few(request.statements)
         if len(request.reads) > limits.reads:
             raise LimitExceeded(
-                f"The transaction rests on more than {limits.reads} rows read.",
+                f"The transaction has read more than {limits.reads} rows.",
                 cure="Read less inside the transaction, or read outside of it.",
             )
 
     def _require_few(self, work: Sequence[Work]) -> None:
         most = self._limits.statements
         if len(work) > most:
-            raise LimitExceeded(f"More than {most} statements in one transaction.")
+            raise LimitExceeded(
+                f"The transaction has more than {most} statements.",
+                cure="Send them in several transactions, or use /v1/load for many rows.",
+            )
 
     def _ms_since(self, began: float) -> float:
         return (self._clock.monotonic() - began) * 1000

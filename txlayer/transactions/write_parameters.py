@@ -68,7 +68,8 @@ def by_name(parameters: Parameters, bound: BoundQuery) -> Mapping[Any, Any]:
         wanted = len(types) - (NOW in types)
         if len(parameters) != wanted:
             raise SqlError(
-                f"The statement has {wanted} parameters, {len(parameters)} values were given."
+                f"The statement has {wanted} parameters, {len(parameters)} values were given.",
+                cure="Give one value for each parameter.",
             )
         return dict(enumerate(parameters))
     missing = [name for name in types if name not in parameters and name != NOW]
@@ -81,5 +82,7 @@ def by_name(parameters: Parameters, bound: BoundQuery) -> Mapping[Any, Any]:
                 for what, names in (("missing", missing), ("unknown", extra))
                 if names
             )
+            + ".",
+            cure="Give one value for each name in the statement.",
         )
     return parameters

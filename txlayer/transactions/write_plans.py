@@ -78,8 +78,8 @@ def assigned(value: Value, type_: ColumnType) -> Value:
     only parameters are decoded from Base64."""
     if type_.kind is Kind.BYTES and isinstance(value, str):
         raise TypeMismatch(
-            "text is not a value of type BLOB",
-            cure=r"write '\x…' (hexadecimal), CAST(… AS BYTEA), or decode(…, 'base64')",
+            "Text is not a value of type BLOB.",
+            cure=r"Write '\x…' (hexadecimal), CAST(… AS BYTEA), or decode(…, 'base64').",
             type=type_.sql(),
         )
     return type_.coerce(value)

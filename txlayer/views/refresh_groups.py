@@ -91,8 +91,8 @@ class GroupState(msgspec.Struct, frozen=True):
             raise StalePlan(
                 f"The SELECT of {view} gave other rows when this batch was begun: some of them may"
                 " be put already.",
-                cure="Give it one answer (a LIMIT wants an ORDER BY without ties), and have it made"
-                f" anew: hornbeam refresh --rebuild {view}.",
+                cure="Give it one answer (a LIMIT wants an ORDER BY without ties), and have it"
+                f" rebuilt: hornbeam refresh --rebuild {view}.",
             )
         return replace(self, batch=replace(batch, results=batch.results | {view: digest}))
 

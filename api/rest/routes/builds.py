@@ -54,7 +54,7 @@ def _decoded(content: bytes) -> tuple[_Puts, dict[str, list[Put]]]:
         }
     except msgspec.DecodeError as error:
         raise InvalidRequest(
-            f"The body is not what is put: {error}.",
+            f"The body is no valid request to put rows: {error}.",
             cure=f"Send MessagePack of ts, writes and flush, at most {MAX_PUTS} rows of a table.",
         ) from None
     return body, writes
