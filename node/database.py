@@ -364,7 +364,7 @@ class Database:
                 "missing": [lost.document() for lost in self._parts.lost],
             },
             "views": {name: self.catalog.state[name].value for name in self.catalog.view},
-            "builds": [vars(build) for build in self.keeper.builds.values()],
+            "builds": [build.document() for build in self.keeper.builds.values()],
             "loading": [] if self.catalog.load is None else list(self.catalog.load.relations),
             "nodes": None if member is None else member.status(await member.words()),
         }

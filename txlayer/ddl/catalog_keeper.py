@@ -92,6 +92,12 @@ class Build:
     def ended(self) -> bool:
         return self.finished or bool(self.error)
 
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON of the REST interface, where `external` has the key "elsewhere"."""
+        fields = dict(vars(self))
+        fields["elsewhere"] = fields.pop("external")
+        return fields
+
 
 class CatalogKeeper:
     """All changes of the catalog of one database, one at a time. Only the leader makes them; at the
