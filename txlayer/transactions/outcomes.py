@@ -90,7 +90,7 @@ def request_hash(request: TransactionRequest) -> bytes:
     except (TypeError, OverflowError, UnicodeEncodeError) as error:
         raise InvalidRequest(
             f"A parameter cannot be encoded: {error}.",
-            cure="Give numbers, valid text, bytes, dates, timestamps, UUIDs or NULL.",
+            cure="Give a value of an SQL type, in its range.",
         ) from None
     return hashlib.blake2b(encoded, digest_size=_HASH_BYTES).digest()
 
