@@ -1,4 +1,4 @@
-"""Initial loads: an external loader fills empty relations, which nobody sees before the end."""
+"""Initial loads: an external loader fills empty relations, which no client can read before the end."""
 
 from __future__ import annotations
 
