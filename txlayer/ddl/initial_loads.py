@@ -1,4 +1,4 @@
-"""Initial loads: an external loader fills empty relations, which no client can read before the end."""
+"""Initial loads: an external loader fills empty relations, invisible to clients until the end."""
 
 from __future__ import annotations
 
