@@ -147,7 +147,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
-        self._tell = started
+        self._on_started = started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])
@@ -161,7 +161,7 @@ class _Server(uvicorn.Server):
                 ssl_handshake_timeout=None if tls is None else HEAD_S,
             )
             self.servers.append(server)
-        self._tell()
+        self._on_started()
 
     def _protocol(self) -> BoundedProtocol:
         return BoundedProtocol(
@@ -177,7 +177,7 @@ def _renew(settings: Settings, context: ssl.SSLContext | None, tls: Tls | None) 
     """Read the certificates for clients and for nodes again. Without certificates SIGHUP does
     nothing, but needs a handler: by default it ends the process with the database open."""
     if context is None and tls is None:
-        _LOG.info("there are no certificates to read anew")
+        _LOG.info("there are no certificates to read again")
     if context is not None:
         renew([context], settings, settings.tls_client_ca)
     if tls is not None:

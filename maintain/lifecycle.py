@@ -62,8 +62,8 @@ def transition(state: State, event: Event) -> State:
     if after is None:
         possible = [e.value for s, e in TRANSITIONS if s is state]
         raise InvalidRequest(
-            f"a view or index that is {state.value!r} cannot take the event {event.value!r}",
-            cure=f"possible now: {', '.join(possible) or 'nothing, it is going away'}",
+            f"A view or index that is {state.value!r} cannot take the event {event.value!r}.",
+            cure=f"Possible now: {', '.join(possible) or 'nothing, it is going away'}.",
             state=state.value,
             event=event.value,
         )

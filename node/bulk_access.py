@@ -111,7 +111,10 @@ class BulkAccess:
         SnapshotTooOld, InvalidRequest, LimitExceeded, Unsupported, Unavailable.
         """
         if self._member is not None:
-            raise Unsupported("Rows are put into this store beside its nodes.")
+            raise Unsupported(
+                "A node does not put rows into this store.",
+                cure="Let Spark put them into HBase itself.",
+            )
         self._ownership.require_owner()
         state, newest = self._manager.state, self._ownership.watermark()
         async with self._reads.reading(state.catalog.version):
@@ -119,7 +122,10 @@ class BulkAccess:
             if strange:
                 raise NotFound(f"No table {strange[0]} is being built.", cure="It may have ended.")
             if ts > newest:
-                raise InvalidRequest(f"{ts} is newer than the newest snapshot, {newest}.")
+                raise InvalidRequest(
+                    f"{ts} is newer than the newest snapshot, {newest}.",
+                    cure="Put rows as of an existing snapshot.",
+                )
             require_storable(writes)
             with self._holds.holding(ts):
                 if ts <= self._ownership.kept_from(await self._deferred.held()):
@@ -135,14 +141,16 @@ class BulkAccess:
         """
         self._ownership.require_ready()
         if self._following is None or self._log_source is None:
-            raise Unsupported("These logs cannot be read beside their processes.")
+            raise Unsupported("Other processes cannot read these logs.")
         least = max(after or 0, upto or 0)
         async with self._reads.at(bookmark=least, strong=upto is None) as (state, at):
             catalogs = [state.catalog]
         upto = at if upto is None else upto
         after = upto if after is None else after
         if after > upto:
-            raise InvalidRequest(f"Snapshot {after} is newer than {upto}.")
+            raise InvalidRequest(
+                f"Snapshot {after} is newer than {upto}.", cure="Give an after at or below upto."
+            )
         while catalogs[-1].since > after:
             catalogs.append(await load_catalog(self._store, catalogs[-1].version - 1))
         read = [catalog for catalog in catalogs if catalog.since <= upto]
@@ -164,7 +172,7 @@ class BulkAccess:
 
         Raises NotFound, SnapshotTooOld, Unsupported, Unavailable, Corruption.
         """
-        work = await self._deferred.begin(group, self._reads.moment)
+        work = await self._deferred.begin(group, self._reads.current_snapshot)
         use_ms = self._deferred.use_ms(work.upto)
         export = await self._exports.begin(work.upto, work.catalog, use_ms)
         changes = await self.changes(work.as_of, work.upto)

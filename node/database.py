@@ -133,7 +133,7 @@ class Database:
         self.query = self.reads.query
         self.fetch = self.reads.fetch
         self.explain = self.reads.explain
-        self.moment = self.reads.moment
+        self.current_snapshot = self.reads.current_snapshot
         self.export = self.bulk.export
         self.put = self.bulk.put
         self.changes = self.bulk.changes
@@ -298,10 +298,10 @@ class Database:
         plan_id: str,
         *,
         allow_drop: bool = False,
-        build_elsewhere: bool = False,
+        build_externally: bool = False,
     ) -> Catalog:
         """Put a plan into force. Builds go on in the background (`keeper.wait_built`), or are left
-        to an external builder (`build_elsewhere`).
+        to an external builder (`build_externally`).
 
         Raises StalePlan when planning again gives another plan than `plan_id`, and InvalidRequest
         when the plan drops relations without `allow_drop`.
@@ -326,7 +326,7 @@ class Database:
             # The request's row counts are for the choice only; the catalog has the stored counts.
             return replace(plan.catalog, row_counts=counts)
 
-        await self.keeper.change(planned, elsewhere=build_elsewhere)
+        await self.keeper.change(planned, external=build_externally)
         return self.catalog
 
     async def sizes(self, names: Sequence[str] | None = None) -> dict[str, int]:
@@ -364,7 +364,7 @@ class Database:
                 "missing": [lost.document() for lost in self._parts.lost],
             },
             "views": {name: self.catalog.state[name].value for name in self.catalog.view},
-            "builds": [vars(build) for build in self.keeper.builds.values()],
+            "builds": [build.document() for build in self.keeper.builds.values()],
             "loading": [] if self.catalog.load is None else list(self.catalog.load.relations),
             "nodes": None if member is None else member.status(await member.words()),
         }

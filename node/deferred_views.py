@@ -103,7 +103,7 @@ class DeferredViews:
         groups = {catalog.deferred_view[name].declared.group for name in names}
         if len(groups) > 1:
             raise Unsupported(
-                f"{', '.join(names)} belong to several groups, which are as of different moments.",
+                f"{', '.join(names)} belong to several groups, which show different snapshots.",
                 cure="Read them in several statements, or declare them with one group.",
             )
         (group,) = groups
@@ -122,7 +122,7 @@ class DeferredViews:
         self._require_held(group, at)
         if len(query.served_by) > len(names) and at < catalog.since:
             raise SnapshotTooOld(
-                f"{', '.join(names)} are as of a moment before the last schema change.",
+                f"{', '.join(names)} show a snapshot before the last schema change.",
                 cure="Read them alone until they are refreshed.",
             )
         stale_s = self._lag_s(at)
@@ -161,9 +161,10 @@ class DeferredViews:
     # ------------------------------------------------------------ batches
 
     async def begin(
-        self, group: str, moment: Callable[[], Awaitable[tuple[Catalog, int]]]
+        self, group: str, current_snapshot: Callable[[], Awaitable[tuple[Catalog, int]]]
     ) -> BatchWork:
-        """The batch to do next: the one under way, or a new one up to the snapshot of `moment`.
+        """The batch to do next: the one under way, or a new one up to the result of
+        `current_snapshot`.
 
         Raises NotFound, Unavailable; SnapshotTooOld when inputs of the batch may be gone.
         """
@@ -171,7 +172,7 @@ class DeferredViews:
         catalog = self._keeper.state.catalog
         # A recorded batch whose first snapshot is not kept any more could never be done.
         self._require_beginning(group, await self._groups.state(group), members(catalog, group))
-        state = await self._groups.begin(group, moment)
+        state = await self._groups.begin(group, current_snapshot)
         batch, catalog = state.batch, self._keeper.state.catalog
         assert batch is not None
         numbers = members(catalog, group)
@@ -247,7 +248,7 @@ class DeferredViews:
         Raises InvalidRequest for no names, NotFound, Unavailable.
         """
 
-        async def anew(current: Catalog) -> Catalog:
+        async def rebuilt(current: Catalog) -> Catalog:
             unknown = [name for name in names if name not in current.deferred_view]
             if unknown:
                 raise NotFound(f"There is no deferred view {', '.join(unknown)}.")
@@ -263,8 +264,8 @@ class DeferredViews:
             )
 
         if not names:
-            raise InvalidRequest("No views are named.")
-        await self._keeper.change(anew)
+            raise InvalidRequest("No views are named.", cure="Name at least one deferred view.")
+        await self._keeper.change(rebuilt)
 
     # ------------------------------------------------------------ upkeep
 

@@ -52,7 +52,9 @@ class Exports:
         """Begin an export that is kept for `keep_ms`. Requires that all commits at or below
         `snapshot` are in the store. Raises Unsupported, Unavailable."""
         if self._make is None:
-            raise Unsupported("This store cannot be read beside its process.")
+            raise Unsupported(
+                "Other processes cannot read this store.", cure="Read it through its server."
+            )
         until_ms = self._clock.wall_ms() + keep_ms
         name = f"{until_ms}-{self._ids.new()}"
         return Export(name, snapshot, catalog, await self._make(name), until_ms)

@@ -119,7 +119,7 @@ class Housekeeping:
 
     def _horizon(self, held: Sequence[int]) -> int:
         """The horizon of a purge: no snapshot below it is needed."""
-        building = [b.at for b in self._keeper.builds.values() if not (b.ended or b.elsewhere)]
+        building = [b.at for b in self._keeper.builds.values() if not (b.ended or b.external)]
         holding = [self._keeper.readers.oldest_snapshot()]
         replayed = []
         if self._member is not None:

@@ -77,13 +77,13 @@ class Node:
 
     async def _joined(self) -> Database:
         """The database of a new term. Repeats the attempt as long as it raises Unavailable."""
-        pause_s, told = PAUSE_S, ""
+        pause_s, logged = PAUSE_S, ""
         while True:
             try:
                 return await self._join()
             except Unavailable as error:
-                if str(error) != told:  # one warning per reason
-                    _LOG.warning("cannot serve; trying again", error=(told := str(error)))
+                if str(error) != logged:  # one warning per reason
+                    _LOG.warning("cannot serve; trying again", error=(logged := str(error)))
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

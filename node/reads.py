@@ -205,7 +205,7 @@ class Reads:
             )
         return asked
 
-    async def moment(self) -> tuple[Catalog, int]:
+    async def current_snapshot(self) -> tuple[Catalog, int]:
         """The catalog in force, and a snapshot under it that holds every commit that any node has
         acknowledged. Raises Unavailable."""
         async with self.at(strong=True) as (state, at):

@@ -25,7 +25,7 @@ from hornbeam_server.schema.catalog import Catalog, DeferredView, Forest, State,
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.diff import SchemaDiff, diff
-from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported
+from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported, capitalised
 from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
@@ -87,10 +87,9 @@ def plan_schema(
     if changes.refused:
         raise SchemaError(
             "This schema cannot follow the one in force: "
-            + "; ".join(
-                f"{r.change} of {r.relation}.{r.name}: {r.reason}" for r in changes.refused
-            ),
-            cure="; ".join(dict.fromkeys(refused.cure for refused in changes.refused)),
+            + "; ".join(f"{r.change} of {r.relation}.{r.name}: {r.reason}" for r in changes.refused)
+            + ".",
+            cure=capitalised("; ".join(dict.fromkeys(r.cure for r in changes.refused)) + "."),
         )
     statements = load_workload(request.workload, request.workload_file)
     if request.query_log:
@@ -135,7 +134,7 @@ def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Ca
     known = replace(base, views=chosen, states=tuple((v.name, State.READABLE) for v in chosen))
     views = []
     for declared in schema.views:
-        with _told(declared, known, request):
+        with _errors_located(declared, known, request):
             views.append(outline(declared, known))
     states = ((view.name, State.READABLE) for view in views)
     return replace(base, deferred=tuple(views), states=tuple(states))
@@ -149,7 +148,7 @@ def _bound(statement: WorkloadStatement, base: Catalog, request: PlanRequest) ->
         begins = request.workload.find(statement.sql)
         place = Place.at(request.workload, begins, request.workload_file)
         error.details["statement"] = statement.name
-        raise _located(error, f"in statement {statement.name}", place) from None
+        raise _located(error, f"In statement {statement.name}", place) from None
     unlink(bound.ast)
     return bound.statement
 
@@ -191,7 +190,7 @@ def _rebuilt(catalog: Catalog, base: Catalog, changes: SchemaDiff) -> tuple[str,
 
 
 def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> DeferredView:
-    with _told(declared, catalog, request):
+    with _errors_located(declared, catalog, request):
         program = _compiled(declared, catalog)
     return DeferredView(
         declared,
@@ -204,7 +203,9 @@ def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) ->
 
 
 @contextmanager
-def _told(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> Iterator[None]:
+def _errors_located(
+    declared: DeclaredView, catalog: Catalog, request: PlanRequest
+) -> Iterator[None]:
     """Add the view's name and its place to errors. If recomputing the view in each batch would
     work, the cure says so."""
     try:
@@ -212,10 +213,10 @@ def _told(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> Ite
     except SqlError as error:
         place = Place.at(request.ddl, request.ddl.find(declared.sql), request.ddl_file)
         if isinstance(error, Unsupported) and _can_be_answered(declared, catalog):
-            error.cure = "; or ".join(
-                filter(None, [error.cure, "have it recomputed: refresh = 'recompute'"])
-            )
-        raise _located(error, f"in view {declared.name}", place) from None
+            recompute = "have it recomputed: refresh = 'recompute'."
+            cure = error.cure.rstrip(".")
+            error.cure = f"{cure}; or {recompute}" if cure else capitalised(recompute)
+        raise _located(error, f"In view {declared.name}", place) from None
 
 
 def _can_be_answered(declared: DeclaredView, catalog: Catalog) -> bool:

@@ -146,7 +146,7 @@ class Settings(BaseSettings):
         86_400,
         gt=0,
         description="How long changes and old versions that deferred views still need are kept "
-        "when nobody refreshes the views.",
+        "when no process refreshes the views.",
     )
     log_retention_s: float = Field(
         3_600, ge=0, description="How long log segments are kept after the store has applied them."

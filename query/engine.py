@@ -233,14 +233,15 @@ class PreparedQuery:
         named: Mapping[Any, Any] = given if isinstance(given, Mapping) else dict(enumerate(given))
         if len(named) != len(self._readers):
             raise SqlError(
-                f"the statement has {len(self._readers)} parameters, {len(named)} are given"
+                f"The statement has {len(self._readers)} parameters, {len(named)} are given.",
+                cure="Give one value for each parameter.",
             )
         try:
             return read(self._readers, named)
         except KeyError as missing:
             raise SqlError(
-                f"parameter {missing} has no value",
-                cure="give a list for ? and a mapping for :name",
+                f"Parameter {missing} has no value.",
+                cure="Give a list for ? and a mapping for :name.",
             ) from None
 
     def _with_literals(
@@ -300,7 +301,7 @@ class PreparedQuery:
 def _require_query(bound: BoundQuery) -> None:
     kind = bound.statement.kind
     if kind is not StatementKind.SELECT:
-        raise Unsupported(f"{kind.value.upper()} is not a query", cure="send it as a transaction")
+        raise Unsupported(f"{kind.value.upper()} is not a query.", cure="Send it as a transaction.")
 
 
 def _output_columns(bound: BoundQuery, plan: Plan) -> tuple[OutputColumn, ...]:
@@ -417,8 +418,8 @@ class QueryStream:
         if self._left < 0:
             await self.close()
             raise LimitExceeded(
-                f"the result has more than {self._max_rows} rows",
-                cure="add LIMIT, or allow more rows",
+                f"The result has more than {self._max_rows} rows.",
+                cure="Add LIMIT, or allow more rows.",
                 max_rows=self._max_rows,
             )
 

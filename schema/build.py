@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hornbeam_server.schema.errors import CircularReference, SchemaError
+from hornbeam_server.schema.errors import CircularReference, SchemaError, capitalised
 from hornbeam_server.schema.graph import find_cycle
 from hornbeam_server.schema.model import (
     Column,
@@ -147,8 +147,8 @@ def _check_names(names: Iterable[Name], what: str, owner: str = "") -> None:
             known = first.place.file and first.place.line
             where = f"; the first is in line {first.place.line}" if known else ""
             raise name.place.error(
-                f"{what} {owner}{name.text} is declared twice",
-                cure=f"drop or rename one of them{where}",
+                f"{capitalised(what)} {owner}{name.text} is declared twice.",
+                cure=f"Drop or rename one of them{where}.",
                 name=name.text,
             )
 
@@ -157,15 +157,16 @@ def _check_name(name: Name, what: str) -> None:
     text = name.text
     if not text or not text.isprintable() or '"' in text or "'" in text:
         raise name.place.error(
-            f"{what} name {text!r} is empty or holds a quote or an unprintable character",
-            cure="use letters, digits, underscores and blanks",
+            f"{capitalised(what)} name {text!r} is empty or holds a quote or an unprintable"
+            " character.",
+            cure="Use letters, digits, underscores and blanks.",
             name=text,
         )
     if text.startswith(SYSTEM_PREFIX):
         raise name.place.error(
-            f"{what} name {text} is reserved: names that begin with {SYSTEM_PREFIX!r} are the "
-            "system's",
-            cure="choose another name",
+            f"{capitalised(what)} name {text} is reserved: names that begin with"
+            f" {SYSTEM_PREFIX!r} are the system's.",
+            cure="Choose another name.",
             name=text,
         )
 
@@ -175,8 +176,8 @@ def _bare_relation(draft: RelationDraft) -> Relation:
     name = draft.name
     if not draft.columns:
         raise name.place.error(
-            f"relation {name.text} has no columns",
-            cure="declare at least one column",
+            f"Relation {name.text} has no columns.",
+            cure="Declare at least one column.",
             name=name.text,
         )
     _check_names([column.name for column in draft.columns], "column", f"{name.text}.")
@@ -195,14 +196,14 @@ def _primary_key(draft: RelationDraft) -> tuple[str, ...]:
     keys = [key for key in draft.primary_keys if key]
     if not keys:
         raise name.place.error(
-            f"relation {name.text} has no primary key",
-            cure="add PRIMARY KEY (columns); rows are stored and found by it",
+            f"Relation {name.text} has no primary key.",
+            cure="Add PRIMARY KEY (columns); rows are stored and found by it.",
             name=name.text,
         )
     if len(keys) > 1:
         raise keys[1][0].place.error(
-            f"relation {name.text} has two primary keys",
-            cure="for a composite key write one PRIMARY KEY (a, b) after the columns",
+            f"Relation {name.text} has two primary keys.",
+            cure="For a composite key write one PRIMARY KEY (a, b) after the columns.",
             name=name.text,
         )
     types = {column.name.text: column.type for column in draft.columns}
@@ -217,8 +218,8 @@ def _key_columns(
     for name in names:
         if types[name.text].kind is Kind.JSON:
             raise name.place.error(
-                f"column {relation}.{name.text} of type JSON cannot be in {what}",
-                cure="equal documents may be written differently; use a column of another type",
+                f"Column {relation}.{name.text} of type JSON cannot be in {what}.",
+                cure="Equal documents may be written differently; use a column of another type.",
                 name=name.text,
             )
     return tuple(name.text for name in names)
@@ -226,7 +227,7 @@ def _key_columns(
 
 def _check_some(names: Sequence[Name], place: Place, what: str) -> None:
     if not names:
-        raise place.error(f"{what} has no columns", cure="name at least one column")
+        raise place.error(f"{capitalised(what)} has no columns.", cure="Name at least one column.")
 
 
 def _check_columns(
@@ -237,14 +238,14 @@ def _check_columns(
     for name in names:
         if name.text not in known:
             raise name.place.error(
-                f"{what} names column {name.text}, which {relation} does not have",
-                cure=f"{relation} has: {', '.join(known)}",
+                f"{capitalised(what)} names column {name.text}, which {relation} does not have.",
+                cure=f"{relation} has: {', '.join(known)}.",
                 name=name.text,
             )
         if name.text in seen:
             raise name.place.error(
-                f"{what} names column {relation}.{name.text} twice",
-                cure="name it once",
+                f"{capitalised(what)} names column {relation}.{name.text} twice.",
+                cure="Name it once.",
                 name=name.text,
             )
         seen.add(name.text)
@@ -257,16 +258,16 @@ def _check_default(relation: Name, column: Column, place: Place) -> None:
         return
     if column.type.kind not in {Kind.INTEGER, Kind.BIGINT}:
         raise place.error(
-            f"identity column {relation.text}.{column.name} has type {column.type.sql()}",
-            cure="declare it BIGINT",
+            f"Identity column {relation.text}.{column.name} has type {column.type.sql()}.",
+            cure="Declare it BIGINT.",
             name=column.name,
         )
     numbers = (default.identity.start, default.identity.last)
     if any(number is not None and number not in column.type.integers for number in numbers):
         raise place.error(
-            f"identity column {relation.text}.{column.name}: {column.type.sql()} does not hold all"
-            f" numbers up to {default.identity.last or default.identity.start}",
-            cure="declare it BIGINT, or begin and end with smaller numbers",
+            f"Identity column {relation.text}.{column.name}: {column.type.sql()} does not hold all"
+            f" numbers up to {default.identity.last or default.identity.start}.",
+            cure="Declare it BIGINT, or begin and end with smaller numbers.",
             name=column.name,
         )
 
@@ -288,8 +289,8 @@ def _check_new(draft: ForeignKeyDraft, made: ForeignKey, before: Sequence[Foreig
     for other in before:
         if (other.columns, other.parent) == (made.columns, made.parent):
             raise draft.columns[0].place.error(
-                f"foreign key {made.name} says the same as {other.name}",
-                cure="drop one of them",
+                f"Foreign key {made.name} says the same as {other.name}.",
+                cure="Drop one of them.",
                 name=made.name,
             )
 
@@ -298,14 +299,14 @@ def _foreign_key(
     draft: ForeignKeyDraft, child: Relation, bare: dict[str, Relation], taken: set[str]
 ) -> ForeignKey:
     """`taken` holds the names of the relation's foreign keys; a generated name is added to it."""
-    what = f"foreign key {draft.name.text}" if draft.name else f"a foreign key of {child.name}"
+    what = f"Foreign key {draft.name.text}" if draft.name else f"A foreign key of {child.name}"
     _check_some(draft.columns, draft.parent.place, what)
     columns = _check_columns(draft.columns, child.name, child.column_names, what)
     parent = bare.get(draft.parent.text)
     if parent is None:
         raise draft.parent.place.error(
-            f"{what} references {draft.parent.text}, which is not a relation of this schema",
-            cure=f"relations are: {', '.join(bare)}",
+            f"{what} references {draft.parent.text}, which is not a relation of this schema.",
+            cure=f"Relations are: {', '.join(bare)}.",
             name=draft.parent.text,
         )
     columns = _in_key_order(draft, what, columns, parent)
@@ -328,14 +329,14 @@ def _in_key_order(
     if set(named) != set(parent.primary_key):
         raise place.error(
             f"{what} references {parent.name} ({', '.join(named)}), which is not its whole "
-            "primary key",
-            cure=f"reference {parent.name} ({key})",
+            "primary key.",
+            cure=f"Reference {parent.name} ({key}).",
             name=parent.name,
         )
     if len(columns) != len(named):
         raise draft.columns[0].place.error(
-            f"{what} has {len(columns)} columns for the {len(named)} of {parent.name} ({key})",
-            cure=f"give one column for each of {key}",
+            f"{what} has {len(columns)} columns for the {len(named)} of {parent.name} ({key}).",
+            cure=f"Give one column for each of {key}.",
             name=draft.columns[0].text,
         )
     by_parent = dict(zip(named, columns, strict=True))
@@ -353,8 +354,8 @@ def _check_types(
         if (mine.kind, mine.precision, mine.scale) != (theirs.kind, theirs.precision, theirs.scale):
             raise places[name].error(
                 f"{what}: {child.name}.{name} is {mine.ddl()}, {parent.name}.{key} is "
-                f"{theirs.ddl()}",
-                cure=f"declare {child.name}.{name} as {theirs.ddl()}",
+                f"{theirs.ddl()}.",
+                cure=f"Declare {child.name}.{name} as {theirs.ddl()}.",
                 name=name,
             )
 
@@ -365,8 +366,8 @@ def _check_set_null(draft: ForeignKeyDraft, what: str, child: Relation) -> None:
     for name in draft.columns:
         if not child.column(name.text).nullable:
             raise name.place.error(
-                f"{what} says ON DELETE SET NULL, but {child.name}.{name.text} is NOT NULL",
-                cure="allow NULL in the column, or use ON DELETE RESTRICT or CASCADE",
+                f"{what} says ON DELETE SET NULL, but {child.name}.{name.text} is NOT NULL.",
+                cure="Allow NULL in the column, or use ON DELETE RESTRICT or CASCADE.",
                 name=name.text,
             )
 
@@ -389,8 +390,8 @@ def _indexes(drafts: Sequence[IndexDraft], bare: dict[str, Relation]) -> Iterabl
     for name in named:
         if name.text in bare:
             raise name.place.error(
-                f"index {name.text} has the name of a relation",
-                cure="rename the index",
+                f"Index {name.text} has the name of a relation.",
+                cure="Rename the index.",
                 name=name.text,
             )
     taken = {name.text for name in named} | set(bare)
@@ -402,9 +403,9 @@ def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> Dec
     relation = bare.get(draft.relation.text)
     if relation is None:
         raise draft.relation.place.error(
-            f"an index is declared on {draft.relation.text}, which is not a relation of this "
-            "schema",
-            cure=f"relations are: {', '.join(bare)}",
+            f"An index is declared on {draft.relation.text}, which is not a relation of this "
+            "schema.",
+            cure=f"Relations are: {', '.join(bare)}.",
             name=draft.relation.text,
         )
     names = [name for name, _ in draft.columns]
@@ -424,8 +425,8 @@ def _check_views(drafts: Sequence[ViewDraft], taken: set[str]) -> None:
     for draft in drafts:
         if draft.name.text in taken:
             raise draft.name.place.error(
-                f"view {draft.name.text} has the name of a relation or an index",
-                cure="rename the view",
+                f"View {draft.name.text} has the name of a relation or an index.",
+                cure="Rename the view.",
                 name=draft.name.text,
             )
 
@@ -444,8 +445,8 @@ def _check_acyclic(schema: Schema, drafts: Sequence[RelationDraft]) -> None:
     place = draft.foreign_keys[position].parent.place
     names = ", ".join(f"{relation}.{foreign_key.name}" for relation, foreign_key in edges)
     raise CircularReference(
-        f"relations reference each other in a circle: {' -> '.join(cycle)} (foreign keys {names})",
-        cure="drop one of these foreign keys and keep its columns as plain ones",
+        f"Relations reference each other in a circle: {' -> '.join(cycle)} (foreign keys {names}).",
+        cure="Drop one of these foreign keys and keep its columns as plain ones.",
         file=place.file,
         line=place.line,
         column=place.column,

@@ -171,8 +171,8 @@ def decode_catalog(data: bytes) -> Catalog:
         deferred = tuple(_deferred(view) for view in form.deferred)
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
-            f"the stored catalog cannot be read: {error}",
-            cure="open it with the version of Hornbeam that wrote it, or restore a backup",
+            f"The stored catalog cannot be read: {error}",
+            cure="Open it with the version of Hornbeam that wrote it, or restore a backup.",
         ) from error
     return Catalog(
         form.version,

@@ -45,6 +45,11 @@ from typing import Any, ClassVar, Literal
 Outcome = Literal["none", "committed", "unknown"]
 
 
+def capitalised(text: str) -> str:
+    """`text` with a capital first letter, and its other letters as they are."""
+    return text[:1].upper() + text[1:]
+
+
 class HornbeamError(Exception):
     """The base class. `outcome` is the known outcome of the transaction; "none" means no effect."""
 

@@ -45,8 +45,8 @@ def topological_order(schema: Schema) -> tuple[str, ...]:
     if len(order) < len(above):
         cycle = " -> ".join(find_cycle(schema) or ())
         raise CircularReference(
-            f"relations reference each other in a circle: {cycle}",
-            cure="drop one of the foreign keys on the circle",
+            f"Relations reference each other in a circle: {cycle}.",
+            cure="Drop one of the foreign keys on the circle.",
         )
     return tuple(order)
 

@@ -71,12 +71,12 @@ def _parsed(url: str) -> URL:
         parsed = make_url(url)
     except ArgumentError:
         raise InvalidRequest(
-            "this is not a database URL", cure="write, say, postgresql://user@host/database"
+            "This is not a database URL.", cure="Write, say, postgresql://user@host/database."
         ) from None
     file = parsed.database or ":memory:"
     is_file = parsed.get_backend_name() == "sqlite" and not file.startswith((":", "file:"))
     if is_file and not Path(file).exists():
-        raise NotFound(f"there is no file {file}", cure="SQLite URLs are sqlite:///path")
+        raise NotFound(f"There is no file {file}.", cure="SQLite URLs are sqlite:///path.")
     return parsed
 
 
@@ -89,14 +89,14 @@ def _located_errors(shown: str) -> Iterator[None]:
             yield
     except SAWarning as warning:
         raise Place(shown).error(
-            f"the schema cannot be read completely: {warning}",
-            cure="remove what is named, or write the schema as a DDL file",
+            f"The schema cannot be read completely: {str(warning).rstrip('.')}.",
+            cure="Remove what is named, or write the schema as a DDL file.",
         ) from None
     except (NoSuchModuleError, ModuleNotFoundError) as error:
-        raise InvalidRequest(f"{shown}: {error}", cure="install the database's driver") from None
+        raise InvalidRequest(f"{shown}: {error}", cure="Install the database's driver.") from None
     except SQLAlchemyError as error:
         reason = str(error).splitlines()[0]
-        raise Unavailable(f"{shown}: {reason}", cure="is it running, and may you?") from error
+        raise Unavailable(f"{shown}: {reason}", cure="Is it running, and may you?") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +108,14 @@ class _Reflection:
     def schema(self) -> Schema:
         tables = sorted(self.inspector.get_table_names())
         if not tables:
-            raise self.place.error("the database has no tables", cure="is it the right one?")
+            raise self.place.error("The database has no tables.", cure="Is it the right one?")
         drafts = [self.relation(table) for table in tables]
         return build(drafts, [index for table in tables for index in self.indexes(table)])
 
     def relation(self, table: str) -> RelationDraft:
         for check in self.inspector.get_check_constraints(table):
             label = check["name"] or check["sqltext"]
-            self.refuse(f"CHECK {label} of {table}", "check the values in the application")
+            self.refuse(f"CHECK {label} of {table}", "Check the values in the application.")
         draft = RelationDraft(self.name(table))
         draft.columns += [self.column(table, column) for column in self.columns(table)]
         key = self.inspector.get_pk_constraint(table)["constrained_columns"]
@@ -146,12 +146,12 @@ class _Reflection:
         return tuple(self.name(text) for text in texts)
 
     def refuse(self, what: str, cure: str) -> None:
-        raise self.place.error(f"{what} is not supported", cure=cure, name=what)
+        raise self.place.error(f"{what} is not supported.", cure=cure, name=what)
 
     def column(self, table: str, column: Mapping[str, Any]) -> ColumnDraft:
         label = f"{table}.{column['name']}"
         if column.get("computed"):
-            self.refuse(f"computed column {label}", "compute the value in queries or when writing")
+            self.refuse(f"Computed column {label}", "Compute the value in queries or when writing.")
         type_ = self.type(label, column["type"])
         default = self.default(label, column, type_)
         identity = default is not None and default.kind is DefaultKind.IDENTITY
@@ -165,7 +165,7 @@ class _Reflection:
             return read_type(exp.DataType.build(text, dialect="postgres", udt=True), place)
         except (CompileError, NotImplementedError, SqlglotError, ValueError):
             raise place.error(
-                f"type {type_!r} is not supported", cure="change the type, or write a DDL file"
+                f"Type {type_!r} is not supported.", cure="Change the type, or write a DDL file."
             ) from None
 
     def default(self, label: str, column: Mapping[str, Any], type_: ColumnType) -> Default | None:
@@ -179,22 +179,22 @@ class _Reflection:
             return read_default(parse_one(text, dialect="postgres"), type_, place)
         except SqlglotError:
             raise place.error(
-                f"default {text} is not supported", cure="change it, or write a DDL file"
+                f"Default {text} is not supported.", cure="Change it, or write a DDL file."
             ) from None
 
     def foreign_key(self, table: str, key: Mapping[str, Any]) -> ForeignKeyDraft:
         options = {option: str(value).upper() for option, value in key["options"].items() if value}
         on_update = options.get("onupdate", "NO ACTION")
         if on_update not in {"NO ACTION", "RESTRICT"}:
-            cure = "keys do not change under their children"
+            cure = "Keys do not change under their children."
             self.refuse(f"ON UPDATE {on_update} of {table}", cure)
         on_delete = options.get("ondelete", "NO ACTION")
         if on_delete not in _ON_DELETE:
-            cure = "use RESTRICT, NO ACTION, CASCADE or SET NULL"
+            cure = "Use RESTRICT, NO ACTION, CASCADE or SET NULL."
             self.refuse(f"ON DELETE {on_delete} of {table}", cure)
         if key["referred_schema"]:
             parent = f"{key['referred_schema']}.{key['referred_table']}"
-            self.refuse(f"{table}'s reference to {parent}", "relations live in one schema")
+            self.refuse(f"{table}'s reference to {parent}", "Relations live in one schema.")
         return ForeignKeyDraft(
             self.name(key["name"]) if key["name"] else None,
             self.names(key["constrained_columns"]),
@@ -215,10 +215,10 @@ class _Reflection:
     def index(self, table: str, index: Mapping[str, Any]) -> IndexDraft:
         options = {key.partition("_")[2]: v for key, v in index["dialect_options"].items()}
         if options.get("where") is not None or None in index["column_names"]:
-            cure = "index columns only, of all rows"
-            self.refuse(f"index {index['name']} of {table}", cure)
+            cure = "Index columns only, of all rows."
+            self.refuse(f"Index {index['name']} of {table}", cure)
         if options.get("using", "btree") != "btree":
-            self.refuse(f"{options['using']} index {index['name']} of {table}", "use a btree")
+            self.refuse(f"{options['using']} index {index['name']} of {table}", "Use a btree.")
         sorting = index.get("column_sorting", {})
         columns = tuple(
             (self.name(name), "desc" in sorting.get(name, ())) for name in index["column_names"]

@@ -37,8 +37,8 @@ def tokenize(dialect: Dialect, text: str, file: str) -> list[Token]:
     except TokenError:
         offset = _unclosed(dialect, text)
         raise Place.at(text, offset, file).error(
-            f"unreadable text: {text[offset : offset + 20]!r} is not closed",
-            cure="close the quote or the comment",
+            f"Unreadable text: {text[offset : offset + 20]!r} is not closed.",
+            cure="Close the quote or the comment.",
         ) from None
 
 
@@ -93,44 +93,44 @@ _ALIASES = {"serial2": T.SMALLSERIAL, "serial4": T.SERIAL, "serial8": T.BIGSERIA
 """Type names of PostgreSQL that the parser does not know."""
 
 _CURES: dict[T, str] = {
-    T.INTERVAL: "store the length as BIGINT (say, microseconds), or two TIMESTAMP columns",
-    T.TIME: "store it as INTEGER (seconds of the day) or inside a TIMESTAMP",
-    T.TIMETZ: "store it as INTEGER (seconds of the day) or inside a TIMESTAMP",
-    T.ARRAY: "make a child relation with one row per element, or use JSON",
-    T.STRUCT: "make one column per field, or use JSON",
-    T.MAP: "make a child relation with one row per entry, or use JSON",
-    T.ENUM: "use VARCHAR, or a relation of the values and a foreign key to it",
-    T.JSONB: "use JSON; it is kept as the text that was written",
-    T.DATETIME: "use TIMESTAMP",
-    T.TINYINT: "use SMALLINT",
-    T.UTINYINT: "use SMALLINT",
-    T.USMALLINT: "use INTEGER",
-    T.MEDIUMINT: "use INTEGER",
-    T.MONEY: "use DECIMAL(19,2)",
-    T.INT128: "use DECIMAL(38,0)",
-    T.UBIGINT: "use DECIMAL(20,0)",
-    T.UINT: "use BIGINT",
-    T.BINARY: "use BLOB",
-    T.NCHAR: "use CHAR(n); all text is Unicode",
-    T.NVARCHAR: "use VARCHAR(n); all text is Unicode",
-    T.NAME: "use VARCHAR(63)",
-    T.BIT: "use VARCHAR(n) with digits 0 and 1, or BLOB",
-    T.INET: "use VARCHAR(43)",
-    T.XML: "use TEXT",
-    T.HSTORE: "use JSON",
+    T.INTERVAL: "Store the length as BIGINT (say, microseconds), or two TIMESTAMP columns.",
+    T.TIME: "Store it as INTEGER (seconds of the day) or inside a TIMESTAMP.",
+    T.TIMETZ: "Store it as INTEGER (seconds of the day) or inside a TIMESTAMP.",
+    T.ARRAY: "Make a child relation with one row per element, or use JSON.",
+    T.STRUCT: "Make one column per field, or use JSON.",
+    T.MAP: "Make a child relation with one row per entry, or use JSON.",
+    T.ENUM: "Use VARCHAR, or a relation of the values and a foreign key to it.",
+    T.JSONB: "Use JSON; it is kept as the text that was written.",
+    T.DATETIME: "Use TIMESTAMP.",
+    T.TINYINT: "Use SMALLINT.",
+    T.UTINYINT: "Use SMALLINT.",
+    T.USMALLINT: "Use INTEGER.",
+    T.MEDIUMINT: "Use INTEGER.",
+    T.MONEY: "Use DECIMAL(19,2).",
+    T.INT128: "Use DECIMAL(38,0).",
+    T.UBIGINT: "Use DECIMAL(20,0).",
+    T.UINT: "Use BIGINT.",
+    T.BINARY: "Use BLOB.",
+    T.NCHAR: "Use CHAR(n); all text is Unicode.",
+    T.NVARCHAR: "Use VARCHAR(n); all text is Unicode.",
+    T.NAME: "Use VARCHAR(63).",
+    T.BIT: "Use VARCHAR(n) with digits 0 and 1, or BLOB.",
+    T.INET: "Use VARCHAR(43).",
+    T.XML: "Use TEXT.",
+    T.HSTORE: "Use JSON.",
 }
 _CURES_BY_NAME = {
-    "oid": "use BIGINT",
-    "citext": "use TEXT, and compare lower(column)",
-    "utinyint": "use SMALLINT",
-    "usmallint": "use INTEGER",
-    "uinteger": "use BIGINT",
-    "ubigint": "use DECIMAL(20,0)",
-    "cidr": "use VARCHAR(43)",
+    "oid": "Use BIGINT.",
+    "citext": "Use TEXT, and compare lower(column).",
+    "utinyint": "Use SMALLINT.",
+    "usmallint": "Use INTEGER.",
+    "uinteger": "Use BIGINT.",
+    "ubigint": "Use DECIMAL(20,0).",
+    "cidr": "Use VARCHAR(43).",
 }
 _ALL_TYPES = (
-    "use INTEGER, BIGINT, DECIMAL(p,s), DOUBLE, BOOLEAN, VARCHAR(n), TEXT, BLOB, DATE, "
-    "TIMESTAMP [WITH TIME ZONE], UUID or JSON"
+    "Use INTEGER, BIGINT, DECIMAL(p,s), DOUBLE, BOOLEAN, VARCHAR(n), TEXT, BLOB, DATE, "
+    "TIMESTAMP [WITH TIME ZONE], UUID or JSON."
 )
 
 
@@ -150,12 +150,12 @@ def read_type(node: exp.DataType, place: Place) -> ColumnType:
     written = node.sql("postgres" if node.args.get("nested") else None)
     if kind in _PLAIN or kind in _SMALL:
         raise place.error(
-            f"type {written} takes no parameters here",
-            cure=f"write {_SMALLINT.ddl() if kind in _SMALL else ColumnType(_PLAIN[kind]).ddl()}",
+            f"Type {written} takes no parameters here.",
+            cure=f"Write {_SMALLINT.ddl() if kind in _SMALL else ColumnType(_PLAIN[kind]).ddl()}.",
             name=written,
         )
     cure = _CURES.get(kind) or _CURES_BY_NAME.get(written.lower(), _ALL_TYPES)
-    raise place.error(f"type {written} is not supported", cure=cure, name=written)
+    raise place.error(f"Type {written} is not supported.", cure=cure, name=written)
 
 
 def type_note(node: exp.DataType) -> str:
@@ -207,8 +207,8 @@ def _float(node: exp.DataType, place: Place) -> ColumnType:
     parameters = _parameters(node, place)
     if len(parameters) > 1 or not 1 <= parameters[0] <= _DOUBLE_BITS:
         raise place.error(
-            f"type {node.sql('postgres')} is out of range",
-            cure=f"FLOAT(n) needs 1 ≤ n ≤ {_DOUBLE_BITS}; DOUBLE has all digits",
+            f"Type {node.sql('postgres')} is out of range.",
+            cure=f"FLOAT(n) needs 1 ≤ n ≤ {_DOUBLE_BITS}; DOUBLE has all digits.",
             name=node.sql("postgres"),
         )
     return ColumnType(Kind.DOUBLE)
@@ -219,8 +219,8 @@ def _parameters(node: exp.DataType, place: Place) -> list[int]:
     if not all(text.isdecimal() for text in texts):
         written = node.sql("postgres")
         raise place.error(
-            f"type {written} has parameters that are not whole numbers",
-            cure="write plain digits",
+            f"Type {written} has parameters that are not whole numbers.",
+            cure="Write plain digits.",
             name=written,
         )
     return [int(text) for text in texts]
@@ -234,8 +234,8 @@ def _decimal(node: exp.DataType, place: Place) -> ColumnType:
     if not (1 <= precision <= MAX_DECIMAL_PRECISION and scale <= precision and len(parameters) < 3):
         written = node.sql("postgres")
         raise place.error(
-            f"type {written} is out of range",
-            cure=f"DECIMAL(p,s) needs 1 ≤ p ≤ {MAX_DECIMAL_PRECISION} and 0 ≤ s ≤ p",
+            f"Type {written} is out of range.",
+            cure=f"DECIMAL(p,s) needs 1 ≤ p ≤ {MAX_DECIMAL_PRECISION} and 0 ≤ s ≤ p.",
             name=written,
         )
     return ColumnType(Kind.DECIMAL, precision, scale)
@@ -246,8 +246,8 @@ def _text(node: exp.DataType, kind: T, place: Place) -> ColumnType:
     if len(parameters) > 1 or parameters == [0]:
         written = node.sql("postgres")
         raise place.error(
-            f"type {written} is out of range",
-            cure="VARCHAR(n) needs one length of at least 1; TEXT has none",
+            f"Type {written} is out of range.",
+            cure="VARCHAR(n) needs one length of at least 1; TEXT has none.",
             name=written,
         )
     unbounded = 1 if kind is T.CHAR else None  # BPCHAR has no limit
@@ -267,8 +267,8 @@ def read_default(node: exp.Expr, type_: ColumnType, place: Place) -> Default | N
     if isinstance(node, _CLOCKS):
         if type_.kind not in _CLOCK_KINDS:
             raise place.error(
-                f"default {node.sql('postgres')} does not fit type {type_.sql()}",
-                cure="the clock is a default for DATE and TIMESTAMP columns only",
+                f"Default {node.sql('postgres')} does not fit type {type_.sql()}.",
+                cure="The clock is a default for DATE and TIMESTAMP columns only.",
             )
         return Default(DefaultKind.NOW)
     try:
@@ -276,8 +276,8 @@ def read_default(node: exp.Expr, type_: ColumnType, place: Place) -> Default | N
     except (TypeMismatch, ValueError, ArithmeticError) as error:
         reason = error.message if isinstance(error, TypeMismatch) else str(error)
         raise place.error(
-            f"the default does not fit its column: {reason}",
-            cure=f"write a literal of type {type_.sql()}",
+            f"The default does not fit its column: {reason.rstrip('.')}.",
+            cure=f"Write a literal of type {type_.sql()}.",
         ) from None
 
 
@@ -291,8 +291,8 @@ def _literal(node: exp.Expr, place: Place) -> Any:
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
         return -_number(node.this.name)
     raise place.error(
-        f"default {node.sql('postgres')} is not supported",
-        cure="use a literal, CURRENT_TIMESTAMP, or GENERATED BY DEFAULT AS IDENTITY",
+        f"Default {node.sql('postgres')} is not supported.",
+        cure="Use a literal, CURRENT_TIMESTAMP, or GENERATED BY DEFAULT AS IDENTITY.",
     )
 
 

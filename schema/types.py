@@ -143,7 +143,7 @@ class ColumnType:
         except (ValueError, ArithmeticError) as error:
             reason = "not a number in range" if isinstance(error, DecimalException) else error
             raise TypeMismatch(
-                f"{_shown(value)} is not a value of type {self.ddl()}: {reason}", type=self.ddl()
+                f"{_shown(value)} is not a value of type {self.ddl()}: {reason}.", type=self.ddl()
             ) from None
 
     def coerce_all(self, values: Sequence[Any]) -> Sequence[Value]:

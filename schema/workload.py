@@ -83,10 +83,10 @@ def _read_annotations(
     for key, value, offset in source.annotations(start, end, tokens):
         place = source.place(int(offset))
         if not tokens:
-            cure = "put the statement behind it, or delete the comment"
-            raise place.error(f"{key}: {value} belongs to no statement", cure=cure)
+            cure = "Put the statement behind it, or delete the comment."
+            raise place.error(f"{key}: {value} belongs to no statement.", cure=cure)
         if key in found:
-            raise place.error(f"a statement has two {key}s", cure="is a `;` missing between them?")
+            raise place.error(f"A statement has two {key}s.", cure="Is a `;` missing between them?")
         found[key] = value
         if key == "name":
             _check_name(value, place, names)
@@ -98,12 +98,12 @@ def _read_annotations(
 def _check_name(name: str, place: Place, names: dict[str, Place]) -> None:
     if not name or not name.isprintable() or " " in name:
         raise place.error(
-            f"{name!r} cannot name a statement", cure="write one word without blanks", name=name
+            f"{name!r} cannot name a statement.", cure="Write one word without blanks.", name=name
         )
     if name in names:
         raise place.error(
-            f"two statements are named {name}",
-            cure=f"rename one of them; the first is in line {names[name].line}",
+            f"Two statements are named {name}.",
+            cure=f"Rename one of them; the first is in line {names[name].line}.",
             name=name,
         )
     names[name] = place
@@ -116,7 +116,7 @@ def _check_weight(text: str, place: Place) -> None:
         weight = math.nan
     if not (math.isfinite(weight) and weight >= 0):
         raise place.error(
-            f"weight {text!r} is not a number of 0 or more", cure="write, say, -- weight: 2.5"
+            f"Weight {text!r} is not a number of 0 or more.", cure="Write, say, -- weight: 2.5."
         )
 
 
@@ -177,10 +177,10 @@ def _entry(line: str, place: Place) -> _Entry:
     try:
         entry = msgspec.json.decode(line, type=_Entry)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        cure = 'write {"sql": "SELECT …", "count": 3}'
-        raise place.error(f"this line of the log is not an entry: {error}", cure=cure) from None
+        cure = 'Write {"sql": "SELECT …", "count": 3}.'
+        raise place.error(f"This line of the log is not an entry: {error}", cure=cure) from None
     if entry.count < 0:
-        raise place.error(f"count {entry.count} is negative", cure="counts are 0 or more")
+        raise place.error(f"Count {entry.count} is negative.", cure="Counts are 0 or more.")
     return entry
 
 
@@ -193,12 +193,12 @@ def _normal_forms(sql: str, place: Place) -> list[str]:
     except (ParseError, TokenError) as error:
         unlink_unfinished(error)
         raise place.error(
-            f"this line of the log is not SQL: {str(error).splitlines()[0]}",
-            cure="leave the line out, or write the statement on one line",
+            f"This line of the log is not SQL: {str(error).splitlines()[0].rstrip('.')}.",
+            cure="Leave the line out, or write the statement on one line.",
         ) from None
     except RecursionError:
         raise place.error(
-            "this line of the log is nested too deeply", cure="leave it out"
+            "This line of the log is nested too deeply.", cure="Leave it out."
         ) from None
 
 

@@ -35,6 +35,6 @@ def require_sendable(what: str, data: bytes) -> None:
 def _too_large(what: str, found: int, limit: int) -> LimitExceeded:
     return LimitExceeded(
         f"{what} has {found} bytes; {limit} are the most that can be stored.",
-        cure="Keep large values elsewhere and store where they are. A row of a view holds the"
-        " columns of all its relations; the answer that RETURNING gives is stored as a row too.",
+        cure="Keep large values in another store, and their addresses here. A row of a view holds"
+        " the columns of all its relations; the answer of RETURNING is stored as a row too.",
     )

@@ -56,15 +56,15 @@ class PlanOptions:
         """Raise InvalidRequest for an unknown method or root, or an invalid budget."""
         if self.method not in ("optimal", "paper"):
             raise InvalidRequest(
-                f"there is no method {self.method!r}", cure="choose optimal or paper"
+                f"There is no method {self.method!r}.", cure="Choose optimal or paper."
             )
         if self.budget is not None and not (math.isfinite(self.budget) and self.budget >= 0):
-            raise InvalidRequest(f"budget {self.budget} is no size", cure="say, 2.0")
+            raise InvalidRequest(f"Budget {self.budget} is no size.", cure="Say, 2.0.")
         for root in self.roots or ():
             if root not in schema:
                 raise InvalidRequest(
-                    f"root {root} is no relation of the schema",
-                    cure="choose among " + ", ".join(schema.names),
+                    f"Root {root} is no relation of the schema.",
+                    cure=f"Choose among {', '.join(schema.names)}.",
                 )
 
 

@@ -23,7 +23,7 @@ from hornbeam_server.api.security.api_keys import (
     matches,
     read_keys,
 )
-from hornbeam_server.api.security.roles import ANYBODY, Principal
+from hornbeam_server.api.security.roles import ANONYMOUS, Principal
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.query.workers.places import CLIENT
@@ -143,7 +143,7 @@ class KeyRing:
 class Authentication:
     """The layer of the application that finds the principal of a request, or refuses the request.
 
-    Without a key ring (authentication is off) the principal is `ANYBODY`. At most
+    Without a key ring (authentication is off) the principal is `ANONYMOUS`. At most
     `max_concurrent_requests_per_key` requests with one key run at the same time.
     """
 
@@ -155,7 +155,7 @@ class Authentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._ring is None:
-            scope[PRINCIPAL] = ANYBODY
+            scope[PRINCIPAL] = ANONYMOUS
             CLIENT.set((scope.get("client") or ("",))[0])
             await self._app(scope, receive, send)
         elif scope["type"] != "http" or scope["path"] in OPEN:

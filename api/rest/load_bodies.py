@@ -51,7 +51,10 @@ def read_rows(
         return _csv_rows(body, relation, max_rows)
     except (pa.ArrowException, OSError, UnicodeError, ArithmeticError) as error:
         # The last two come from Python: names that are no UTF-8, decimals of an invalid scale.
-        raise InvalidRequest(f"The body cannot be read as {media_type}: {error}") from None
+        raise InvalidRequest(
+            f"The body cannot be read as {media_type}: {error}",
+            cure="Send a complete file of this type; nothing was loaded.",
+        ) from None
 
 
 def _arrow_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str], Rows]:
@@ -177,7 +180,7 @@ def _checked_names(names: list[str], relation: Relation) -> list[str]:
                 column=name,
             )
         if name in names[:place]:
-            raise InvalidRequest(f"Column {name!r} is given twice.")
+            raise InvalidRequest(f"Column {name!r} is given twice.", cure="Give it once.")
     return names
 
 

@@ -230,7 +230,7 @@ class PlanBody(Body):
         None, description="Expected rows per relation, where they are not stored yet."
     )
     ddl_file: str = Field(
-        "<ddl>", description="Name of the DDL in messages; empty: nobody can look there."
+        "<ddl>", description="Name of the DDL in messages; empty: the text is from no file."
     )
     workload_file: str = Field("<workload>", description="Name of the workload in messages.")
     query_log: str = Field(
@@ -356,7 +356,7 @@ LoadNumber = Annotated[
 class LoadBody(Body):
     relations: Names = Field(min_length=1, examples=[["customer", "orders"]])
     identity: str = Field(
-        min_length=1, max_length=200, description="Tells what is loaded; who resumes gives it."
+        min_length=1, max_length=200, description="Identifies the load; needed to resume it."
     )
     splits: ByName[Items[Hexadecimal]] = Field(
         {},

@@ -233,7 +233,7 @@ class Group(Answer):
     name: str = Field(examples=["default"])
     views: list[str] = Field(examples=[["revenue"]])
     readable: list[str] = Field(description="Those of them that can be read as of `as_of`.")
-    interval_s: float = Field(description="A batch begins so often, if somebody does them.")
+    interval_s: float = Field(description="The seconds between batches, if a process runs them.")
     as_of: int | None = Field(description="The snapshot that its views are of; null: not built.")
     lag_s: float | None = Field(description="How long ago that was.")
     under_way: int | None = Field(description="The snapshot that the batch under way leads to.")

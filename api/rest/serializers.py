@@ -146,7 +146,7 @@ def plan_document(planned: PlannedSchema) -> dict[str, Any]:
 
 
 def _rebuilt(planned: PlannedSchema) -> list[DiffRow]:
-    why = "made anew: what it reads is another"
+    why = "rebuilt: what it reads has changed"
     return [DiffRow("rebuild", "view", name, why) for name in planned.rebuilt]
 
 
@@ -316,7 +316,7 @@ def _progress_document(db: Database, name: str) -> dict[str, Any] | None:
         "total": build.total,
         "finished": build.finished,
         "error": build.error,
-        "elsewhere": build.elsewhere,
+        "elsewhere": build.external,
         "scanned": build.scanned,
     }
 

@@ -170,13 +170,18 @@ def checked_grants(
     if grants is None:
         return None
     if role is Role.ADMIN:
-        raise InvalidRequest("An administrator's key has no grants: it may do everything.")
+        raise InvalidRequest(
+            "An administrator's key has no grants: it may do everything.",
+            cure="Leave out the grants, or choose another role.",
+        )
     for name, grant in grants.items():
         if name not in relations | views:
             raise NotFound(f"There is no relation or view {name}.", cure="Apply its schema first.")
         if grant is Grant.WRITE and (role is Role.READER or name in views):
             what = "A reader writes nothing" if role is Role.READER else f"{name} is a view"
-            raise InvalidRequest(f"{what}: there is no grant to write {name}.")
+            raise InvalidRequest(
+                f"{what}: there is no grant to write {name}.", cure=f"Grant to read {name}."
+            )
     return dict(grants)
 
 

@@ -76,7 +76,7 @@ class Principal:
             raise _not_granted(Grant.WRITE, name)
 
 
-ANYBODY = Principal("", "", Role.ADMIN)
+ANONYMOUS = Principal("", "", Role.ADMIN)
 """The sender of every request while authentication is off."""
 
 

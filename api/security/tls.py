@@ -30,9 +30,13 @@ def require_safe(settings: Settings) -> None:
             "Of tls_certificate and tls_key only one is set.", cure="Set both, or neither."
         )
     if settings.tls_client_ca is not None and settings.tls_certificate is None:
-        raise InvalidRequest("tls_client_ca needs tls_certificate and tls_key.")
+        raise InvalidRequest(
+            "tls_client_ca needs tls_certificate and tls_key.", cure="Set these, or leave it out."
+        )
     if settings.node_ca is not None and settings.tls_certificate is None:
-        raise InvalidRequest("node_ca needs tls_certificate and tls_key.")
+        raise InvalidRequest(
+            "node_ca needs tls_certificate and tls_key.", cure="Set these, or leave it out."
+        )
     if settings.store == "hbase":
         _require_safe_among_nodes(settings)
     if is_loopback(settings.host):

@@ -46,7 +46,10 @@ class Calls:
         if argument is not None:
             sql = text(argument)
             if aggregates_in(argument):
-                raise Unsupported("an aggregate of an aggregate", cure="write a subquery in FROM")
+                raise Unsupported(
+                    "An aggregate cannot be the argument of another.",
+                    cure="Write a subquery in FROM.",
+                )
             self._arguments.setdefault(sql, argument)
             place = str(list(self._arguments).index(sql))
         else:
@@ -67,22 +70,22 @@ class Calls:
         function = _FUNCTIONS.get(type(part))
         sql = self._sql
         if function is None:
-            raise refused(f"the aggregate {text(part)}", part, sql, "")
+            raise refused(f"The aggregate {text(part)}", part, sql, "")
         if part.expressions and not isinstance(part, exp.Count):
-            raise refused(f"{text(part)}", part, sql, "one argument only")
+            raise refused(f"{text(part)}", part, sql, "One argument only.")
         argument = part.this
         if isinstance(argument, exp.Distinct):
             if function is Function.COUNT and len(argument.expressions) == 1:
                 function = Function.DISTINCT
             elif function not in (Function.MIN, Function.MAX):
-                raise refused(f"{text(part)}", part, sql, "aggregate over SELECT DISTINCT in FROM")
+                raise refused(f"{text(part)}", part, sql, "Aggregate over SELECT DISTINCT in FROM.")
             argument = argument.expressions[0]
         if isinstance(argument, exp.Star) or argument is None:
             if condition is None:
                 return Function.ROWS, None
             argument = exp.Literal.number(1)
         if isinstance(part, exp.Count) and part.expressions:
-            raise refused(f"{text(part)}", part, sql, "count one expression")
+            raise refused(f"{text(part)}", part, sql, "Count one expression.")
         if condition is not None:
             argument = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
         return function, argument
@@ -122,8 +125,8 @@ class Calls:
         if kind not in (*NUMBERS, Kind.BOOLEAN) or not found.duck.startswith(_SUMMABLE):
             raise Unsupported(
                 f"SUM and AVG of {inner.field[argument].duck} cannot be kept up to date from "
-                "changes: sums of floating-point numbers depend on their order",
-                cure="CAST the argument to a DECIMAL",
+                "changes: sums of floating-point numbers depend on their order.",
+                cure="CAST the argument to a DECIMAL.",
             )
         return found
 

@@ -68,22 +68,22 @@ def _column(node: exp.Column, scope: Scope) -> exp.Expr:
         value = scope.aliased.get(node.name)
         if value is None:
             raise Unsupported(
-                f"{node.name} is used before it is computed{at(node, scope.sql)}",
-                cure="repeat the expression",
+                f"{node.name} is used before it is computed{at(node, scope.sql)}.",
+                cure="Repeat the expression.",
             )
         return exp.Paren(this=value.copy())
     place = node.meta.get("column")
     name = scope.find(place[1], place[2]) if place is not None and place[1] else None
     if place is not None and place[1] and not scope.knows(place[1]):
         raise Unsupported(
-            f"column {node.name} is that of a SELECT further out{at(node, scope.sql)}",
-            cure="join in FROM",
+            f"Column {node.name} belongs to an outer SELECT{at(node, scope.sql)}.",
+            cure="Join in FROM.",
         )
     if name is None or node.meta.get("shadowed"):
         raise Unsupported(
-            f"it is not certain whose column {node.name} is{at(node, scope.sql)}",
-            cure="give every relation and subquery in FROM an alias, every computed column a name "
-            "with AS, and write alias.column",
+            f"The relation of column {node.name} is not certain{at(node, scope.sql)}.",
+            cure="Give every relation and subquery in FROM an alias, every computed column a name "
+            "with AS, and write alias.column.",
         )
     return column(name)
 
@@ -148,20 +148,20 @@ def check(tree: exp.Expr, sql: str) -> None:
     for node in tree.walk():
         match node:
             case exp.Window():
-                raise refused("a window function", node, sql, "aggregate with GROUP BY")
+                raise refused("A window function", node, sql, "Aggregate with GROUP BY.")
             case exp.Order() if not isinstance(node.parent, exp.Window):
-                raise refused("ORDER BY", node, sql, "leave it out, and order what reads the view")
+                raise refused("ORDER BY", node, sql, "Leave it out, and order what reads the view.")
             case exp.Limit() | exp.Fetch() | exp.Offset():
-                raise refused("LIMIT", node, sql, "leave it out, and limit what reads the view")
+                raise refused("LIMIT", node, sql, "Leave it out, and limit what reads the view.")
             case exp.Placeholder():
-                raise refused("a parameter", node, sql, "write a value")
+                raise refused("A parameter", node, sql, "Write a value.")
             case exp.Func():
                 _check_function(node, sql)
             case exp.Except() | exp.Intersect():
-                raise refused(type(node).__name__.upper(), node, sql, "write [NOT] EXISTS")
+                raise refused(type(node).__name__.upper(), node, sql, "Write [NOT] EXISTS.")
             case exp.Rollup() | exp.Cube() | exp.GroupingSets():
                 what = type(node).__name__.upper()
-                raise refused(what, node, sql, "write a UNION ALL of several GROUP BYs")
+                raise refused(what, node, sql, "Write a UNION ALL of several GROUP BYs.")
             case exp.Qualify() | exp.Lateral() | exp.Unnest():
                 raise refused(type(node).__name__.upper(), node, sql, "")
 
@@ -170,7 +170,7 @@ def check_repeatable(tree: exp.Expr, sql: str) -> None:
     """Raise Unsupported for volatile functions, and for parameters: a view has no parameters."""
     for node in tree.walk():
         if isinstance(node, exp.Placeholder):
-            raise refused("a parameter", node, sql, "write a value")
+            raise refused("A parameter", node, sql, "Write a value.")
         if isinstance(node, exp.Func):
             _check_volatile(node, sql)
 
@@ -179,7 +179,7 @@ def _check_volatile(node: exp.Func, sql: str) -> None:
     if function_name(node) in VOLATILE | _VOLATILE_WORDS:
         raise refused(
             f"{function_name(node)}, which gives another value each time,", node, sql,
-            "store the value in a column",
+            "Store the value in a column.",
         )  # fmt: skip
 
 
@@ -188,8 +188,8 @@ def _check_function(node: exp.Func, sql: str) -> None:
         return
     _check_volatile(node, sql)
     if is_aggregate(node):
-        cure = "COUNT, SUM, AVG, MIN and MAX can be kept"
-        raise refused(f"the aggregate {function_name(node)}", node, sql, cure)
+        cure = "COUNT, SUM, AVG, MIN and MAX can be kept."
+        raise refused(f"The aggregate {function_name(node)}", node, sql, cure)
 
 
 def spelled_out(tree: exp.Expr) -> exp.Expr:
@@ -223,6 +223,6 @@ def spelled_out(tree: exp.Expr) -> exp.Expr:
 
 def refused(what: str, node: exp.Expr, sql: str, cure: str) -> Unsupported:
     return Unsupported(
-        f"{what} cannot be kept up to date from changes{at(node, sql)}",
-        cure=cure or "say it in the queries that read the view",
+        f"{what} cannot be kept up to date from changes{at(node, sql)}.",
+        cure=cure or "Say it in the queries that read the view.",
     )

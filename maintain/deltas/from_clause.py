@@ -67,7 +67,7 @@ class FromClause:
         for join in [*(first.args.get("joins") or ()), *joins]:
             self._steps.append((join, self._item(join.this)))
             if join.this.args.get("joins"):
-                raise refused("a join inside a join", join, self._translator.sql, "write it flat")
+                raise refused("A join inside a join", join, self._translator.sql, "Write it flat.")
 
     def _item(self, node: exp.Expr) -> Node:
         translator = self._translator
@@ -78,11 +78,11 @@ class FromClause:
         if isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Table):
             if not node.alias:
                 raise Unsupported(
-                    f"a subquery in FROM without an alias{at(node, translator.sql)}",
-                    cure="write (SELECT …) AS name",
+                    f"A subquery in FROM has no alias{at(node, translator.sql)}.",
+                    cure="Write (SELECT …) AS name.",
                 )
             return self._derived(node, translator.query(node.this, self._ctes), node.alias)
-        raise refused(f"{text(node)} in FROM", node, translator.sql, "name a relation")
+        raise refused(f"{text(node)} in FROM", node, translator.sql, "Name a relation.")
 
     def _cte(self, name: str) -> Map:
         cte = self._ctes[name]
@@ -149,7 +149,7 @@ class FromClause:
         ):
             raise refused(
                 f"{method} {side} {kind} JOIN".replace("  ", " ").strip(), join,
-                self._translator.sql, "join with ON; write [NOT] EXISTS for semi and anti joins",
+                self._translator.sql, "Join with ON; write [NOT] EXISTS for semi and anti joins.",
             )  # fmt: skip
         return str(side)
 
@@ -160,7 +160,7 @@ class FromClause:
         for pair in join.meta.get("pairs", ()):
             names = [self._scope.find(alias, name) for _, alias, name, _ in pair]
             if None in names:
-                raise refused("USING", join, self._translator.sql, "join with ON")
+                raise refused("USING", join, self._translator.sql, "Join with ON.")
             left, right = (column(name) for name in names if name is not None)
             found.append(exp.EQ(this=left, expression=right))
         return found

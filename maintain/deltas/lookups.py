@@ -344,11 +344,11 @@ def _scan(node: Scan, wanted: Sequence[str], ways: Ways) -> Lookup:
     if not leading:
         names = ", ".join(by_column)
         raise Unsupported(
-            f"rows of {node.relation} are looked up by {names or 'nothing'} when what they are "
-            "joined with changes, and there is no way to do that",
+            f"Rows of {node.relation} are looked up by {names or 'nothing'} when what they are "
+            "joined with changes, and no access path serves that.",
             cure=f"CREATE INDEX ON {node.relation} ({names})"
             if names
-            else "join on a column, or compare one with the subquery: column > (SELECT …)",
+            else "Join on a column, or compare one with the subquery: column > (SELECT …).",
         )
     targets = stored_fields(best.columns[best.positions[column]] for column in leading)
     stored = tuple(
@@ -492,15 +492,16 @@ def _aggregate(node: Aggregate, wanted: Sequence[str], ways: Ways) -> Lookup:
             rows = LayoutRows(state.ranks[columns[0]], state.layout, state.fields)
         elif not wanted:
             raise Unsupported(
-                "all groups would have to be read when what they are compared with changes",
-                cure="compare an aggregate or a grouping column itself: SUM(x) > (SELECT …)",
+                "All groups would have to be read when what they are compared with changes.",
+                cure="Compare an aggregate or a grouping column itself: SUM(x) > (SELECT …).",
             )
         elif not set(wanted) & set(state.order):
             raise _computed(wanted)
         else:
             raise Unsupported(
-                f"groups are looked up by {', '.join(wanted)}, and elsewhere by {state.order[0]}",
-                cure="write the subquery twice, in two WITH queries",
+                f"Groups are looked up by {', '.join(wanted)}, and other look-ups use"
+                f" {state.order[0]}.",
+                cure="Write the subquery twice, in two WITH queries.",
             )
     targets = tuple(node.field[column] for column in columns)
     if ways.bound is not None:
@@ -515,8 +516,8 @@ _COUNTS = tuple(Field(name, "BIGINT", ColumnType(Kind.BIGINT)) for name in ("n",
 def _computed(wanted: Iterable[str]) -> Unsupported:
     names = ", ".join(wanted)
     return Unsupported(
-        f"rows are looked up by {names}, which is computed from columns and not one",
-        cure="join on plain columns",
+        f"Rows are looked up by {names}, which is computed from columns and not one.",
+        cure="Join on plain columns.",
     )
 
 

@@ -30,8 +30,8 @@ def written_out(declared: DeclaredView, views: Sequence[DeclaredView]) -> exp.Ex
     for view in views[before:]:
         if view.name in used:
             raise Unsupported(
-                f"view {view.name} is not declared before{at(used[view.name], declared.sql)}",
-                cure=f"declare {view.name} above {declared.name}",
+                f"View {view.name} is not declared before{at(used[view.name], declared.sql)}.",
+                cure=f"Declare {view.name} above {declared.name}.",
             )
     written = [_as_cte(view, declared, views) for view in views[:before] if view.name in used]
     if written:
@@ -51,9 +51,9 @@ def _named(tree: exp.Expr) -> dict[str, exp.Expr]:
 def _as_cte(view: DeclaredView, reader: DeclaredView, views: Sequence[DeclaredView]) -> exp.CTE:
     if view.refresh is Refresh.RECOMPUTE and reader.refresh is not Refresh.RECOMPUTE:
         raise Unsupported(
-            f"view {view.name} is recomputed each time, and {reader.name} is to be kept from"
-            " changes",
-            cure=f"write WITH (refresh = 'recompute') for {reader.name}, too",
+            f"View {view.name} is recomputed each time, and {reader.name} is to be kept from"
+            " changes.",
+            cure=f"Write WITH (refresh = 'recompute') for {reader.name}, too.",
         )
     tree = written_out(view, views)
     for node in tree.walk():

@@ -10,7 +10,7 @@ from hornbeam_server.maintain.deltas.algebra import Bound, Join, JoinKind, Map, 
 from hornbeam_server.maintain.deltas.expressions import all_of, plain
 from hornbeam_server.maintain.deltas.relations import Field, Fields
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.errors import Unsupported, capitalised
 from hornbeam_server.schema.types import Kind
 
 NUMBERS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
@@ -20,7 +20,10 @@ def check_keys(fields: Fields, what: str) -> None:
     """Raise Unsupported for columns that cannot be part of a key."""
     for field in fields:
         if field.type.kind is Kind.JSON:
-            raise Unsupported(f"{what} by the JSON column {field.name}", cure="CAST it to TEXT")
+            raise Unsupported(
+                f"{capitalised(what)} cannot use the JSON column {field.name}.",
+                cure="CAST it to TEXT.",
+            )
 
 
 def pair_of(part: exp.Expr, left: Node, right: Node) -> tuple[str, str] | None:

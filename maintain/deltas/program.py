@@ -164,7 +164,7 @@ def _described(
     bind_tree(tree, declared.sql, catalog)
     allowed(tree, declared.sql)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
-        raise Unsupported("a view is a SELECT", cure="write SELECT … FROM …")
+        raise Unsupported("A view is a SELECT.", cure="Write SELECT … FROM …")
     named_relations(tree, catalog)
     relations = {r.name: stored_fields(r.columns) for r in catalog.schema.relations}
     return describe(text(tree), relations)
@@ -175,7 +175,7 @@ def named_relations(tree: exp.Expr, catalog: Catalog) -> tuple[str, ...]:
     names = [table.name for table in tree.find_all(exp.Table) if "source" in table.meta]
     views = [name for name in names if name not in catalog.schema]
     if views:
-        raise Unsupported(f"{views[0]} is no relation", cure="name the relations it is made of")
+        raise Unsupported(f"{views[0]} is no relation.", cure="Name the relations it is made of.")
     return tuple(dict.fromkeys(names))
 
 
@@ -315,9 +315,9 @@ def require_keys(fields: Fields) -> None:
     for field in fields:
         if field.type.kind is Kind.JSON:
             raise Unsupported(
-                f"no column tells the view's rows apart, and {field.name}, being JSON, can be "
-                "no part of a key",
-                cure="select the keys of the relations, or CAST it to TEXT",
+                f"No columns identify the view's rows, and {field.name}, being JSON, can be "
+                "no part of a key.",
+                cure="Select the keys of the relations, or CAST it to TEXT.",
             )
 
 

@@ -291,7 +291,7 @@ class ViewStage:
             rows = after if weight == 1 else before
             key = self.codec.key(row)
             if key in rows:
-                raise Corruption(f"two rows of {self.view} have one key", cure="rebuild it")
+                raise Corruption(f"Two rows of {self.view} have one key.", cure="Rebuild it.")
             rows[key] = row
         return [Mutation(self.view, key, before.get(key), after.get(key)) for key in before | after]
 
@@ -310,7 +310,7 @@ class ViewStage:
 
     def _copied(self, row: Row, before: int, after: int) -> Iterator[Mutation]:
         if after < 0:
-            raise Corruption(f"{self.view} has too few copies of a row", cure="rebuild it")
+            raise Corruption(f"{self.view} has too few copies of a row.", cure="Rebuild it.")
         for number in range(min(before, after) + 1, max(before, after) + 1):
             copy = (*row, number)
             old, new = (None, copy) if after > before else (copy, None)

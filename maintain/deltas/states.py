@@ -398,6 +398,6 @@ def _filled(summed: Typed) -> Typed:
 def _check_count(count: object, layout: str) -> None:
     if not isinstance(count, int) or count < 0:
         raise Corruption(
-            f"a row of {layout} would count {count} rows: its changes do not fit its state",
-            cure="rebuild the view",
+            f"A row of {layout} would count {count} rows: its changes do not fit its state.",
+            cure="Rebuild the view.",
         )

@@ -102,7 +102,7 @@ class Translator:
                 return self._union(node, self._ctes(node, ctes))
             case exp.Subquery():
                 return self.query(node.this, self._ctes(node, ctes), keep_unique=keep_unique)
-        raise refused(type(node).__name__.upper(), node, self.sql, "write a SELECT")
+        raise refused(type(node).__name__.upper(), node, self.sql, "Write a SELECT.")
 
     def _ctes(self, node: exp.Expr, ctes: Ctes) -> Ctes:
         with_ = node.args.get("with_")
@@ -117,7 +117,7 @@ class Translator:
 
     def _union(self, node: exp.Union, ctes: Ctes) -> Map:
         if node.args.get("by_name"):
-            raise refused("UNION BY NAME", node, self.sql, "order the columns alike")
+            raise refused("UNION BY NAME", node, self.sql, "Order the columns alike.")
         parts = [self.query(part, ctes) for part in (node.this, node.expression)]
         selects = [f"SELECT {_columns(part.fields)} FROM p{i}" for i, part in enumerate(parts)]
         tables = {f"p{i}": part.fields for i, part in enumerate(parts)}
@@ -159,7 +159,7 @@ class Translator:
             result = self._map(base, outputs)
         if node.args.get("distinct") is not None:
             if node.args["distinct"].args.get("on"):
-                raise refused("DISTINCT ON", node, self.sql, "write MIN or MAX with GROUP BY")
+                raise refused("DISTINCT ON", node, self.sql, "Write MIN or MAX with GROUP BY.")
             distinct = self._distinct(result)
             return renamed(distinct, {f.name: f.name for f in distinct.fields})
         return self._with_unique(result) if keep_unique else result
@@ -202,19 +202,19 @@ class Translator:
             if names.count(name) > 1 or name == WEIGHT:
                 what = "is called" if name == WEIGHT else "and another one are called"
                 raise Unsupported(
-                    f"a column {what} {name}{at(node, self.sql)}", cure="name it with AS"
+                    f"A column {what} {name}{at(node, self.sql)}.", cure="Name it with AS."
                 )
         return outputs
 
     def _starred(self, star: exp.Star, scope: Scope) -> Iterator[Output]:
         if star.args.get("replace"):
-            raise refused("* REPLACE", star, self.sql, "name the columns")
+            raise refused("* REPLACE", star, self.sql, "Name the columns.")
         for _, alias, name, _, output in star.meta["columns"]:
             found = scope.find(alias, name) if alias else None
             if found is None:
                 raise Unsupported(
-                    f"* stands for a column without a certain name{at(star, self.sql)}",
-                    cure="name the columns, and give every subquery in FROM an alias",
+                    f"* stands for a column without a certain name{at(star, self.sql)}.",
+                    cure="Name the columns, and give every subquery in FROM an alias.",
                 )
             yield output, column(found)
 
@@ -222,9 +222,9 @@ class Translator:
         found = node.find(exp.Query)
         if found is not None:
             raise Unsupported(
-                f"a subquery here cannot be kept up to date from changes{at(found, self.sql)}",
-                cure="join with it in FROM; in WHERE, [NOT] EXISTS, [NOT] IN and one value of an "
-                "aggregate may stand beside AND",
+                f"A subquery here cannot be kept up to date from changes{at(found, self.sql)}.",
+                cure="Join with it in FROM; in WHERE, [NOT] EXISTS, [NOT] IN and one value of an "
+                "aggregate may stand beside AND.",
             )
 
     # -- FROM and WHERE
@@ -239,7 +239,7 @@ class Translator:
         origin = node.args.get("from_")
         if origin is None:
             raise Unsupported(
-                f"a SELECT that reads no relation{at(node, self.sql)}", cure="write FROM"
+                f"A SELECT reads no relation{at(node, self.sql)}.", cure="Write FROM."
             )
         where = node.args.get("where")
         pool = list(conjuncts(where.this if where is not None else None))
@@ -249,7 +249,7 @@ class Translator:
         parts = [rename(part, scope) for part in simple]
         for part in parts:
             if aggregates_in(part):
-                raise Unsupported("an aggregate in WHERE", cure="write HAVING")
+                raise Unsupported("WHERE cannot contain an aggregate.", cure="Write HAVING.")
         local = [part for part in parts if names_in(part) <= scope.own]
         correlated = [part for part in parts if not names_in(part) <= scope.own]
         base = from_.join(local)
@@ -295,7 +295,10 @@ class Translator:
             node = prefixed(self.query(query, ctes), self.alias("subquery"))
             on, inner = [], [column(field.name) for field in node.fields]
         if left and len(inner) != len(left):
-            raise Unsupported(f"IN compares {len(left)} values with {len(inner)}")
+            raise Unsupported(
+                f"IN compares {len(left)} values with {len(inner)}.",
+                cure="Select as many columns as stand before IN.",
+            )
         equal: list[exp.Expr] = [
             exp.EQ(this=a.copy(), expression=b.copy()) for a, b in zip(left, inner, strict=False)
         ]
@@ -312,8 +315,8 @@ class Translator:
             name = plain(side)
             if name is None or fields[name].nullable:
                 raise Unsupported(
-                    f"NOT IN with a value that may be NULL ({text(side)}){at(part, self.sql)}",
-                    cure="write NOT EXISTS (SELECT … WHERE inner = outer)",
+                    f"A value of NOT IN may be NULL ({text(side)}){at(part, self.sql)}.",
+                    cure="Write NOT EXISTS (SELECT … WHERE inner = outer).",
                 )
 
     def _value(
@@ -329,9 +332,8 @@ class Translator:
         node, equal = self._only_values(subquery, ctes, scope)
         if equal and not needs(part, subquery):
             raise Unsupported(
-                f"a subquery that reads a SELECT further out is not compared"
-                f"{at(subquery, self.sql)}",
-                cure="compare it with =, <>, <, <=, > or >=, by itself or in a sum or product",
+                f"A subquery that reads an outer SELECT is not compared{at(subquery, self.sql)}.",
+                cure="Compare it with =, <>, <, <=, > or >=, by itself or in a sum or product.",
             )
         name = node.fields[-1].name
         only = column(name)
@@ -371,9 +373,9 @@ class Translator:
             shown = [*((names[sql], key) for sql, key in keys.items()), *outputs]
             if equal and not all(is_null_over_nothing(value) for _, value in outputs):
                 raise Unsupported(
-                    "a subquery that reads a SELECT further out, and has a value where it finds no"
-                    f" rows{at(subquery, self.sql)}",
-                    cure="LEFT JOIN a subquery with GROUP BY in FROM, and COALESCE what it counts",
+                    "A subquery that reads an outer SELECT has a value where it finds no rows"
+                    f"{at(subquery, self.sql)}.",
+                    cure="LEFT JOIN a subquery with GROUP BY in FROM, and COALESCE what it counts.",
                 )
             rows = self._aggregated(query, base, shown, list(keys.values()), known, inner)
         else:
@@ -381,8 +383,8 @@ class Translator:
         node = prefixed(rows, prefix)
         if len(node.fields) != len(keys) + 1 or not (keys or node.unique == frozenset()):
             raise Unsupported(
-                f"a subquery that may have several rows, as a value{at(subquery, self.sql)}",
-                cure="write an aggregate without GROUP BY",
+                f"A subquery used as a value may have several rows{at(subquery, self.sql)}.",
+                cure="Write an aggregate without GROUP BY.",
             )
         return node, equal
 
@@ -395,8 +397,8 @@ class Translator:
             if names_in(mine) and names_in(mine) <= inner.own and not names_in(theirs) & inner.own:
                 return mine, theirs
         raise Unsupported(
-            f"a value that reads a SELECT further out other than by ={at(subquery, self.sql)}",
-            cure="compare columns of both with = in its WHERE, or join in FROM",
+            f"A subquery reads an outer SELECT other than by ={at(subquery, self.sql)}.",
+            cure="Compare columns of both with = in its WHERE, or join in FROM.",
         )
 
     def join(
@@ -417,9 +419,9 @@ class Translator:
         rest = [part for part, pair in zip(both, pairs, strict=True) if pair is None]
         if not keys and right.unique != frozenset():
             raise Unsupported(
-                f"{_ARTICLES[kind]} {kind} join without an equality of two columns"
-                f"{at(place, self.sql)}",
-                cure="join on columns: a.x = b.y",
+                f"{_ARTICLES[kind].capitalize()} {kind} join has no equality of two columns"
+                f"{at(place, self.sql)}.",
+                cure="Join on columns: a.x = b.y.",
             )
         for name in itertools.chain.from_iterable(keys):
             check_keys((known[name],), "a join")
@@ -427,7 +429,7 @@ class Translator:
 
     def further_out(self, place: exp.Expr) -> Unsupported:
         return Unsupported(
-            f"a condition reads a SELECT further out{at(place, self.sql)}", cure="join in FROM"
+            f"A condition reads an outer SELECT{at(place, self.sql)}.", cure="Join in FROM."
         )
 
     # -- aggregation
@@ -469,11 +471,11 @@ class Translator:
         if keys or not node.args.get("group"):
             aggregate = calls.aggregate(inner, groups)
         else:
-            raise refused("an empty GROUP BY", node, self.sql, "leave it out")
+            raise refused("An empty GROUP BY", node, self.sql, "Leave it out.")
         for each in [*(v for _, v in values), *where]:
             if not names_in(each) <= set(aggregate.field):
                 unknown = sorted(names_in(each) - set(aggregate.field))
-                raise Unsupported(f"{unknown[0]} is neither grouped nor aggregated")
+                raise Unsupported(f"{unknown[0]} is neither grouped nor aggregated.")
         result = filtered(aggregate, where)
         for part, value, on in compared:
             result = self._compared(part, result, value, on)
@@ -533,7 +535,7 @@ class Translator:
         """A relation with its used columns, and column → name in the algebra."""
         found = self.catalog.schema.relation(relation)
         if WEIGHT in found.positions:
-            raise Unsupported(f"{relation} has a column {WEIGHT}", cure="rename it")
+            raise Unsupported(f"{relation} has a column {WEIGHT}.", cure="Rename it.")
         prefix = self.alias(alias)
         used = self._used.get(alias, set()) | set(found.primary_key)
         kept = [c for c in found.columns if c.name in used]

@@ -275,10 +275,12 @@ class Driver:
         """Run the load from reading to publishing. `most` is the maximum of rejects."""
         began = time.monotonic()
         there = self.identify(resume=resume)
-        with Rejects(None if path is None else Path(path), most, resume=there is not None) as told:
+        with Rejects(
+            None if path is None else Path(path), most, resume=there is not None
+        ) as rejects:
             sifted = [Sifted(spark, self._staging(each)) for each in self._plan.inputs]
             try:
-                return self._load(spark, sifted, told, there, began)
+                return self._load(spark, sifted, rejects, there, began)
             except TooMany:  # the load cannot be resumed
                 with suppress(DatabaseError):
                     self.cancel()
@@ -291,7 +293,7 @@ class Driver:
         self,
         spark: SparkSession,
         sifted: Sequence[Sifted],
-        told: Rejects,
+        rejects: Rejects,
         there: Load | None,
         began: float,
     ) -> Report:
@@ -299,17 +301,17 @@ class Driver:
         with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="sort") as pool:
             sorting = [pool.submit(each.sorted, workers) for each in sifted]
         rows: dict[str, Rows] = {
-            each.relation.name: self.sift(each, input_, future.result(), told)
+            each.relation.name: self.sift(each, input_, future.result(), rejects)
             for each, input_, future in zip(sifted, self._plan.inputs, sorting, strict=True)
         }
         before = dict(there.rows) if there is not None else {}
         self.begin(rows, before)
         for each, input_ in zip(sifted, self._plan.inputs, strict=True):
             name = each.relation.name
-            self._settle(each, input_, rows[name], told, workers)
-            self.write(input_, rows[name], told, workers, frozenset(each.rejected))
+            self._settle(each, input_, rows[name], rejects, workers)
+            self.write(input_, rows[name], rejects, workers, frozenset(each.rejected))
         version = self.publish()
-        return Report(self._rows, before, told.counts, version, time.monotonic() - began)
+        return Report(self._rows, before, rejects.counts, version, time.monotonic() - began)
 
     # ------------------------------------------------------------ reading
 
@@ -338,21 +340,21 @@ class Driver:
         return there
 
     def _staging(self, each: Input) -> Staging:
-        moment = dt.datetime.fromisoformat(self.identity.split(" ")[1])
-        return Staging(self._plan.catalog, each.relation.name, each.splits, moment)
+        current_timestamp = dt.datetime.fromisoformat(self.identity.split(" ")[1])
+        return Staging(self._plan.catalog, each.relation.name, each.splits, current_timestamp)
 
-    def sift(self, sifted: Sifted, each: Input, rows: Sorted, told: Rejects) -> Rows:
+    def sift(self, sifted: Sifted, each: Input, rows: Sorted, rejects: Rejects) -> Rows:
         """Reject bad records that are found without other relations. Raises InvalidRequest."""
-        self._tell(each, told, sifted.unreadable(told.most))
-        for found in sifted.doubled(rows, told.most, each.places):
-            self._tell(each, told, found)
+        self._reject(each, rejects, sifted.unreadable(rejects.most))
+        for found in sifted.doubled(rows, rejects.most, each.places):
+            self._reject(each, rejects, found)
             rows.count -= len(found)
         return rows
 
-    def _tell(self, each: Input, told: Rejects, found: Sequence[Rejected]) -> None:
+    def _reject(self, each: Input, rejects: Rejects, found: Sequence[Rejected]) -> None:
         """Write rejects to the file of rejects. Raises InvalidRequest when they are too many."""
         places = each.places(rejected.origin for rejected in found)
-        told.add(
+        rejects.add(
             Reject(each.relation.name, *places[origin], code, reason, record)
             for origin, code, reason, record in found
         )
@@ -373,23 +375,25 @@ class Driver:
         self._staged = sum(each.count for each in rows.values())
         self._progress(self._written, self._staged)
 
-    def _settle(self, sifted: Sifted, each: Input, rows: Rows, told: Rejects, workers: int) -> None:
+    def _settle(
+        self, sifted: Sifted, each: Input, rows: Rows, rejects: Rejects, workers: int
+    ) -> None:
         """Reject the rows that lack a parent in any relation, if the relation references itself.
         All of them must be known before a row is written: other rows may reference them."""
         if not any(key.parent == each.relation.name for key in each.relation.foreign_keys):
             return
         without = frozenset(sifted.rejected)
         parts = [Part(number, span) for number, span in rows.ranges]
-        for _, done in self._done(each, rows, told, workers, parts, without, checks_only=True):
+        for _, done in self._done(each, rows, rejects, workers, parts, without, checks_only=True):
             sifted.rejected.update(rejected.origin for rejected in done.rejected)
-        for found in sifted.dangling(told.most):
-            self._tell(each, told, found)
+        for found in sifted.dangling(rejects.most):
+            self._reject(each, rejects, found)
 
     def write(
         self,
         each: Input,
         rows: Rows,
-        told: Rejects,
+        rejects: Rejects,
         workers: int,
         without: frozenset[int] = frozenset(),
     ) -> None:
@@ -400,14 +404,14 @@ class Driver:
         parts = [
             Part(number, piece) for number, span in rows.ranges for piece in common(span, missing)
         ]
-        for part, done in self._done(each, rows, told, workers, parts, without):
+        for part, done in self._done(each, rows, rejects, workers, parts, without):
             self._finished(name, part.span, done)
 
     def _done(
         self,
         each: Input,
         rows: Rows,
-        told: Rejects,
+        rejects: Rejects,
         workers: int,
         parts: Sequence[Part],
         without: frozenset[int] = frozenset(),
@@ -429,7 +433,7 @@ class Driver:
                     each.relation.name,
                     part.span,
                     without,
-                    told.most,
+                    rejects.most,
                     checks_only,
                 )
                 running[pool.submit(rows.run, task, part.number)] = (part, export)
@@ -444,7 +448,7 @@ class Driver:
                     if isinstance(done, Failed):
                         waiting.appendleft(self._again(part, done))
                         continue
-                    self._tell(each, told, done.rejected)
+                    self._reject(each, rejects, done.rejected)
                     begin_more()  # before the yield: the caller may take long
                     yield part, done
         finally:
@@ -483,7 +487,7 @@ class Driver:
         found = under_way(self._node)
         if found is None or found.identity != self.identity:
             raise NotFound(
-                "This load is not under way any more: it was given up, or somebody else ended it."
+                "This load is not under way any more: it was given up, or another process ended it."
             )
         return found
 

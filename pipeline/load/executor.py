@@ -67,12 +67,13 @@ class Rejected(NamedTuple):
 @dataclass(frozen=True)
 class Staging:
     """The input of executors that stage files for a relation. `splits` are pairs of the file's
-    number and a split; `catalog` is encoded; `moment` is the value of DEFAULT CURRENT_TIMESTAMP."""
+    number and a split; `catalog` is encoded; `current_timestamp` is the
+    value of DEFAULT CURRENT_TIMESTAMP."""
 
     catalog: str
     relation: str
     splits: tuple[tuple[int, Split], ...]
-    moment: dt.datetime
+    current_timestamp: dt.datetime
 
     @property
     def model(self) -> Catalog:
@@ -84,7 +85,7 @@ class Staging:
         settle_collector()
         encoder = Encoder(self.model, self.relation)
         file, split = self.splits[number]
-        for chunk in read(split, encoder.relation, self.moment):
+        for chunk in read(split, encoder.relation, self.current_timestamp):
             yield encoder.staged(file << PLACE_BITS, chunk)
 
 

@@ -209,17 +209,18 @@ def _require_same(file: File) -> None:
     if (about.st_size, about.st_mtime_ns) != (file.size, file.modified_ns):
         raise InvalidRequest(
             f"{file.path} is not what it was when the load began.",
-            cure="Every machine that reads must see the same file, and nobody may write to it.",
+            cure="Every machine that reads must see the same file, and no process may write to it.",
         )
 
 
 # ---------------------------------------------------------------- reading
 
 
-def read(split: Split, relation: Relation, moment: dt.datetime) -> Iterator[Chunk]:
+def read(split: Split, relation: Relation, current_timestamp: dt.datetime) -> Iterator[Chunk]:
     """Rows of a split in the order of their places. A bad record may come earlier than rows with
-    smaller places. `moment` is the value of DEFAULT CURRENT_TIMESTAMP. Raises InvalidRequest."""
-    filling = Filling(relation, moment)
+    smaller places. `current_timestamp` is the value of DEFAULT CURRENT_TIMESTAMP. Raises
+    InvalidRequest."""
+    filling = Filling(relation, current_timestamp)
     match split.file.format:
         case Format.CSV:
             chunks = _csv(split, filling)
@@ -235,9 +236,11 @@ def read(split: Split, relation: Relation, moment: dt.datetime) -> Iterator[Chun
 class Filling:
     """Makes rows of a relation from given values and defaults."""
 
-    def __init__(self, relation: Relation, moment: dt.datetime) -> None:
+    def __init__(self, relation: Relation, current_timestamp: dt.datetime) -> None:
         self.relation = relation
-        self.defaults: tuple[Value, ...] = tuple(_default(c, moment) for c in relation.columns)
+        self.defaults: tuple[Value, ...] = tuple(
+            _default(c, current_timestamp) for c in relation.columns
+        )
         self.numbered = [column for column in relation.columns if _is_identity(column)]
 
     def chunk(
@@ -280,7 +283,7 @@ def _no_number(column: Column) -> str:
 _NO_NUMBER = "Give it values, or load by transactions (without Spark)."
 
 
-def _default(column: Column, moment: dt.datetime) -> Value:
+def _default(column: Column, current_timestamp: dt.datetime) -> Value:
     """A column's default, as in transactions (`Transaction._default`); None if only a node can give
     it."""
     default = column.default
@@ -290,10 +293,10 @@ def _default(column: Column, moment: dt.datetime) -> Value:
         return default.value
     match column.type.kind:
         case Kind.DATE:
-            return moment.date()
+            return current_timestamp.date()
         case Kind.TIMESTAMP:
-            return moment.replace(tzinfo=None)
-    return moment
+            return current_timestamp.replace(tzinfo=None)
+    return current_timestamp
 
 
 def _coerced(column: Column, values: Sequence[Any], reasons: dict[int, Fault]) -> Sequence[Value]:

@@ -125,7 +125,7 @@ class Rejects:
                 cure="Nothing was loaded. Leave them out: --rejects FILE.",
             )
         return TooMany(
-            f"More than {self.most} rows cannot be loaded; {self._path} tells them. The last are:"
+            f"More than {self.most} rows cannot be loaded; {self._path} lists them. The last are:"
             f"\n  {first}",
             cure="Nothing was loaded. Allow for more: --max-rejects.",
         )

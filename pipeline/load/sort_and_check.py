@@ -163,7 +163,7 @@ class Sifted:
         firsts = self._spark.createDataFrame(several, f"{column} BINARY, first BIGINT")
         again = good.join(F.broadcast(firsts), column).where("origin > first")
         found = again.select("origin", "first", "v").orderBy("origin").take(limit + 1)
-        told = places(first for _, first, _ in found)
+        firsts_places = places(first for _, first, _ in found)
         return self._reject(
             [
                 Rejected(
@@ -173,7 +173,7 @@ class Sifted:
                     self._shown(value),
                 )
                 for origin, first, value in found
-                for path, line in [told[first]]
+                for path, line in [firsts_places[first]]
             ]
         )
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pyspark import RDD, SparkContext
 
 from hornbeam.transport import Transport, persistently
-from hornbeam_server.pipeline.refresh.driver import made_anew, program_of, refresh
+from hornbeam_server.pipeline.refresh.driver import program_of, rebuilt, refresh
 from hornbeam_server.pipeline.refresh.recompute import answered
 from hornbeam_server.pipeline.spark import export as exports
 from hornbeam_server.pipeline.spark.export import Export
@@ -24,7 +24,7 @@ from hornbeam_server.schema.errors import NotFound, Unavailable
 from hornbeam_server.schema.model import Refresh
 from hornbeam_server.storage.ports import Put
 
-MOMENTS = 5
+ATTEMPTS = 5
 """Attempts to get an export. An attempt fails when a batch ends at the same time."""
 BATCHES = 3
 """Maximum number of batches until the views are rebuilt: the batch under way may come first."""
@@ -61,10 +61,10 @@ def _listed(transport: Transport) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def moment(transport: Transport, group: Group) -> Iterator[Export]:
+def export_as_of(transport: Transport, group: Group) -> Iterator[Export]:
     """An export at the snapshot of a group's views. Raises Unavailable if a view stays unreadable,
     or the snapshot changes at every attempt."""
-    for _ in range(MOMENTS):
+    for _ in range(ATTEMPTS):
         export = exports.begin(transport, view=group.views[0])
         try:
             if _is_as_of(transport, group, export.snapshot):
@@ -73,7 +73,7 @@ def moment(transport: Transport, group: Group) -> Iterator[Export]:
         finally:
             exports.end(transport, export)
     raise Unavailable(
-        f"Group {group.name} is refreshed, or its views are made anew, all the time.",
+        f"Group {group.name} is refreshed, or its views are rebuilt, all the time.",
         cure="Try again.",
     )
 
@@ -92,18 +92,18 @@ def expected(context: SparkContext, export: Export, names: Sequence[str]) -> Ite
     """The rows that should be stored for deferred views as of an export, with their layouts."""
     catalog = export.codecs().catalog
     views = [catalog.deferred_view[name] for name in names]
-    anew = [view for view in views if view.declared.refresh is Refresh.RECOMPUTE]
-    kept = [view.name for view in views if view not in anew]
+    recomputed = [view for view in views if view.declared.refresh is Refresh.RECOMPUTE]
+    kept = [view.name for view in views if view not in recomputed]
     answers = [
         (view.name, Put(*row))
-        for view in anew
+        for view in recomputed
         for row in asyncio.run(answered(export, program_of(catalog, view))).items()
     ]
-    with made_anew(context, export, kept) as made:
+    with rebuilt(context, export, kept) as made:
         yield made.union(context.parallelize(answers))
 
 
-def make_anew(context: SparkContext, transport: Transport, url: str, group: Group) -> None:
+def rebuild(context: SparkContext, transport: Transport, url: str, group: Group) -> None:
     """Request a rebuild of a group's views, and run it. `url` is that of a node, for executors."""
     body = {"views": list(group.views)}
     persistently(lambda: transport.json("POST", "/v1/groups/rebuild", body))

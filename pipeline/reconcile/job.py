@@ -316,7 +316,7 @@ def _deferred(
         return found
     before = {one.name: one.differences for one in found}
     damaged = [name for name in group.views if _is_damaged(before, name)]
-    deferred.make_anew(context, transport, url, group._replace(views=tuple(damaged)))
+    deferred.rebuild(context, transport, url, group._replace(views=tuple(damaged)))
     again = _compared_group(context, transport, group, broken, progress)
     return [replace(one, repaired=max(before[one.name] - one.differences, 0)) for one in again]
 
@@ -336,7 +336,7 @@ def _compared_group(
     broken: Set[str],
     progress: Progress,
 ) -> list[Checked]:
-    with deferred.moment(transport, group) as export:
+    with deferred.export_as_of(transport, group) as export:
         catalog = export.codecs().catalog
         unsound = [
             name

@@ -37,7 +37,7 @@ def page(document: Mapping[str, Any]) -> str:
             f"<title>{left} differences</title><style>{STYLE}</style></head><body>",
             "<h1>Views, indexes and foreign keys against the base relations</h1>",
             f'<p class="sum {mood}">{left} differences{more}</p>',
-            f"<p>As of snapshot {document['snapshot']} ({_moment(document['snapshot'])}).</p>",
+            f"<p>As of snapshot {document['snapshot']} ({_iso_time(document['snapshot'])}).</p>",
             _overview(document["checked"]),
             *(_detail(item) for item in document["checked"]),
             "</body></html>\n",
@@ -45,9 +45,9 @@ def page(document: Mapping[str, Any]) -> str:
     )
 
 
-def _moment(snapshot: int) -> str:
-    moment = dt.datetime.fromtimestamp(snapshot / 1000, dt.UTC)
-    return moment.isoformat(sep=" ", timespec="seconds")
+def _iso_time(snapshot: int) -> str:
+    time = dt.datetime.fromtimestamp(snapshot / 1000, dt.UTC)
+    return time.isoformat(sep=" ", timespec="seconds")
 
 
 def _overview(checked: Iterable[Mapping[str, Any]]) -> str:
@@ -67,7 +67,7 @@ def _detail(item: Mapping[str, Any]) -> str:
     """The ranges of an item, with their rows, a bar and their differences; and samples."""
     parts = [f"<h2>{escape(item['kind'])} {escape(item['name'])}</h2>"]
     if item["as_of"] is not None:
-        parts.append(f"<p>As of snapshot {item['as_of']} ({_moment(item['as_of'])}).</p>")
+        parts.append(f"<p>As of snapshot {item['as_of']} ({_iso_time(item['as_of'])}).</p>")
     most = max((part["rows"] for part in item["ranges"]), default=0) or 1
     columns = (f"from ({', '.join(item['key'])})", "rows", "", *FAULTS)
     rows = [

@@ -20,23 +20,23 @@ TIMEOUT_S = 600.0
 """Time limit of one request. At the first request a node reads the segments of an hour."""
 PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
 """First and maximum seconds between the attempts of a batch that fails."""
-Tell = Callable[[Done | Error], None]
+Report = Callable[[Done | Error], None]
 
 
 def keep(
     url: str,
     groups: Sequence[str],
     *,
-    tell: Tell,
+    report: Report,
     once: bool = False,
     rebuild: Sequence[str] = (),
     master: str = LOCAL,
 ) -> None:
     """Refresh groups (no names: all groups) at their intervals, without end; or each `once`. First
-    request a rebuild of the views `rebuild`. `tell` is called with each batch or error.
+    request a rebuild of the views `rebuild`. `report` is called with each batch or error.
 
     Raises the client's errors: those before the first batch; with `once`, after all groups have
-    been tried, the error of the last group that failed (`tell` gets the other errors).
+    been tried, the error of the last group that failed (`report` gets the other errors).
     """
     with client_errors():
         node = beside(url, TIMEOUT_S)
@@ -51,9 +51,9 @@ def keep(
                     return refresh(spark.sparkContext, node, url, group)
 
             if once:
-                each_once(wanted, one, tell)
+                each_once(wanted, one, report)
             else:
-                Rounds(partial(_intervals, node), groups, one, tell).go_on()
+                Rounds(partial(_intervals, node), groups, one, report).go_on()
     finally:
         node.close()
 
@@ -75,15 +75,15 @@ def _checked(known: Iterable[str], wanted: Sequence[str]) -> Sequence[str]:
     return wanted or list(known)
 
 
-def each_once(groups: Iterable[str], refresh_one: Callable[[str], Done], tell: Tell) -> None:
+def each_once(groups: Iterable[str], refresh_one: Callable[[str], Done], report: Report) -> None:
     failed: list[Error] = []
     for group in groups:
         try:
-            tell(refresh_one(group))
+            report(refresh_one(group))
         except Error as error:
             failed.append(error)
     for failure in failed[:-1]:
-        tell(failure)
+        report(failure)
     if failed:
         raise failed[-1]
 
@@ -113,7 +113,7 @@ class Rounds:
         intervals: Callable[[], Mapping[str, float]],
         wanted: Sequence[str],
         refresh_one: Callable[[str], Done],
-        tell: Tell,
+        report: Report,
         *,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -123,7 +123,7 @@ class Rounds:
         self._intervals = intervals
         self._wanted = wanted
         self._refresh = refresh_one
-        self._tell = tell
+        self._report = report
         self._now = now
         self._sleep = sleep
         self._turns: dict[str, Turn] = {}
@@ -136,7 +136,7 @@ class Rounds:
             try:
                 intervals = self._intervals()
             except Error as error:  # no group can be refreshed
-                self._tell(error)
+                self._report(error)
                 self._listing = self._listing.after_failure(began, self._now())
                 self._sleep(self._listing.due - self._now())
             else:
@@ -160,8 +160,8 @@ class Rounds:
         try:
             done = self._refresh(group)
         except Error as error:  # also when a wanted group does not exist any more
-            self._tell(error)
+            self._report(error)
             self._turns[group] = self._turns[group].after_failure(now, self._now())
         else:
-            self._tell(done)
+            self._report(done)
             self._turns[group] = Turn(now + intervals.get(group, PAUSE_S))

@@ -128,8 +128,8 @@ def _is_answered(batch: Batch, view: DeferredView) -> bool:
     """Whether the batch recomputes the view. It does not if nothing was committed since the last
     batch."""
     changed = batch.changes.segments or not batch.changes.loaded.keys().isdisjoint(view.relations)
-    anew = view.declared.refresh is Refresh.RECOMPUTE
-    return anew and bool(changed or view.name in batch.built)
+    recomputed = view.declared.refresh is Refresh.RECOMPUTE
+    return recomputed and bool(changed or view.name in batch.built)
 
 
 def _answer(batch: Batch, catalog: Catalog, name: str, node: Transport, url: str) -> int:
@@ -184,7 +184,7 @@ def _run_there(context: SparkContext, batch: Batch, job: Job) -> Counts:
 
 
 @contextmanager
-def made_anew(
+def rebuilt(
     context: SparkContext, export: Export, names: Sequence[str]
 ) -> Iterator[RDD[tuple[str, Put]]]:
     """The rows that a build of `Refresh.DEFERRED` views would put as of an export, with their

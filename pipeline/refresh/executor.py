@@ -352,5 +352,5 @@ def puts_in(row: StageRow) -> Made:
 
 def counted(rows: Iterable[StageRow]) -> Counts:
     """The sum of the counts that tasks report."""
-    told = (payload for (target, _), payload in rows if target == COUNTS)
-    return sum((msgspec.msgpack.decode(one, type=Counts) for one in told), Counts())
+    reported = (payload for (target, _), payload in rows if target == COUNTS)
+    return sum((msgspec.msgpack.decode(one, type=Counts) for one in reported), Counts())

@@ -130,7 +130,7 @@ class Writer(DataSourceArrowWriter):
 def _reason(error: Error) -> str:
     if error.code == "idempotency-mismatch":
         return (
-            "the rows are not those that were sent before, so nobody knows which are missing."
+            "the rows are not those that were sent before, so the missing rows are not known."
             " Make the frame give the same rows in the same order whenever it is computed."
         )
     reason: str = error.problem.get("detail", str(error))

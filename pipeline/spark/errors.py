@@ -35,7 +35,7 @@ def about(view: str) -> Iterator[None]:
         yield
     except (SqlError, LimitExceeded) as error:
         raise type(error)(
-            f"view {view} cannot be refreshed, nor the others of its group: {error.message}",
+            f"View {view} cannot be refreshed, nor the others of its group: {error.message}",
             cure=f"Correct the row, then `hornbeam refresh --rebuild {view}`, or take the view out"
             " of the DDL.",
             **error.details,

@@ -290,8 +290,8 @@ class _Binder:
     def _same_width(self, given: int, wanted: int, node: exp.Expr) -> None:
         if given != wanted:
             raise SqlError(
-                f"{given} values for {wanted} columns{at(node, self.sql)}",
-                cure="name the columns that are written, and give each a value",
+                f"{given} values for {wanted} columns{at(node, self.sql)}.",
+                cure="Name the columns that are written, and give each a value.",
             )
 
     def _on_conflict(self, conflict: exp.Expr, select: _Select) -> None:
@@ -317,7 +317,9 @@ class _Binder:
         written = [self._assignment(node, select, item) for node in tree.expressions]
         self.written = tuple(name for names in written for name in names)
         if len(set(self.written)) < len(self.written):
-            raise SqlError(f"a column of {item.relation} is assigned twice")
+            raise SqlError(
+                f"A column of {item.relation} is assigned twice.", cure="Assign it once."
+            )
         self._where(tree, select)
         return self._returning(tree, select)
 
@@ -325,8 +327,8 @@ class _Binder:
         self.kind = StatementKind.DELETE
         if tree.args.get("tables") or not tree.this:
             raise SqlError(
-                f"DELETE needs FROM and one relation{at(tree, self.sql)}",
-                cure="write DELETE FROM relation WHERE …",
+                f"DELETE needs FROM and one relation{at(tree, self.sql)}.",
+                cure="Write DELETE FROM relation WHERE …",
             )
         select = self._target(tree.this, self._ctes(tree, None, {}))
         for node in tree.args.get("using") or ():
@@ -336,13 +338,16 @@ class _Binder:
 
     def _target(self, table: exp.Expr, ctes: Scope) -> _Select:
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-            raise Unsupported(f"the target of a write is one relation{at(table, self.sql)}")
+            raise Unsupported(
+                f"A write has one relation as its target{at(table, self.sql)}.",
+                cure="Name one relation, without a query or a join.",
+            )
         self._visit(table)
         name = table.name
         if above := self.catalog.relations_of(name):
             raise Unsupported(
-                f"{name} is a view: it follows its relations{at(table, self.sql)}",
-                cure=f"write to {', '.join(above)}",
+                f"{name} is a view: it follows its relations{at(table, self.sql)}.",
+                cure=f"Write to {', '.join(above)}.",
             )
         if name not in self.catalog.schema or table.args.get("db"):
             raise self._unknown_relation(table, {})
@@ -354,7 +359,9 @@ class _Binder:
     def _assignment(self, node: exp.Expr, select: _Select, item: Item) -> list[str]:
         """Bind `column = value`, or tuples of both, and return the column names."""
         if not isinstance(node, exp.EQ):
-            raise SqlError(f"an assignment is column = value{at(node, self.sql)}")
+            raise SqlError(
+                f"SET takes assignments only{at(node, self.sql)}.", cure="Write column = value."
+            )
         lefts, rights = [node.this], [node.expression]
         if isinstance(node.this, exp.Tuple):
             lefts = node.this.expressions
@@ -386,9 +393,15 @@ class _Binder:
 
     def _target_column(self, node: exp.Expr, item: Item) -> OutputColumn:
         if not isinstance(node, exp.Column | exp.Identifier):
-            raise SqlError(f"only a column can be assigned to{at(node, self.sql)}")
+            raise SqlError(
+                f"Only a column can be assigned to{at(node, self.sql)}.",
+                cure="Name a column.",
+            )
         if isinstance(node, exp.Column) and node.table not in ("", item.name):
-            raise SqlError(f"{node.table} is not what is written to{at(node, self.sql)}")
+            raise SqlError(
+                f"{node.table} is not the relation that is written{at(node, self.sql)}.",
+                cure=f"Name a column of {item.name}.",
+            )
         column = item.find(node.name)
         if column is None:
             names = [name for name, _ in item.columns]
@@ -416,7 +429,7 @@ class _Binder:
                 return self._values(node, parent, ctes)
             case _:
                 what = type(node).__name__.upper()
-                raise Unsupported(f"{what} is not supported here{at(node, self.sql)}")
+                raise Unsupported(f"{what} is not supported here{at(node, self.sql)}.")
 
     def _ctes(self, node: exp.Expr, parent: Frame | None, ctes: Scope) -> Scope:
         """The CTEs visible inside `node`. An inner CTE shadows an outer CTE of the same name."""
@@ -427,7 +440,10 @@ class _Binder:
         for cte in with_.expressions:
             query = cte.this
             if not isinstance(query, exp.Query | exp.Values):
-                raise Unsupported(f"a CTE is a query{at(cte, self.sql)}")
+                raise Unsupported(
+                    f"A CTE must be a query{at(cte, self.sql)}.",
+                    cure="Write SELECT or VALUES; send a write as a statement of its own.",
+                )
             names = [column.name for column in cte.args["alias"].columns]
             if with_.args.get("recursive") and isinstance(query, exp.SetOperation):
                 shape = self._recursive(query, cte.alias, names, parent, known)
@@ -462,8 +478,9 @@ class _Binder:
             return _by_name(left, right)
         if not (left.open or right.open) and len(left.columns) != len(right.columns):
             raise SqlError(
-                f"{len(left.columns)} columns meet {len(right.columns)} in "
-                f"{type(node).__name__.upper()}"
+                f"The sides of {type(node).__name__.upper()} have {len(left.columns)} and"
+                f" {len(right.columns)} columns.",
+                cure="Give both sides the same number of columns.",
             )
         pairs = zip(left.columns, right.columns, strict=False)
         columns = tuple(
@@ -474,7 +491,10 @@ class _Binder:
     def _subquery(self, node: exp.Subquery, parent: Frame | None, ctes: Scope) -> _Shape:
         inner = self._ctes(node, parent, ctes)
         if isinstance(node.this, exp.Table):
-            raise Unsupported(f"a join in parentheses is no query{at(node, self.sql)}")
+            raise Unsupported(
+                f"A join in parentheses is no query{at(node, self.sql)}.",
+                cure="Write SELECT * FROM before the join.",
+            )
         shape = self._query(node.this, parent, inner)
         self._modifiers(node, parent, inner, shape)
         return shape
@@ -536,14 +556,14 @@ class _Binder:
         for part in parts:
             if node.args.get(part) and part not in known:
                 what = _PART_NAMES.get(part, part.upper())
-                raise Unsupported(f"{what} is not supported{at(node, self.sql)}")
+                raise Unsupported(f"{what} is not supported{at(node, self.sql)}.")
 
     def _check_visited(self, nodes: Iterable[exp.Expr]) -> None:
         """Raise Unsupported for a table that `_visit` has not checked: the grammar allows tables in
         more places than the binder supports."""
         for node in nodes:
             if isinstance(node, exp.Table) and id(node) not in self.visited:
-                raise Unsupported(f"{node.name} may not stand here{at(node, self.sql)}")
+                raise Unsupported(f"{node.name} may not stand here{at(node, self.sql)}.")
 
     def _where(self, node: exp.Expr, select: _Select) -> None:
         where = node.args.get("where")
@@ -604,7 +624,10 @@ class _Binder:
                 return self._table(node, select)
             case exp.Subquery() if isinstance(node.this, exp.Table):
                 if node.alias:
-                    raise Unsupported(f"an alias for a join{at(node, self.sql)}")
+                    raise Unsupported(
+                        f"A join cannot have an alias{at(node, self.sql)}.",
+                        cure="Give each relation in it an alias, or write (SELECT …) AS name.",
+                    )
                 return self._from_and_joins(node.this, (), select)
             case exp.Subquery() | exp.Values():
                 shape = self._query(node, select.frame, select.ctes)
@@ -630,8 +653,8 @@ class _Binder:
         if above and not self.catalog.readable(name):
             state = self.catalog.state.get(name)
             raise UnknownName(
-                f"view {name} cannot be read: it is {state or 'not built'}{at(node, self.sql)}",
-                cure=f"query {', '.join(above)} instead",
+                f"View {name} cannot be read: it is {state or 'not built'}{at(node, self.sql)}.",
+                cure=f"Query {', '.join(above)} instead.",
                 name=name,
             )
 
@@ -659,7 +682,10 @@ class _Binder:
         alias = node.args.get("alias")
         names = [column.name for column in alias.columns] if alias else []
         if len(names) > len(columns) > 0:
-            raise SqlError(f"{len(names)} names for {len(columns)} columns{at(node, self.sql)}")
+            raise SqlError(
+                f"{len(names)} names for {len(columns)} columns{at(node, self.sql)}.",
+                cure="Give at most one name for each column.",
+            )
         for i, column in enumerate(columns):
             yield (names[i] if i < len(names) else column.name), column
 
@@ -675,8 +701,9 @@ class _Binder:
         name = function_name(call) if isinstance(call, exp.Func) else type(call).__name__.lower()
         if name not in TABLE_FUNCTIONS:
             raise Unsupported(
-                f"{name} may not stand in FROM{at(node, self.sql)}",
-                cure=f"FROM takes relations, CTEs, VALUES and {', '.join(sorted(TABLE_FUNCTIONS))}",
+                f"{name} may not stand in FROM{at(node, self.sql)}.",
+                cure="FROM takes relations, CTEs, VALUES and"
+                f" {', '.join(sorted(TABLE_FUNCTIONS))}.",
             )
         for argument in call.iter_expressions():
             if not isinstance(argument, exp.TableAlias):
@@ -696,7 +723,10 @@ class _Binder:
         if isinstance(number, exp.Identifier):  # the parser stores the last alias column here
             given.append(number.name)
         if len(given) > len(names):
-            raise SqlError(f"{len(given)} names for {len(names)} columns{at(node, self.sql)}")
+            raise SqlError(
+                f"{len(given)} names for {len(names)} columns{at(node, self.sql)}.",
+                cure="Give at most one name for each column.",
+            )
         names[: len(given)] = given
         visible = tuple((each, OutputColumn(each, None)) for each in names)
         hidden = ((name, OutputColumn(name, None)),) if not given and node.alias else ()
@@ -705,8 +735,8 @@ class _Binder:
     def _add_item(self, item: Item, node: exp.Expr, select: _Select) -> None:
         if any(other.alias == item.alias for other in select.frame.items):
             raise SqlError(
-                f"alias {item.alias} is used twice in one FROM{at(node, self.sql)}",
-                cure="give each occurrence an alias of its own",
+                f"Alias {item.alias} is used twice in one FROM{at(node, self.sql)}.",
+                cure="Give each occurrence an alias of its own.",
             )
         select.frame.items.append(item)
 
@@ -717,7 +747,9 @@ class _Binder:
         Adds the joined aliases to `left`."""
         method, kind, side = (join.args.get(key) or "" for key in ("method", "kind", "side"))
         if method == "POSITIONAL":
-            raise Unsupported(f"POSITIONAL JOIN{at(join, self.sql)}", cure="join on a column")
+            raise Unsupported(
+                f"POSITIONAL JOIN is not supported{at(join, self.sql)}.", cure="Join on a column."
+            )
         before = frozenset(select.nullable)
         right = self._from_and_joins(join.this, (), select)
         inner = not side and method in ("", "NATURAL") and kind in ("", "INNER", "CROSS")
@@ -801,7 +833,9 @@ class _Binder:
 
     def _projections(self, nodes: Sequence[exp.Expr], select: _Select) -> _Shape:
         if len(nodes) > MAX_COLUMNS:
-            raise LimitExceeded(f"a SELECT has more than {MAX_COLUMNS} columns")
+            raise LimitExceeded(
+                f"A SELECT has more than {MAX_COLUMNS} columns.", cure="Select fewer columns."
+            )
         columns: list[OutputColumn] = []
         open_ = False
         for node in nodes:
@@ -848,7 +882,9 @@ class _Binder:
     ) -> Iterator[_Entry]:
         if table is None:
             if not select.frame.items:
-                raise SqlError(f"* without FROM{at(node, self.sql)}")
+                raise SqlError(
+                    f"* needs FROM{at(node, self.sql)}.", cure="Write SELECT * FROM relation."
+                )
             for item, name, column in select.frame.star():
                 yield select.frame.select, item, column, name
             return
@@ -1146,7 +1182,7 @@ def _is_default(value: exp.Expr) -> bool:
 
 
 def _row_as_value(what: str) -> Unsupported:
-    return Unsupported(f"a whole row as a value: {what}", cure="name the columns")
+    return Unsupported(f"A whole row cannot be a value: {what}.", cure="Name the columns.")
 
 
 def _source_column(item: Item, name: str) -> SourceColumn | None:

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from hornbeam_server.schema.errors import UnknownName
+from hornbeam_server.schema.errors import UnknownName, capitalised
 from hornbeam_server.schema.types import ColumnType
 
 ANONYMOUS = "?"
@@ -119,15 +119,17 @@ class Frame:
 def unknown(what: str, name: str, where: str, known: Iterable[str]) -> UnknownName:
     """The error for an unknown `name`, with similar names as the cure."""
     near = difflib.get_close_matches(name, sorted(set(known)), n=3, cutoff=0.6)
-    cure = f"did you mean {' or '.join(near)}?" if near else ""
-    return UnknownName(f"{what} {name} is unknown{where}", cure=cure, name=name, near=near)
+    cure = f"Did you mean {' or '.join(near)}?" if near else ""
+    return UnknownName(
+        f"{capitalised(what)} {name} is unknown{where}.", cure=cure, name=name, near=near
+    )
 
 
 def ambiguous(name: str, where: str, items: Sequence[Item]) -> UnknownName:
     choices = [f"{item.alias}.{name}" for item in items]
     return UnknownName(
-        f"column {name} is ambiguous{where}",
-        cure=f"write {' or '.join(choices)}",
+        f"Column {name} is ambiguous{where}.",
+        cure=f"Write {' or '.join(choices)}.",
         name=name,
         near=choices,
     )

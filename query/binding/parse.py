@@ -86,7 +86,10 @@ def parse(sql: str) -> exp.Expr:
     """The tree of the single statement in `sql`; the caller owns it. Raises SqlError, Unsupported,
     LimitExceeded, TypeMismatch."""
     if len(sql) > MAX_SQL_CHARACTERS:
-        raise SqlError(f"the statement is longer than {MAX_SQL_CHARACTERS} characters")
+        raise SqlError(
+            f"The statement is longer than {MAX_SQL_CHARACTERS} characters.",
+            cure="Send less at a time, or values as parameters.",
+        )
     tokens, tree = _only_statement(sql)
     if not isinstance(tree, STATEMENTS):
         raise _not_a_statement(type(tree).__name__.upper())
@@ -143,11 +146,11 @@ def _only_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
     statements = [tree for tree in trees if tree is not None]
     if len(statements) > 1:
         raise Unsupported(
-            f"{len(statements)} statements in one text", cure="send one statement at a time"
+            f"The text has {len(statements)} statements.", cure="Send one statement at a time."
         )
     if overriding:
         if not isinstance(statements[0], exp.Insert):
-            raise SqlError("OVERRIDING stands in INSERT only")
+            raise SqlError("OVERRIDING is for INSERT only.", cure="Leave it out.")
         statements[0].set(OVERRIDING, overriding)
     return numbered, statements[0]
 
@@ -165,13 +168,13 @@ def _without_overriding(tokens: list[Token]) -> tuple[list[Token], str]:
 def _readable(error: SqlglotError) -> str:
     details = getattr(error, "errors", None)
     if not details:
-        return "the statement cannot be read: " + str(error).splitlines()[0]
+        return "The statement cannot be read: " + str(error).splitlines()[0].rstrip(".") + "."
     first = details[0]
     missing = re.search(r"missing for <class '.*\.(\w+)'>", first["description"])
     what = f"{missing[1].upper()} is incomplete" if missing else first["description"].rstrip(".")
     return (
-        f"the statement cannot be read: {what}, near "
-        f"{first['highlight']!r} (line {first['line']}, column {first['col']})"
+        f"The statement cannot be read: {what}, near "
+        f"{first['highlight']!r} (line {first['line']}, column {first['col']})."
     )
 
 
@@ -186,8 +189,8 @@ def _number_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
                 yield _token(TokenType.DCOLON, "::", token)
         elif token.token_type is TokenType.PARAMETER:
             raise Unsupported(
-                f"{token.text}{_text(tokens, i + 1)} is no parameter here",
-                cure="write ? or :name",
+                f"{token.text}{_text(tokens, i + 1)} is no parameter here.",
+                cure="Write ? or :name.",
             )
         elif _starts_named(tokens, i):
             named = True
@@ -195,7 +198,7 @@ def _number_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
         else:
             yield token
     if count and named:
-        raise Unsupported("? and :name in one statement", cure="use one of the two")
+        raise Unsupported("The statement has both ? and :name.", cure="Use one of the two.")
 
 
 def _starts_named(tokens: Sequence[Token], i: int) -> bool:
@@ -229,8 +232,8 @@ def _check_length(tokens: Sequence[Token]) -> None:
     """Raise LimitExceeded for too many tokens: parsing a token takes about 30 µs, and memory."""
     if len(tokens) > MAX_TOKENS:
         raise LimitExceeded(
-            f"the statement has more than {MAX_TOKENS} words, values and signs",
-            cure="send less at a time, or values as parameters",
+            f"The statement has more than {MAX_TOKENS} words, values and signs.",
+            cure="Send less at a time, or values as parameters.",
         )
 
 
@@ -239,15 +242,15 @@ def _check_first_word(tokens: Sequence[Token]) -> None:
     library's parser guesses at them."""
     words = [token.text for token in tokens if token.token_type is not TokenType.SEMICOLON]
     if not words:
-        raise SqlError("there is no statement in the text")
+        raise SqlError("There is no statement in the text.", cure="Send one statement.")
     if words[0].lower() not in _FIRST_WORDS:
         raise _not_a_statement(words[0].upper())
 
 
 def _not_a_statement(what: str) -> Unsupported:
     return Unsupported(
-        f"{what} does not begin a query, INSERT, UPDATE or DELETE",
-        cure="change the schema with the schema commands; settings are not SQL here",
+        f"{what} does not begin a query, INSERT, UPDATE or DELETE.",
+        cure="Change the schema with the schema commands; settings are not SQL here.",
     )
 
 
@@ -261,9 +264,9 @@ def _prepare(node: exp.Expr, sql: str) -> None:
     elif isinstance(node, exp.PropertyEQ) and isinstance(node.this, exp.Column):
         node.set("this", node.this.this)  # f(name := value): the name is not a column
     elif isinstance(node, exp.Columns):
-        raise Unsupported(f"COLUMNS(…) is not supported{at(node, sql)}", cure="name the columns")
+        raise Unsupported(f"COLUMNS(…) is not supported{at(node, sql)}.", cure="Name the columns.")
     elif isinstance(node, exp.Into):
-        raise Unsupported(f"INTO is not supported{at(node, sql)}", cure="write INSERT … SELECT")
+        raise Unsupported(f"INTO is not supported{at(node, sql)}.", cure="Write INSERT … SELECT.")
     elif isinstance(node, exp.Func):
         _check_function(node, sql)
 
@@ -278,7 +281,9 @@ def _translate(tree: exp.Expr, sql: str) -> None:
         try:
             supersede(node, in_duckdb(node))
         except Unsupported as error:
-            raise Unsupported(f"{error.message}{at(node, sql)}", cure=error.cure) from None
+            raise Unsupported(
+                f"{error.message.rstrip('.')}{at(node, sql)}.", cure=error.cure
+            ) from None
     for found, shown in names:
         for node, name in zip(found.expressions, shown, strict=True):
             node.meta[DISPLAY] = name
@@ -403,17 +408,17 @@ def _check_function(node: exp.Func, sql: str) -> None:
     name = function_name(node)
     if name in _SEQUENCES:
         raise Unsupported(
-            f"function {name} is not supported here: sequences belong to identity columns"
-            f"{at(node, sql)}",
-            cure="take a number by INSERT … RETURNING; set the next one by ALTER TABLE … ALTER"
-            " COLUMN … RESTART WITH, or by SELECT setval(…) alone through the client",
+            f"Function {name} is not supported here: sequences belong to identity columns"
+            f"{at(node, sql)}.",
+            cure="Take a number by INSERT … RETURNING; set the next one by ALTER TABLE … ALTER"
+            " COLUMN … RESTART WITH, or by SELECT setval(…) alone through the client.",
         )
     if _OUTSIDE.fullmatch(name):
         raise Unsupported(
-            f"function {name} reaches outside the database{at(node, sql)}",
-            cure="load the data into a relation first",
+            f"Function {name} reaches outside the database{at(node, sql)}.",
+            cure="Load the data into a relation first.",
         )
     if name == "columns":
-        raise Unsupported(f"COLUMNS(…) is not supported{at(node, sql)}", cure="name the columns")
+        raise Unsupported(f"COLUMNS(…) is not supported{at(node, sql)}.", cure="Name the columns.")
     if name in _WAITING:
-        raise Unsupported(f"function {name} only waits{at(node, sql)}", cure="wait in the client")
+        raise Unsupported(f"Function {name} only waits{at(node, sql)}.", cure="Wait in the client.")

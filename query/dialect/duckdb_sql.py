@@ -275,8 +275,8 @@ def _write_numeric(node: exp.Cast) -> None:
         node.set("to", _decimal(MAX_DECIMAL_PRECISION, 9))  # its value was parsed as this type
     else:
         raise Unsupported(
-            f"{written(node, 'duckdb')} does not say how many digits are kept",
-            cure="write NUMERIC(precision, scale)",
+            f"{written(node, 'duckdb')} does not say how many digits are kept.",
+            cure="Write NUMERIC(precision, scale).",
         )
 
 
@@ -340,11 +340,11 @@ def check_cast(node: exp.Cast) -> None:
         return
     if to.this in _REFUSED:
         name, cure = _REFUSED[to.this]
-        raise Unsupported(f"type {name} is not supported", cure=cure)
+        raise Unsupported(f"Type {name} is not supported.", cure=cure)
     if to.this in _MOMENTS and [size.name for size in to.expressions] not in ([], ["6"]):
         raise Unsupported(
-            f"type {to.sql('duckdb')} is not supported: timestamps have six decimals of a second",
-            cure="write date_trunc('second', …) or date_trunc('millisecond', …)",
+            f"Type {to.sql('duckdb')} is not supported: timestamps have six decimals of a second.",
+            cure="Write date_trunc('second', …) or date_trunc('millisecond', …).",
         )
     to.set("expressions", [] if to.this in _MOMENTS else to.expressions)
     written = written_text(node.this)
@@ -362,11 +362,11 @@ def check_cast(node: exp.Cast) -> None:
 
 def not_read(text: str, type_: str, reason: Exception) -> TypeMismatch:
     shown = repr(text if len(text) <= 60 else text[:57] + "...")
-    return TypeMismatch(f"{shown} is not a value of type {type_}: {reason}", type=type_)
+    return TypeMismatch(f"{shown} is not a value of type {type_}: {reason}.", type=type_)
 
 
 _MOMENTS = {_D.TIMESTAMP, _D.TIMESTAMPNTZ, _D.TIMESTAMPTZ}
-_REFUSED = {_D.JSONB: ("JSONB", "use JSON; it is kept as the text that was written")}
+_REFUSED = {_D.JSONB: ("JSONB", "Use JSON; it is kept as the text that was written.")}
 
 
 def canonical(text: str, what: str) -> str:

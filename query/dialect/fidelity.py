@@ -119,8 +119,8 @@ def check(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> None:
     if strange:
         where = (place(token.start, sql) for token in tokens if token.text.lower() == strange[0])
         raise Unsupported(
-            f"{strange[0].upper()} is not supported here ({next(where, 'it would be added')})",
-            cure="leave it out, or say it in other words",
+            f"{strange[0].upper()} is not supported here ({next(where, 'it would be added')}).",
+            cure="Leave it out, or say it in other words.",
         )
 
 

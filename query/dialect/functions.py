@@ -80,7 +80,8 @@ def _steps(node: exp.Expr) -> exp.Expr:
     steps = _texts(node.expression.unnest())
     if steps is None:
         raise Unsupported(
-            "#> and #>> take a constant array of texts, like '{a,b}',", cure="write j -> 'a' -> 'b'"
+            "#> and #>> take a constant array of texts, like '{a,b}'.",
+            cure="Write j -> 'a' -> 'b'.",
         )
     return _extracted(_EXTRACT[type(node)], node.this, steps)
 
@@ -121,7 +122,8 @@ def _extracted(function: str, value: exp.Expr, steps: Sequence[str]) -> exp.Expr
     for step in steps:
         if _ODD_PLACE.fullmatch(step) and not _PLACE.fullmatch(step):
             raise Unsupported(
-                f"the step {step!r} in a path of JSON", cure=f"write j -> {step.strip()}"
+                f"The step {step!r} of a JSON path is not supported.",
+                cure=f"Write j -> {step.strip()}.",
             )
     path = exp.Literal.string("".join(map(_pointer, steps)))
     return exp.Anonymous(this=function, expressions=[value, path])
@@ -133,8 +135,8 @@ def _path_of_arguments(function: str) -> Callable[[exp.Anonymous], exp.Expr]:
         steps = _constants(keys)
         if value is None or not keys or steps is None:
             raise Unsupported(
-                f"{call.name} takes JSON and the constant texts of a path",
-                cure="write j -> key -> key",
+                f"{call.name} takes JSON and the constant texts of a path.",
+                cure="Write j -> key -> key.",
             )
         return _extracted(function, value, steps)
 
@@ -174,8 +176,8 @@ def _to_char(call: exp.Anonymous) -> exp.Expr:
     constant = isinstance(format_, exp.Literal) and format_.is_string
     if len(call.expressions) != 2 or not constant:
         raise Unsupported(
-            "to_char takes a date or timestamp and a constant format",
-            cure="strftime(value, format), DuckDB's, takes any format",
+            "to_char takes a date or timestamp and a constant format.",
+            cure="strftime(value, format), DuckDB's, takes any format.",
         )
     assert format_ is not None
     return exp.Anonymous(
@@ -207,8 +209,8 @@ def _strftime(written: str) -> str:
 def _no_format(written: str, rest: str) -> Unsupported:
     known = ", ".join([*_NUMERIC_CODES, *_WORD_CODES])
     return Unsupported(
-        f"to_char's format {written!r} is not supported from {rest!r} on",
-        cure=f'use {known}, and "text" in quotes; for numbers write printf or CAST',
+        f"to_char's format {written!r} is not supported from {rest!r} on.",
+        cure=f'Use {known}, and "text" in quotes; for numbers write printf or CAST.',
     )
 
 
@@ -222,7 +224,7 @@ def _similar(node: exp.Expr) -> exp.Expr:
     escaped = isinstance(node.parent, exp.Escape)
     if escaped or not isinstance(pattern, exp.Literal) or not pattern.is_string:
         raise Unsupported(
-            "SIMILAR TO takes a constant pattern, without ESCAPE", cure="write LIKE or ~"
+            "SIMILAR TO takes a constant pattern, without ESCAPE.", cure="Write LIKE or ~."
         )
     regex = exp.Literal.string("(?s)" + _regex(pattern.this))
     return exp.Anonymous(this="regexp_full_match", expressions=[node.this, regex])
@@ -257,8 +259,8 @@ def _within_group(node: exp.Expr) -> exp.Expr:
     name = _ORDERED_SETS.get(function_name(call)) if isinstance(call, exp.Anonymous) else None
     if name is None or len(order.expressions) != 1:
         raise Unsupported(
-            "WITHIN GROUP is for percentile_cont, percentile_disc and mode, by one value",
-            cure="write ORDER BY into the call: f(x ORDER BY y)",
+            "WITHIN GROUP is for percentile_cont, percentile_disc and mode, by one value.",
+            cure="Write ORDER BY into the call: f(x ORDER BY y).",
         )
     arguments: list[exp.Expr] = [order.expressions[0].this.copy(), *call.expressions]
     ordered = exp.Order(this=arguments.pop(), expressions=order.expressions)
@@ -272,7 +274,7 @@ def _refused(cure: str, *, from_arguments: int = 0) -> Callable[[exp.Anonymous],
     def refuse(call: exp.Anonymous) -> exp.Expr:
         if len(call.expressions) < from_arguments:
             return call
-        raise Unsupported(f"PostgreSQL's function {call.name.lower()} is not supported", cure=cure)
+        raise Unsupported(f"PostgreSQL's function {call.name.lower()} is not supported.", cure=cure)
 
     return refuse
 
@@ -290,14 +292,14 @@ def _to_hex(call: exp.Anonymous) -> exp.Expr:
 
 _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "to_char": _to_char,
-    "to_date": _refused("write CAST(text AS DATE), or strptime(text, format) with DuckDB's codes"),
+    "to_date": _refused("Write CAST(text AS DATE), or strptime(text, format) with DuckDB's codes."),
     "to_timestamp": _refused(
-        "write CAST(text AS TIMESTAMP), or strptime(text, format) with DuckDB's codes",
+        "Write CAST(text AS TIMESTAMP), or strptime(text, format) with DuckDB's codes.",
         from_arguments=2,
     ),
     "to_hex": _to_hex,
-    "to_number": _refused("write CAST(text AS DECIMAL(p, s))"),
-    "format": _refused("write || or printf"),
+    "to_number": _refused("Write CAST(text AS DECIMAL(p, s))."),
+    "format": _refused("Write || or printf."),
     "json_extract_path": _path_of_arguments("json_extract"),
     "json_extract_path_text": _path_of_arguments("json_extract_string"),
     "jsonb_extract_path": _path_of_arguments("json_extract"),

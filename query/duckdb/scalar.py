@@ -70,7 +70,10 @@ def evaluate(
     )
     found = _run(plan.sql, batch, values)
     if len(found) != len(rows):  # functions that return several rows, such as UNLIST
-        raise SqlError(f"{written(node, 'duckdb')} is not one value for each row")
+        raise SqlError(
+            f"{written(node, 'duckdb')} is not one value for each row.",
+            cure="Use an expression that has one value for each row.",
+        )
     return found
 
 
@@ -82,7 +85,9 @@ def _comparand(
     try:
         value = parameters[key]  # type: ignore[index]
     except (KeyError, IndexError, TypeError):
-        raise SqlError(f"Parameter {key} is missing.") from None
+        raise SqlError(
+            f"Parameter {key} is missing.", cure="Give one value for each parameter."
+        ) from None
     type_ = types.get(key)
     return value if type_ is None else type_.comparand(value)
 
@@ -97,8 +102,8 @@ def _unrounded(type_: ColumnType | None, value: Any) -> ColumnType | None:
     digits = max(precision - scale, value.adjusted() + 1) + places
     if digits > MAX_DECIMAL_PRECISION:
         raise TypeMismatch(
-            f"a value compared with {type_.sql()} has too many digits to be compared exactly",
-            cure="round the value",
+            f"A value compared with {type_.sql()} has too many digits to be compared exactly.",
+            cure="Round the value.",
             type=type_.sql(),
         )
     return replace(type_, precision=digits, scale=places)

@@ -173,8 +173,8 @@ async def _resolve(
         found = await reader.get(access.source.name, wanted[:LOOKUP_BATCH], room=BATCH_BYTES)
         if None in found:
             raise Corruption(
-                f"index {access.layout.name} points to a row that {access.source.name} lacks",
-                cure=f"run `hornbeam verify {access.layout.name} --repair`",
+                f"Index {access.layout.name} points to a row that {access.source.name} lacks.",
+                cure=f"Run `hornbeam verify {access.layout.name} --repair`.",
             )
         yield [version.row for version in found if version is not None]
         wanted = wanted[len(found) :]

@@ -233,7 +233,10 @@ def row_count(operand: Any, parameters: Parameters) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise SqlError("LIMIT and OFFSET want a whole number that is not negative")
+        raise SqlError(
+            "LIMIT or OFFSET is not a whole number of at least 0.",
+            cure="Give a whole number, or NULL for no limit.",
+        )
     return value
 
 

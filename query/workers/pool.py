@@ -87,7 +87,7 @@ class Workers:
         if worker.spent or self._closed or len(self._idle) >= self._number:
             worker.discard()
         else:
-            worker.tell(End())
+            worker.post(End())
             self._idle.append(worker)
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class ThreadWorkers:
             if worker.spent:
                 worker.discard()
             else:
-                worker.tell(End())
+                worker.post(End())
                 self._idle.append(worker)
 
     def forget(self) -> None:

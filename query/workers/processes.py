@@ -67,7 +67,7 @@ class Worker(Protocol):
         """The blocking form of `ask`, for threads. Also raises StatementTimeout after `timeout_s`
         seconds; the worker is killed then."""
 
-    def tell(self, request: Request) -> None:
+    def post(self, request: Request) -> None:
         """Send a request that has no reply, without waiting."""
 
     def kill(self) -> None:
@@ -101,7 +101,7 @@ class InlineWorker:
         assert reply is not None
         return reply
 
-    def tell(self, request: Request) -> None:
+    def post(self, request: Request) -> None:
         self._statements.answer(request)
 
     def kill(self) -> None:
@@ -157,7 +157,7 @@ class WorkerProcess:
             raise _lost(error) from None
         return self._reply(envelope)
 
-    def tell(self, request: Request) -> None:
+    def post(self, request: Request) -> None:
         assert isinstance(request, UNANSWERED)
         with contextlib.suppress(OSError):  # the next request notices
             self._connection.setblocking(False)

@@ -42,8 +42,8 @@ def altered_relation(statement: Statement, tree: exp.Expr, drafts: Drafts) -> Re
     draft = drafts.relations.get(name.text)
     if draft is None:
         raise name.place.error(
-            f"ALTER TABLE of {name.text}, which is not declared above",
-            cure="put its CREATE TABLE first",
+            f"ALTER TABLE of {name.text}, which is not declared above.",
+            cure="Put its CREATE TABLE first.",
             name=name.text,
         )
     return draft

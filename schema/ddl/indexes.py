@@ -9,7 +9,7 @@ from hornbeam_server.schema.ddl.statement import Statement
 
 
 def read_index(statement: Statement, tree: exp.Create) -> IndexDraft:
-    cure = "write CREATE [UNIQUE] INDEX name ON relation (columns) INCLUDE (columns)"
+    cure = "Write CREATE [UNIQUE] INDEX name ON relation (columns) INCLUDE (columns)."
     index = tree.this
     statement.only(tree, {"this", "kind", "unique", "exists", "concurrently"}, cure)
     statement.only(index, {"this", "table", "params"}, cure)
@@ -32,12 +32,12 @@ def read_index(statement: Statement, tree: exp.Create) -> IndexDraft:
 def _index_part(statement: Statement, part: exp.Expr) -> tuple[Name, bool]:
     node = part.this if isinstance(part, exp.Ordered) else part
     if not isinstance(node, exp.Column):
-        cure = "index columns only; put what you compute into a column"
+        cure = "Index columns only; put what you compute into a column."
         statement.refuse(node.sql("postgres"), statement.offset(part), cure)
     name = statement.name(node.this)
     start = statement.offset(part)
     nulls = statement.keyword("NULLS", start)
     if nulls > start:
-        cure = "NULLs come first in ascending and last in descending order; leave it out"
+        cure = "NULLs come first in ascending and last in descending order; leave it out."
         statement.refuse("NULLS", nulls, cure)
     return name, bool(isinstance(part, exp.Ordered) and part.args.get("desc"))

@@ -60,8 +60,8 @@ def load_restart(sql: str, schema: Schema, file: str = "") -> Restart:
         _read(statement, drafts)
     if len(statements) != 1 or len(drafts.restarts) != 1:
         raise Place.at(sql, 0, file).error(
-            "this does not restart one identity column",
-            cure="write ALTER TABLE … ALTER COLUMN … RESTART WITH 42",
+            "This does not restart one identity column.",
+            cure="Write ALTER TABLE … ALTER COLUMN … RESTART WITH 42.",
         )
     (restart,) = drafts.restarts
     draft, column = restarted(restart, drafts)

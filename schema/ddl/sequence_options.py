@@ -16,8 +16,8 @@ from hornbeam_server.schema.model import Identity
 
 Refuse = Callable[[str, int, str], NoReturn]
 """Raises an error; the arguments are the refused text, its offset, and the cure."""
-_WHOLE = "write a whole number"
-_KNOWN = "write START WITH, INCREMENT BY, MINVALUE, MAXVALUE, or leave it out"
+_WHOLE = "Write a whole number."
+_KNOWN = "Write START WITH, INCREMENT BY, MINVALUE, MAXVALUE, or leave it out."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class _Reader:
         if low or high:
             bound = f"MINVALUE {found.least}" if low else f"MAXVALUE {found.most}"
             self._refuse(
-                f"a first number {start} beyond {bound}",
+                f"A first number {start} beyond {bound}",
                 self._tokens[0].start,
-                "begin within the bounds",
+                "Begin within the bounds.",
             )
 
     def _option(self, found: Options) -> Options:
@@ -82,7 +82,7 @@ class _Reader:
                 self._is("BY")
                 found = replace(found, increment=self._number())
                 if not found.increment:
-                    self._refuse("INCREMENT BY 0", token.start, "give another number than 0")
+                    self._refuse("INCREMENT BY 0", token.start, "Give another number than 0.")
             case "MINVALUE":
                 found = replace(found, least=self._number())
             case "MAXVALUE":
@@ -107,7 +107,7 @@ class _Reader:
             case "NO" if self._is("MINVALUE") or self._is("MAXVALUE") or self._is("CYCLE"):
                 pass
             case "CYCLE":
-                self._refuse("CYCLE", token.start, "leave it out: numbers are given once")
+                self._refuse("CYCLE", token.start, "Leave it out: numbers are given once.")
             case _:
                 self._refuse(f"{token.text} of a sequence", token.start, _KNOWN)
 

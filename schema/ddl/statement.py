@@ -69,7 +69,7 @@ class Statement:
             if not depth:
                 return i
         raise self.place(self.tokens[opening].start).error(
-            "( is not closed", cure="close it behind the options of the identity"
+            "( is not closed.", cure="Close it behind the options of the identity."
         )
 
     def options_behind(self, offset: int) -> Options:
@@ -87,12 +87,12 @@ class Statement:
             raise self._syntax_error(error) from None
         except RecursionError:
             raise self.place(self.start).error(
-                "this statement is nested too deeply", cure="write it with fewer parentheses"
+                "This statement is nested too deeply.", cure="Write it with fewer parentheses."
             ) from None
         except (AttributeError, IndexError, TypeError, ValueError) as error:
             # The parser itself fails with these errors on some invalid statements.
             raise self.place(self.start).error(
-                f"this statement cannot be parsed: {error}", cure="correct its syntax"
+                f"This statement cannot be parsed: {error}", cure="Correct its syntax."
             ) from error
         assert tree is not None
         return tree
@@ -106,8 +106,8 @@ class Statement:
         line = self.text.split("\n")[place.line - 1].strip()
         problem = str(found["description"]).split(" but got", maxsplit=1)[0].lower()
         return place.error(
-            f"syntax error at {token.text}: {problem}",
-            cure=f"correct the line: {line}",
+            f"Syntax error at {token.text}: {problem}.",
+            cure=f"Correct the line: {line}.",
             name=token.text,
         )
 
@@ -171,7 +171,9 @@ class Statement:
         """An identifier, folded to lower case unless it is quoted."""
         if not isinstance(node, exp.Identifier):
             what = node.sql("postgres") if node is not None else "nothing"
-            self.refuse(what, self.offset(node) if node is not None else self.start, "write a name")
+            self.refuse(
+                what, self.offset(node) if node is not None else self.start, "Write a name."
+            )
         text = node.name if node.args.get("quoted") else node.name.lower()
         return Name(text, self.place(self.offset(node)))
 
@@ -179,13 +181,13 @@ class Statement:
         if not isinstance(node, exp.Table):
             what = node.sql(DIALECT) if node is not None else "a reference to nothing"
             offset = self.offset(node) if node is not None else self.start
-            self.refuse(what, offset, "write the name of a relation")
+            self.refuse(what, offset, "Write the name of a relation.")
         schema = node.args.get("db")
         written = self.name(schema).text if schema else ""
         if self.qualifier.text is None:
             self.qualifier.text = written
         if node.args.get("catalog") or written != self.qualifier.text:
-            cure = "relations live in one schema; write it before all names, or before none"
+            cure = "Relations live in one schema; write it before all names, or before none."
             what = f"the {'qualified' if schema else 'unqualified'} name {node.sql()}"
             self.refuse(what, self.offset(node), cure)
         return self.name(node.this)
@@ -207,7 +209,7 @@ class Statement:
             self.only(parameters, set(), cure, self.offset(node) if at is None else at)
 
     def refuse(self, what: str, offset: int, cure: str) -> NoReturn:
-        raise self.place(offset).error(f"{what} is not supported here", cure=cure, name=what)
+        raise self.place(offset).error(f"{what} is not supported here.", cure=cure, name=what)
 
 
 def _without(tokens: Sequence[Token], options: Mapping[int, tuple[int, int]]) -> Iterator[Token]:
@@ -255,15 +257,15 @@ def refuse_unread(statement: Statement) -> NoReturn:
     words = [token.text.upper() for token in tokens]
     backtick = next((token for token in tokens if token.text == "`"), None)
     if backtick is not None:
-        statement.refuse("the quote `", backtick.start, 'write names as they are, or "quoted"')
+        statement.refuse("The quote `", backtick.start, 'Write names as they are, or "quoted".')
     with_data = next((n for n in (3, 2) if words[-n:] in _WITH_DATA), None)
     if with_data is not None:
         what = " ".join(words[-with_data:])
-        statement.refuse(what, tokens[-with_data].start, f"leave out {what}")
+        statement.refuse(what, tokens[-with_data].start, f"Leave out {what}.")
     if words[0] == "CREATE" and words[1:2] in _READ:
         raise statement.place(statement.start).error(
-            f"this CREATE {words[1]} is not understood",
-            cure="correct its syntax",
+            f"This CREATE {words[1]} is not understood.",
+            cure="Correct its syntax.",
             name=words[1],
         )
     statement.refuse(statement.beginning(), statement.start, STATEMENTS)

@@ -21,19 +21,19 @@ _INTERVAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*")
 
 
 def read_view(statement: Statement, tree: exp.Create) -> ViewDraft:
-    cure = "write CREATE MATERIALIZED VIEW name WITH (refresh = 'deferred', …) AS SELECT …"
+    cure = "Write CREATE MATERIALIZED VIEW name WITH (refresh = 'deferred', …) AS SELECT …"
     statement.only(tree, {"this", "kind", "expression", "exists", "properties"}, cure)
     if isinstance(tree.this, exp.Schema):
         statement.refuse(
-            "a list of columns", statement.offset(tree.this), "name them in the SELECT"
+            "A list of columns", statement.offset(tree.this), "Name them in the SELECT."
         )
     name = statement.table(tree.this)
     options = dict(_options(statement, tree, cure))
     if options.get("refresh") not in set(Refresh):
         raise name.place.error(
-            f"view {name.text} does not say that it is refreshed later",
-            cure="say WITH (refresh = 'deferred'), or 'recompute' for what cannot be kept from"
-            " changes; views that commits keep are chosen from the workload",
+            f"View {name.text} does not say that it is refreshed later.",
+            cure="Say WITH (refresh = 'deferred'), or 'recompute' for what cannot be kept from"
+            " changes; views that commits keep are chosen from the workload.",
             name=name.text,
         )
     refresh = Refresh(options["refresh"])
@@ -41,8 +41,8 @@ def read_view(statement: Statement, tree: exp.Create) -> ViewDraft:
         interval_s = _seconds(options["interval"]) if "interval" in options else DEFAULT_INTERVAL_S
     except ValueError as error:
         raise name.place.error(
-            f"view {name.text}: {error}",
-            cure="write '5 s', '100 ms', '1 min' or '2 h'",
+            f"View {name.text}: {error}.",
+            cure="Write '5 s', '100 ms', '1 min' or '2 h'.",
             name=name.text,
         ) from None
     group = options.get("group", DEFAULT_GROUP)

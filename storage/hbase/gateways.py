@@ -228,8 +228,8 @@ class Gateways:
             reason = _first_line(error.message)
             # Some errors pass: regions cannot be located while one of them splits.
             lasting = error.type != TApplicationException.INTERNAL_ERROR
-            told = f"The gateway {address} fails: {reason}."
-            return CallFailed(told, refused=True, lasting=lasting)
+            text = f"The gateway {address} fails: {reason}."
+            return CallFailed(text, refused=True, lasting=lasting)
         self._set_aside(address)
         return CallFailed(f"The gateway {address} {_why_not(error)}.")
 
@@ -360,5 +360,5 @@ def _why_not(error: BaseException) -> str:
 
 def _first_line(message: str | None) -> str:
     """The first line of a message of HBase; the other lines are its stack."""
-    line = (message or "for no reason that it tells").strip().partition("\n")[0]
+    line = (message or "without a reason").strip().partition("\n")[0]
     return line.strip()[:300].rstrip(".")

@@ -77,13 +77,13 @@ class Client(TClient):
     def answer(self, name: str) -> Any:
         """Read the answer of function `name`. For gets it is a list of cells as they are stored,
         with None for absent rows."""
-        told = self._recv(name)
+        result = self._recv(name)
         match name:
             case "get":
-                return [_cell(told)]
+                return [_cell(result)]
             case "getMultiple":
-                return [_cell(result) for result in told]
-        return told
+                return [_cell(one) for one in result]
+        return result
 
 
 def _cell(result: Any) -> Cell | None:

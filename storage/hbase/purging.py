@@ -62,7 +62,7 @@ class Purging:
             wanted = ranges.scan(
                 [left],
                 PURGED_ROWS,
-                timeRange=ranges.moment(since + 1, horizon),
+                timeRange=ranges.time_range(since + 1, horizon),
                 filterString=b"KeyOnlyFilter()",
             )
             rows = await self._calls.in_thread(partial(self._found, table, wanted, PURGED_ROWS))
@@ -83,7 +83,7 @@ class Purging:
 
     def _purge(self, table: str, rows: Sequence[bytes], horizon: int) -> int:
         """Drop the versions of `rows` that no snapshot ≥ `horizon` reads; returns how many."""
-        when = ranges.moment(0, horizon)
+        when = ranges.time_range(0, horizon)
         gets = [get_of(row, when, ranges.ALL_VERSIONS) for row in rows]
         results = self._calls.call(table, lambda client, name: client.getMultiple(name, gets))
         dropped, deletes = 0, []

@@ -42,12 +42,12 @@ def behind(ranges: Sequence[Range], key: bytes) -> list[Range]:
     return [part._replace(start=max(part.start, start)) for part in left]
 
 
-def moment(oldest: int, newest: int) -> Any:
+def time_range(oldest: int, newest: int) -> Any:
     """The time range of versions with oldest ≤ ts ≤ newest."""
-    return THRIFT.TTimeRange(minStamp=oldest, maxStamp=behind_moment(newest))
+    return THRIFT.TTimeRange(minStamp=oldest, maxStamp=after_timestamp(newest))
 
 
-def behind_moment(newest: int) -> int:
+def after_timestamp(newest: int) -> int:
     """The exclusive bound of timestamps ≤ `newest`. It is NEWEST at most: HBase uses that timestamp
     itself, so no version has it."""
     return min(newest + 1, NEWEST)

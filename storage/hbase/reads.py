@@ -89,7 +89,7 @@ class Reads:
         """The cells of `keys` at timestamp `at`. If they have too many bytes for one call, the
         others are UNREAD with `first_ones`, and read by further calls without."""
         rows = [stored_key(key) for key in keys]
-        call = call_of_gets(self._calls.full_name(table), rows, ranges.behind_moment(at))
+        call = call_of_gets(self._calls.full_name(table), rows, ranges.after_timestamp(at))
         try:
             stored = await self._calls.call_at_once(table, *call)
         except AnswerTooLong:
@@ -162,7 +162,7 @@ class Reads:
         self, table: str, part: ranges.Range, count: int, at: int
     ) -> tuple[list[Cell], int]:
         while True:
-            wanted = ranges.reverse_scan(part, count, timeRange=ranges.moment(0, at))
+            wanted = ranges.reverse_scan(part, count, timeRange=ranges.time_range(0, at))
             try:
                 rows = self._calls.call(
                     table,
@@ -181,7 +181,7 @@ class Reads:
         """The first rows in `parts`, as they are stored, and the number of rows that was asked
         for: `count`, or fewer if they are large."""
         while True:
-            wanted = ranges.scan(parts, count, timeRange=ranges.moment(0, at))
+            wanted = ranges.scan(parts, count, timeRange=ranges.time_range(0, at))
             try:
                 rows = self._calls.call(
                     table,

@@ -151,7 +151,7 @@ class HBaseStore:
 
     def _newest(self, table: str, row: bytes, at: int) -> Any | None:
         """The newest column with ts ≤ `at`, also if it is a tombstone; None if there is none."""
-        wanted = get_of(row, ranges.moment(0, at), 1)
+        wanted = get_of(row, ranges.time_range(0, at), 1)
         result = self._calls.call(table, lambda client, name: client.get(name, wanted))
         return result.columnValues[0] if result.columnValues else None
 

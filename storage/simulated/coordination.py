@@ -25,7 +25,7 @@ HEARTBEAT_S = 0.5
 class _Session:
     heard: float
     deaf: bool = False
-    told: int = 0
+    notified: int = 0
     members: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -49,8 +49,8 @@ class SimulatedRegistry:
         if known is None:
             return -1
         if not (known.deaf or late):
-            known.told = self._changes
-        return known.told
+            known.notified = self._changes
+        return known.notified
 
     def open_session(self) -> int:
         number = next(self._numbers)

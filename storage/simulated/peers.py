@@ -94,7 +94,7 @@ class SimulatedPeers:
             async with asyncio.timeout(CONNECT_S):
                 await link.accepted
         except BaseException as error:
-            link.hang_up("nobody waits for it any more")
+            link.hang_up("no caller waits for it any more")
             if isinstance(error, TimeoutError):
                 raise Unavailable(f"The member at {address} has not answered.") from None
             raise
@@ -117,7 +117,7 @@ class SimulatedPeers:
     def admit(self, end: _AnsweringEnd) -> None:
         """Serve this connection and cut an earlier one of the same name. Raises Unavailable."""
         if self._closed:
-            raise Unavailable("nobody listens any more")
+            raise Unavailable("no member listens any more")
         newest = self._newest.get(end.caller.name)
         if newest is not None:
             if newest.caller.connection >= end.caller.connection:
@@ -182,7 +182,7 @@ class _Connection:
     def _hello(self) -> None:
         peers = self.network.at(self._address)
         if peers is None:
-            why = f"nobody listens at {self._address}"
+            why = f"no member listens at {self._address}"
             self.back.send(lambda: self.asking.broke(why))
         else:
             self.answering = _AnsweringEnd(self, peers)
@@ -271,7 +271,7 @@ class _AskingEnd:
     def welcome(self, answering: Process) -> None:
         """Note that the other end has accepted the connection."""
         if self.broken or self.accepted.done():  # the caller has given up
-            self.lost("nobody waited for it")
+            self.lost("no caller waited for it")
         else:
             self.accepted.set_result(None)
             self._connection.watch(answering, lambda: self.broken, self.lost)

@@ -120,7 +120,7 @@ class TcpPeers:
                 await loop.create_connection(lambda: link, host, port, ssl=context)
                 await link.accepted
         except BaseException as error:
-            link.hang_up("nobody waits for it any more")
+            link.hang_up("no caller waits for it any more")
             if isinstance(error, OSError | UnicodeError):  # TLS and time-outs are among them
                 raise _unreachable(address, str(error) or "it has not answered") from None
             raise

@@ -66,8 +66,8 @@ class ZookeeperCoordination:
         self._releasing: asyncio.Task[None] | None = None
         retry = KazooRetry(max_tries=-1, max_delay=RECONNECT_S)
         self._client = KazooClient(hosts, timeout=session_s, connection_retry=retry, logger=_LOG)
-        self._client._connection = _Connection(self._client, self._told_connected)
-        self._client.add_listener(self._told_state)
+        self._client._connection = _Connection(self._client, self._on_connected)
+        self._client.add_listener(self._on_state)
 
     @classmethod
     async def open(
@@ -185,7 +185,7 @@ class ZookeeperCoordination:
                 self._signs.append(sent)
             await asyncio.sleep(self.session_s / HEARTBEATS)
 
-    def _told_connected(self, sent: float, session: int, session_s: float) -> None:
+    def _on_connected(self, sent: float, session: int, session_s: float) -> None:
         """Note a session that was begun or renewed. Called in a thread of the client library.
 
         The leader itself begins and renews sessions, so the time `sent` counts for all signs.
@@ -201,7 +201,7 @@ class ZookeeperCoordination:
 
         self._hand_over(connected)
 
-    def _told_state(self, state: str) -> None:
+    def _on_state(self, state: str) -> None:
         """Note that the session is lost. Called in a thread of the client library, before the
         library begins another session, which is not wanted."""
         if state == KazooState.LOST:
@@ -223,12 +223,12 @@ class ZookeeperCoordination:
     # ------------------------------------------------------------ news
 
     def _get_watched(self, node: str) -> IAsyncResult:
-        return self._client.get_async(node, watch=self._told_change)
+        return self._client.get_async(node, watch=self._on_change)
 
     def _get_children_watched(self, node: str) -> IAsyncResult:
-        return self._client.get_children_async(node, watch=self._told_change)
+        return self._client.get_children_async(node, watch=self._on_change)
 
-    def _told_change(self, _: object) -> None:
+    def _on_change(self, _: object) -> None:
         """Note that a node has changed, or may have changed, since it was read. Called in a thread
         of the client library."""
         self._hand_over(self._count_news)
@@ -261,10 +261,10 @@ class ZookeeperCoordination:
             )
         future = self._loop.create_future()
 
-        def told(result: IAsyncResult) -> None:
+        def done(result: IAsyncResult) -> None:
             self._hand_over(lambda: _settle(future, result))
 
-        request(*what, **how).rawlink(told)
+        request(*what, **how).rawlink(done)
         return future
 
     async def _answered(self, future: asyncio.Future[Any]) -> Any:
@@ -318,11 +318,11 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
     def __init__(self, client: KazooClient, connected: Callable[[float, int, float], None]) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=client.logger)
-        self._told = connected
+        self._on_connected = connected
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         sent = time.monotonic()
         read_timeout, connect_timeout = super()._connect(host, hostip, port)
         session_s = read_timeout * 3 / 2 / 1000  # the read time-out is two thirds of the session's
-        self._told(sent, self.client._session_id, session_s)
+        self._on_connected(sent, self.client._session_id, session_s)
         return read_timeout, connect_timeout

@@ -77,8 +77,8 @@ async def put(db, upto, name, **counted):
 
 
 async def batch(db, group="default", **views):
-    """Run one whole batch; `views` gives the changed counts of each view."""
-    work = await db.deferred.begin(group, db.moment)
+    """The rows that differ, by view."""
+    work = await db.deferred.begin(group, db.current_snapshot)
     for name, counted in views.items():
         await put(db, work.upto, name, **counted)
     await db.deferred.finish(group, work.upto, DONE)
@@ -103,14 +103,12 @@ async def test_a_view_is_read_as_of_the_last_finished_batch(tmp_path):
         assert db.catalog.readable("byname")
 
         await customers(db, "ann", "bob")
-        work = await db.deferred.begin("default", db.moment)
+        work = await db.deferred.begin("default", db.current_snapshot)
         assert (work.refreshed, work.built) == (("byname",), ())
         assert work.as_of == first.upto < work.upto
         await put(db, work.upto, "byname", ann=2)
-        assert await db.fetch("SELECT * FROM byname") == [
-            ("ann", 1)
-        ]  # an unfinished batch is not read
-        again = await db.deferred.begin("default", db.moment)
+        assert await db.fetch("SELECT * FROM byname") == [("ann", 1)]  # half of a batch
+        again = await db.deferred.begin("default", db.current_snapshot)
         assert again == work
         await put(db, work.upto, "byname", ann=2, bob=1)
         await db.deferred.finish("default", work.upto, DONE)
@@ -157,7 +155,7 @@ async def test_unsupported_reads_of_a_deferred_view_are_refused(tmp_path):
         with pytest.raises(Unsupported, match="byname is a view"):
             await db.execute("DELETE FROM byname")
         with pytest.raises(NotFound, match="no group fast"):
-            await db.deferred.begin("fast", db.moment)
+            await db.deferred.begin("fast", db.current_snapshot)
 
 
 async def test_hidden_columns_are_not_visible(tmp_path):
@@ -205,9 +203,9 @@ async def test_a_view_that_is_rebuilt_during_a_batch_is_built_by_the_next(tmp_pa
     async with on_shop(tmp_path) as db:
         await declare(db, view("byname"))
         await batch(db, byname={"ann": 1})
-        work = await db.deferred.begin("default", db.moment)
+        work = await db.deferred.begin("default", db.current_snapshot)
         await db.deferred.rebuild(["byname"])
-        again = await db.deferred.begin("default", db.moment)
+        again = await db.deferred.begin("default", db.current_snapshot)
         assert again.upto == work.upto
         assert (again.refreshed, again.built) == ((), ())
         await db.deferred.finish("default", work.upto, DONE)
@@ -224,7 +222,7 @@ async def test_a_purge_keeps_the_versions_that_batches_and_readers_need(tmp_path
         await customers(db, "ann")
         work = await batch(db, byname={"ann": 1})
         as_of = work.upto
-        work = await db.deferred.begin("default", db.moment)
+        work = await db.deferred.begin("default", db.current_snapshot)
         await put(db, work.upto, "byname", ann=None, bob=1)
         await db.execute("DELETE FROM customer WHERE c_name = 'ann'")
         clock.ahead_s = 2 * HOUR_S  # every version is older than the retention now
@@ -252,7 +250,7 @@ async def test_versions_for_a_stale_group_expire(tmp_path):
         with pytest.raises(SnapshotTooOld, match="was not refreshed for"):
             await db.fetch("SELECT * FROM byname")
         with pytest.raises(SnapshotTooOld, match="Rebuild its views"):
-            await db.deferred.begin("default", db.moment)
+            await db.deferred.begin("default", db.current_snapshot)
         await db.deferred.rebuild(["byname"])
         assert (await batch(db, byname={"bob": 1})).built == ("byname",)
         assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
@@ -270,7 +268,7 @@ async def test_verify_finds_wrong_rows_of_a_deferred_view(tmp_path):
         codec = Codecs(db.catalog)("byname")
 
         async def make(*rows):
-            work = await db.deferred.begin("default", db.moment)
+            work = await db.deferred.begin("default", db.current_snapshot)
             puts = [Put(codec.key(row), codec.encode(row)) for row in rows]
             await db.put({codec.layout.table: puts}, work.upto)
             await db.deferred.finish("default", work.upto, DONE)

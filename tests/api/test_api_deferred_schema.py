@@ -91,8 +91,8 @@ def test_a_declared_view_is_planned_shown_and_read(shop):
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("sum(o_totals) AS t", "in view by_name: column o_totals is unknown"),
-        ("random() AS r", "in view by_name: rand.* cannot be kept up to date from changes"),
+        ("sum(o_totals) AS t", "In view by_name: Column o_totals is unknown"),
+        ("random() AS r", "In view by_name: rand.* cannot be kept up to date from changes"),
     ],
 )
 def test_an_invalid_view_definition_is_an_error_with_its_line(shop, what, message):
@@ -127,7 +127,7 @@ def test_a_workload_reads_deferred_views(shop):
     assert shop.rows("SELECT * FROM by_name WHERE total > 3") == []
 
     wrong = shop.post("/v1/schema/plan", body | {"workload": "SELECT * FROM by_nam"})
-    assert "did you mean by_name?" in wrong.json()["cure"]
+    assert "Did you mean by_name?" in wrong.json()["cure"]
     written = shop.post("/v1/schema/plan", body | {"workload": "DELETE FROM by_name"})
     assert "by_name is a view" in written.json()["detail"]
 
@@ -209,7 +209,7 @@ def test_a_view_over_a_view_is_rebuilt_when_the_inner_one_changes(shop):
 
     answer = shop.post("/v1/schema/plan", {"ddl": DDL + over.partition(";")[2]})
     assert answer.status_code == 422, answer.text
-    assert "in view rich: relation by_name is unknown" in answer.json()["detail"]
+    assert "In view rich: Relation by_name is unknown" in answer.json()["detail"]
 
 
 def test_a_view_over_a_recreated_relation_is_rebuilt(shop):

@@ -38,7 +38,7 @@ def test_errors_state_where_a_workload_statement_begins(shop):
     body = PLAN | {"workload": workload, "workload_file": "w.sql"}
     document = shop.post("/v1/schema/plan", body).json()
     assert (document["file"], document["line"], document["column"]) == ("w.sql", 4, 3)
-    assert document["detail"].startswith("in statement wrong: column nothing is unknown")
+    assert document["detail"].startswith("In statement wrong: Column nothing is unknown")
 
 
 def test_a_budget_of_zero_leaves_no_view(shop):

@@ -372,12 +372,12 @@ def test_errors_state_their_place_in_a_file(run: Run, tmp_path: Path) -> None:
     ddl, workload = tmp_path / "s.sql", tmp_path / "w.sql"
     ddl.write_text("CREATE TABLE t (\n  id INTERGER PRIMARY KEY)")
     _, _, err = run("schema", "plan", str(ddl))
-    assert f"{ddl}:2:6: type INTERGER is not supported" in err
+    assert f"{ddl}:2:6: Type INTERGER is not supported" in err
     ddl.write_text("CREATE TABLE t (id INTEGER PRIMARY KEY)")
     workload.write_text("SELECT id FROM t;\n-- name: q\nSELECT ids FROM t;")
     _, _, err = run("schema", "plan", str(ddl), str(workload))
-    assert f"{workload}:3:1: in statement q: column ids is unknown" in err
-    assert "did you mean id?" in err
+    assert f"{workload}:3:1: In statement q: Column ids is unknown" in err
+    assert "Did you mean id?" in err
 
 
 def test_errors_of_ddl_state_their_place_in_the_statement(run: Run, tmp_path: Path) -> None:
@@ -389,9 +389,9 @@ def test_errors_of_ddl_state_their_place_in_the_statement(run: Run, tmp_path: Pa
     ):
         assert run("sql", statement, on=where)[0] == 0
     for statement, place, said in (
-        ("CREATE TABLE c (\n  i INT PRIMARY KEY,\n  a FOO)", "3:5: ", "type FOO"),
+        ("CREATE TABLE c (\n  i INT PRIMARY KEY,\n  a FOO)", "3:5: ", "Type FOO"),
         ("CREATE TABLE c (i INT PRIMARY KEY, i INT)", "1:36: ", "declared twice"),
-        ("ALTER TABLE a ADD COLUMN x INT,\n ADD COLUMN y FOO", "2:15: ", "type FOO"),
+        ("ALTER TABLE a ADD COLUMN x INT,\n ADD COLUMN y FOO", "2:15: ", "Type FOO"),
         ("ALTER TABLE a ADD id INT", "1:19: ", "declared twice"),
         ("ALTER TABLE a ALTER COLUMN t RESTART WITH 5", "1:28: ", "no identity column of a.t"),
         ("DROP TABLE a", "", "in: CREATE TABLE b"),
@@ -500,7 +500,7 @@ def test_sequences_continue_at_the_values_of_a_dump(run: Run, tmp_path: Path) ->
     for call in ("nextval('t_id_seq')", "currval('t_id_seq')", "lastval()"):
         code, _, err = run("sql", f"SELECT {call}", on=where)
         assert code == 3
-        assert f"function {call.partition('(')[0]} is not supported here" in err
+        assert f"Function {call.partition('(')[0]} is not supported here" in err
         assert "RESTART WITH" in err
 
 

@@ -200,8 +200,11 @@ def test_the_snapshot_of_an_advancing_group_is_requested_a_limited_number_of_tim
     monkeypatch.setattr(deferred, "_is_as_of", moved)
     with closing(transport_to(shop)) as transport:
         group = Group("other", ("apart",))
-        with deferred.moment(transport, group) as export:
+        with deferred.export_as_of(transport, group) as export:
             assert export.snapshot == as_of(shop, "other") == asked[2]
-        with pytest.raises(Unavailable, match="all the time"), deferred.moment(transport, group):
+        with (
+            pytest.raises(Unavailable, match="all the time"),
+            deferred.export_as_of(transport, group),
+        ):
             pass
-    assert len(asked) == 3 + deferred.MOMENTS
+    assert len(asked) == 3 + deferred.ATTEMPTS

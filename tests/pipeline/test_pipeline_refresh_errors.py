@@ -55,7 +55,7 @@ def test_the_error_names_the_view_and_a_rebuild_frees_its_group(shop, refresh, d
     shop.transact("INSERT INTO kinds (k_id, k_text) VALUES (1, 'xxxxx')")
     shop.transact("INSERT INTO customer (c_id, c_name) VALUES (1, 'xxxxx')")
     shop.transact("INSERT INTO orders (o_id, o_c_id) VALUES (1, 1)")
-    with pytest.raises(error, match="view bad cannot be refreshed") as told:
+    with pytest.raises(error, match="View bad cannot be refreshed") as told:
         refresh()
     assert CURE in told.value.cure
     shop.transact("DELETE FROM orders")
@@ -77,7 +77,7 @@ def test_executors_raise_the_same_error(shop, refresh, monkeypatch):
     with pytest.raises(OperationalError) as told, client_errors():
         raise failed.value
     what, cure = str(told.value).split("\n")
-    assert "view bad cannot be refreshed, nor the others of its group: Could not convert" in what
+    assert "View bad cannot be refreshed, nor the others of its group: Could not convert" in what
     assert CURE in cure
     apply(shop, GOOD)
     assert refresh().views == ("good",)

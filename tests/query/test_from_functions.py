@@ -105,7 +105,7 @@ def test_the_star_expands_to_the_columns_of_functions(sql, engine, database):
         ("INSERT INTO author SELECT * FROM range(3)", SqlError, "1 values for 3 columns"),
         ("INSERT INTO author (a_id) SELECT * FROM range(3) a, range(3) b", SqlError,
          "2 values for 1 columns"),
-        ("SELECT 1 AS a, 2 AS b UNION ALL SELECT * FROM range(3)", SqlError, "2 columns meet 1"),
+        ("SELECT 1 AS a, 2 AS b UNION ALL SELECT * FROM range(3)", SqlError, "2 and 1 columns"),
     ],
 )  # fmt: skip
 def test_wrong_columns_of_functions_are_refused(sql, error, text):

@@ -268,24 +268,24 @@ T = "CREATE TABLE t (a INT PRIMARY KEY, b TEXT,\n"
 I = "CREATE TABLE t (a INT PRIMARY KEY, b TEXT);\n"  # noqa: E741
 ERRORS = [
     # types
-    (T + " c INTERVAL)\n   ^", "type INTERVAL is not supported", "BIGINT"),
+    (T + " c INTERVAL)\n   ^", "Type INTERVAL is not supported", "BIGINT"),
     (T + " c INTERVAL DAY)\n   ^", "INTERVAL DAY is not supported", "BIGINT"),
-    (T + " c money_t)\n   ^", "type money_t is not supported", "use INTEGER"),
-    (T + " c INT[])\n   ^", "type INT.. is not supported", "child relation"),
-    (T + " c JSONB)\n   ^", "type JSONB is not supported", "use JSON"),
+    (T + " c money_t)\n   ^", "Type money_t is not supported", "Use INTEGER"),
+    (T + " c INT[])\n   ^", "Type INT.. is not supported", "child relation"),
+    (T + " c JSONB)\n   ^", "Type JSONB is not supported", "Use JSON"),
     (T + " c INT(11))\n   ^", "takes no parameters", "INTEGER"),
     (T + " c TIMESTAMP(3))\n   ^", "takes no parameters", "TIMESTAMP"),
     (T + " c DECIMAL(39,2))\n   ^", "out of range", "38"),
     (T + " c DECIMAL(3,4))\n   ^", "out of range", "s ≤ p"),
     (T + " c VARCHAR(0))\n   ^", "out of range", "at least 1"),
-    (T + " c)\n ^", "column c has no type", "INTEGER"),
+    (T + " c)\n ^", "Column c has no type", "INTEGER"),
     # defaults
     (T + " c INT DEFAULT 'x')\n               ^", "does not fit its column", "INTEGER"),
-    (T + " c INT DEFAULT a + 1)\n               ^", r"default a \+ 1", "literal"),
+    (T + " c INT DEFAULT a + 1)\n               ^", r"Default a \+ 1", "literal"),
     (T + " c INT DEFAULT now())\n               ^", "does not fit type INTEGER", "DATE"),
     (T + " c BLOB DEFAULT '\\x0')\n                ^", "pairs of hexadecimal", "BLOB"),
-    (T + " c SERIAL DEFAULT 3)\n ^", "c has two defaults", "leave one"),
-    (T + " c TEXT GENERATED ALWAYS AS IDENTITY)\n ^", "identity column t.c", "BIGINT"),
+    (T + " c SERIAL DEFAULT 3)\n ^", "c has two defaults", "Leave one"),
+    (T + " c TEXT GENERATED ALWAYS AS IDENTITY)\n ^", "Identity column t.c", "BIGINT"),
     (
         T + " c INT GENERATED ALWAYS AS IDENTITY (START WITH 5 CYCLE))\n"
         "                                                  ^",
@@ -315,22 +315,22 @@ ERRORS = [
     (T + " c INT CHECK (c > 1))\n       ^", "CHECK", "application"),
     (T + " CHECK (a > 1))\n ^", "CHECK", "application"),
     (T + " CONSTRAINT big CHECK (a > 1))\n                ^", "CHECK", "application"),
-    (T + " c INT GENERATED ALWAYS AS (a + 1) STORED)\n       ^", "GENERATED", "compute"),
+    (T + " c INT GENERATED ALWAYS AS (a + 1) STORED)\n       ^", "GENERATED", "Compute"),
     (T + ' c TEXT COLLATE "C")\n        ^', "COLLATE", "code point"),
     (T + " EXCLUDE (a WITH =))\n ^", "EXCLUDE", "UNIQUE"),
-    (T + " LIKE p)\n ^", "LIKE", "write the columns"),
+    (T + " LIKE p)\n ^", "LIKE", "Write the columns"),
     (T + " c INT UNIQUE NULLS NOT DISTINCT)\n ^", "NULLS NOT DISTINCT", "UNIQUE alone"),
     ("CREATE TABLE t (\n a INT PRIMARY KEY INCLUDE (b), b INT)\n ^", "INCLUDE", "alone"),
     ("CREATE\n TEMP TABLE t (a INT PRIMARY KEY)\n ^", "TEMP", "plain table"),
     ("CREATE TABLE t (a INT PRIMARY KEY)\n PARTITION BY RANGE (a)\n ^", "PARTITION", "plain"),
-    ("CREATE TABLE t AS SELECT 1 AS a\n^", "without columns", "declare"),
+    ("CREATE TABLE t AS SELECT 1 AS a\n^", "without columns", "Declare"),
     ("DROP TABLE t\n^", "DROP", "a DDL file holds"),
     ("CREATE VIEW v AS SELECT 1\n^", "CREATE VIEW", "a DDL file holds"),
     ("CREATE NOTHING x\n^", "CREATE NOTHING", "a DDL file holds"),
     ("CREATE\n^", "CREATE", "a DDL file holds"),
     # names
     (I + "CREATE TABLE T (a INT PRIMARY KEY)\n             ^", "t is declared twice", "line 1"),
-    (T + " A INT)\n ^", "column t.a is declared twice", "line 1"),
+    (T + " A INT)\n ^", "Column t.a is declared twice", "line 1"),
     ('CREATE TABLE "s.x" (a INT PRIMARY KEY)\n             ^', "s.x is reserved", "another"),
     (I + "CREATE TABLE shop.u (a INT PRIMARY KEY)\n             ^", "name shop.u", "none"),
     (
@@ -362,14 +362,14 @@ ERRORS = [
     (T + ' "it\'s" INT)\n ^', "holds a quote", "letters"),
     (T + ' "a""b" INT)\n ^', "holds a quote", "letters"),
     # primary keys
-    ("CREATE TABLE t (a INT)\n             ^", "t has no primary key", "add PRIMARY KEY"),
+    ("CREATE TABLE t (a INT)\n             ^", "t has no primary key", "Add PRIMARY KEY"),
     ("CREATE TABLE t ()\n             ^", "t has no columns", "at least one"),
     (T + " PRIMARY KEY (b))\n              ^", "t has two primary keys", "composite"),
     ("CREATE TABLE t (a INT,\n PRIMARY KEY (a, c))\n                 ^", "names column c", "a"),
     ("CREATE TABLE t (a INT,\n PRIMARY KEY (a, a))\n                 ^", "t.a twice", "once"),
     ("CREATE TABLE t (\n a JSON PRIMARY KEY)\n ^", "JSON cannot be in the primary", "another"),
     # foreign keys
-    (T + " c INT REFERENCES q)\n                  ^", "references q", "relations are: t"),
+    (T + " c INT REFERENCES q)\n                  ^", "references q", "Relations are: t"),
     (P + T + " c INT REFERENCES p (x))\n                     ^", "whole primary key", "p .x, y"),
     (P + T + " c INT REFERENCES p)\n ^", "has 1 columns for the 2", "each of x, y"),
     (P + T + " FOREIGN KEY (b, a) REFERENCES p)\n              ^", "t.b is TEXT, p.x", "INTEGER"),
@@ -389,44 +389,44 @@ ERRORS = [
         T + " c INT REFERENCES t ON DELETE CASCADE ON UPDATE CASCADE)\n"
         "                                         ^",
         "ON UPDATE CASCADE",
-        "keys do not change",
+        "Keys do not change",
     ),
-    (T + " c INT REFERENCES t MATCH FULL)\n                          ^", "MATCH FULL", "leave"),
+    (T + " c INT REFERENCES t MATCH FULL)\n                          ^", "MATCH FULL", "Leave"),
     (
         T + " c INT REFERENCES t,\n FOREIGN KEY (c) REFERENCES t (a))\n              ^",
         "says the same as t_c_fkey",
-        "drop one",
+        "Drop one",
     ),
     (
         T + " CONSTRAINT f FOREIGN KEY (a) REFERENCES t,\n"
         " CONSTRAINT f FOREIGN KEY (a) REFERENCES t)\n            ^",
-        "foreign key t.f is declared twice",
+        "Foreign key t.f is declared twice",
         "line 2",
     ),
     # indexes
-    (I + "CREATE INDEX i ON u (a)\n                  ^", "declared on u", "relations are: t"),
+    (I + "CREATE INDEX i ON u (a)\n                  ^", "declared on u", "Relations are: t"),
     (I + "CREATE INDEX i ON t (c)\n                     ^", "names column c", "t has: a, b"),
     (I + "CREATE INDEX i ON t (a) INCLUDE (a)\n                                 ^", "twice", ""),
-    (I + "CREATE INDEX t ON t (a)\n             ^", "name of a relation", "rename"),
+    (I + "CREATE INDEX t ON t (a)\n             ^", "name of a relation", "Rename"),
     (
         I + "CREATE INDEX i ON t (a);\nCREATE INDEX i ON t (b)\n             ^",
-        "index i is declared twice",
+        "Index i is declared twice",
         "line 2",
     ),
     (I + "CREATE INDEX i ON t (lower(b))\n                     ^", "LOWER", "columns only"),
-    (I + "CREATE INDEX i ON t (a) WHERE a > 1\n                        ^", "WHERE", "write"),
+    (I + "CREATE INDEX i ON t (a) WHERE a > 1\n                        ^", "WHERE", "Write"),
     (I + "CREATE INDEX i ON t (a NULLS FIRST)\n                       ^", "NULLS", "first"),
-    (I + "CREATE INDEX i ON t USING gin (b)\n                    ^", "USING gin", "write"),
+    (I + "CREATE INDEX i ON t USING gin (b)\n                    ^", "USING gin", "Write"),
     # ALTER TABLE
     ("ALTER TABLE t ADD PRIMARY KEY (a)\n            ^", "not declared above", "CREATE TABLE"),
     (I + "ALTER TABLE t ADD COLUMN c INT\n                         ^", "ADD COLUMN", "CREATE"),
     (I + "ALTER TABLE t CLUSTER ON i\n^", "ALTER TABLE t CLUSTER ON i is", "a DDL file holds"),
     # text that is no SQL
-    ("CREATE TABLE `t` (a INT)\n             ^", "the quote ` is not supported", "as they are"),
-    ("CREATE TABLE t (a INT) SO\n^", "this CREATE TABLE is not understood", "correct its syntax"),
-    (T + " c d e INT)\n     ^", "syntax error at e", "c d e INT"),
+    ("CREATE TABLE `t` (a INT)\n             ^", "The quote ` is not supported", "as they are"),
+    ("CREATE TABLE t (a INT) SO\n^", "This CREATE TABLE is not understood", "Correct its syntax"),
+    (T + " c d e INT)\n     ^", "Syntax error at e", "c d e INT"),
     ("CREATE TABLE (a INT)\n             ^", "expected table name", "CREATE TABLE .a INT."),
-    (T + " c TEXT DEFAULT 'x)\n                ^", "is not closed", "close the quote"),
+    (T + " c TEXT DEFAULT 'x)\n                ^", "is not closed", "Close the quote"),
     (T + " c TEXT) /* so\n         ^", "is not closed", "comment"),
 ]  # fmt: skip
 
@@ -456,7 +456,7 @@ def test_a_cycle_is_named_in_the_error() -> None:
 
 def test_the_error_text_begins_with_file_line_and_column() -> None:
     error = refused("CREATE TABLE t (a INT)")
-    assert str(error).splitlines()[0] == "shop.sql:1:14: relation t has no primary key"
+    assert str(error).splitlines()[0] == "shop.sql:1:14: Relation t has no primary key."
 
 
 def test_generated_names_avoid_given_ones() -> None:
@@ -516,17 +516,17 @@ def test_a_materialized_view_keeps_the_text_of_its_select() -> None:
         ),
         (
             "CREATE MATERIALIZED VIEW ^v (a) WITH (refresh = 'deferred') AS SELECT 1",
-            "a list of columns is not supported here",
+            "A list of columns is not supported here",
         ),
         ("^CREATE VIEW v AS SELECT 1", "CREATE VIEW is not supported here"),
         (
             "CREATE MATERIALIZED VIEW v WITH (refresh = 'deferred') AS SELECT 1 ^WITH NO DATA",
-            "WITH NO DATA is not supported here\n  leave out WITH NO DATA",
+            "WITH NO DATA is not supported here.\n  Leave out WITH NO DATA",
         ),
         (
             "CREATE TABLE v (a INT PRIMARY KEY);"
             "CREATE MATERIALIZED VIEW ^v WITH (refresh = 'deferred') AS SELECT 1",
-            "view v has the name of a relation or an index",
+            "View v has the name of a relation or an index",
         ),
     ],
 )

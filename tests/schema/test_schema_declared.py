@@ -126,7 +126,7 @@ def test_serials_are_identities(name: str) -> None:
         ("TIMETZ", "INTEGER"),
         ("INTERVAL", "BIGINT"),
         ("INT[]", "child relation"),
-        ("mood", "use INTEGER"),
+        ("mood", "Use INTEGER"),
         ("SMALLINT(3)", "SMALLINT"),
         ("TIMESTAMP(3)", "TIMESTAMP"),
         ("FLOAT(54)", "DOUBLE"),

@@ -59,7 +59,7 @@ def test_empty_text_has_no_statements(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "column", "message"),
     [
-        ("-- name: a\nSELECT 1;\n  -- name: a\nSELECT 2", 3, 6, "two statements are named a"),
+        ("-- name: a\nSELECT 1;\n  -- name: a\nSELECT 2", 3, 6, "Two statements are named a"),
         ("-- name: a\n-- name: b\nSELECT 1", 2, 4, "has two names"),
         ("SELECT 1;\n-- name: b\n", 2, 4, "belongs to no statement"),
         ("-- name: a b\nSELECT 1", 1, 4, "cannot name a statement"),

@@ -56,7 +56,7 @@ def test_a_dead_listener_breaks_the_link_and_cannot_be_reached():
         with pytest.raises(Unavailable, match="silent"):
             await reply
         assert link.broken
-        with pytest.raises(Unavailable, match="nobody listens"):
+        with pytest.raises(Unavailable, match="no member listens"):
             await connected(a, b, 2)
         await b.process.bury()
 

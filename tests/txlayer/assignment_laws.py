@@ -1,6 +1,6 @@
 """Invariants of each step from one version of the assignment to the next (decision 21)."""
 
-from hornbeam_server.txlayer.cluster.balance import NOBODY
+from hornbeam_server.txlayer.cluster.balance import NO_OWNER
 
 
 def check_step(old, number, new, words, recovered, were_dead):
@@ -40,13 +40,13 @@ def check_clock(old, new, words):
 def check_slots(old, number, new, said):
     after = names(new.members)
     for slot, (was, owner) in enumerate(zip(old.slots, new.slots, strict=True)):
-        assert owner in after | {NOBODY}
+        assert owner in after | {NO_OWNER}
         if owner == was:
             continue
         assert not (owner and new.dead)
-        if owner == NOBODY and was not in after:
+        if owner == NO_OWNER and was not in after:
             assert was in names(new.dead)
-        elif was != NOBODY:
+        elif was != NO_OWNER:
             assert old.leaving[slot] == owner
             assert said[was] >= number
 

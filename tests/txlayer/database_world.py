@@ -209,7 +209,7 @@ async def settled(database: Database) -> None:
     assert database.locks.waiting_count == 0
     catalog, at = database.catalog, database.watermark()
     base = {name: await stored_rows(database, name, at) for name in catalog.schema.names}
-    to_build = {name for name, build in database.keeper.builds.items() if build.elsewhere}
+    to_build = {name for name, build in database.keeper.builds.items() if build.external}
     for name in (*catalog.view, *catalog.index):
         if catalog.maintained(name) and not (name in to_build and not catalog.readable(name)):
             stored = Counter(await stored_rows(database, name, at))

@@ -304,7 +304,7 @@ async def test_holds_any_says_whether_a_matching_name_is_held():
 async def test_locks_held_in_another_table_count_for_wait_die():
     locks, older, younger, oldest = LockTable(), LockOwner(2), LockOwner(3), LockOwner(1)
     await locks.acquire(older, ["a"], X)
-    younger.elsewhere = oldest.elsewhere = True
+    younger.holds_remote = oldest.holds_remote = True
     with pytest.raises(TransactionAborted) as died:
         await locks.acquire(younger, ["a"], X)
     assert died.value.details == {"reason": "wait-die"}
@@ -359,12 +359,12 @@ def test_a_single_process_relies_on_its_own_table():
 def test_a_lock_released_meanwhile_is_disturbed(mode):
     """A lock that is still held does not count; its owner and mode make no difference."""
     locks, other, mine = LockTable(), LockOwner(1), LockOwner(2)
-    before = locks.moment()
+    before = locks.known_releases()
     assert locks.take(other, "a", mode)
-    held = locks.moment()
+    held = locks.known_releases()
     assert locks.undisturbed(mine, ["a", "b"], before)
     locks.release_all(other)
-    after = locks.moment()
+    after = locks.known_releases()
     assert locks.take(mine, "a", X)
     assert not locks.undisturbed(mine, ["b", "a"], before)
     assert not locks.undisturbed(mine, ["a"], held)
@@ -377,7 +377,7 @@ def test_forgotten_names_count_as_disturbed(monkeypatch, bound, value):
     monkeypatch.setattr(f"hornbeam_server.txlayer.transactions.locks.{bound}", value)
     locks, moments = LockTable(), []
     for name in "abac":
-        moments.append(locks.moment())
+        moments.append(locks.known_releases())
         owner = LockOwner(1)
         assert locks.take(owner, name, X)
         locks.release_all(owner)

@@ -26,7 +26,7 @@ async def left(database, catalog=None):
     async def made(current):
         return next_version(database, catalog or shop())
 
-    await database.keeper.change(made, elsewhere=True)
+    await database.keeper.change(made, external=True)
 
 
 async def build(database, names, span, *, mark=True):
@@ -61,7 +61,7 @@ async def keys_of(database, relation, every):
 def sources(database):
     """The names of the builds left to others, grouped by source."""
     found = {}
-    for name in database.keeper.left_to_others():
+    for name in database.keeper.external_builds():
         found.setdefault(database.catalog.layout(name).source, []).append(name)
     return list(found.values())
 
@@ -198,7 +198,7 @@ async def test_a_dropped_view_accepts_no_more_ranges(tmp_path):
         await database.keeper.apply(next_version(database, bare()))
         with pytest.raises(NotFound):
             await database.keeper.finish({table: 1}, Span(b"", None), 1)
-        assert database.keeper.left_to_others() == []
+        assert database.keeper.external_builds() == []
         await database.keeper.wait_built()
         assert table not in await database.store.tables()
         await check(database)
@@ -236,9 +236,9 @@ async def test_a_readable_view_is_rebuilt_in_another_table(tmp_path):
     async with opened(tmp_path, shop()) as database:
         await fill(database)
         before = database.catalog.layout(VIEW).table
-        assert VIEW in await database.keeper.leave_to_others([VIEW])
+        assert VIEW in await database.keeper.leave_to_external([VIEW])
         assert database.catalog.layout(VIEW).table == before
-        await database.keeper.leave_to_others([VIEW], rebuild=True)
+        await database.keeper.leave_to_external([VIEW], rebuild=True)
         assert database.catalog.state[VIEW] is State.BUILDING
         assert database.catalog.state["customer__orders"] is State.READABLE
         await write(database, 1, 5)
@@ -259,10 +259,10 @@ async def test_a_build_can_be_taken_over_from_the_node(tmp_path, monkeypatch):
 
         monkeypatch.setattr(database.keeper, "_build_one", never)
         await database.keeper.apply(next_version(database, shop()))
-        assert database.keeper.left_to_others() == []
+        assert database.keeper.external_builds() == []
         names = [*database.catalog.view, "orders", "line", "gift"]
-        await database.keeper.leave_to_others(names)
-        assert {VIEW, "line.by.l_p_id"} <= set(database.keeper.left_to_others())
+        await database.keeper.leave_to_external(names)
+        assert {VIEW, "line.by.l_p_id"} <= set(database.keeper.external_builds())
         await build_ranges(database)
         monkeypatch.undo()
         stopped.set()

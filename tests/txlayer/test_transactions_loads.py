@@ -144,7 +144,7 @@ async def test_one_load_at_a_time_of_existing_empty_relations(tmp_path):
 
 async def test_a_relation_whose_views_are_being_built_is_not_loaded(tmp_path):
     async with on_shop(tmp_path) as database:
-        await database.keeper.leave_to_others(["customer__orders"], rebuild=True)
+        await database.keeper.leave_to_external(["customer__orders"], rebuild=True)
         with pytest.raises(StalePlan, match="customer__orders is building"):
             await begin(database)
 

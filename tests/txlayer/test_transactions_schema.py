@@ -224,9 +224,9 @@ async def test_no_schema_change_before_the_leader_knows_its_build_timestamp(tmp_
     class Waiting(OwnBarrier):
         reached = asyncio.Event()
 
-        async def moment(self):
+        async def current_timestamp(self):
             await self.reached.wait()
-            return await super().moment()
+            return await super().current_timestamp()
 
     async with opened(tmp_path, bare()) as database:
         manager, committer = database.manager, database.committer

@@ -23,15 +23,15 @@ from hornbeam_server.txlayer.cluster.assignment import (
     is_shut,
     next_version,
 )
-from hornbeam_server.txlayer.cluster.balance import MOST_AT_ONCE, NOBODY, PAYS
+from hornbeam_server.txlayer.cluster.balance import MOST_AT_ONCE, NO_OWNER, PAYS
 
 A = Member("a", "http://a", "a:1", commits=True)
 B = Member("b", "http://b", "b:1")
 
 
 def test_an_assignment_is_readable_and_decodes_to_itself():
-    slots = ("a",) * 128 + (NOBODY,) + ("b",) * (SLOTS - 130) + ("a",)
-    leaving = {4: "b", 6: "b", 5: "b", 255: NOBODY}
+    slots = ("a",) * 128 + (NO_OWNER,) + ("b",) * (SLOTS - 130) + ("a",)
+    leaving = {4: "b", 6: "b", 5: "b", 255: NO_OWNER}
     assignment = Assignment("a", (A, B), (Member("c", "x", "y"),), slots, leaving, 7, True, 3)
     encoded = assignment.encode()
     assert Assignment.decode(encoded) == assignment
@@ -40,7 +40,7 @@ def test_an_assignment_is_readable_and_decodes_to_itself():
 
 
 def test_members_and_owners_of_slots_are_found():
-    slots = ("b",) * (SLOTS - 1) + (NOBODY,)
+    slots = ("b",) * (SLOTS - 1) + (NO_OWNER,)
     assignment = Assignment("a", (A, B), (Member("c", "x", "y"),), slots, {}, 0, False, 0)
     assert assignment.is_member("a")
     assert not assignment.is_member("c")
@@ -53,7 +53,7 @@ def test_members_and_owners_of_slots_are_found():
 def test_the_first_assignment_has_neither_members_nor_owners():
     first = Assignment.founded("a", 3)
     assert Assignment.decode(first.encode()) == first
-    assert set(first.slots) == {NOBODY}
+    assert set(first.slots) == {NO_OWNER}
     assert (first.members, first.dead, first.catalog) == ((), (), 3)
 
 
@@ -172,7 +172,7 @@ def test_the_first_member_gets_all_slots_once_it_may_commit():
     world = World()
     world.arrive("a")
     assert world.step()
-    assert (world.members(), world.owned()) == ("a", {NOBODY: SLOTS})
+    assert (world.members(), world.owned()) == ("a", {NO_OWNER: SLOTS})
     assert not world.step()
     world.acknowledge()
     assert world.step()
@@ -209,7 +209,7 @@ def test_a_death_is_written_before_the_version_before_is_acknowledged():
     del world.words["b"]
     assert world.step()
     assert (world.members(), world.dead()) == ("Ac", "b")
-    assert world.owned() == {"a": SLOTS // 2, NOBODY: SLOTS // 2}
+    assert world.owned() == {"a": SLOTS // 2, NO_OWNER: SLOTS // 2}
 
 
 @pytest.mark.parametrize("recovered_first", [True, False])
@@ -328,7 +328,7 @@ def test_if_all_leave_the_next_member_gets_all_slots():
     for name in "ab":
         world.say(name, leaves=True)
     world.settle()
-    assert world.owned() == {NOBODY: SLOTS}
+    assert world.owned() == {NO_OWNER: SLOTS}
     world.arrive("c", leaves=True)
     assert not world.step()
     world.arrive("c")
@@ -640,7 +640,7 @@ class Everything(RuleBasedStateMachine):
         if world.assignment.gate_closed:
             return  # nothing moves
         staying = [name for name in self.members() if not world.words[name].leaves]
-        assert set(world.assignment.slots) <= set(staying or [NOBODY])
+        assert set(world.assignment.slots) <= set(staying or [NO_OWNER])
         assert set(staying) <= set(world.assignment.slots)
 
     def loads_settle(self):

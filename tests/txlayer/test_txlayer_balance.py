@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hornbeam_server.txlayer.cluster.balance import (
     MOST_AT_ONCE,
-    NOBODY,
+    NO_OWNER,
     PAYS,
     handed_over,
     rebalanced,
@@ -61,7 +61,7 @@ def test_after_the_last_move_no_slot_would_relieve_a_member_by_much(world):
             assert weight < share / PAYS
 
 
-@given(worlds(owners=[*NAMES, "gone", NOBODY]), st.booleans())
+@given(worlds(owners=[*NAMES, "gone", NO_OWNER]), st.booleans())
 def test_every_slot_has_one_remaining_owner(world, by_load):
     slots, weights = world
     after = rebalanced(slots, NAMES, weights, by_load=by_load)
@@ -70,7 +70,7 @@ def test_every_slot_has_one_remaining_owner(world, by_load):
     assert handed_over(after, NAMES, weights) == after
 
 
-@given(worlds(owners=[*NAMES, "gone", NOBODY]))
+@given(worlds(owners=[*NAMES, "gone", NO_OWNER]))
 def test_handing_over_moves_only_slots_of_former_members(world):
     slots, weights = world
     after = handed_over(slots, NAMES, weights)
@@ -88,8 +88,8 @@ def test_without_measured_load_only_new_members_get_slots(world):
         assert max(load.values()) - load[name] <= max(weights)
 
 
-def test_slots_of_equal_weight_are_divided_by_number():
-    slots = handed_over([NOBODY] * 256, "ab", [1] * 256)
+def test_slots_that_weigh_the_same_are_divided_by_number():
+    slots = handed_over([NO_OWNER] * 256, "ab", [1] * 256)
     assert Counter(slots) == {"a": 128, "b": 128}
     slots = rebalanced(slots, "abc", [1] * 256, by_load=False)
     assert sorted(Counter(slots).values()) == [85, 85, 86]
@@ -120,5 +120,5 @@ def test_two_hot_slots_of_one_member_are_separated():
     assert {after[0], after[1]} == {"a", "b"}
 
 
-def test_without_members_no_slot_has_an_owner():
-    assert rebalanced(("a", "b"), [], [1, 1], by_load=True) == (NOBODY, NOBODY)
+def test_without_names_nobody_owns_anything():
+    assert rebalanced(("a", "b"), [], [1, 1], by_load=True) == (NO_OWNER, NO_OWNER)

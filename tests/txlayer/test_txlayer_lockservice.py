@@ -22,8 +22,8 @@ from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
 S, X = Mode.SHARED, Mode.EXCLUSIVE
 
 
-def asking(attempt, *names, age=(1, 1, "b"), elsewhere=False, exclusive=True, timeout_s=60.0):
-    return Lock(attempt, age, elsewhere, exclusive, list(names), timeout_s)
+def asking(attempt, *names, age=(1, 1, "b"), must_compare=False, exclusive=True, timeout_s=60.0):
+    return Lock(attempt, age, must_compare, exclusive, list(names), timeout_s)
 
 
 def held(party):
@@ -377,7 +377,7 @@ async def test_a_statement_sends_one_message_to_each_owner():
     (to_b,), (to_c,) = b.heard(Lock), c.heard(Lock)
     assert (to_b.names, to_b.age, to_b.exclusive) == (names[:3], (7, 3, "a"), False)
     assert to_c.names == names[5:]
-    assert (to_b.elsewhere, to_c.elsewhere) == (False, True)
+    assert (to_b.must_compare, to_c.must_compare) == (False, True)
     a.begin(release(a, owner, 0))
     await soon()
     assert [held(party) for party in (a, b, c)] == [0, 0, 0]
@@ -396,7 +396,7 @@ async def test_a_request_says_that_its_owner_holds_local_locks():
     assert a.locks.take(owner, world.names("a", 1)[0], X)
     await a.do(a.locks.acquire(owner, world.names("b", 1), X))
     (asked,) = b.heard(Lock)
-    assert asked.elsewhere
+    assert asked.must_compare
     await world.end()
 
 
@@ -410,11 +410,11 @@ async def test_a_request_lock_at_one_member_causes_no_death_at_another():
     waits = a.begin(a.locks.acquire(younger, [root], X))
     await soon()
     assert not waits.done()
-    assert not c.heard(Lock)[-1].elsewhere
+    assert not c.heard(Lock)[-1].must_compare
     c.begin(release(c, older))
     await waits
     await a.do(a.locks.acquire(younger, world.names("b", 1), X))
-    assert b.heard(Lock)[-1].elsewhere
+    assert b.heard(Lock)[-1].must_compare
     await world.end()
 
 
@@ -704,14 +704,14 @@ async def used(party, *names):
 async def test_guests_disturb_the_owners_own_locks():
     world, (a, _) = await members("a", "b")
     mine, other = world.names("a", 2)
-    before = a.locks.moment()
+    before = a.locks.known_releases()
     await guest(a, "b", mine)
     assert a.locks.undisturbed(LockOwner(1), [mine, other], before)
     free(a, "b", 1)
     owner = await taken(a, mine, other)
     assert not a.locks.undisturbed(owner, [other, mine], before)
     assert a.locks.undisturbed(owner, [other], before)
-    assert a.locks.undisturbed(owner, [mine], a.locks.moment())
+    assert a.locks.undisturbed(owner, [mine], a.locks.known_releases())
     await world.end()
 
 
@@ -719,18 +719,18 @@ async def test_guests_disturb_the_owners_own_locks():
 async def test_a_grant_says_whether_others_had_the_lock():
     world, (a, b) = await members("a", "b")
     first, quiet, busy = world.names("b", 3)
-    unknown = a.locks.moment()
+    unknown = a.locks.known_releases()
     owner = await taken(a, first)
     assert not a.locks.undisturbed(owner, [first], unknown)
-    # From this grant on, a knows how many releases b has counted.
-    before = a.locks.moment()
+    # From this grant on a knows how far b has counted.
+    before = a.locks.known_releases()
     await used(b, busy)
     await a.do(a.locks.acquire(owner, [quiet], X))
     assert a.locks.undisturbed(owner, [quiet], before)
     await a.do(a.locks.acquire(owner, [busy], X))
     assert not a.locks.undisturbed(owner, [busy], before)
     assert not a.locks.undisturbed(owner, [quiet, busy], before)
-    assert a.locks.undisturbed(owner, [quiet, busy], a.locks.moment())
+    assert a.locks.undisturbed(owner, [quiet, busy], a.locks.known_releases())
     await world.end()
 
 
@@ -740,7 +740,7 @@ async def test_a_holder_that_the_owner_serves_first_disturbs_the_lock():
     (name,) = world.names("b", 1)
     await used(a, name)
     await used(a, name)
-    before = a.locks.moment()
+    before = a.locks.known_releases()
     waiting_for = await taken(b, name)
     wait = asyncio.ensure_future(taken(a, name))
     await soon()
@@ -748,7 +748,7 @@ async def test_a_holder_that_the_owner_serves_first_disturbs_the_lock():
     b.locks.release_all(waiting_for)
     owner = await wait
     assert not a.locks.undisturbed(owner, [name], before)
-    assert a.locks.undisturbed(owner, [name], a.locks.moment())
+    assert a.locks.undisturbed(owner, [name], a.locks.known_releases())
     await world.end()
 
 
@@ -758,7 +758,7 @@ async def test_a_grant_by_an_older_version_of_the_code_counts_as_disturbed():
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
     await used(a, name)
-    before, lock = a.locks.moment(), b.guests.lock
+    before, lock = a.locks.known_releases(), b.guests.lock
 
     async def older(caller, request):
         granted = await lock(caller, request)
@@ -777,12 +777,12 @@ async def test_under_another_assignment_every_lock_counts_as_disturbed(grantor):
     world, (a, b) = await members("a", "b")
     (name,) = world.names(grantor, 1)
     await used(a, name)
-    before = a.locks.moment()
+    before = a.locks.known_releases()
     for party in (a, b):
         party.see(party.view.version + 1, party.view.assignment)
     owner = await taken(a, name)
     assert not a.locks.undisturbed(owner, [name], before)
-    assert a.locks.undisturbed(owner, [name], a.locks.moment())
+    assert a.locks.undisturbed(owner, [name], a.locks.known_releases())
     await world.end()
 
 
@@ -793,9 +793,9 @@ async def test_a_grant_under_a_newer_assignment_counts_as_disturbed():
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
     await used(a, name)
-    before = a.locks.moment()
+    before = a.locks.known_releases()
     b.see(b.view.version + 1, b.view.assignment)
     owner = await taken(a, name)
     assert not a.locks.undisturbed(owner, [name], before)
-    assert not a.locks.undisturbed(owner, [name], a.locks.moment())
+    assert not a.locks.undisturbed(owner, [name], a.locks.known_releases())
     await world.end()

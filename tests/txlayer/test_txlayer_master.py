@@ -299,7 +299,7 @@ def test_an_unexpected_error_of_a_recovery_ends_the_master():
         with pytest.raises(Corruption):
             await world.nodes["a"].tasks.pop()
         with pytest.raises(Unavailable, match="not the master"):
-            await world.nodes["a"].master.everybody_reads(0)
+            await world.nodes["a"].master.wait_until_all_past(0)
         await world.end()
 
     run(scenario())
@@ -354,7 +354,7 @@ def test_a_schema_change_exceeds_all_clocks_and_every_member_reads_it():
         newest = world.registry.newest
         assert (newest.gate_closed, newest.catalog) == (False, 1)
         assert newest.clock >= log[0] + 100
-        reads = asyncio.ensure_future(master.everybody_reads(1))
+        reads = asyncio.ensure_future(master.wait_until_all_past(1))
         await asyncio.sleep(SOON_S)
         assert not reads.done()
         world.nodes["b"].reads_old = False
@@ -369,7 +369,7 @@ def test_what_members_read_is_unknown_before_the_take_over():
         world = await world_of(*"ab")
         node = world.nodes["b"]
         successor = Master(node.session, SimulatedClock(), "b", node.recover, catalog=0)
-        reads = asyncio.ensure_future(successor.everybody_reads(1))
+        reads = asyncio.ensure_future(successor.wait_until_all_past(1))
         await asyncio.sleep(SOON_S)
         node.begin(successor.run())
         await asyncio.sleep(SOON_S)
@@ -566,7 +566,7 @@ def test_a_master_without_session_ends_even_if_the_service_does_not_answer(call)
 def test_a_master_with_nothing_to_write_notices_its_successor():
     async def scenario():
         world = await world_of(*"ab")
-        reads = asyncio.ensure_future(world.nodes["a"].master.everybody_reads(1))
+        reads = asyncio.ensure_future(world.nodes["a"].master.wait_until_all_past(1))
         world.nodes["b"].lead()
         with pytest.raises(Superseded):
             await world.nodes["a"].leading

@@ -667,7 +667,7 @@ async def test_a_build_begins_at_a_timestamp_below_which_no_node_commits_any_mor
     leader, other = world.leader, await world.launch()
     await world.settled()
     _, barrier = leader.database.keeper._leading
-    at = await leader.do(barrier.moment())
+    at = await leader.do(barrier.current_timestamp())
     assert other.database.committer.watermark() >= at
     done = await other.transact("UPDATE account SET a_balance = 1 WHERE a_id = 0")
     assert done.commit_ts > at

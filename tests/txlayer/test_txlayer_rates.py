@@ -57,7 +57,7 @@ async def test_new_owners_restart_the_measurement():
     await asyncio.sleep(MEASURED_S)
     assert rates.newest() is not None
     count(rates, HOT, 50)
-    rates.begin_anew()
+    rates.restart()
     assert rates.newest() is None
     await asyncio.sleep(MEASURED_S)
     assert rates.newest() == {}

@@ -22,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hornbeam_server.schema.errors import Corruption
-from hornbeam_server.txlayer.cluster.balance import NOBODY, handed_over, rebalanced
+from hornbeam_server.txlayer.cluster.balance import NO_OWNER, handed_over, rebalanced
 
 PATH = "assignment"
 SLOTS = 256
@@ -63,7 +63,7 @@ class Assignment(msgspec.Struct, frozen=True):
     def founded(cls, master: str, catalog: int, dead: tuple[Member, ...] = ()) -> Assignment:
         """The first version, without members. `dead` are the nodes that served the database before
         the first assignment."""
-        return cls(master, (), dead, (NOBODY,) * SLOTS, {}, 0, False, catalog)
+        return cls(master, (), dead, (NO_OWNER,) * SLOTS, {}, 0, False, catalog)
 
     def member(self, name: str) -> Member | None:
         return next((member for member in self.members if member.name == name), None)
@@ -212,7 +212,7 @@ def _deaths(now: Assignment, known: Known) -> Assignment:
         now,
         members=tuple(member for member in now.members if member not in gone),
         dead=now.dead + gone,
-        slots=tuple(NOBODY if owner in names else owner for owner in now.slots),
+        slots=tuple(NO_OWNER if owner in names else owner for owner in now.slots),
         leaving={},
         gate_closed=now.gate_closed and known.held,
     )
@@ -225,7 +225,7 @@ def _settled(now: Assignment, known: Known) -> Assignment:
         return now
     members = tuple(replace(member, commits=True) for member in now.members)
     slots = now.slots
-    if NOBODY in slots:
+    if NO_OWNER in slots:
         given = handed_over(slots, _staying(now, known), _weights(now, known))
         slots = tuple(owner or new for owner, new in zip(slots, given, strict=True))
     return replace(now, members=members, dead=(), slots=slots)
@@ -273,7 +273,7 @@ def measured(now: Assignment, known: Known) -> dict[int, int] | None:
     """The rates of all slots, as `Word.rates`; None while an owner of slots has not measured yet.
     When all members have acknowledged `now`, all rates were measured under the present owners."""
     rates: dict[int, int] = {}
-    for name in set(now.slots) - {NOBODY}:
+    for name in set(now.slots) - {NO_OWNER}:
         word = known.words.get(name)
         if word is None or word.rates is None:
             return None

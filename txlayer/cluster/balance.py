@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Sequence
 
-NOBODY = ""
+NO_OWNER = ""
 """The owner of a slot without one: at first, and while its owner is dead and not recovered."""
 PAYS = 10
 """Slots are moved to level loads if that relieves a member by at least 1/PAYS of the mean load. A
@@ -44,9 +44,9 @@ def handed_over(
     slots: Sequence[str], names: Sequence[str], weights: Sequence[int]
 ) -> tuple[str, ...]:
     """Owners for all slots. Slots that none of `names` owns are given away, the heaviest first,
-    each to the member with the lowest load. Without names all owners are `NOBODY`."""
+    each to the member with the lowest load. Without names all owners are `NO_OWNER`."""
     if not names:
-        return (NOBODY,) * len(slots)
+        return (NO_OWNER,) * len(slots)
     shares = _Shares(slots, names, weights)
     given = [slot for slot, owner in enumerate(slots) if owner not in shares.load]
     for slot in sorted(given, key=lambda slot: -weights[slot]):

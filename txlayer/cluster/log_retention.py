@@ -117,7 +117,7 @@ class GoneLogs:
         try:
             last = await self._last_commit(name)
         except Corruption as error:
-            _LOG.warning("a log of nobody is kept: it is damaged", name=name, error=str(error))
+            _LOG.warning("an ownerless log is kept: it is damaged", name=name, error=str(error))
             return False
         if last is not None:
             if last >= horizon:

@@ -123,7 +123,7 @@ class Master:
                 self._close = False
             await self._until(self._is_open)
 
-    async def everybody_reads(self, version: int) -> None:
+    async def wait_until_all_past(self, version: int) -> None:
         """Return when no query of any member reads a catalog older than `version`. Raises
         Unavailable as `gate_closed` does."""
         await self._until(lambda: self._all_read(version))
@@ -227,7 +227,7 @@ class Master:
                 await self._clock.sleep(POLL_S)
             else:
                 break
-        _tell(self.assignment, following)
+        _log_changes(self.assignment, following)
         self.assignment, self._version = following, version
         self._held = self._held and following.gate_closed
 
@@ -278,7 +278,7 @@ class Master:
             return None
 
 
-def _tell(before: Assignment, after: Assignment) -> None:
+def _log_changes(before: Assignment, after: Assignment) -> None:
     for member in after.dead:
         if member not in before.dead:
             _LOG.warning("a member has gone", member=member.name, address=member.address)

@@ -131,9 +131,9 @@ class MembersBarrier:
 
     async def past(self, version: int) -> None:
         await self._readers.wait_until_past(version)
-        await self._master.everybody_reads(version)
+        await self._master.wait_until_all_past(version)
 
-    async def moment(self) -> int:
+    async def current_timestamp(self) -> int:
         at = await self._committer.reserve()
         await self._snapshots.read_point(at)
         return at

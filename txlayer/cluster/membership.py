@@ -108,9 +108,9 @@ class Membership:
         skews = clock_skews(now, words, self._word.address, wall_ms)
         far = {who: ms / 1000 for who, ms in skews.items() if abs(ms) > 1000 * self._max_skew_s}
         if far and len(far) == len(skews):
-            told = ", ".join(f"{_ahead(seconds)} that of {who}" for who, seconds in far.items())
+            skewed = ", ".join(f"{_ahead(seconds)} that of {who}" for who, seconds in far.items())
             raise Unavailable(
-                f"This node's clock is wrong, or all others are: it is {told}.",
+                f"This node's clock is wrong, or all others are: it is {skewed}.",
                 cure="Synchronise the clocks; the node then joins by itself. max_clock_skew_s says"
                 " what is borne.",
             )
@@ -142,7 +142,7 @@ class Membership:
         view, before = self._view, self._view.members
         self._hlc.follow(assignment.clock)
         if assignment.slots != view.assignment.slots:
-            self._rates.begin_anew()
+            self._rates.restart()
         view.see(version, assignment)
         self._taken_for_dead = view.name in before and view.name not in view.members
         if before - view.members:

@@ -16,12 +16,13 @@ T = TypeVar("T")
 
 
 class Lock(msgspec.Struct, frozen=True, array_like=True, tag="lock"):
-    """Take locks for the sender's attempt number `attempt`. `elsewhere`: the attempt holds locks
-    that are not of the first kinds (`locks.FIRST`). `timeout_s`: the maximum wait in seconds."""
+    """Take locks for the sender's attempt number `attempt`. `must_compare`: the attempt holds
+    locks that are not of the first kinds (`locks.FIRST`). `timeout_s`: the maximum wait in
+    seconds."""
 
     attempt: int
     age: Age
-    elsewhere: bool
+    must_compare: bool
     exclusive: bool
     names: list[tuple[Any, ...]]
     """Names of locks (`LockName`)."""

@@ -30,11 +30,11 @@ from hornbeam_server.txlayer.cluster.membership_view import View, slot_of
 from hornbeam_server.txlayer.cluster.messages import Freed, Granted, Lock, Refused, Release
 from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.transactions.locks import (
+    KnownReleases,
     LockName,
     LockOwner,
     LockTable,
     Mode,
-    Moment,
     only_first,
 )
 
@@ -97,14 +97,16 @@ class TravellingLocks:
         attempt = self._attempts.get(owner)
         return attempt.clock if attempt is not None else 0
 
-    def moment(self) -> Moment:
+    def known_releases(self) -> KnownReleases:
         """The releases known now. Those in another member's table are known from its last grant
         under the assignment known here."""
-        version, told = self._view.version, self._last_granted.items()
-        known = {name: last.releases for name, last in told if last.assignment == version}
-        return Moment(version, known | {self._view.name: self._own.releases})
+        version, granted = self._view.version, self._last_granted.items()
+        known = {name: last.releases for name, last in granted if last.assignment == version}
+        return KnownReleases(version, known | {self._view.name: self._own.releases})
 
-    def undisturbed(self, owner: LockOwner, names: Iterable[LockName], since: Moment) -> bool:
+    def undisturbed(
+        self, owner: LockOwner, names: Iterable[LockName], since: KnownReleases
+    ) -> bool:
         """Release numbers are comparable under one assignment only, the same here at `since`, here
         now and at the grantor: under another one, another member may have granted the lock."""
         if since.assignment != self._view.version:
@@ -159,7 +161,7 @@ class TravellingLocks:
         compares, exclusive = owner.must_compare, mode is Mode.EXCLUSIVE
         request = Lock(attempt.number, owner.age, compares, exclusive, names, left_s)
         attempt.asked.add(grantor)
-        owner.elsewhere = compares or not only_first(names)
+        owner.holds_remote = compares or not only_first(names)
         try:
             async with asyncio.timeout_at(deadline):
                 answer = await self._links.ask(grantor, request)
@@ -206,7 +208,7 @@ class Guests:
         try:
             self._require_grantable(caller, request.names)
             guest = self._guests.setdefault((caller, request.attempt), LockOwner(request.age))
-            guest.elsewhere = request.elsewhere
+            guest.holds_remote = request.must_compare
 
             def require_still(left: Sequence[LockName]) -> None:
                 if self._guests.get((caller, request.attempt)) is not guest:

@@ -74,7 +74,7 @@ class Following:
         Raises SnapshotTooOld when some segments may be gone, Unavailable, Corruption.
         """
         async with self._one:
-            listed = await self._of_nobody(sealed)
+            listed = await self._ownerless(sealed)
             for name, end in sealed.items():
                 listed[name] = [s for s in await self._reader.segments(name) if s < end]
             found: list[LogSegment] = []
@@ -85,7 +85,7 @@ class Following:
             self._forget_dropped(listed)
             return found
 
-    async def _of_nobody(self, members: Collection[str]) -> dict[str, list[SegmentId]]:
+    async def _ownerless(self, members: Collection[str]) -> dict[str, list[SegmentId]]:
         """The segments of logs without an owner. The module docstring has the order of reads."""
         if self._logs is None:
             return {}

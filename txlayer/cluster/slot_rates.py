@@ -23,9 +23,9 @@ class SlotRates:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.begin_anew()
+        self.restart()
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         self._counted = [0] * SLOTS
         self._rates: dict[int, int] | None = None
         self._since = self._clock.monotonic()

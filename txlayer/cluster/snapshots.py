@@ -86,7 +86,7 @@ class MembersSnapshots:
         except InvalidRequest:
             # Another member's clock may be ahead. A member gives out only commits that it has
             # acknowledged, and snapshots, which are no newer than the watermark of any member.
-            answers = await self._told()
+            answers = await self._answers()
             if answers is None:
                 raise Unavailable(
                     f"Timestamp {ts} lies in the future by this node's clock, and a node that may"
@@ -122,19 +122,19 @@ class MembersSnapshots:
         members are asked for theirs; those of recovered members are at or below the assignment's
         clock. Raises Unavailable at the deadline."""
         while True:
-            version, answers = self._view.version, await self._told()
+            version, answers = self._view.version, await self._answers()
             if answers is not None:
-                told = (answer.acknowledged for answer in answers)
-                return max([self._view.assignment.clock, self._committer.acknowledged, *told])
+                known = (answer.acknowledged for answer in answers)
+                return max([self._view.assignment.clock, self._committer.acknowledged, *known])
             await self._next_version(version, deadline)
 
-    async def _told(self) -> list[Reached] | None:
+    async def _answers(self) -> list[Reached] | None:
         """The answers of all other members to a new question. None: a member does not answer, or a
         dead member is not recovered."""
-        questions = [self._ask(name, 0, anew=True) for name in self._view.others]
-        told = await asyncio.gather(*questions, return_exceptions=True)
-        answers = [one for one in told if isinstance(one, Reached)]
-        whole = len(answers) == len(told) and not self._view.assignment.dead
+        questions = [self._ask(name, 0, again=True) for name in self._view.others]
+        results = await asyncio.gather(*questions, return_exceptions=True)
+        answers = [one for one in results if isinstance(one, Reached)]
+        whole = len(answers) == len(results) and not self._view.assignment.dead
         return answers if whole else None
 
     async def _reached(self, least: int, deadline: float) -> int:
@@ -183,12 +183,12 @@ class MembersSnapshots:
                 question.cancel()
         self._fresh_until = now + FRESH_S
 
-    async def _ask(self, name: str, least: int, *, anew: bool = False) -> Reached:
+    async def _ask(self, name: str, least: int, *, again: bool = False) -> Reached:
         """Return a member's answer, with a watermark at or above `least`. Shares a question that is
-        under way, unless `anew`. The question continues when no caller waits for it any more: a
+        under way, unless `again`. The question continues when no caller waits for it any more: a
         question to this node itself may be in an append to the log. Raises Unavailable."""
         under_way = self._asking.get(name)
-        if anew or under_way is None or under_way[0] < least or under_way[1].done():
+        if again or under_way is None or under_way[0] < least or under_way[1].done():
             under_way = (least, asyncio.ensure_future(self._question(name, least)))
             under_way[1].add_done_callback(_see)
             self._asking[name] = under_way

@@ -23,7 +23,7 @@ class Barrier(Protocol):
     async def past(self, version: int) -> None:
         """Return when no query, at any node, reads a version below `version`."""
 
-    async def moment(self) -> int:
+    async def current_timestamp(self) -> int:
         """Return a current timestamp. All commits at or below it, of any node, are applied, and no
         later commit gets a timestamp at or below it."""
 
@@ -45,7 +45,7 @@ class OwnBarrier:
     async def past(self, version: int) -> None:
         await self._readers.wait_until_past(version)
 
-    async def moment(self) -> int:
+    async def current_timestamp(self) -> int:
         at = await self._committer.reserve()
         await self._committer.drain()
         return at

@@ -116,7 +116,7 @@ def _family(catalog: Catalog, name: str) -> Iterator[str]:
     if name in catalog.view:
         yield name
     elif name not in catalog.schema:
-        raise NotFound(f"There is no view, index or relation {name} to be built.")
+        raise NotFound(f"There is no view, index or relation {name} to build.")
     yield from (index.name for index in catalog.indexes_on(name) if not index.unique)
 
 
@@ -148,7 +148,10 @@ def cancelled(catalog: Catalog, names: Iterable[str]) -> Catalog:
     gone = set(names)
     for name in gone:
         if catalog.state[name] is not State.BUILDING:
-            raise InvalidRequest(f"{name} is {catalog.state[name]}, not being built.")
+            raise InvalidRequest(
+                f"{name} is {catalog.state[name]}, not being built.",
+                cure="Cancel only what hornbeam view list shows as building.",
+            )
         index = catalog.index.get(name)
         if index is not None and index.purpose in (Purpose.DECLARED, Purpose.FOREIGN_KEY):
             raise InvalidRequest(

@@ -74,7 +74,7 @@ _LOG = structlog.get_logger(__name__)
 class Build:
     """Progress of one online build. `total` is the number of rows expected, if it is known.
 
-    An external build (`elsewhere`) has no snapshot of its own; its progress is the number of rows
+    An external build (`external`) has no snapshot of its own; its progress is the number of rows
     that were `scanned` for it, of `total`.
     """
 
@@ -85,12 +85,18 @@ class Build:
     finished: bool = False
     error: str = ""
     """The reason why the build has been given up."""
-    elsewhere: bool = False
+    external: bool = False
     scanned: int = 0
 
     @property
     def ended(self) -> bool:
         return self.finished or bool(self.error)
+
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON of the REST interface, where `external` has the key "elsewhere"."""
+        fields = dict(vars(self))
+        fields["elsewhere"] = fields.pop("external")
+        return fields
 
 
 class CatalogKeeper:
@@ -133,7 +139,7 @@ class CatalogKeeper:
     async def lead(self, claim: Claim, barrier: Barrier) -> None:
         """Change the catalog from now on: clean up after the previous leader, and continue its
         builds. Raises Unavailable."""
-        at = await barrier.moment()
+        at = await barrier.current_timestamp()
         await self.external.load()
         # Not earlier: a change made meanwhile would be built as of a timestamp before it.
         self._leading, self._build_at = (claim, barrier), at
@@ -147,10 +153,10 @@ class CatalogKeeper:
     def led(self) -> tuple[Claim, Barrier]:
         """Raises Unavailable when another node leads, or this node is not ready to lead yet."""
         if self._leading is None:
-            where = f"at {self.leader}, once that is ready" if self.leader else "nowhere yet"
+            where = f"at {self.leader}, once it is ready" if self.leader else "at no node yet"
             raise Unavailable(
-                f"The catalog is changed {where}.",
-                cure="Send it there, or again in a moment.",
+                f"The catalog can be changed {where}.",
+                cure="Send the change to that node, or again in a moment.",
                 standby=True,
                 leader=self.leader,
             )
@@ -175,11 +181,11 @@ class CatalogKeeper:
         self,
         make: Callable[[Catalog], Awaitable[Catalog]],
         *,
-        elsewhere: bool = False,
+        external: bool = False,
         splits: Mapping[str, Sequence[bytes]] = MappingProxyType({}),
     ) -> None:
         """Put the result of `make`, called with the catalog in force, into force, and begin to
-        build its new views and indexes. `elsewhere`: leave the builds to an external builder, which
+        build its new views and indexes. `external`: leave the builds to an external builder, which
         calls `finish`. `splits`: keys by relation at which to split the tables of a new load.
 
         No other change of the catalog runs at the same time. Raises the errors of `make`,
@@ -188,12 +194,12 @@ class CatalogKeeper:
         that has begun continues when its caller is cancelled.
         """
         self.led()
-        await self.carry_out(self._change(make, elsewhere, splits))
+        await self.carry_out(self._change(make, external, splits))
 
     async def _change(
         self,
         make: Callable[[Catalog], Awaitable[Catalog]],
-        elsewhere: bool,
+        external: bool,
         splits: Mapping[str, Sequence[bytes]],
     ) -> None:
         claim, _ = self.led()
@@ -209,8 +215,8 @@ class CatalogKeeper:
             await create_tables(self._store, sorted(new), load_records.splits(catalog, splits))
             self._steps(Step.TABLES_CREATED)
             await self._begin_behind(catalog, current)
-            if elsewhere:
-                await self._leave_to_others(build_records.building(catalog).keys() & new)
+            if external:
+                await self._note_external(build_records.building(catalog).keys() & new)
             await self._stop_building()
             try:
                 await self._publish(lambda at: self._admitted(catalog, at))
@@ -247,7 +253,8 @@ class CatalogKeeper:
             if (counter.last < begins) if up else (begins < counter.last):
                 raise InvalidRequest(
                     f"{relation}.{column} cannot begin with {begins}: its last number is"
-                    f" {counter.last}."
+                    f" {counter.last}.",
+                    cure="Begin at that number or behind it.",
                 )
             others = [b for b in current.beginnings if (b.relation, b.column) != key]
             begun = Beginning(relation, column, load_records.NEW, begins)
@@ -309,7 +316,7 @@ class CatalogKeeper:
 
     # ------------------------------------------------------------ external builds
 
-    async def leave_to_others(self, names: Iterable[str], *, rebuild: bool = False) -> list[str]:
+    async def leave_to_external(self, names: Iterable[str], *, rebuild: bool = False) -> list[str]:
         """Leave the build of views with their indexes, or of indexes, to an external builder, which
         calls `finish`. This node stops its own builds of them. Quarantined views and indexes, and
         with `rebuild` readable ones too, are built again in new tables. Returns the names of all
@@ -319,17 +326,17 @@ class CatalogKeeper:
         """
         self.led()
         asked = list(names)
-        anew = {State.QUARANTINED, State.READABLE} if rebuild else {State.QUARANTINED}
+        rebuilt_states = {State.QUARANTINED, State.READABLE} if rebuild else {State.QUARANTINED}
 
         def to_rebuild(catalog: Catalog) -> list[str]:
             found = build_records.families(catalog, asked)
-            return [name for name in found if catalog.state[name] in anew]
+            return [name for name in found if catalog.state[name] in rebuilt_states]
 
         async def make(current: Catalog) -> Catalog:
             return build_records.rebuilt(current, to_rebuild(current))
 
         if to_rebuild(self.state.catalog):
-            await self.change(make, elsewhere=True)
+            await self.change(make, external=True)
         await self.carry_out(self._take_over(asked))
         return list(build_records.families(self.state.catalog, asked))
 
@@ -341,19 +348,19 @@ class CatalogKeeper:
             if tables := tables - self.external.tables:
                 await self._stop_building()
                 try:
-                    await self._leave_to_others(tables)
+                    await self._note_external(tables)
                 finally:
                     self._begin_builds()
 
-    async def _leave_to_others(self, tables: Iterable[str]) -> None:
+    async def _note_external(self, tables: Iterable[str]) -> None:
         begun = dict.fromkeys(tables, Finished())
         if begun:
             await self.external.note(begun, await self._committer.reserve())
 
-    def left_to_others(self) -> list[str]:
+    def external_builds(self) -> list[str]:
         """The names of unfinished external builds. Raises Unavailable when another node leads."""
         self.led()
-        return [b.name for b in self.builds.values() if b.elsewhere and not b.ended]
+        return [b.name for b in self.builds.values() if b.external and not b.ended]
 
     def missing(self, name: str) -> tuple[Span, ...]:
         """Keys of its `scanned_relation` for which the external build of `name` is not finished."""
@@ -373,16 +380,16 @@ class CatalogKeeper:
     async def _finish(self, rows: Mapping[str, int], span: Span, scanned: int) -> None:
         async with self.changing:
             self.led()[0].require_session()
-            names = self._names_elsewhere()
+            names = self._external_names()
             for table in rows:
                 if table not in names:
                     raise NotFound(
-                        f"No table {table} is left to be built.",
+                        f"Table {table} has no external build.",
                         cure="Its build has ended, or was cancelled.",
                     )
             known = {t: self.known(t).plus(span, n, scanned) for t, n in rows.items()}
             await self.external.note(known, await self._committer.reserve())
-            self._show_elsewhere(names)
+            self._show_external(names)
             self._complete(names)
 
     async def cancel(self, names: Iterable[str]) -> list[str]:
@@ -406,18 +413,18 @@ class CatalogKeeper:
     def known(self, table: str) -> Finished:
         return self.external.of(table) or Finished()
 
-    def _names_elsewhere(self) -> dict[str, str]:
+    def _external_names(self) -> dict[str, str]:
         """The names of BUILDING views and indexes with an external build, by table."""
         found = build_records.building(self.state.catalog)
         return {table: name for table, name in found.items() if table in self.external.tables}
 
-    def _show_elsewhere(self, names: Mapping[str, str]) -> None:
+    def _show_external(self, names: Mapping[str, str]) -> None:
         catalog = self.state.catalog
         for table, name in names.items():
             known = self.known(table)
             total = catalog.row_count.get(scanned_relation(catalog, name))
             self.builds[name] = Build(
-                name, 0, known.rows, total, elsewhere=True, scanned=known.scanned
+                name, 0, known.rows, total, external=True, scanned=known.scanned
             )
 
     def _complete(self, names: Mapping[str, str]) -> None:
@@ -430,12 +437,12 @@ class CatalogKeeper:
         the tables, or leaves them as they are."""
         await self._persistently(partial(self._mark_readable, tables))
         for name, build in self.builds.items():
-            build.finished |= build.elsewhere and self.state.catalog.readable(name)
+            build.finished |= build.external and self.state.catalog.readable(name)
         await self.forget()  # after changes under way: they note builds before their catalog
 
     async def _forget_ended(self) -> None:
         """Delete the records of builds that have ended. A record that stays does no harm."""
-        kept = {*self._names_elsewhere(), *load_records.tables(self.state.catalog).values()}
+        kept = {*self._external_names(), *load_records.tables(self.state.catalog).values()}
         ended = self.external.tables - kept
         if ended:
             await self.external.forget(ended, await self._committer.reserve())
@@ -517,10 +524,10 @@ class CatalogKeeper:
             if state is State.BUILDING and name not in catalog.deferred_view
         ]
         self.builds = {n: b for n, b in self.builds.items() if b.ended or n in names}
-        elsewhere = self._names_elsewhere()
-        self._show_elsewhere(elsewhere)
-        self._complete(elsewhere)
-        names = [name for name in names if name not in elsewhere.values()]
+        external = self._external_names()
+        self._show_external(external)
+        self._complete(external)
+        names = [name for name in names if name not in external.values()]
         if not names:
             return
         for name in names:
@@ -548,8 +555,8 @@ class CatalogKeeper:
             if caller is None or caller.cancelling():
                 raise
             raise Unavailable(
-                "This node changes the catalog no more; whether it was changed is not known.",
-                cure="Look at the schema, and send it again in a moment.",
+                "This node stopped during a change of the catalog; its outcome is unknown.",
+                cure="Read the schema, and send the change again if it is missing.",
             ) from None
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

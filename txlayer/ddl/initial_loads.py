@@ -1,4 +1,4 @@
-"""Initial loads: an external loader fills empty relations, which nobody sees before the end."""
+"""Initial loads: an external loader fills empty relations, invisible to clients until the end."""
 
 from __future__ import annotations
 
@@ -88,7 +88,10 @@ class InitialLoads:
             load_records.require(current, number)
             known = self.finished()
             if missing := sorted(name for name, known in known.items() if known.missing):
-                raise StalePlan(f"The load of {', '.join(missing)} is not finished.")
+                raise StalePlan(
+                    f"The load of {', '.join(missing)} is not finished.",
+                    cure="Load the missing keys first: hornbeam load --spark --resume.",
+                )
             for key, counter in current.counters.items():
                 done = known.get(key[0])
                 if done is not None and key[1] in done.numbers:

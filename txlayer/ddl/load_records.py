@@ -48,7 +48,9 @@ def begun(catalog: Catalog, relations: Sequence[str], identity: str) -> Catalog:
         if name not in catalog.schema:
             raise NotFound(f"There is no relation {name}.")
     if not relations or len(set(relations)) < len(relations):
-        raise InvalidRequest("A load takes one or more relations, each once.")
+        raise InvalidRequest(
+            "A load takes one or more relations, each once.", cure="Name each relation once."
+        )
     loading = replace(catalog, version=catalog.version + 1, load=asked)
     for name in loading.loading:
         if name not in catalog.schema and not catalog.readable(name):
@@ -76,7 +78,7 @@ def ended(catalog: Catalog, rows: Mapping[str, int]) -> Catalog:
 def cancelled(catalog: Catalog) -> Catalog:
     """The next catalog, without the load. Raises NotFound."""
     if catalog.load is None:
-        raise NotFound("No load is under way.")
+        raise NotFound("No load is under way.", cure="It has ended, or was given up.")
     return replace(catalog, version=catalog.version + 1, load=None)
 
 

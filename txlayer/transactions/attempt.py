@@ -85,7 +85,7 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     UpdatePlan,
     WritePlan,
     assigned,
-    assigned_moment,
+    assigned_time,
     needs_duckdb,
 )
 
@@ -257,10 +257,16 @@ class Transaction:
         relation = self.state.catalog.schema.relation(batch.relation)
         unknown = [name for name in batch.columns if name not in relation.positions]
         if unknown:
-            raise UnknownName(f"Relation {relation.name} has no column {unknown[0]}.")
+            raise UnknownName(
+                f"Relation {relation.name} has no column {unknown[0]}.",
+                cure=f"It has: {', '.join(relation.column_names)}.",
+            )
         positions = [relation.positions[name] for name in batch.columns]
         if any(len(row) != len(positions) for row in batch.rows):
-            raise InvalidRequest(f"A row for {relation.name} has not {len(positions)} values.")
+            raise InvalidRequest(
+                f"A row for {relation.name} does not have {len(positions)} values.",
+                cure="Give each row one value for each named column.",
+            )
         if len(batch.rows) > MAX_CHANGES:
             raise LimitExceeded(
                 f"More than {MAX_CHANGES} rows in one transaction.",
@@ -337,7 +343,7 @@ class Transaction:
             case None:
                 return None
             case Default(kind=DefaultKind.NOW):
-                return assigned_moment(self._now, column.type.kind)
+                return assigned_time(self._now, column.type.kind)
             case Default(kind=DefaultKind.IDENTITY):
                 number = await self._identity.next(
                     self.state.catalog.counters[relation.name, column.name]
@@ -641,7 +647,7 @@ def _row_assigned(plan: InsertPlan, row: Row) -> dict[int, Value]:
     """The values by position that a row of INSERT … SELECT assigns. Raises TypeMismatch."""
     columns = plan.relation.columns
     typed = ((i, columns[i].type, v) for i, v in zip(plan.query_positions, row, strict=True))
-    return {i: assigned(assigned_moment(value, t.kind), t) for i, t, value in typed}
+    return {i: assigned(assigned_time(value, t.kind), t) for i, t, value in typed}
 
 
 def _assigned(assignments: Assignments, old: Row, seen: Row, parameters: Parameters) -> Row:

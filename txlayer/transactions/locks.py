@@ -39,7 +39,7 @@ Age = tuple[int, int, str]
 """The start of a transaction in milliseconds, then its number and its node as tie-breakers."""
 
 
-class Moment(NamedTuple):
+class KnownReleases(NamedTuple):
     """The releases of locks known at one point; the argument of a later `undisturbed`."""
 
     assignment: int
@@ -69,21 +69,21 @@ class LockOwner:
     """One attempt of one transaction. Retries keep the `age`; a smaller age is older.
 
     An owner asks for one lock at a time. `held` maps names to modes, in the order taken.
-    `elsewhere`: the owner also holds or awaits locks in other tables that are not `FIRST`.
+    `holds_remote`: the owner also holds or awaits locks in other tables that are not `FIRST`.
     """
 
-    __slots__ = ("age", "elsewhere", "held", "waiting")
+    __slots__ = ("age", "held", "holds_remote", "waiting")
 
     def __init__(self, age: Age | int) -> None:
         self.age = age if isinstance(age, tuple) else (0, age, "")
         self.held: dict[LockName, Mode] = {}
-        self.elsewhere = False
+        self.holds_remote = False
         self.waiting: tuple[LockName, _Waiter] | None = None
 
     @property
     def must_compare(self) -> bool:
         """Does the owner hold a lock, in any table, that is not `FIRST`?"""
-        return self.elsewhere or not only_first(self.held)
+        return self.holds_remote or not only_first(self.held)
 
 
 def only_first(names: Iterable[LockName]) -> bool:
@@ -108,10 +108,12 @@ class Locks(Protocol):
         """A timestamp at or above all earlier commits under the locks that other processes granted
         to `owner`; 0 if they granted none."""
 
-    def moment(self) -> Moment:
+    def known_releases(self) -> KnownReleases:
         """The releases known now."""
 
-    def undisturbed(self, owner: LockOwner, names: Iterable[LockName], since: Moment) -> bool:
+    def undisturbed(
+        self, owner: LockOwner, names: Iterable[LockName], since: KnownReleases
+    ) -> bool:
         """Was none of `names`, which `owner` holds now, released after `since`? If so, rows under
         these locks that were read after `since` are still current. False if it is not known."""
 
@@ -178,10 +180,12 @@ class LockTable:
     def clock(self, owner: LockOwner) -> int:
         return 0
 
-    def moment(self) -> Moment:
-        return Moment(0, {"": self.releases})
+    def known_releases(self) -> KnownReleases:
+        return KnownReleases(0, {"": self.releases})
 
-    def undisturbed(self, owner: LockOwner, names: Iterable[LockName], since: Moment) -> bool:
+    def undisturbed(
+        self, owner: LockOwner, names: Iterable[LockName], since: KnownReleases
+    ) -> bool:
         return self.last_release(names) <= since.releases[""]
 
     def last_release(self, names: Iterable[LockName]) -> int:

@@ -255,8 +255,8 @@ class TransactionManager:
             if recorded is not None:
                 return recorded.answer_to(request)
             await transaction.validate(request.reads, request.preconditions)
-            told = request.replay.results if request.replay is not None else ()
-            attempt.results = await _run(transaction, request.statements, plans, told)
+            digests = request.replay.results if request.replay is not None else ()
+            attempt.results = await _run(transaction, request.statements, plans, digests)
             await transaction.check()
             attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
             mutations = await transaction.mutations()
@@ -347,18 +347,23 @@ class TransactionManager:
     def _check_limits(self, request: TransactionRequest) -> None:
         limits = self._limits
         if not request.statements and not request.preconditions and not request.reads:
-            raise InvalidRequest("A transaction needs at least one statement.")
+            raise InvalidRequest(
+                "The transaction is empty.", cure="Send at least one statement or precondition."
+            )
         self._require_few(request.statements)
         if len(request.reads) > limits.reads:
             raise LimitExceeded(
-                f"The transaction rests on more than {limits.reads} rows read.",
+                f"The transaction has read more than {limits.reads} rows.",
                 cure="Read less inside the transaction, or read outside of it.",
             )
 
     def _require_few(self, work: Sequence[Work]) -> None:
         most = self._limits.statements
         if len(work) > most:
-            raise LimitExceeded(f"More than {most} statements in one transaction.")
+            raise LimitExceeded(
+                f"The transaction has more than {most} statements.",
+                cure="Send them in several transactions, or use /v1/load for many rows.",
+            )
 
     def _ms_since(self, began: float) -> float:
         return (self._clock.monotonic() - began) * 1000
@@ -431,8 +436,8 @@ class TransactionManager:
         async def here(_: int) -> int:
             return at
 
-        now, nobody = self._now(replay), LockOwner(0)
-        return Transaction(self.state, self._store, numbers, now, here, None, nobody, at=at)
+        now, owner = self._now(replay), LockOwner(0)
+        return Transaction(self.state, self._store, numbers, now, here, None, owner, at=at)
 
     # ------------------------------------------------------------ schema
 
@@ -483,10 +488,10 @@ def _digest(result: StatementResult) -> str:
     return hashlib.blake2b(seen, digest_size=8).hexdigest()
 
 
-def _require_told(told: str, number: int, result: StatementResult) -> None:
-    """Raises ReadConflict unless `result` has the digest `told`, of the result that the trial of
+def _require_same(digest: str, number: int, result: StatementResult) -> None:
+    """Raises ReadConflict unless `result` has `digest`, the digest of the result that the trial of
     the statement reported to the client."""
-    if _digest(result) != told:
+    if _digest(result) != digest:
         raise ReadConflict(
             f"Statement {number} would have another result than its trial had.",
             cure="Begin again: a row that it meets has changed since.",
@@ -525,18 +530,18 @@ async def _run(
     transaction: Transaction,
     work: Sequence[Work],
     plans: Sequence[WritePlan | None],
-    told: Sequence[str] = (),
+    digests: Sequence[str] = (),
 ) -> tuple[StatementResult, ...]:
-    """Run `work`, and return the result of each statement. `told` has digests of the results of the
-    first statements, from their trial. Each is compared at once: later statements rely on it.
+    """Run `work`, and return the result of each statement. `digests`: those of the results that
+    the first statements had in their trial. Each is compared at once: later ones rely on it.
 
     Raises ReadConflict when a result differs, and the errors of the statements.
     """
     results: list[StatementResult] = []
     for number, (one, plan) in enumerate(zip(work, plans, strict=True)):
         results.append(await _run_one(transaction, one, plan))
-        if number < len(told):
-            _require_told(told[number], number + 1, results[number])
+        if number < len(digests):
+            _require_same(digests[number], number + 1, results[number])
         if number % TURN == TURN - 1:
             await asyncio.sleep(0)
     return tuple(results)

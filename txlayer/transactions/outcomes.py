@@ -88,7 +88,10 @@ def request_hash(request: TransactionRequest) -> bytes:
     try:
         encoded = _canonical.encode(body)
     except (TypeError, OverflowError, UnicodeEncodeError) as error:
-        raise InvalidRequest(f"A parameter is no value: {error}.") from None
+        raise InvalidRequest(
+            f"A parameter cannot be encoded: {error}.",
+            cure="Give a value of an SQL type, in its range.",
+        ) from None
     return hashlib.blake2b(encoded, digest_size=_HASH_BYTES).digest()
 
 

@@ -80,7 +80,8 @@ class StoredRows:
         relation = self._state.catalog.schema.relation(condition.relation)
         if len(condition.key) != len(relation.primary_key):
             raise InvalidRequest(
-                f"A key of {relation.name} has the columns {', '.join(relation.primary_key)}."
+                f"The key of a precondition on {relation.name} has the wrong number of values.",
+                cure=f"Give one value for each of {', '.join(relation.primary_key)}.",
             )
         pairs = zip(relation.primary_key, condition.key, strict=True)
         return relation, tuple(relation.column(name).type.coerce(value) for name, value in pairs)
@@ -114,7 +115,9 @@ class StoredRows:
         try:
             return self._origin(layout, key)
         except Corruption:
-            raise InvalidRequest(f"{key.hex()!r} is no key of {layout}.") from None
+            raise InvalidRequest(
+                f"{key.hex()!r} is no key of {layout}.", cure="Send keys as a query returned them."
+            ) from None
 
     def _origin(self, layout: str, key: bytes) -> tuple[str, Key]:
         """The base row of a stored row: the last relation of its source, and the key there. Raises

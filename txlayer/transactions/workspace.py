@@ -14,7 +14,13 @@ from hornbeam_server.storage.ports import TableStore
 from hornbeam_server.storage.snapshot import RememberingSnapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.constraints import ChildCheck, UniqueCheck
-from hornbeam_server.txlayer.transactions.locks import LockName, LockOwner, Locks, Mode, Moment
+from hornbeam_server.txlayer.transactions.locks import (
+    KnownReleases,
+    LockName,
+    LockOwner,
+    Locks,
+    Mode,
+)
 
 MAX_CHANGES = 200_000
 """Maximum number of rows of one relation that a transaction may change. More rows need several
@@ -73,7 +79,7 @@ class Workspace:
         self._owner = owner
         self._deadline = deadline
         self._held: dict[LockName, Mode] = {}
-        self._reading_since = locks.moment() if locks is not None else Moment(0, {})
+        self._reading_since = locks.known_releases() if locks is not None else KnownReleases(0, {})
         self._holders: dict[str, dict[str, _Holders]] = {}
         """By relation and unique index, for those that were looked up."""
         self._budget = budget_of_writes()
@@ -106,7 +112,7 @@ class Workspace:
         if locks.undisturbed(owner, missing, self._reading_since):
             return False
         self.reader.forget()
-        self._reading_since = locks.moment()
+        self._reading_since = locks.known_releases()
         return True
 
     def _has(self, name: LockName, mode: Mode) -> bool:

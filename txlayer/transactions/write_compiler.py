@@ -32,7 +32,7 @@ from hornbeam_server.txlayer.transactions.write_expressions import (
 )
 from hornbeam_server.txlayer.transactions.write_parameters import NOW, by_name, with_one_now
 from hornbeam_server.txlayer.transactions.write_plans import (
-    MOMENTS,
+    TIME_KINDS,
     Assignment,
     Assignments,
     ByKey,
@@ -45,7 +45,7 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     Subquery,
     UpdatePlan,
     WritePlan,
-    assigned_moment,
+    assigned_time,
 )
 
 
@@ -163,7 +163,10 @@ class _Compiler:
             return self.relation.column_names
         names = tuple(item.name for item in ast.this.expressions)
         if len(set(names)) != len(names):
-            raise SqlError(f"A column is named twice in INSERT INTO {self.relation.name}.")
+            raise SqlError(
+                f"A column is named twice in INSERT INTO {self.relation.name}.",
+                cure="Name each column once.",
+            )
         for name in names:
             self._position(name)
         return names
@@ -206,7 +209,8 @@ class _Compiler:
         values = item.expressions if isinstance(item, exp.Tuple) else [item]
         if len(values) != len(names):
             raise SqlError(
-                f"INSERT INTO {self.relation.name}: {len(names)} columns, {len(values)} values."
+                f"INSERT INTO {self.relation.name}: {len(names)} columns, {len(values)} values.",
+                cure="Give one value for each column.",
             )
         scope = ConstantScope(self.bound)
         return tuple(
@@ -220,7 +224,8 @@ class _Compiler:
         if len(query.prepared.columns) != width:
             raise SqlError(
                 f"INSERT INTO {self.relation.name}: {width} columns,"
-                f" the SELECT gives {len(query.prepared.columns)}."
+                f" the SELECT gives {len(query.prepared.columns)}.",
+                cure="Name the columns that are written, and give each a value.",
             )
         return query
 
@@ -255,7 +260,7 @@ class _Compiler:
                 result.append(self._assignment(item.this.name, item.expression, scope))
         positions = [assignment.position for assignment in result]
         if len(set(positions)) != len(positions):
-            raise SqlError("A column is assigned twice.")
+            raise SqlError("A column is assigned twice.", cure="Assign each column once.")
         return tuple(result)
 
     def _require_assignable(self, name: str) -> None:
@@ -272,9 +277,9 @@ class _Compiler:
     ) -> Assignment:
         found = self._bound(name, value, scope)
         scalar, kind = found.scalar, found.column.type.kind
-        if kind not in MOMENTS or isinstance(value, exp.Placeholder):
+        if kind not in TIME_KINDS or isinstance(value, exp.Placeholder):
             return found
-        return replace(found, scalar=lambda row, values: assigned_moment(scalar(row, values), kind))
+        return replace(found, scalar=lambda row, values: assigned_time(scalar(row, values), kind))
 
     def _bound(self, name: str, value: exp.Expr, scope: RowScope | ConstantScope) -> Assignment:
         """`value` for a column, to be assigned to it or, in a key, to be compared with it."""
@@ -379,7 +384,10 @@ class _Compiler:
         if "NOTHING" in node.args["action"].name.upper():
             return Conflict(not keys, index, (), None)
         if not keys:
-            raise SqlError("ON CONFLICT DO UPDATE needs a target: ON CONFLICT (columns).")
+            raise SqlError(
+                "ON CONFLICT DO UPDATE has no target.",
+                cure="Write ON CONFLICT (columns) DO UPDATE.",
+            )
         scope = RowScope(*self._scope(), proposed=True)
         where = node.args.get("where")
         return Conflict(
@@ -397,7 +405,8 @@ class _Compiler:
                 return index
         raise SqlError(
             f"ON CONFLICT ({', '.join(keys)}): {self.relation.name} has no primary key or unique"
-            " index on exactly these columns."
+            " index on exactly these columns.",
+            cure="Name the columns of the primary key or of a unique index.",
         )
 
     def _returning(self, node: exp.Returning | None) -> Returning | None:

@@ -46,7 +46,10 @@ class RowScope:
             return position, type_
         if self.proposed and table == "excluded":
             return position + len(self.relation.columns), type_
-        raise UnknownName(f"There is no relation {table} in this statement.")
+        raise UnknownName(
+            f"There is no relation {table} in this statement.",
+            cure=f"Use {' or '.join(sorted(self.aliases))}.",
+        )
 
     def parameter_type(self, name: int | str) -> ColumnType | None:
         return self.types.get(name)
@@ -128,7 +131,10 @@ class ConstantScope:
         self.types = bound.parameter_types
 
     def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
-        raise UnknownName(f"Column {column.name} cannot be used here.")
+        raise UnknownName(
+            f"Column {column.name} cannot be used here.",
+            cure="Use values and parameters, or INSERT … SELECT.",
+        )
 
     def parameter_type(self, name: int | str) -> ColumnType | None:
         return self.types.get(name)

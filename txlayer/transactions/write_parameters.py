@@ -27,23 +27,23 @@ _NOW_CALLS = {"now", "get_current_timestamp", "transaction_timestamp"}
 def with_one_now(bound: BoundQuery) -> BoundQuery:
     """`bound` with the current time as parameter `NOW`. It has one value in a transaction, and the
     same in a replay."""
-    moments = [node for node in bound.ast.walk() if _is_moment(node)]
-    if not moments:
+    times = [node for node in bound.ast.walk() if _is_time(node)]
+    if not times:
         return bound
-    for node in moments:
+    for node in times:
         parameter = exp.Placeholder(this=NOW)
         parameter.meta["parameter"] = Parameter(NOW)
-        moment: exp.Expr = exp.cast(parameter, "TIMESTAMPTZ", copy=False)
+        time: exp.Expr = exp.cast(parameter, "TIMESTAMPTZ", copy=False)
         if isinstance(node, exp.CurrentDate | exp.Localtimestamp):
             kind = "DATE" if isinstance(node, exp.CurrentDate) else "TIMESTAMP"
-            moment = exp.cast(moment, kind, copy=False)
+            time = exp.cast(time, kind, copy=False)
         if isinstance(node.parent, exp.Returning | exp.Select):
-            moment = exp.alias_(moment, written(node, "duckdb"), quoted=True, copy=False)
-        node.replace(moment)
+            time = exp.alias_(time, written(node, "duckdb"), quoted=True, copy=False)
+        node.replace(time)
     return replace(bound, parameter_types={**bound.parameter_types, NOW: _NOW_TYPE})
 
 
-def _is_moment(node: exp.Expr) -> bool:
+def _is_time(node: exp.Expr) -> bool:
     if isinstance(node, exp.Anonymous):
         return node.name.lower() in _NOW_CALLS
     return isinstance(node, exp.CurrentTimestamp | exp.CurrentDate | exp.Localtimestamp)
@@ -68,7 +68,8 @@ def by_name(parameters: Parameters, bound: BoundQuery) -> Mapping[Any, Any]:
         wanted = len(types) - (NOW in types)
         if len(parameters) != wanted:
             raise SqlError(
-                f"The statement has {wanted} parameters, {len(parameters)} values were given."
+                f"The statement has {wanted} parameters, {len(parameters)} values were given.",
+                cure="Give one value for each parameter.",
             )
         return dict(enumerate(parameters))
     missing = [name for name in types if name not in parameters and name != NOW]
@@ -81,5 +82,7 @@ def by_name(parameters: Parameters, bound: BoundQuery) -> Mapping[Any, Any]:
                 for what, names in (("missing", missing), ("unknown", extra))
                 if names
             )
+            + ".",
+            cure="Give one value for each name in the statement.",
         )
     return parameters

@@ -53,17 +53,17 @@ class Defaulted:
 
 
 Assignments = tuple[Assignment | Defaulted, ...]
-MOMENTS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+TIME_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 
 
-def assigned_moment(value: Value, kind: Kind) -> Value:
+def assigned_time(value: Value, kind: Kind) -> Value:
     """The date or timestamp `value` of an expression, cast to `kind` as DuckDB casts it in a
     session in UTC: an instant is expressed in UTC, and a DATE takes its day.
 
     Other values stay as they are. Parameters are not cast: a superfluous or missing time zone is
     their sender's mistake.
     """
-    if kind not in MOMENTS or not isinstance(value, dt.date):
+    if kind not in TIME_KINDS or not isinstance(value, dt.date):
         return value
     if not isinstance(value, dt.datetime):
         value = dt.datetime(value.year, value.month, value.day)
@@ -78,8 +78,8 @@ def assigned(value: Value, type_: ColumnType) -> Value:
     only parameters are decoded from Base64."""
     if type_.kind is Kind.BYTES and isinstance(value, str):
         raise TypeMismatch(
-            "text is not a value of type BLOB",
-            cure=r"write '\x…' (hexadecimal), CAST(… AS BYTEA), or decode(…, 'base64')",
+            "Text is not a value of type BLOB.",
+            cure=r"Write '\x…' (hexadecimal), CAST(… AS BYTEA), or decode(…, 'base64').",
             type=type_.sql(),
         )
     return type_.coerce(value)

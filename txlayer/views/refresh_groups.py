@@ -91,8 +91,8 @@ class GroupState(msgspec.Struct, frozen=True):
             raise StalePlan(
                 f"The SELECT of {view} gave other rows when this batch was begun: some of them may"
                 " be put already.",
-                cure="Give it one answer (a LIMIT wants an ORDER BY without ties), and have it made"
-                f" anew: hornbeam refresh --rebuild {view}.",
+                cure="Give it one answer (a LIMIT wants an ORDER BY without ties), and have it"
+                f" rebuilt: hornbeam refresh --rebuild {view}.",
             )
         return replace(self, batch=replace(batch, results=batch.results | {view: digest}))
 
@@ -178,16 +178,16 @@ class Groups:
         return state
 
     async def begin(
-        self, group: str, moment: Callable[[], Awaitable[tuple[Catalog, int]]]
+        self, group: str, current_snapshot: Callable[[], Awaitable[tuple[Catalog, int]]]
     ) -> GroupState:
-        """The state with a batch: the one under way, or a new one up to the snapshot of `moment()`,
-        which returns the catalog and a snapshot.
+        """The state with a batch: the one under way, or a new one up to the snapshot that
+        `current_snapshot()` returns, with the catalog.
 
-        Raises Unavailable, and the errors of `moment`.
+        Raises Unavailable, and the errors of `current_snapshot`.
         """
         state, version = await self._read(group)
         while state.batch is None:
-            catalog, upto = await moment()
+            catalog, upto = await current_snapshot()
             await self._written(group, state.begun(catalog, group, upto), version)
             state, version = await self._read(group)
         return state

@@ -54,7 +54,7 @@ def _decoded(content: bytes) -> tuple[_Puts, dict[str, list[Put]]]:
         }
     except msgspec.DecodeError as error:
         raise InvalidRequest(
-            f"The body is not what is put: {error}.",
+            f"The body is no valid request to put rows: {error}.",
             cure=f"Send MessagePack of ts, writes and flush, at most {MAX_PUTS} rows of a table.",
         ) from None
     return body, writes
@@ -68,7 +68,7 @@ def _decoded(content: bytes) -> tuple[_Puts, dict[str, list[Put]]]:
 async def builds(db: Db) -> Response:
     """The unfinished external builds, with the keys that are missing. Only the node that leads
     knows them; other nodes answer 503."""
-    return encoded([build_document(db, name) for name in db.keeper.left_to_others()])
+    return encoded([build_document(db, name) for name in db.keeper.external_builds()])
 
 
 @router.post(
@@ -84,7 +84,7 @@ async def begin_builds(body: BuildBody, request: Request, db: Db) -> Response:
     finished. The answer has all of them; no keys of readable ones are missing.
     """
     note(request.scope, built=body.names)
-    names = await db.keeper.leave_to_others(body.names, rebuild=body.rebuild)
+    names = await db.keeper.leave_to_external(body.names, rebuild=body.rebuild)
     return encoded([build_document(db, name) for name in names])
 
 
@@ -99,7 +99,7 @@ async def finish_ranges(body: FinishedBody, db: Db) -> Response:
     Views and indexes become readable soon after all keys are finished. May be repeated.
     """
     await db.keeper.finish(body.rows, body.span(), body.scanned)
-    return encoded([build_document(db, name) for name in db.keeper.left_to_others()])
+    return encoded([build_document(db, name) for name in db.keeper.external_builds()])
 
 
 @router.delete(

@@ -41,7 +41,7 @@ async def end(name: str, db: Db) -> Response:
     """Remove the checkpoint of an export before the export expires. 404: it has no checkpoint, or
     none any more; exports from HBase have none."""
     if not await db.exports.end(name):
-        raise NotFound(f"There is nothing of an export {name}.")
+        raise NotFound(f"Export {name} has no checkpoint.", cure="It has expired, or had none.")
     return encoded({"ended": name})
 
 

@@ -19,17 +19,17 @@ from hornbeam_server.api.rest.dependencies import (
 from hornbeam_server.api.security.roles import Role, needs
 
 router = tagged("health")
-ANYBODY, READER = needs(None), needs(Role.READER)
+PUBLIC, READER = needs(None), needs(Role.READER)
 
 
-@router.get("/livez", responses=response_models.of(response_models.Live), openapi_extra=ANYBODY)
+@router.get("/livez", responses=response_models.of(response_models.Live), openapi_extra=PUBLIC)
 async def livez() -> Response:
     """Liveness: the process answers."""
     return encoded({"status": "live"})
 
 
 @router.get(
-    "/readyz", responses=response_models.of(response_models.Ready, 503, 507), openapi_extra=ANYBODY
+    "/readyz", responses=response_models.of(response_models.Ready, 503, 507), openapi_extra=PUBLIC
 )
 async def readyz(db: Db) -> Response:
     """Readiness: this node accepts requests. If it does not, the problem has the reason."""

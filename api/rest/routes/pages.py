@@ -17,7 +17,7 @@ from hornbeam_server.api.rest.dependencies import tagged
 from hornbeam_server.api.security.roles import needs
 
 router = tagged("pages")
-ANYBODY = needs(None)
+PUBLIC = needs(None)
 _ASSETS = Path(str(files("fastapi_offline"))) / "static"
 _POLICY = "; ".join(
     (
@@ -63,29 +63,29 @@ _START = """SwaggerUIBundle({
 """
 
 
-@router.get("/", include_in_schema=False, openapi_extra=ANYBODY)
+@router.get("/", include_in_schema=False, openapi_extra=PUBLIC)
 async def root() -> Response:
     """Redirect to the page: there is no other start page."""
     return RedirectResponse("docs", headers=_HEADERS)
 
 
-@router.get("/docs", include_in_schema=False, openapi_extra=ANYBODY)
+@router.get("/docs", include_in_schema=False, openapi_extra=PUBLIC)
 async def docs() -> Response:
     return Response(_PAGE, media_type="text/html", headers=_HEADERS)
 
 
-@router.get("/docs/start.js", include_in_schema=False, openapi_extra=ANYBODY)
+@router.get("/docs/start.js", include_in_schema=False, openapi_extra=PUBLIC)
 async def start() -> Response:
     return Response(_START, media_type="text/javascript", headers=_HEADERS)
 
 
-@router.get("/docs/swagger-ui-bundle.js", include_in_schema=False, openapi_extra=ANYBODY)
+@router.get("/docs/swagger-ui-bundle.js", include_in_schema=False, openapi_extra=PUBLIC)
 async def script() -> Response:
     return FileResponse(
         _ASSETS / "swagger-ui-bundle.js", media_type="text/javascript", headers=_HEADERS
     )
 
 
-@router.get("/docs/swagger-ui.css", include_in_schema=False, openapi_extra=ANYBODY)
+@router.get("/docs/swagger-ui.css", include_in_schema=False, openapi_extra=PUBLIC)
 async def styles() -> Response:
     return FileResponse(_ASSETS / "swagger-ui.css", media_type="text/css", headers=_HEADERS)

@@ -86,7 +86,7 @@ async def apply(body: ApplyBody, db: Db) -> Response:
         body.request(),
         body.plan_id,
         allow_drop=body.allow_drop,
-        build_elsewhere=body.build == "spark",
+        build_externally=body.build == "spark",
     )
     building = [name for name, build in db.keeper.builds.items() if not build.finished]
     return encoded({"catalog_version": catalog.version, "building": building})

@@ -43,7 +43,7 @@ def refresh(
         once=once,
         rebuild=rebuild or (),
         master=master,
-        tell=_print_json if as_json else _print,
+        report=_print_json if as_json else _print,
     )
 
 
