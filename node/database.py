@@ -107,7 +107,7 @@ class Database:
             self.low_water,
             member,
         )
-        verification = Verification(
+        self.verification = Verification(
             self.store,
             self.engine,
             self.manager,
@@ -128,7 +128,12 @@ class Database:
             self.low_water,
             member,
         )
-        # Operations of the parts are operations of the database.
+        self._offer_operations()
+        switch_quickly()
+        self._housekeeping = asyncio.ensure_future(self.housekeeping.run())
+
+    def _offer_operations(self) -> None:
+        """Operations of the parts are operations of the database."""
         self.prepare = self.reads.prepare
         self.query = self.reads.query
         self.fetch = self.reads.fetch
@@ -138,15 +143,13 @@ class Database:
         self.put = self.bulk.put
         self.changes = self.bulk.changes
         self.begin_batch = self.bulk.begin_batch
-        self.verify = verification.verify
-        self.repair = verification.repair
+        self.verify = self.verification.verify
+        self.repair = self.verification.repair
         self.purge = self.housekeeping.purge
         self.ready = self.ownership.ready
         self.require_ready = self.ownership.require_ready
         self.watermark = self.ownership.watermark
         self.lag_s = self.ownership.lag_s
-        switch_quickly()
-        self._housekeeping = asyncio.ensure_future(self.housekeeping.run())
 
     @classmethod
     async def open(

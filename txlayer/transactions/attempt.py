@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -68,7 +68,7 @@ from hornbeam_server.txlayer.transactions.workspace import (
     Workspace,
     budget_of_reads,
     budget_of_writes,
-    require_few,
+    gathered,
 )
 from hornbeam_server.txlayer.transactions.write_compiler import with_values
 from hornbeam_server.txlayer.transactions.write_expressions import Scalar
@@ -295,7 +295,7 @@ class Transaction:
         given = [*await self._values(plan, bound)]
         if plan.query is not None:
             stream = await self._run_query(plan.query, bound.parameters)
-            rows_found = await _gathered(stream, relation.name, budget_of_writes())
+            rows_found = await gathered(stream, relation.name, budget_of_writes())
             _require_width(len(stream.columns), len(plan.query_positions), relation)
             given += await made(_row_assigned(plan, row) for row in rows_found)
         rows: list[Row] = []
@@ -576,7 +576,7 @@ class Transaction:
 
     async def _search(self, relation: Relation, find: BySearch, bound: _Bound) -> list[Row]:
         stream = await self._run_query(find.query, bound.parameters)
-        keys = await _gathered(stream, relation.name, budget_of_reads())
+        keys = await gathered(stream, relation.name, budget_of_reads())
         rows = await self._workspace.lock_and_read(relation.name, keys)
         if find.predicate is None:
             await self._require_unchanged(relation, keys)
@@ -667,18 +667,6 @@ def _updated_conflicting(
     if conflict.where is not None and not conflict.where(both, parameters):
         return None
     return _assigned(conflict.assignments, row, both, parameters)
-
-
-async def _gathered(stream: QueryStream, relation: str, budget: Budget) -> list[Row]:
-    """All rows of a query, which are to be written to `relation`. Raises LimitExceeded."""
-    rows: list[Row] = []
-    async with aclosing(stream.batches()) as batches:
-        async for batch in batches:
-            for some in chunks(batch):
-                rows += budget.taking(some)
-                await turn(some)
-            require_few(relation, len(rows))
-    return rows
 
 
 def _values_of(row: Mapping[int, Value]) -> Iterable[Value]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
+from contextlib import aclosing
 
 from hornbeam_server.maintain.changes import Change, Mutation
+from hornbeam_server.query.engine import QueryStream
 from hornbeam_server.schema.errors import BeingLoaded, LimitExceeded
 from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.sizes import Budget, bytes_of
@@ -296,3 +298,15 @@ def budget_of_reads() -> Budget:
 
 def budget_of_writes() -> Budget:
     return Budget(MAX_BYTES, "What the transaction writes", "written", SPLIT)
+
+
+async def gathered(stream: QueryStream, relation: str, budget: Budget) -> list[Row]:
+    """All rows of a query, which are to be written to `relation`. Raises LimitExceeded."""
+    rows: list[Row] = []
+    async with aclosing(stream.batches()) as batches:
+        async for batch in batches:
+            for some in chunks(batch):
+                rows += budget.taking(some)
+                await turn(some)
+            require_few(relation, len(rows))
+    return rows
