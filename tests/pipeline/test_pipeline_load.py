@@ -571,7 +571,7 @@ def test_the_command_line_loads_and_cancels(shop, tmp_path, monkeypatch):
     options = ["--rejects", str(files.rejects), "--max-rejects", "7", "--single-lines", "--resume"]
     done = run(*given, "--spark", "--master", "local[1]", *options)
     assert done.exit_code == 0, done.output
-    assert "200 rows into customer, 50 were there already, 3 rejected" in done.output
+    assert "200 rows into customer, 50 existed already, 3 rejected" in done.output
     assert "100 rows/s" in done.output
     assert asked == [
         (

@@ -335,7 +335,7 @@ def test_the_command_line_builds_and_cancels(shop):
     assert listed[0]["progress"]["elsewhere"]
     cancelled = run("--cancel", VIEW, "--json")
     assert VIEW in json.loads(cancelled.output)["cancelled"]
-    assert "Nothing is left to be built" in run().output
+    assert "There is nothing to build" in run().output
     assert run("--cancel").exit_code != 0
     refused = run("nowhere")
     assert isinstance(refused.exception, DatabaseError)

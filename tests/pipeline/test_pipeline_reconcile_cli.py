@@ -165,5 +165,5 @@ def test_times_are_parsed(text, expected):
 
 @pytest.mark.parametrize("text", ["", "5", "h", "0s", "-1m", "1w"])
 def test_wrong_times_are_refused(text):
-    with pytest.raises(InterfaceError, match="no time"):
+    with pytest.raises(InterfaceError, match="not a duration"):
         seconds(text)
