@@ -133,7 +133,7 @@ def test_a_client_alone_reads_from_a_server(everything, client_only, tmp_path):
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({}, "which is not installed.\npip install hornbeam-server"),
+        ({}, "is needed and is not installed.\npip install hornbeam-server"),
         ({"hornbeam_server/__init__.py": ""}, "cannot be loaded: No module named"),
     ],
 )
