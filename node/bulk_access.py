@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hornbeam_server.node.adapters import Ports
+from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.change_feed import Changes, begun, loaded
 from hornbeam_server.node.deferred_views import BatchWork, DeferredViews
 from hornbeam_server.node.exports import Export, Exports
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.node.reads import Reads
-from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import (
     InvalidRequest,
     NotFound,
@@ -23,11 +22,8 @@ from hornbeam_server.storage.ports import Put
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.cluster.member import Member
 from hornbeam_server.txlayer.cluster.segment_positions import Following
-from hornbeam_server.txlayer.commit.committer import Committer
-from hornbeam_server.txlayer.commit.read_holds import Readers
 from hornbeam_server.txlayer.ddl.bulk_tables import bulk_tables
 from hornbeam_server.txlayer.ddl.claim import load_catalog
-from hornbeam_server.txlayer.transactions.manager import TransactionManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +42,7 @@ class BulkAccess:
 
     def __init__(
         self,
-        settings: Settings,
-        ports: Ports,
-        committer: Committer,
-        manager: TransactionManager,
-        holds: Readers,
+        parts: Parts,
         deferred: DeferredViews,
         exports: Exports,
         reads: Reads,
@@ -58,12 +50,13 @@ class BulkAccess:
         low_water: LowWater,
         member: Member | None,
     ) -> None:
-        self._settings = settings
+        ports = parts.ports
+        self._settings = parts.settings
         self._clock = ports.clock
         self._store = ports.store
-        self._committer = committer
-        self._manager = manager
-        self._holds = holds
+        self._committer = parts.committer
+        self._manager = parts.manager
+        self._holds = parts.keeper.readers
         self._deferred = deferred
         self._exports = exports
         self._reads = reads

@@ -71,7 +71,6 @@ class Database:
         self._coordination = ports.coordination
         self._opened_at = self.clock.monotonic()
         self.low_water = LowWater(ports.coordination)
-        holds = parts.keeper.readers
         self.deferred = DeferredViews(
             ports.coordination,
             ports.store,
@@ -81,56 +80,15 @@ class Database:
             use_s=settings.snapshot_retention_s,
         )
         self.exports = Exports(ports.export, settings.data / EXPORTS, ports.clock, ports.ids)
-        self.ownership = Ownership(
-            settings, self.clock, ports.coordination, self.committer, parts.snapshots, member
-        )
-        self.reads = Reads(
-            settings,
-            self.clock,
-            self.store,
-            self.engine,
-            self.manager,
-            holds,
-            self.deferred,
-            self.ownership,
-        )
-        self.bulk = BulkAccess(
-            settings,
-            ports,
-            self.committer,
-            self.manager,
-            holds,
-            self.deferred,
-            self.exports,
-            self.reads,
-            self.ownership,
-            self.low_water,
-            member,
-        )
-        self.verification = Verification(
-            self.store,
-            self.engine,
-            self.manager,
-            holds,
-            self.deferred,
-            self.reads,
-            self.transact,
-        )
-        self.housekeeping = Housekeeping(
-            settings,
-            ports,
-            self.log,
-            self.committer,
-            self.keeper,
-            self.deferred,
-            self.exports,
-            self.ownership,
-            self.low_water,
-            member,
-        )
+        deferred, exports, low_water = self.deferred, self.exports, self.low_water
+        self.ownership = ownership = Ownership(parts, member)
+        self.reads = reads = Reads(parts, deferred, ownership)
+        self.bulk = BulkAccess(parts, deferred, exports, reads, ownership, low_water, member)
+        self.verification = Verification(parts, deferred, reads, self.transact)
+        self.housekeeping = Housekeeping(parts, deferred, exports, ownership, low_water, member)
         self._offer_operations()
         switch_quickly()
-        self._housekeeping = asyncio.ensure_future(self.housekeeping.run())
+        self._housekeeping_task = asyncio.ensure_future(self.housekeeping.run())
 
     def _offer_operations(self) -> None:
         """Operations of the parts are operations of the database."""
@@ -214,9 +172,9 @@ class Database:
             if self.member is not None:
                 last.push_async_callback(self.member.close)
             last.push_async_callback(self.manager.close)
-            self._housekeeping.cancel()
+            self._housekeeping_task.cancel()
             # To await the task itself would hide a cancellation of this coroutine.
-            await asyncio.wait({self._housekeeping})
+            await asyncio.wait({self._housekeeping_task})
             await self.keeper.close()
             if self.member is None and self.ready():
                 await self.keeper.refresh_counts(factor=1.2)

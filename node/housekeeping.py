@@ -7,19 +7,16 @@ from functools import partial
 
 import structlog
 
-from hornbeam_server.node.adapters import Ports
+from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.exports import Exports
 from hornbeam_server.node.ownership import Ownership
-from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import Corruption, HornbeamError, Unavailable
-from hornbeam_server.storage.ports import TOMBSTONE, Log, Put
+from hornbeam_server.storage.ports import TOMBSTONE, Put
 from hornbeam_server.storage.together import all_tried
 from hornbeam_server.txlayer.cluster.log_retention import GoneLogs, drop_old_segments
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.cluster.member import Member
-from hornbeam_server.txlayer.commit.committer import Committer
-from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
 from hornbeam_server.txlayer.ddl.claim import TABLE as CATALOG_TABLE
 from hornbeam_server.txlayer.transactions import outcomes
 
@@ -31,23 +28,20 @@ class Housekeeping:
 
     def __init__(
         self,
-        settings: Settings,
-        ports: Ports,
-        log: Log,
-        committer: Committer,
-        keeper: CatalogKeeper,
+        parts: Parts,
         deferred: DeferredViews,
         exports: Exports,
         ownership: Ownership,
         low_water: LowWater,
         member: Member | None,
     ) -> None:
-        self._settings = settings
+        ports = parts.ports
+        self._settings = parts.settings
         self._clock = ports.clock
         self._store = ports.store
-        self._log = log
-        self._committer = committer
-        self._keeper = keeper
+        self._log = parts.log
+        self._committer = parts.committer
+        self._keeper = parts.keeper
         self._deferred = deferred
         self._exports = exports
         self._ownership = ownership

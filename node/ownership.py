@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hornbeam_server.node.settings import Settings
+from hornbeam_server.node.assembly import Parts
 from hornbeam_server.schema.errors import Unavailable
-from hornbeam_server.storage.ports import Clock, Coordination
 from hornbeam_server.txlayer.cluster.member import Member
-from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.snapshots import LastSnapshots, Snapshots
 
 
@@ -19,20 +17,12 @@ class Ownership:
     its data by then. A node that has retired serves reads at its last snapshot.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        clock: Clock,
-        coordination: Coordination,
-        committer: Committer,
-        snapshots: Snapshots,
-        member: Member | None,
-    ) -> None:
-        self.snapshots = snapshots
-        self._settings = settings
-        self._clock = clock
-        self._coordination = coordination
-        self._committer = committer
+    def __init__(self, parts: Parts, member: Member | None) -> None:
+        self.snapshots: Snapshots = parts.snapshots
+        self._settings = parts.settings
+        self._clock = parts.ports.clock
+        self._coordination = parts.ports.coordination
+        self._committer = parts.committer
         self._member = member
         self._last: LastSnapshots | None = None
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.ownership import Ownership
-from hornbeam_server.node.settings import Settings
-from hornbeam_server.query.engine import PreparedQuery, QueryEngine, QueryStream
+from hornbeam_server.query.engine import PreparedQuery, QueryStream
 from hornbeam_server.query.explain import Explanation
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (
@@ -21,11 +21,8 @@ from hornbeam_server.schema.errors import (
     Unsupported,
 )
 from hornbeam_server.storage.codec.rows import Codecs
-from hornbeam_server.storage.ports import Clock, TableStore
 from hornbeam_server.storage.snapshot import Overlay, ReadItem, Snapshot
-from hornbeam_server.txlayer.commit.read_holds import Readers
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
-from hornbeam_server.txlayer.transactions.manager import TransactionManager
 from hornbeam_server.txlayer.transactions.requests import Parameters, Replay, Statement
 
 
@@ -43,25 +40,15 @@ class QueryResult:
 class Reads:
     """Queries, each at one snapshot, under the catalog of that snapshot."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        clock: Clock,
-        store: TableStore,
-        engine: QueryEngine,
-        manager: TransactionManager,
-        holds: Readers,
-        deferred: DeferredViews,
-        ownership: Ownership,
-    ) -> None:
+    def __init__(self, parts: Parts, deferred: DeferredViews, ownership: Ownership) -> None:
         self.queries = 0
         """Queries that were begun since the start."""
-        self._settings = settings
-        self._clock = clock
-        self._store = store
-        self._engine = engine
-        self._manager = manager
-        self._holds = holds
+        self._settings = parts.settings
+        self._clock = parts.ports.clock
+        self._store = parts.ports.store
+        self._engine = parts.engine
+        self._manager = parts.manager
+        self._holds = parts.keeper.readers
         self._deferred = deferred
         self._ownership = ownership
 

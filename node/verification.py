@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.schema_plans import program_of
-from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.errors import NotFound
-from hornbeam_server.storage.ports import TableStore
-from hornbeam_server.txlayer.commit.read_holds import Readers
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
-from hornbeam_server.txlayer.transactions.manager import TransactionManager
 from hornbeam_server.txlayer.transactions.requests import (
     RepairRows,
     TransactionRequest,
@@ -36,18 +33,15 @@ class Verification:
 
     def __init__(
         self,
-        store: TableStore,
-        engine: QueryEngine,
-        manager: TransactionManager,
-        holds: Readers,
+        parts: Parts,
         deferred: DeferredViews,
         reads: Reads,
         transact: Callable[[TransactionRequest], Awaitable[TransactionResult]],
     ) -> None:
-        self._store = store
-        self._engine = engine
-        self._manager = manager
-        self._holds = holds
+        self._store = parts.ports.store
+        self._engine = parts.engine
+        self._manager = parts.manager
+        self._holds = parts.keeper.readers
         self._deferred = deferred
         self._reads = reads
         self._transact = transact

@@ -67,16 +67,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--quick`, leave out also single tests that need a cluster or Go or are marked long."""
+    """With `--quick`, leave out also single tests that need a cluster or Go."""
     if not config.getoption("--quick"):
         return
-    left = [
-        item
-        for item in items
-        if needs_cluster(item) or item.get_closest_marker("long") or item.get_closest_marker("go")
-    ]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+    slow = {item for item in items if needs_cluster(item) or item.get_closest_marker("go")}
+    config.hook.pytest_deselected(items=[item for item in items if item in slow])
+    items[:] = [item for item in items if item not in slow]
 
 
 @pytest.fixture(autouse=True)

@@ -256,7 +256,7 @@ async def test_a_node_can_be_stopped_while_it_closes_its_database(tmp_path):
 
 def hold_its_housekeeping(database):
     """Make housekeeping end slowly; the returned event is set when its end begins."""
-    ending, begun_with = asyncio.Event(), database._housekeeping
+    ending, begun_with = asyncio.Event(), database._housekeeping_task
 
     async def slowly():
         try:
@@ -265,7 +265,7 @@ def hold_its_housekeeping(database):
             ending.set()
             await asyncio.sleep(0.1)
 
-    database._housekeeping = asyncio.ensure_future(slowly())
+    database._housekeeping_task = asyncio.ensure_future(slowly())
     return ending
 
 

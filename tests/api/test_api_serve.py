@@ -231,8 +231,8 @@ def test_the_database_closes_after_housekeeping_failed(tmp_path):
 
     async def close():
         database = await Database.open(Settings(data=tmp_path))
-        database._housekeeping.cancel()
-        database._housekeeping = asyncio.ensure_future(died())
+        database._housekeeping_task.cancel()
+        database._housekeeping_task = asyncio.ensure_future(died())
         await asyncio.sleep(0)
         await database.close()
         await (await Database.open(Settings(data=tmp_path))).close()

@@ -75,7 +75,7 @@ async def test_there_is_news_once_anything_that_was_read_has_changed(adapter, tm
             before = service.news
             await change
             async with asyncio.timeout(10):
-                while service.news == before:  # noqa: ASYNC110 (nobody tells)
+                while service.news == before:  # noqa: ASYNC110 (no event announces it)
                     await asyncio.sleep(0.01)
 
 

@@ -582,7 +582,7 @@ class LinkedList:
 
 
 class Shop:
-    """TPC-W's emulated browsers; of what they create, all must be there that they were told of."""
+    """TPC-W's emulated browsers. Every row whose creation was acknowledged must exist."""
 
     ddl = SCHEMA.read_text()
     queries = WORKLOAD.read_text()

@@ -59,10 +59,6 @@ MEMORY = [
 ]
 
 
-def run(work: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(work)
-
-
 @asynccontextmanager
 async def with_engine(**options: Any):
     engine = QueryEngine(Options(), **options)

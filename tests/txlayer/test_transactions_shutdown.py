@@ -62,7 +62,7 @@ async def test_a_database_that_was_not_closed_recovers(tmp_path):
     await run_all(database, *FILL)
     last = await database.execute("UPDATE customer SET c_name = 'last' WHERE c_id = 1")
     # Only what the operating system would do: release locks and files.
-    database._housekeeping.cancel()
+    database._housekeeping_task.cancel()
     for task in (*database.committer._stages, *database.committer._timers):
         task.cancel()
     await database.log.close()
