@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.storage.codec.folds import LANES
 from hornbeam_server.storage.ports import START, Coordination, Log
 from hornbeam_server.storage.tables import create_tables
 from hornbeam_server.txlayer.cluster import assignment
@@ -66,6 +68,7 @@ class Parts:
         recovered: Recovered,
         lock_table: LockTable,
         log_name: str,
+        lane: Callable[[], int | None] = lambda: LANES[0],
     ) -> None:
         self.settings = settings
         self.lost = [] if recovered.lost is None else [recovered.lost]
@@ -84,6 +87,7 @@ class Parts:
             steps=ports.steps,
             checkpoint_interval_s=settings.checkpoint_interval_s,
             log_name=log_name,
+            lane=lane,
         )
         self.lock_table = lock_table
         self.engine = QueryEngine(
@@ -184,7 +188,7 @@ async def join(settings: Settings, ports: Ports, address: str) -> tuple[Parts, M
         undo.push_async_callback(log.close)
         rates = SlotRates(clock)
         nothing, table = Recovered(0, START, 0), LockTable(rates.count)
-        parts = Parts(settings, ports, log, nothing, table, view.name)
+        parts = Parts(settings, ports, log, nothing, table, view.name, lambda: view.lane)
         committer, hlc = parts.committer, parts.hlc
         undo.callback(parts.engine.close)
         undo.push_async_callback(committer.close)

@@ -123,7 +123,8 @@ def _family(catalog: Catalog, name: str) -> Iterator[str]:
 def building(catalog: Catalog) -> dict[str, str]:
     """The views and indexes that are being built while writers continue, by table."""
     indexes = (index.name for index in catalog.indexes if not index.unique)
-    found = [n for n in (*catalog.view, *indexes) if catalog.state[n] is State.BUILDING]
+    names = (*catalog.view, *catalog.immediate_view, *indexes)
+    found = [name for name in names if catalog.state[name] is State.BUILDING]
     return {catalog.layout(name).table: name for name in found}
 
 

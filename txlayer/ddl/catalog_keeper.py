@@ -30,6 +30,8 @@ from typing import Any
 
 import structlog
 
+from hornbeam_server.maintain.immediate.build import base_cells
+from hornbeam_server.maintain.immediate.program import compile_immediate
 from hornbeam_server.maintain.lifecycle import Event, transition
 from hornbeam_server.maintain.recompute import build_batches, scanned_relation
 from hornbeam_server.maintain.spans import Span
@@ -620,6 +622,9 @@ class CatalogKeeper:
         claim, _ = self.led()
         codec, build.rows = codecs(build.name), 0
         reader = Snapshot(self._store, codecs, build.at)
+        if build.name in catalog.immediate_view:
+            await self._build_immediate(catalog, codecs, reader, build)
+            return
         async with aclosing(reader.scan(scanned_relation(catalog, build.name))) as scanned:
             async for batch in build_batches(catalog, codecs, [build.name], reader, scanned):
                 rows = batch.rows[build.name]
@@ -629,6 +634,22 @@ class CatalogKeeper:
                 claim.require_session()
                 await self._store.put(puts, build.at)
                 build.rows += len(rows)
+                await self._clock.sleep(0)
+
+    async def _build_immediate(
+        self, catalog: Catalog, codecs: Codecs, reader: Snapshot, build: Build
+    ) -> None:
+        """Put the base lane of an immediate view at its T."""
+        claim, _ = self.led()
+        table = codecs(build.name).layout.table
+        program = compile_immediate(catalog.immediate_view[build.name], catalog)
+        async with aclosing(base_cells(program, codecs, reader)) as batches:
+            async for puts in batches:
+                require_storable({table: puts})
+                self._steps(Step.BUILDING)
+                claim.require_session()
+                await self._store.put({table: puts}, build.at)
+                build.rows += len(puts)
                 await self._clock.sleep(0)
 
     async def _mark_readable(self, tables: set[str]) -> None:
@@ -685,7 +706,7 @@ def _build_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
     builds, then views, then other indexes."""
 
     def rank(name: str) -> int:
-        if name in catalog.view:
+        if name in catalog.view or name in catalog.immediate_view:
             return 1
         return 0 if catalog.index[name].purpose is Purpose.FOREIGN_KEY else 2
 
