@@ -243,6 +243,12 @@ class Programs:
         `changes` are the net changes of one transaction, unique per relation and key; `reader` is
         the committed state before it. Raises the reader's errors.
         """
+        return (await self.maintained(changes, reader))[0]
+
+    async def maintained(
+        self, changes: Sequence[Change], reader: RowReader
+    ) -> tuple[list[Mutation], list[Addition]]:
+        """`mutations`, and the amounts to add to the groups of immediate views."""
         base = BaseRows(reader, await self._by_key(changes))
         found: list[Mutation] = []
         for name, changed in base.changed.items():
@@ -252,16 +258,10 @@ class Programs:
         views = dict.fromkeys(view for name in base.changed for view in self._views[name])
         for view in views:
             found += await made(view.stored.mutations(await view.pairs(base)))
-        return found
-
-    async def additions(self, changes: Sequence[Change], reader: RowReader) -> list[Addition]:
-        """The amounts to add to the groups of immediate views. The arguments are those of
-        `mutations`."""
-        programs = self._adding(changes)
-        if not programs:
-            return []
-        base = BaseRows(reader, await self._by_key(changes))
-        return [addition for program in programs for addition in await program.additions(base)]
+        additions: list[Addition] = []
+        for program in self._adding(changes):
+            additions += await program.additions(base)
+        return found, additions
 
     async def references(
         self, changes: Sequence[Change], reader: RowReader
@@ -270,7 +270,7 @@ class Programs:
         changed rows of parents. The arguments are those of `mutations`."""
         kept: set[Reference] = set()
         changed: set[Reference] = set()
-        programs = self._adding(changes)
+        programs = [program for program in self._adding(changes) if program.locks]
         if programs:
             base = BaseRows(reader, await self._by_key(changes))
             for program in programs:

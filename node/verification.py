@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from hornbeam_server.maintain.immediate.build import differences
+from hornbeam_server.maintain.immediate.definition import define
+from hornbeam_server.maintain.immediate.program import compile_immediate
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.schema.errors import NotFound
+from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.requests import (
+    RepairGroups,
     RepairRows,
     TransactionRequest,
     TransactionResult,
@@ -68,6 +73,10 @@ class Verification:
                 at,
                 self._engine.checking,
                 names=kept,
+                queries={
+                    view.name: define(view.declared, state.catalog).sql
+                    for view in state.catalog.immediate
+                },
                 progress=progress,
             )
             later = await self._verify_deferred(state, deferred, progress)
@@ -94,13 +103,30 @@ class Verification:
         return found
 
     async def _repair(self, item: Checked) -> Checked:
+        if not item.differences:
+            return item
+        if item.name in self._manager.state.catalog.immediate_view:
+            return replace(item, repaired=await self._repair_groups(item.name))
         return replace(item, repaired=await self._repair_rows(item.name, item.keys))
+
+    async def _repair_groups(self, name: str) -> int:
+        """Add to the groups of an immediate view what is missing at one snapshot."""
+        repaired = 0
+        async with self._reads.at() as (state, at):
+            program = compile_immediate(state.catalog.immediate_view[name], state.catalog)
+            reader = Snapshot(self._store, state.codecs, at)
+            async for additions in differences(program, state.codecs, reader):
+                for start in range(0, len(additions), REPAIR_BATCH):
+                    some = RepairGroups(tuple(additions[start : start + REPAIR_BATCH]))
+                    await self._transact(TransactionRequest((some,)))
+                    repaired += len(some.additions)
+        return repaired
 
     async def repair(self, name: str, keys: Sequence[bytes]) -> int:
         """Recompute the rows under some encoded keys of a view or index, and write those that
         differ. Returns their number. Raises NotFound."""
         catalog = self._manager.state.catalog
-        if not catalog.readable(name) or catalog.layout(name).source in catalog.deferred_view:
+        if not catalog.readable(name) or catalog.layout(name).source in catalog.declared_view:
             raise NotFound(f"There is no readable view or index {name} that commits keep.")
         return await self._repair_rows(name, keys)
 

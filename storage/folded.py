@@ -82,10 +82,18 @@ class FoldedReads:
         self, key_range: KeyRange, *, reverse: bool, limit: int | None
     ) -> AsyncGenerator[list[Group], None]:
         """Batches of groups in key order."""
+        start, end = self._groups.range(key_range)
+        async for groups in self.between(start, end, reverse=reverse, limit=limit):
+            yield groups
+
+    async def between(
+        self, start: bytes, end: bytes | None, *, reverse: bool = False, limit: int | None = None
+    ) -> AsyncGenerator[list[Group], None]:
+        """Batches of groups in the order of their encoded keys, from `start` (included) to `end`
+        (excluded; None: to the last). Both are at the beginning of a group."""
         if not self._fold.grouped:
             yield [group for group in await self.get([(1,)]) if group is not None]
             return
-        start, end = self._groups.range(key_range)
         left = limit
         last: list[Cell] = []
         """The cells of the last group so far, which may have more cells in the next batch."""
@@ -121,8 +129,9 @@ class FoldedReads:
                 last = cells[-1].key
                 due = [c for c in waiting if (c.key > last if reverse else c.key < last)]
                 waiting = waiting[len(due) :]
-                cells = sorted([*cells, *due], key=_key, reverse=reverse)
-            yield cells
+                yield sorted([*cells, *due], key=_key, reverse=reverse)
+            else:
+                yield cells
         if waiting:
             yield waiting
 

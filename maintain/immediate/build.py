@@ -9,8 +9,11 @@ the lanes count everything up to T.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 from zlib import crc32
 
+from hornbeam_server.maintain.changes import Addition
 from hornbeam_server.maintain.immediate.program import ImmediateProgram, Sums
 from hornbeam_server.maintain.paths import BaseRows
 from hornbeam_server.schema.turns import chunks, turn
@@ -29,27 +32,49 @@ class _TooManyGroups(Exception):
     pass
 
 
+async def differences(
+    program: ImmediateProgram, codecs: Codecs, reader: RowReader
+) -> AsyncGenerator[list[Addition], None]:
+    """What is missing in the groups of a view as of `reader`: the view over the base relations
+    minus the sums over all lanes. Added by a transaction, it repairs the view, whatever other
+    transactions add. Raises the reader's errors."""
+    async with aclosing(_passes(program, codecs, reader, MAX_GROUPS, base_lane=True)) as passes:
+        async for sums in passes:
+            wrong = [(group, amounts) for group, amounts in sums.values() if any(amounts)]
+            for some in chunks(wrong):
+                yield [Addition(program.cells, g, tuple(amounts)) for g, amounts in some]
+
+
 async def base_cells(
     program: ImmediateProgram, codecs: Codecs, reader: RowReader, most: int = MAX_GROUPS
 ) -> AsyncGenerator[list[Put], None]:
     """The cells of the base lane as of `reader`, to be put at its timestamp. Raises the reader's
     errors."""
-    passes = 1
-    first: Sums | None = None
-    while first is None:
+    codec = codecs(program.cells)
+    async with aclosing(_passes(program, codecs, reader, most, base_lane=False)) as passes:
+        async for sums in passes:
+            for some in chunks(list(sums.values())):
+                yield [_put(codec, (*group, BASE_LANE), amounts) for group, amounts in some]
+                await turn(some)
+
+
+async def _passes(
+    program: ImmediateProgram, codecs: Codecs, reader: RowReader, most: int, *, base_lane: bool
+) -> AsyncGenerator[Sums, None]:
+    """The view over the base relations minus the sums over its lanes, in passes with disjoint
+    groups: as many that each has at most `most` groups, roughly. Without `base_lane`, the cells of
+    the base lane are not subtracted."""
+    number, of = 0, 1
+    while number < of:
         try:
-            first = await _base(program, codecs, reader, passes, 0, most)
+            limit = most if of == 1 else 8 * most
+            sums = await _pass(program, codecs, reader, _Pass(number, of, limit, base_lane))
         except _TooManyGroups:
-            passes *= 2
-    codec, at = codecs(program.cells), 0
-    while True:
-        sums = first if not at else await _base(program, codecs, reader, passes, at, 8 * most)
-        for some in chunks(list(sums.values())):
-            yield [_put(codec, (*group, BASE_LANE), amounts) for group, amounts in some]
-            await turn(some)
-        at += 1
-        if at == passes:
-            return
+            assert number == 0, "the passes are alike"
+            of *= 2
+            continue
+        yield sums
+        number += 1
 
 
 def _put(codec: LayoutCodec, key: Row, amounts: Sequence[Value]) -> Put:
@@ -57,22 +82,24 @@ def _put(codec: LayoutCodec, key: Row, amounts: Sequence[Value]) -> Put:
     return Put(codec.key_of(key), cell)
 
 
-async def _base(
-    program: ImmediateProgram, codecs: Codecs, reader: RowReader, passes: int, number: int, most: int
-) -> Sums:
-    """The amounts of the base lane by group, of the groups of pass `number` of `passes`.
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    number: int
+    of: int
+    most: int
+    base_lane: bool
 
-    Raises _TooManyGroups for more than `most` groups.
-    """
-    sums: Sums = {}
-
-    def check() -> None:
-        if passes > 1:
-            for key in [key for key in sums if crc32(key) % passes != number]:
+    def prune(self, sums: Sums) -> None:
+        """Remove the groups of other passes. Raises _TooManyGroups."""
+        if self.of > 1:
+            for key in [key for key in sums if crc32(key) % self.of != self.number]:
                 del sums[key]
-        if len(sums) > most:
+        if len(sums) > self.most:
             raise _TooManyGroups
 
+
+async def _pass(program: ImmediateProgram, codecs: Codecs, reader: RowReader, this: _Pass) -> Sums:
+    sums: Sums = {}
     key_values = codecs(program.fact).key_values
     async for batch in reader.scan(program.fact):
         for rows in chunks(batch):
@@ -82,14 +109,14 @@ async def _base(
                 base.remember(program.fact, key, row)
             program.add((await program.joined(base, keys, BaseRows.before)).values(), 1, sums)
             await turn(rows)
-        check()
+        this.prune(sums)
     width = len(codecs(program.cells).layout.key) - 1
     async for cells in reader.scan(program.cells):
         for cell in cells:
             group, amounts = cell[:width], cell[width + 1 :]
             nothing = (group, list(program.zero))
             known = sums.setdefault(program.group_key(group), nothing)[1]
-            if cell[width] != BASE_LANE:
+            if this.base_lane or cell[width] != BASE_LANE:
                 known[:] = map(minus, known, amounts)
-        check()
+        this.prune(sums)
     return sums

@@ -76,13 +76,14 @@ def _aggregate(result: Map) -> tuple[Aggregate, Map]:
     for call in aggregate.calls:
         if call.function not in _SUMMED:
             raise Unsupported(
-                f"{call.function.value.upper()} cannot be maintained by transactions yet.", cure=LATER
+                f"{call.function.value.upper()} cannot be maintained by transactions yet.",
+                cure=LATER,
             )
     for place in result.fields:
         if place.name not in result.passes:
             raise Unsupported(
                 f"Column {place.name} is computed from aggregates.",
-                cure=f"Select the aggregates, and compute with them when you read the view. {LATER}",
+                cure=f"Select the aggregates, and compute when you read the view. {LATER}",
             )
     return aggregate, aggregate.input
 
@@ -119,7 +120,9 @@ def _stored(
 def _cells(state: GroupState) -> StateLayout:
     groups = tuple(Column(field.name, field.type) for field in state.groups)
     lane = Column(LANE, _INTEGER, nullable=False)
-    sums = tuple(Column(part.field.name, _sum_type(part, state), nullable=False) for part in state.parts)
+    sums = tuple(
+        Column(part.field.name, _sum_type(part, state), nullable=False) for part in state.parts
+    )
     key = tuple(KeyPart(column.name) for column in (*groups, lane))
     return StateLayout(CELLS, (*groups, lane, *sums), key)
 

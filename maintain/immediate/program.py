@@ -109,6 +109,20 @@ class ImmediateProgram:
     def relations(self) -> frozenset[str]:
         return frozenset([self.fact, *(step.relation for step in self.steps)])
 
+    @property
+    def locks(self) -> bool:
+        """Do parents have to be locked?"""
+        return any(not step.same_root for step in self.steps)
+
+    def explain(self) -> Iterator[str]:
+        """How the view is maintained, in lines of text."""
+        yield f"for each changed row of {self.fact}: add to its group, without a lock on the group"
+        for step, descent in zip(self.steps, self.descents, strict=True):
+            lock = "under the same root" if step.same_root else "its existence is locked, shared"
+            yield f"   joined to {step.relation} by its key ({lock})"
+            ways = ", ".join(way.layout for way in reversed(descent.ways))
+            yield f"   for a changed row of {step.relation}: the rows below it, through {ways}"
+
     async def additions(self, base: BaseRows) -> list[Addition]:
         """The amounts to add to each group whose sums change."""
         sums: Sums = {}
@@ -328,8 +342,6 @@ def _compiled(sql: str, scope: _Scope, field: Field | None = None) -> Evaluate:
     """
     compiled = compile_expression(sqlglot.parse_one(sql, dialect=DIALECT), scope)
     if compiled is None or (field is not None and compiled.type not in (field.type, None)):
-        raise Unsupported(
-            f"The expression {sql} cannot be evaluated in a transaction.", cure=LATER
-        )
+        raise Unsupported(f"The expression {sql} cannot be evaluated in a transaction.", cure=LATER)
     evaluate = compiled.evaluate
     return lambda row: evaluate(row, ())

@@ -118,9 +118,10 @@ def _joins(parts: _Parts, catalog: Catalog) -> dict[int, tuple[int, ForeignKey]]
         edges = [
             (child, parent, key)
             for child, parent, given in ways
-            if parent not in found and (key := _foreign_key(parts.scans, child, parent, given, catalog))
+            if parent not in found
+            and (key := _foreign_key(parts.scans, child, parent, given, catalog))
         ]
-        if not edges or b in parts.outer and edges[0][1] != b:
+        if not edges or (b in parts.outer and edges[0][1] != b):
             raise Unsupported(
                 f"{parts.scans[a].relation} and {parts.scans[b].relation} are not joined by a"
                 " declared foreign key and its referenced key.",

@@ -58,9 +58,7 @@ class Fold:
         if rows > 0 or (rows == 0 and not self.grouped):
             return tuple([finish(group, totals) for finish in self._finish])
         if rows < 0:
-            raise Corruption(
-                f"A group of {self.name} has {rows} rows.", cure="Rebuild the view."
-            )
+            raise Corruption(f"A group of {self.name} has {rows} rows.", cure="Rebuild the view.")
         return None
 
     def empty(self) -> Row | None:

@@ -93,7 +93,9 @@ async def encode_commit(commit: Commit) -> Sequence[bytes]:
 
 
 def encode_batch(
-    ts: int, commits: Sequence[Sequence[bytes]], cells: Mapping[str, Sequence[Put]] = MappingProxyType({})
+    ts: int,
+    commits: Sequence[Sequence[bytes]],
+    cells: Mapping[str, Sequence[Put]] = MappingProxyType({}),
 ) -> Sequence[bytes]:
     """A `Batch` of commits at `ts`, or a `CellBatch` if there are `cells`, in consecutive pieces;
     `commits` are results of `encode_commit`."""

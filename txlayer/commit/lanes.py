@@ -12,7 +12,6 @@ the committer, and for as long as the transaction is in flight: the log stage ne
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

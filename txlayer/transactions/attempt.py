@@ -148,10 +148,10 @@ class Transaction:
         # Operations of the parts are operations of the transaction.
         checks, stored = ConstraintChecks(workspace, identity), StoredRows(workspace, store)
         self.lock, self.net_changes = workspace.lock, workspace.net_changes
-        self.mutations, self.check = workspace.mutations, checks.check
-        self.lock_joined = workspace.lock_joined
-        self.additions, self.overlay = workspace.additions, workspace.overlay
+        self.maintained, self.check = workspace.maintained, checks.check
+        self.lock_joined, self.overlay = workspace.lock_joined, workspace.overlay
         self.validate, self.repair = stored.validate, stored.repair
+        self.repair_groups = stored.repair_groups
 
     async def read_ahead(self, work: Sequence[Work], plans: Sequence[WritePlan | None]) -> None:
         """If the store is remote, read all rows that the statements name by key at once, before the

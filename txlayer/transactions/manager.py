@@ -54,6 +54,7 @@ from hornbeam_server.txlayer.transactions.outcomes import (
 )
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
+    RepairGroups,
     RepairRows,
     Replay,
     Statement,
@@ -260,14 +261,12 @@ class TransactionManager:
             await transaction.check()
             await transaction.lock_joined()
             attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
-            mutations = await transaction.mutations()
-            additions = await self._committer.lanes.prepared(
-                await transaction.additions(), state.codecs
-            )
+            mutations, added = await transaction.maintained()
+            additions = await self._committer.lanes.prepared(added, state.codecs)
             await transaction.move_numbers()
         attempt.affected, attempt.growth = await count_by_layout(mutations)
         attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
-        if not mutations and request.idempotency_key is None:
+        if not mutations and not additions and request.idempotency_key is None:
             seen = self._locks.clock(attempt.owner)
             return attempt.result(max(self._committer.watermark(), seen))
         hash_ = request_hash(request)
@@ -404,7 +403,7 @@ class TransactionManager:
                     await transaction.validate(request.reads, request.preconditions)
                     results = await _run(transaction, request.statements, plans)
                     await transaction.check()
-                    mutations = await transaction.mutations()
+                    mutations, _ = await transaction.maintained()
         finally:
             self.gate.leave()
         affected, _ = await count_by_layout(mutations)
@@ -558,6 +557,8 @@ async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None)
             return await transaction.insert(work)
         case RepairRows():
             return await transaction.repair(work)
+        case RepairGroups():
+            return transaction.repair_groups(work)
         case Statement():
             assert plan is not None
             return await transaction.run(plan, work)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hornbeam_server.maintain.changes import Addition
 from hornbeam_server.storage.snapshot import ReadItem
 
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -38,7 +39,15 @@ class RepairRows:
     keys: tuple[bytes, ...]
 
 
-Work = Statement | InsertRows | RepairRows
+@dataclass(frozen=True, slots=True)
+class RepairGroups:
+    """Add amounts to groups of an immediate view: the differences that a check at one snapshot has
+    found. They commute with what other transactions add."""
+
+    additions: tuple[Addition, ...]
+
+
+Work = Statement | InsertRows | RepairRows | RepairGroups
 
 
 @dataclass(frozen=True, slots=True)

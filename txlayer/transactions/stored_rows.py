@@ -20,7 +20,12 @@ from hornbeam_server.storage.ports import NEWEST, Cell, TableStore
 from hornbeam_server.storage.snapshot import ReadItem
 from hornbeam_server.txlayer.transactions.constraint_checks import shown
 from hornbeam_server.txlayer.transactions.locks import Mode
-from hornbeam_server.txlayer.transactions.requests import Precondition, RepairRows, StatementResult
+from hornbeam_server.txlayer.transactions.requests import (
+    Precondition,
+    RepairGroups,
+    RepairRows,
+    StatementResult,
+)
 from hornbeam_server.txlayer.transactions.workspace import Key, Workspace
 
 
@@ -108,8 +113,13 @@ class StoredRows:
 
     def _read_origin(self, layout: str, key: bytes) -> tuple[str, Key]:
         """`_origin` of a row that a client reports as read. Raises ReadConflict if the relation,
-        view or index is gone, InvalidRequest for a malformed key."""
+        view or index is gone, InvalidRequest for a malformed key and for a declared view, whose
+        reads are not validated."""
         catalog = self._state.catalog
+        if layout in catalog.declared_view:
+            raise InvalidRequest(
+                f"Rows of {layout} cannot be validated.", cure="Send only reads of relations."
+            )
         if layout not in catalog.schema and not catalog.maintained(layout):
             raise ReadConflict(f"{layout}, which this transaction read, is gone since.")
         try:
@@ -151,6 +161,11 @@ class StoredRows:
             if old != new or (cell is not None and old is None):
                 self._workspace.repairs.append(Mutation(damaged.layout, key, old, new))
         return StatementResult(len(self._workspace.repairs))
+
+    def repair_groups(self, damaged: RepairGroups) -> StatementResult:
+        """Add the differences of damaged groups."""
+        self._workspace.repaired_groups += damaged.additions
+        return StatementResult(len(damaged.additions))
 
 
 def _decoded(codec: LayoutCodec, cell: Cell | None) -> Row | None:

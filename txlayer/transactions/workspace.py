@@ -76,6 +76,7 @@ class Workspace:
         self.changes: dict[str, dict[bytes, Change]] = {}
         """Changes by relation and encoded key."""
         self.repairs: list[Mutation] = []
+        self.repaired_groups: list[Addition] = []
         self.reader = RememberingSnapshot(store, state.codecs, at, budget_of_reads())
         self._store = store
         self._locks = locks
@@ -263,15 +264,15 @@ class Workspace:
             found += await selected(list(changes.values()), lambda c: c.old != c.new)
         return found
 
-    async def mutations(self) -> list[Mutation]:
-        """The changes of all stored rows: of relations, views and indexes. Raises LimitExceeded."""
+    async def maintained(self) -> tuple[list[Mutation], list[Addition]]:
+        """The changes of all stored rows (of relations, views and indexes), and what they add to
+        the groups of immediate views. Raises LimitExceeded."""
         changes = await self.net_changes()
         if not changes:
-            return list(self.repairs)
-        found = await self.state.programs.mutations(changes, self.reader)
+            return list(self.repairs), list(self.repaired_groups)
+        found, additions = await self.state.programs.maintained(changes, self.reader)
         await _require_moderate(found)
-        return [*found, *self.repairs]
-
+        return [*found, *self.repairs], [*additions, *self.repaired_groups]
 
     async def lock_joined(self) -> None:
         """Lock the rows that immediate views join to changed rows: a row that a changed row
@@ -308,16 +309,12 @@ class Workspace:
                     raise changed_since(relation)
                 await turn(some)
 
-    async def additions(self) -> list[Addition]:
-        """What the changes add to the groups of immediate views."""
-        return await self.state.programs.additions(await self.net_changes(), self.reader)
-
     async def overlay(self) -> list[Mutation]:
         """The changes of all stored rows, as a query inside this transaction shows them: with
         the additions to immediate views as cells of a lane of their own."""
         codecs = self.state.codecs
-        found = await self.mutations()
-        for addition in await self.additions():
+        found, additions = await self.maintained()
+        for addition in additions:
             cell = (*addition.group, OWN_LANE, *addition.amounts)
             found.append(Mutation(addition.layout, codecs(addition.layout).key(cell), None, cell))
         return found

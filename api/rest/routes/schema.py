@@ -14,6 +14,7 @@ from hornbeam_server.api.rest.request_models import ApplyBody, PlanBody, Restart
 from hornbeam_server.api.rest.serializers import (
     deferred_view_document,
     graph_document,
+    immediate_view_document,
     plan_document,
     schema_document,
     view_document,
@@ -149,7 +150,7 @@ Sizes = Annotated[bool, Query(description="Count the bytes, which reads the tabl
 async def views(db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
     """All views that the API key may read, with their states and the progress of their builds."""
     shown = visible_catalog(asking, db.catalog)
-    names = (*shown.view, *shown.deferred_view)
+    names = (*shown.view, *shown.declared_view)
     return encoded([await _view(db, shown, name, sizes, program=False) for name in names])
 
 
@@ -162,7 +163,7 @@ async def view(name: str, db: ReadDb, asking: Asking, sizes: Sizes = True) -> Re
     """A view, with its state and the progress of its build."""
     shown = visible_catalog(asking, db.catalog)
     if not db.catalog.relations_of(name):
-        known = ", ".join((*shown.view, *shown.deferred_view))
+        known = ", ".join((*shown.view, *shown.declared_view))
         raise NotFound(f"There is no view {name}.", cure=f"There are: {known or 'none'}.")
     asking.require_read([name])
     return encoded(await _view(db, shown, name, sizes, program=True))
@@ -173,6 +174,8 @@ async def _view(
 ) -> dict[str, Any]:
     if name in shown.deferred_view:
         document = await deferred_view_document(db, name, program=program)
+    elif name in shown.immediate_view:
+        document = immediate_view_document(db, name)
     else:
         document = view_document(db, shown, name)
     counted = (await db.sizes([name]))[name] if sizes else None
