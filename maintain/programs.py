@@ -46,10 +46,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hornbeam_server.maintain.changes import Addition, Change, Mutation
+from hornbeam_server.maintain.changes import Change, Mutation
 from hornbeam_server.maintain.immediate.program import (
     ImmediateProgram,
-    Reference,
+    Joined,
     compile_immediate,
 )
 from hornbeam_server.maintain.indexes import IndexProgram, compile_index
@@ -243,12 +243,6 @@ class Programs:
         `changes` are the net changes of one transaction, unique per relation and key; `reader` is
         the committed state before it. Raises the reader's errors.
         """
-        return (await self.maintained(changes, reader))[0]
-
-    async def maintained(
-        self, changes: Sequence[Change], reader: RowReader
-    ) -> tuple[list[Mutation], list[Addition]]:
-        """`mutations`, and the amounts to add to the groups of immediate views."""
         base = BaseRows(reader, await self._by_key(changes))
         found: list[Mutation] = []
         for name, changed in base.changed.items():
@@ -258,26 +252,15 @@ class Programs:
         views = dict.fromkeys(view for name in base.changed for view in self._views[name])
         for view in views:
             found += await made(view.stored.mutations(await view.pairs(base)))
-        additions: list[Addition] = []
-        for program in self._adding(changes):
-            additions += await program.additions(base)
-        return found, additions
+        return found
 
-    async def references(
-        self, changes: Sequence[Change], reader: RowReader
-    ) -> tuple[set[Reference], set[Reference]]:
-        """The rows that immediate views join and that must not change until the commit, and the
-        changed rows of parents. The arguments are those of `mutations`."""
-        kept: set[Reference] = set()
-        changed: set[Reference] = set()
-        programs = [program for program in self._adding(changes) if program.locks]
-        if programs:
-            base = BaseRows(reader, await self._by_key(changes))
-            for program in programs:
-                some_kept, some_changed = await program.references(base)
-                kept |= some_kept
-                changed |= some_changed
-        return kept - changed, changed
+    async def joined(self, changes: Sequence[Change], reader: RowReader) -> list[Joined]:
+        """What `changes` change in immediate views. The arguments are those of `mutations`."""
+        programs = self._adding(changes)
+        if not programs:
+            return []
+        base = BaseRows(reader, await self._by_key(changes))
+        return [await program.joined(base) for program in programs]
 
     def _adding(self, changes: Sequence[Change]) -> list[ImmediateProgram]:
         """The programs of the immediate views over the changed relations."""

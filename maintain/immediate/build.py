@@ -107,7 +107,7 @@ async def _pass(program: ImmediateProgram, codecs: Codecs, reader: RowReader, th
             keys = [key_values(row) for row in rows]
             for key, row in zip(keys, rows, strict=True):
                 base.remember(program.fact, key, row)
-            program.add((await program.joined(base, keys, BaseRows.before)).values(), 1, sums)
+            program.add((await program.rows(base, keys, BaseRows.before)).values(), 1, sums)
             await turn(rows)
         this.prune(sums)
     width = len(codecs(program.cells).layout.key) - 1

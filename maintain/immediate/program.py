@@ -18,7 +18,7 @@ it in the state before. ∎
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -109,11 +109,6 @@ class ImmediateProgram:
     def relations(self) -> frozenset[str]:
         return frozenset([self.fact, *(step.relation for step in self.steps)])
 
-    @property
-    def locks(self) -> bool:
-        """Do parents have to be locked?"""
-        return any(not step.same_root for step in self.steps)
-
     def explain(self) -> Iterator[str]:
         """How the view is maintained, in lines of text."""
         yield f"for each changed row of {self.fact}: add to its group, without a lock on the group"
@@ -123,18 +118,18 @@ class ImmediateProgram:
             ways = ", ".join(way.layout for way in reversed(descent.ways))
             yield f"   for a changed row of {step.relation}: the rows below it, through {ways}"
 
-    async def additions(self, base: BaseRows) -> list[Addition]:
-        """The amounts to add to each group whose sums change."""
-        sums: Sums = {}
+    async def joined(self, base: BaseRows) -> Joined:
+        """The joined rows of all affected rows before and after."""
+        found = Joined(self)
         for keys in chunks(await self._affected(base)):
-            for side, sign in ((BaseRows.before, -1), (BaseRows.after, 1)):
-                self.add((await self.joined(base, keys, side)).values(), sign, sums)
+            found.before += (await self.rows(base, keys, BaseRows.before, found.kept)).values()
+            found.after += (await self.rows(base, keys, BaseRows.after, found.kept)).values()
             await turn(keys)
-        return [
-            Addition(self.cells, group, tuple(amounts))
-            for group, amounts in sums.values()
-            if any(amounts)
-        ]
+        for step, descent in zip(self.steps, self.descents, strict=True):
+            if not step.same_root:
+                updated = _updated(base.changes(descent.relation), descent.used)
+                found.changed.update((descent.relation, key) for key in updated)
+        return found
 
     def add(self, rows: Iterable[Row], sign: int, sums: Sums) -> None:
         """Add the contributions of joined rows, times `sign`, to the amounts by group."""
@@ -148,21 +143,6 @@ class ImmediateProgram:
                 sums[key] = (group, list(self.zero))
             known = sums[key][1]
             known[:] = map(plus if sign > 0 else minus, known, amounts)
-
-    async def references(self, base: BaseRows) -> tuple[set[Reference], set[Reference]]:
-        """The parents of the affected rows before and after, which must not change until the
-        commit, and the changed parents. Those under the root of the fact are left out."""
-        kept: set[Reference] = set()
-        keys = await self._affected(base)
-        for side in (BaseRows.before, BaseRows.after):
-            await self.joined(base, keys, side, kept)
-        changed = {
-            (descent.relation, key)
-            for step, descent in zip(self.steps, self.descents, strict=True)
-            if not step.same_root
-            for key in _updated(base.changes(descent.relation), descent.used)
-        }
-        return kept, changed
 
     async def _affected(self, base: BaseRows) -> list[Key]:
         """Keys of the rows of the fact whose contribution may differ."""
@@ -179,7 +159,7 @@ class ImmediateProgram:
             keys.update(dict.fromkeys(below))
         return list(keys)
 
-    async def joined(
+    async def rows(
         self, base: BaseRows, keys: Sequence[Key], side: Side, kept: set[Reference] | None = None
     ) -> dict[Key, Row]:
         """The joined rows of rows of the fact, by their keys; one read per level. The parents that
@@ -188,6 +168,8 @@ class ImmediateProgram:
         look_up = side(base, self.fact)
         rows = {key: row for key in keys if (row := look_up(key)) is not None}
         for step in self.steps:
+            if not rows:
+                break
             above = {key: step.foreign(row) for key, row in rows.items()}
             wanted = {parent for parent in above.values() if None not in parent}
             await base.fetch(step.relation, wanted)
@@ -195,6 +177,27 @@ class ImmediateProgram:
                 kept.update((step.relation, parent) for parent in wanted)
             rows = dict(_stepped(step, rows, above, side(base, step.relation)))
         return rows
+
+
+@dataclass(slots=True)
+class Joined:
+    """What a transaction changes in an immediate view: joined rows before and after, the parents
+    that must not change until the commit, and the parents that the transaction changes. Parents
+    under the root of the fact are left out."""
+
+    program: ImmediateProgram
+    before: list[Row] = field(default_factory=list)
+    after: list[Row] = field(default_factory=list)
+    kept: set[Reference] = field(default_factory=set)
+    changed: set[Reference] = field(default_factory=set)
+
+    def additions(self) -> list[Addition]:
+        """The amounts to add to each group whose sums change."""
+        sums: Sums = {}
+        self.program.add(self.before, -1, sums)
+        self.program.add(self.after, 1, sums)
+        cells = self.program.cells
+        return [Addition(cells, g, tuple(amounts)) for g, amounts in sums.values() if any(amounts)]
 
 
 def _stepped(

@@ -148,8 +148,9 @@ class Transaction:
         # Operations of the parts are operations of the transaction.
         checks, stored = ConstraintChecks(workspace, identity), StoredRows(workspace, store)
         self.lock, self.net_changes = workspace.lock, workspace.net_changes
-        self.maintained, self.check = workspace.maintained, checks.check
-        self.lock_joined, self.overlay = workspace.lock_joined, workspace.overlay
+        self.mutations, self.check = workspace.mutations, checks.check
+        self.lock_joined, self.additions = workspace.lock_joined, workspace.additions
+        self.overlay = workspace.overlay
         self.validate, self.repair = stored.validate, stored.repair
         self.repair_groups = stored.repair_groups
 

@@ -259,10 +259,12 @@ class TransactionManager:
             digests = request.replay.results if request.replay is not None else ()
             attempt.results = await _run(transaction, request.statements, plans, digests)
             await transaction.check()
-            await transaction.lock_joined()
+            joined = await transaction.lock_joined()
             attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
-            mutations, added = await transaction.maintained()
-            additions = await self._committer.lanes.prepared(added, state.codecs)
+            mutations = await transaction.mutations()
+            additions = await self._committer.lanes.prepared(
+                transaction.additions(joined), state.codecs
+            )
             await transaction.move_numbers()
         attempt.affected, attempt.growth = await count_by_layout(mutations)
         attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
@@ -403,7 +405,7 @@ class TransactionManager:
                     await transaction.validate(request.reads, request.preconditions)
                     results = await _run(transaction, request.statements, plans)
                     await transaction.check()
-                    mutations, _ = await transaction.maintained()
+                    mutations = await transaction.mutations()
         finally:
             self.gate.leave()
         affected, _ = await count_by_layout(mutations)

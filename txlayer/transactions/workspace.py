@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from contextlib import aclosing
+from itertools import chain
 
 from hornbeam_server.maintain.changes import Addition, Change, Mutation
+from hornbeam_server.maintain.immediate.program import Joined
 from hornbeam_server.query.engine import QueryStream
 from hornbeam_server.schema.errors import BeingLoaded, LimitExceeded, TransactionAborted
 from hornbeam_server.schema.model import Relation
@@ -264,28 +266,35 @@ class Workspace:
             found += await selected(list(changes.values()), lambda c: c.old != c.new)
         return found
 
-    async def maintained(self) -> tuple[list[Mutation], list[Addition]]:
-        """The changes of all stored rows (of relations, views and indexes), and what they add to
-        the groups of immediate views. Raises LimitExceeded."""
+    async def mutations(self) -> list[Mutation]:
+        """The changes of all stored rows: of relations, views and indexes. Raises LimitExceeded."""
         changes = await self.net_changes()
         if not changes:
-            return list(self.repairs), list(self.repaired_groups)
-        found, additions = await self.state.programs.maintained(changes, self.reader)
+            return list(self.repairs)
+        found = await self.state.programs.mutations(changes, self.reader)
         await _require_moderate(found)
-        return [*found, *self.repairs], [*additions, *self.repaired_groups]
+        return [*found, *self.repairs]
 
-    async def lock_joined(self) -> None:
-        """Lock the rows that immediate views join to changed rows: a row that a changed row
-        contributes with must stay, and a row of a parent that changes is locked exclusively, so
-        that no other transaction changes the rows below it. docs/protocols/lanes.md has the reason.
-        Raises TransactionAborted, StatementTimeout."""
+    def additions(self, joined: Sequence[Joined]) -> list[Addition]:
+        """What the changes add to the groups of immediate views."""
+        return [*chain.from_iterable(each.additions() for each in joined), *self.repaired_groups]
+
+    async def joined(self) -> list[Joined]:
+        """What the changes change in immediate views."""
+        return await self.state.programs.joined(await self.net_changes(), self.reader)
+
+    async def lock_joined(self) -> list[Joined]:
+        """`joined`, under locks: a parent that a changed row is joined to must stay, and a parent
+        that changes is locked exclusively, so that no other transaction changes the rows below it.
+        docs/protocols/lanes.md has the reason. Raises TransactionAborted, StatementTimeout."""
         while True:
-            changes = await self.net_changes()
-            kept, changed = await self.state.programs.references(changes, self.reader)
+            found = await self.joined()
+            changed = {row for each in found for row in each.changed}
+            kept = {row for each in found for row in each.kept} - changed
             taken = await self.lock(self._existence(changed))
             taken |= await self.lock(self._existence(kept), Mode.SHARED)
             if not taken:
-                return
+                return found
 
     def _existence(self, rows: Iterable[tuple[str, Key]]) -> list[LockName]:
         codecs = self.state.codecs
@@ -297,11 +306,12 @@ class Workspace:
         be laid over it."""
         relations = {r for name in views for r in self.state.catalog.relations_of(name)}
         changes = [c for c in await self.net_changes() if c.relation in relations]
-        kept, changed = await self.state.programs.references(changes, self.reader)
+        joined = await self.state.programs.joined(changes, self.reader)
+        parents = {row for each in joined for row in each.kept | each.changed}
         key_values = {name: self.state.codecs(name).key_values for name in relations}
         found = [(c.relation, key_values[c.relation](c.old or c.new or ())) for c in changes]
         wanted: dict[str, list[Key]] = {}
-        for relation, key in dict.fromkeys([*found, *kept, *changed]):
+        for relation, key in dict.fromkeys([*found, *parents]):
             wanted.setdefault(relation, []).append(key)
         for relation, keys in wanted.items():
             for some in chunks(keys):
@@ -313,8 +323,8 @@ class Workspace:
         """The changes of all stored rows, as a query inside this transaction shows them: with
         the additions to immediate views as cells of a lane of their own."""
         codecs = self.state.codecs
-        found, additions = await self.maintained()
-        for addition in additions:
+        found = await self.mutations()
+        for addition in self.additions(await self.joined()):
             cell = (*addition.group, OWN_LANE, *addition.amounts)
             found.append(Mutation(addition.layout, codecs(addition.layout).key(cell), None, cell))
         return found
