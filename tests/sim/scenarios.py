@@ -22,6 +22,7 @@ from workload_load import Loads
 from workload_orders import Orders
 from workload_random import Random
 from workload_schema import ChangingSchema
+from workload_totals import Totals
 
 from hornbeam_server.storage.simulated.chaos import Fault, Profile
 
@@ -36,6 +37,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "random": Random,
     "schema": ChangingSchema,
     "load": Loads,
+    "totals": Totals,
 }
 _FILE = Path(__file__).with_name("scenarios.toml")
 _OPTIONS = {field.name for field in fields(Profile)} - {"rate", "every_s"}
