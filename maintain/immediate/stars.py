@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hornbeam_server.maintain.deltas.algebra import Join, JoinKind, Map, Node, Scan
@@ -105,7 +105,8 @@ def _collect(node: Node, parts: _Parts) -> None:
 
 def _joins(parts: _Parts, catalog: Catalog) -> dict[int, tuple[int, ForeignKey]]:
     """For each scan that is a parent: the number of the scan that references it, and the foreign
-    key. Equalities that belong to no foreign key become filters."""
+    key. Equalities of two scans that belong to no foreign key become filters. Raises Unsupported
+    for a LEFT JOIN with such equalities."""
     owner = {f.name: i for i, scan in enumerate(parts.scans) for f in scan.fields}
     between: dict[tuple[int, int], list[tuple[str, str]]] = {}
     for left, right in parts.pairs:
@@ -121,15 +122,17 @@ def _joins(parts: _Parts, catalog: Catalog) -> dict[int, tuple[int, ForeignKey]]
             if parent not in found
             and (key := _foreign_key(parts.scans, child, parent, given, catalog))
         ]
-        if not edges or (b in parts.outer and edges[0][1] != b):
-            raise Unsupported(
-                f"{parts.scans[a].relation} and {parts.scans[b].relation} are not joined by a"
-                " declared foreign key and its referenced key.",
-                cure=f"Join them by all columns of one foreign key. {LATER}",
-            )
-        child, parent, key = edges[0]
-        found[parent] = (child, key)
-        parts.filters += _rest(parts.scans, child, pairs, key)
+        outer = b in parts.outer
+        if outer and (not edges or edges[0][1] != b):
+            raise _refused("A LEFT JOIN that is not along a declared foreign key")
+        rest = pairs
+        if edges:
+            child, parent, key = edges[0]
+            found[parent] = (child, key)
+            rest = _rest(parts.scans, child, pairs, key)
+        if outer and rest:
+            raise _refused("A LEFT JOIN with more conditions than its foreign key")
+        parts.filters += [f"{quoted(x)} = {quoted(y)}" for x, y in rest]
     return found
 
 
@@ -152,13 +155,17 @@ def _foreign_key(
 
 def _rest(
     scans: Sequence[Scan], child: int, pairs: Sequence[tuple[str, str]], key: ForeignKey
-) -> Iterator[str]:
-    """Equalities of two scans beyond the foreign key, as SQL."""
-    mine = scans[child].column
-    for a, b in pairs:
-        column = mine.get(a) or mine[b]
-        if column not in key.columns:
-            yield f"{quoted(a)} = {quoted(b)}"
+) -> list[tuple[str, str]]:
+    """The equalities of two scans beyond the foreign key `key` of `child`."""
+    wanted = dict(zip(key.columns, key.parent_columns, strict=True))
+    column = {name: c for scan in scans for name, c in scan.column.items()}
+    mine = scans[child].field
+
+    def is_of_key(pair: tuple[str, str]) -> bool:
+        a, b = pair if pair[0] in mine else pair[::-1]
+        return wanted.get(column[a]) == column[b]
+
+    return [pair for pair in pairs if not is_of_key(pair)]
 
 
 def _refused(what: str) -> Unsupported:
