@@ -164,11 +164,17 @@ class Folding(enum.StrEnum):
     """A sum, or NULL if the count of its values is 0."""
     AVG = "avg"
     """A sum divided by the count of its values, as a DOUBLE, or NULL if the count is 0."""
+    MIN = "min"
+    MAX = "max"
+    """The first or last value of the group in a layout of values, or NULL if there is none."""
+    DISTINCT = "distinct"
+    """The number of values of the group in a layout of values."""
 
 
 @dataclass(frozen=True)
 class FoldedColumn:
-    """The origin of a column of an immediate view: the positions in the columns of its cells."""
+    """The origin of a column of an immediate view. `position` is a position in the columns of the
+    cells; for MIN, MAX and DISTINCT it is the number of the layout of values."""
 
     folding: Folding
     position: int
@@ -183,8 +189,10 @@ class ImmediateView:
     A group is stored as *cells*, one per lane that has changed it. The columns of `cells` are the
     grouping columns, the lane, the number of rows, and the sums; its key is the grouping columns
     and the lane. A group has the sums over its cells, and exists while its number of rows is
-    above 0; without GROUP BY the only group always exists. Readers see rows of `columns` and
-    `hidden`, under `key`; `folded` has the origin of each column.
+    above 0; without GROUP BY the only group always exists. Each layout in `values` has the values
+    of one argument of MIN, MAX or COUNT(DISTINCT): cells of the grouping columns, the value, the
+    lane, and the number of rows with that value. Readers see rows of `columns` and `hidden`, under
+    `key`; `folded` has the origin of each column.
     """
 
     declared: DeclaredView
@@ -195,6 +203,7 @@ class ImmediateView:
     cells: StateLayout
     folded: tuple[FoldedColumn, ...]
     grouped: bool = True
+    values: tuple[StateLayout, ...] = ()
 
     @property
     def name(self) -> str:
@@ -204,6 +213,11 @@ class ImmediateView:
     def cells_name(self) -> str:
         """The name of the layout of the cells."""
         return f"{self.name}.{self.cells.name}"
+
+    @cached_property
+    def values_names(self) -> tuple[str, ...]:
+        """The names of the layouts of values."""
+        return tuple(f"{self.name}.{state.name}" for state in self.values)
 
 
 @dataclass(frozen=True)
@@ -344,8 +358,10 @@ class Catalog:
     @cached_property
     def stored(self) -> tuple[str, ...]:
         """Names of all layouts that have a table of their own."""
-        kept = (name for view in self.deferred for name in view.stored)
-        return (*self.schema.names, *self.view, *self.index, *kept, *self.immediate_view)
+        deferred = (name for view in self.deferred for name in view.stored)
+        values = (name for view in self.immediate for name in view.values_names)
+        declared = (*deferred, *self.immediate_view, *values)
+        return (*self.schema.names, *self.view, *self.index, *declared)
 
     @cached_property
     def counters(self) -> dict[tuple[str, str], Counter]:
@@ -505,6 +521,9 @@ class Catalog:
             made[folded.cells_name] = Layout(
                 folded.cells_name, table, cells.columns, cells.key, folded.name
             )
+            for name, state in zip(folded.values_names, folded.values, strict=True):
+                table = f"a.{name}.{numbers.get(folded.name, 0)}"
+                made[name] = Layout(name, table, state.columns, state.key, folded.name)
         return made
 
     def _view_layout(self, view: JoinView, number: int) -> Layout:

@@ -109,6 +109,7 @@ class _ImmediateForm(msgspec.Struct, omit_defaults=True):
     cells: _StateForm
     folded: tuple[FoldedColumn, ...]
     grouped: bool = True
+    values: tuple[_StateForm, ...] = ()
 
 
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
@@ -240,6 +241,7 @@ def _immediate_form(view: ImmediateView) -> _ImmediateForm:
         _state_form(view.cells),
         view.folded,
         view.grouped,
+        tuple(map(_state_form, view.values)),
     )
 
 
@@ -296,6 +298,7 @@ def _immediate(form: _ImmediateForm) -> ImmediateView:
         _state(form.cells),
         form.folded,
         form.grouped,
+        tuple(map(_state, form.values)),
     )
 
 

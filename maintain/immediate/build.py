@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from hornbeam_server.maintain.changes import Addition
-from hornbeam_server.maintain.immediate.program import ImmediateProgram, Sums
+from hornbeam_server.maintain.immediate.program import ImmediateProgram, Sums, added_up
 from hornbeam_server.maintain.paths import BaseRows
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row, Value
@@ -40,21 +40,24 @@ async def differences(
     transactions add. Raises the reader's errors."""
     async with aclosing(_passes(program, codecs, reader, MAX_GROUPS, base_lane=True)) as passes:
         async for sums in passes:
-            wrong = [(group, amounts) for group, amounts in sums.values() if any(amounts)]
-            for some in chunks(wrong):
-                yield [Addition(program.cells, g, tuple(amounts)) for g, amounts in some]
+            for some in chunks(added_up(sums)):
+                yield list(some)
 
 
 async def base_cells(
     program: ImmediateProgram, codecs: Codecs, reader: RowReader, most: int = MAX_GROUPS
-) -> AsyncGenerator[list[Put], None]:
-    """The cells of the base lane as of `reader`, to be put at its timestamp. Raises the reader's
-    errors."""
-    codec = codecs(program.cells)
+) -> AsyncGenerator[dict[str, list[Put]], None]:
+    """The cells of the base lane as of `reader`, by table, to be put at its timestamp. Raises the
+    reader's errors."""
     async with aclosing(_passes(program, codecs, reader, most, base_lane=False)) as passes:
         async for sums in passes:
-            for some in chunks(list(sums.values())):
-                yield [_put(codec, (*group, BASE_LANE), amounts) for group, amounts in some]
+            for some in chunks(list(sums.items())):
+                puts: dict[str, list[Put]] = {}
+                for (name, _), (group, amounts) in some:
+                    codec = codecs(name)
+                    put = _put(codec, (*group, BASE_LANE), amounts)
+                    puts.setdefault(codec.layout.table, []).append(put)
+                yield puts
                 await turn(some)
 
 
@@ -92,8 +95,8 @@ class _Pass:
     def prune(self, sums: Sums) -> None:
         """Remove the groups of other passes. Raises _TooManyGroups."""
         if self.of > 1:
-            for key in [key for key in sums if crc32(key) % self.of != self.number]:
-                del sums[key]
+            for place in [p for p in sums if crc32(p[1]) % self.of != self.number]:
+                del sums[place]
         if len(sums) > self.most:
             raise _TooManyGroups
 
@@ -110,13 +113,14 @@ async def _pass(program: ImmediateProgram, codecs: Codecs, reader: RowReader, th
             program.add((await program.rows(base, keys, BaseRows.before)).values(), 1, sums)
             await turn(rows)
         this.prune(sums)
-    width = len(codecs(program.cells).layout.key) - 1
-    async for cells in reader.scan(program.cells):
-        for cell in cells:
-            group, amounts = cell[:width], cell[width + 1 :]
-            nothing = (group, list(program.zero))
-            known = sums.setdefault(program.group_key(group), nothing)[1]
-            if this.base_lane or cell[width] != BASE_LANE:
-                known[:] = map(minus, known, amounts)
-        this.prune(sums)
+    for cells in program.contribution.all_cells():
+        at = codecs(cells.name).layout.key_positions[-1]
+        async for stored in reader.scan(cells.name):
+            for cell in stored:
+                group, amounts = cell[:at], cell[at + 1 :]
+                nothing = (group, list(cells.zero))
+                known = sums.setdefault((cells.name, cells.key(group)), nothing)[1]
+                if this.base_lane or cell[at] != BASE_LANE:
+                    known[:] = map(minus, known, amounts)
+            this.prune(sums)
     return sums

@@ -24,7 +24,13 @@ from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 CELLS = "cells"
 LANE = "_lane"
 _INTEGER, _BIGINT = ColumnType(Kind.INTEGER), ColumnType(Kind.BIGINT)
-_SUMMED = (Function.ROWS, Function.COUNT, Function.SUM, Function.AVG)
+_SUMMED = ("rows", "count", "sum")
+"""The kinds of parts that are sums."""
+_VALUED = {
+    Function.MIN: Folding.MIN,
+    Function.MAX: Folding.MAX,
+    Function.DISTINCT: Folding.DISTINCT,
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,8 @@ class Definition:
     groups: tuple[tuple[str, Field], ...]
     arguments: tuple[tuple[str, Field], ...]
     parts: tuple[Part, ...]
+    valued: tuple[int, ...]
+    """The arguments whose values are stored, by number."""
     where: tuple[str, ...]
 
 
@@ -55,7 +63,8 @@ def define(declared: DeclaredView, catalog: Catalog) -> Definition:
         star,
         tuple((sql_of[group.name], group) for group in aggregate.groups),
         tuple((sql_of[name], inner.field[name]) for name in state.arguments),
-        state.parts,
+        _sums(state),
+        state.valued,
         (*star.filters, *([inner.where] if inner.where else ())),
     )
 
@@ -73,12 +82,6 @@ def _aggregate(result: Map) -> tuple[Aggregate, Map]:
             "HAVING cannot be maintained by transactions.",
             cure=f"Leave it out, and filter the rows when you read the view. {LATER}",
         )
-    for call in aggregate.calls:
-        if call.function not in _SUMMED:
-            raise Unsupported(
-                f"{call.function.value.upper()} cannot be maintained by transactions yet.",
-                cure=LATER,
-            )
     for place in result.fields:
         if place.name not in result.passes:
             raise Unsupported(
@@ -114,14 +117,28 @@ def _stored(
         _cells(state),
         tuple(folded),
         bool(state.order),
+        tuple(_values(state, number) for number in state.valued),
     )
+
+
+def _sums(state: GroupState) -> tuple[Part, ...]:
+    return tuple(part for part in state.parts if part.kind in _SUMMED)
+
+
+def _values(state: GroupState, number: int) -> StateLayout:
+    """The layout of the values of argument `number`."""
+    *groups, value, copies = (Column(f.name, f.type) for f in state.value_fields(number))
+    lane = Column(LANE, _INTEGER, nullable=False)
+    key = tuple(KeyPart(column.name) for column in (*groups, value, lane))
+    counted = Column(copies.name, copies.type, nullable=False)
+    return StateLayout(f"values{number}", (*groups, value, lane, counted), key)
 
 
 def _cells(state: GroupState) -> StateLayout:
     groups = tuple(Column(field.name, field.type) for field in state.groups)
     lane = Column(LANE, _INTEGER, nullable=False)
     sums = tuple(
-        Column(part.field.name, _sum_type(part, state), nullable=False) for part in state.parts
+        Column(part.field.name, _sum_type(part, state), nullable=False) for part in _sums(state)
     )
     key = tuple(KeyPart(column.name) for column in (*groups, lane))
     return StateLayout(CELLS, (*groups, lane, *sums), key)
@@ -149,6 +166,9 @@ def _folded(source: str, state: GroupState) -> FoldedColumn:
             return FoldedColumn(Folding.COUNT, place["rows", ""])
         case Function.COUNT:
             return FoldedColumn(Folding.COUNT, place["count", call.argument])
+    if call.function in _VALUED:
+        number = state.valued.index(state.arguments.index(call.argument))
+        return FoldedColumn(_VALUED[call.function], number)
     folding = Folding.SUM if call.function is Function.SUM else Folding.AVG
     return _valued(folding, call, place)
 
@@ -159,4 +179,4 @@ def _valued(folding: Folding, call: Call, place: dict[tuple[str, str], int]) -> 
 
 def _placed(state: GroupState) -> Iterator[tuple[int, Part]]:
     """The sums of a cell with their positions in its columns."""
-    return enumerate(state.parts, start=len(state.groups) + 1)
+    return enumerate(_sums(state), start=len(state.groups) + 1)

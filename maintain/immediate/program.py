@@ -33,7 +33,7 @@ from hornbeam_server.maintain.paths import BaseRows, Key, Side
 from hornbeam_server.maintain.ways import Way, way_to_children
 from hornbeam_server.query.binding.parse import DIALECT
 from hornbeam_server.query.expressions import compile_expression
-from hornbeam_server.schema.catalog import Catalog, ImmediateView, Layout
+from hornbeam_server.schema.catalog import Catalog, ImmediateView, Layout, StateLayout
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.turns import chunks, turn
@@ -70,22 +70,45 @@ class Descent:
 
 
 @dataclass(frozen=True, slots=True)
+class Cells:
+    """A layout of cells. `zero` are the amounts of nothing; `key` encodes the columns before the
+    lane."""
+
+    name: str
+    key: Callable[[Row], bytes]
+    zero: Row
+
+
+@dataclass(frozen=True, slots=True)
 class Contribution:
-    """From a joined row to its group and amounts; None if it does not pass the filter."""
+    """From a joined row to what it adds to cells: to those of its group, and to those of its values
+    in each layout of values."""
 
     where: Evaluate | None
     groups: tuple[Evaluate, ...]
     amounts: tuple[Evaluate, ...]
+    cells: Cells
+    values: tuple[tuple[Cells, Evaluate], ...]
 
-    def of(self, row: Row) -> tuple[Row, Row] | None:
+    def of(self, row: Row) -> Iterator[tuple[Cells, Row, Row]]:
+        """Cells, the columns before the lane, and amounts; nothing if the row does not pass the
+        filter."""
         if self.where is not None and self.where(row) is not True:
-            return None
+            return
         group = tuple([evaluate(row) for evaluate in self.groups]) or _ONLY
-        return group, tuple([amount(row) for amount in self.amounts])
+        yield self.cells, group, tuple([amount(row) for amount in self.amounts])
+        for cells, evaluate in self.values:
+            if (value := evaluate(row)) is not None:
+                yield cells, (*group, value), _ONE_ROW
+
+    def all_cells(self) -> tuple[Cells, ...]:
+        return (self.cells, *(cells for cells, _ in self.values))
 
 
-Sums = dict[bytes, tuple[Row, list[Any]]]
-"""Groups with their amounts, by encoded key: equal values may have several forms."""
+Sums = dict[tuple[str, bytes], tuple[Row, list[Any]]]
+"""Amounts by layout and encoded key, with the columns before the lane. The key is encoded because
+equal values may have several forms."""
+_ONE_ROW: Row = (1,)
 _ONLY: Row = (1,)
 """The key of the only group of a view without GROUP BY."""
 
@@ -95,15 +118,11 @@ class ImmediateProgram:
     """Maintains one immediate view; see the module's algorithm."""
 
     name: str
-    cells: str
     fact: str
     used: Projection
     steps: tuple[Step, ...]
     descents: tuple[Descent, ...]
     contribution: Contribution
-    zero: Row
-    group_key: Callable[[Row], bytes]
-    """The encoded key of a group."""
 
     @property
     def relations(self) -> frozenset[str]:
@@ -133,16 +152,14 @@ class ImmediateProgram:
 
     def add(self, rows: Iterable[Row], sign: int, sums: Sums) -> None:
         """Add the contributions of joined rows, times `sign`, to the amounts by group."""
+        combine = plus if sign > 0 else minus
         for row in rows:
-            found = self.contribution.of(row)
-            if found is None:
-                continue
-            group, amounts = found
-            key = self.group_key(group)
-            if key not in sums:
-                sums[key] = (group, list(self.zero))
-            known = sums[key][1]
-            known[:] = map(plus if sign > 0 else minus, known, amounts)
+            for cells, group, amounts in self.contribution.of(row):
+                place = (cells.name, cells.key(group))
+                known = sums.get(place)
+                if known is None:
+                    known = sums[place] = (group, list(cells.zero))
+                known[1][:] = map(combine, known[1], amounts)
 
     async def _affected(self, base: BaseRows) -> list[Key]:
         """Keys of the rows of the fact whose contribution may differ."""
@@ -196,8 +213,16 @@ class Joined:
         sums: Sums = {}
         self.program.add(self.before, -1, sums)
         self.program.add(self.after, 1, sums)
-        cells = self.program.cells
-        return [Addition(cells, g, tuple(amounts)) for g, amounts in sums.values() if any(amounts)]
+        return added_up(sums)
+
+
+def added_up(sums: Sums) -> list[Addition]:
+    """The sums that are not zero, as additions."""
+    return [
+        Addition(name, group, tuple(amounts))
+        for (name, _), (group, amounts) in sums.items()
+        if any(amounts)
+    ]
 
 
 def _stepped(
@@ -252,14 +277,11 @@ def program_of(definition: Definition, catalog: Catalog) -> ImmediateProgram:
     types = [column.type for column in view.cells.columns[-len(definition.parts) :]]
     return ImmediateProgram(
         view.name,
-        view.cells_name,
         star.scans[0].relation,
         used[0],
         steps,
         descents,
         _contribution(definition, types, _Scope(star, catalog, starts)),
-        tuple(map(_zero, types)),
-        LayoutCodec(Layout(view.cells_name, "", view.cells.columns, view.cells.key, "")).prefix,
     )
 
 
@@ -309,6 +331,7 @@ class _Scope:
 def _contribution(
     definition: Definition, types: Sequence[ColumnType], scope: _Scope
 ) -> Contribution:
+    view = definition.view
     arguments = [_compiled(sql, scope, field) for sql, field in definition.arguments]
     names = {field.name: i for i, (_, field) in enumerate(definition.arguments)}
     conditions = " AND ".join(f"({sql})" for sql in definition.where)
@@ -319,7 +342,18 @@ def _contribution(
             _amount(part.kind, type_, arguments[names[part.argument]] if part.argument else None)
             for part, type_ in zip(definition.parts, types, strict=True)
         ),
+        _cells(view.cells_name, view.cells, tuple(map(_zero, types))),
+        tuple(
+            (_cells(name, state, (0,)), arguments[number])
+            for name, state, number in zip(
+                view.values_names, view.values, definition.valued, strict=True
+            )
+        ),
     )
+
+
+def _cells(name: str, state: StateLayout, zero: Row) -> Cells:
+    return Cells(name, LayoutCodec(Layout(name, "", state.columns, state.key, "")).prefix, zero)
 
 
 def _amount(kind: str, type_: ColumnType, argument: Evaluate | None) -> Evaluate:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from maintain_world import World, catalog, index
+from maintain_world import EVERYTHING, World, catalog, index
 from test_maintain_law import Transaction, changed_rows, draw_schema
 
 from hornbeam_server.maintain.immediate.build import base_cells
@@ -14,11 +14,22 @@ from hornbeam_server.maintain.immediate.definition import define
 from hornbeam_server.maintain.immediate.program import program_of
 from hornbeam_server.maintain.paths import BaseRows
 from hornbeam_server.schema.model import DeclaredView, Refresh
-from hornbeam_server.storage.codec.folds import BASE_LANE, Fold, added
+from hornbeam_server.schema.catalog import Layout
+from hornbeam_server.storage.codec.folds import Fold, added
 from hornbeam_server.storage.codec.rows import LayoutCodec
-from hornbeam_server.storage.ports import TOMBSTONE
+from hornbeam_server.storage.folded import FoldedReads
+from hornbeam_server.storage.ports import TOMBSTONE, Cell, Put
 
-AGGREGATES = ["count(*)", "count({})", "sum({})", "avg({})", "sum({} * {})", "sum({} + 1)"]
+AGGREGATES = [
+    *("count(*)", "count({})", "sum({})", "avg({})", "sum({} * {})", "sum({} + 1)"),
+    *(
+        "min({})",
+        "max({})",
+        "min({} + {})",
+        "count(DISTINCT {})",
+        "count(*) FILTER (WHERE {} > {})",
+    ),
+]
 CONDITIONS = ["{} > 0", "{} IS NULL OR {} <> 1", "{} = {}"]
 
 
@@ -58,6 +69,33 @@ def draw_star(random, schema):
     return sql + (f" GROUP BY {', '.join(groups)}" if groups else "")
 
 
+class Store:
+    """Cells by table and key, in the way of a table store; all were written at timestamp 1."""
+
+    def __init__(self):
+        self.tables = {}
+
+    def put(self, table, puts):
+        rows = self.tables.setdefault(table, {})
+        for put in puts:
+            rows.pop(put.key, None)
+            if put.value != TOMBSTONE:
+                rows[put.key] = put.value
+
+    def _cells(self, table):
+        return [Cell(key, 1, value) for key, value in sorted(self.tables.get(table, {}).items())]
+
+    async def scan_prefixes(self, table, prefixes, at, *, room=None):
+        cells = self._cells(table)
+        return [[cell for cell in cells if cell.key.startswith(prefix)] for prefix in prefixes]
+
+    async def scan(self, table, start, end, at, *, reverse=False, limit=None):
+        cells = [c for c in self._cells(table) if start <= c.key and (end is None or c.key < end)]
+        cells = cells[::-1][:limit] if reverse else cells[:limit]
+        for i in range(0, len(cells), 3):
+            yield cells[i : i + 3]
+
+
 class Kept:
     """The cells of a view, kept by additions, or built and then kept."""
 
@@ -68,8 +106,12 @@ class Kept:
         self.program = program_of(self.definition, world.catalog)
         view = self.definition.view
         self.fold = Fold(view)
-        self.width = len(view.cells.key) - 1
-        self.cells = {}
+        self.store = Store()
+        states = zip((view.cells_name, *view.values_names), (view.cells, *view.values), strict=True)
+        layouts = [Layout(n, f"t.{n}", s.columns, s.key, view.name) for n, s in states]
+        columns = (*view.columns, *view.hidden)
+        layouts.append(Layout(view.name, layouts[0].table, columns, view.key, view.name))
+        self.codecs = {layout.name: LayoutCodec(layout) for layout in layouts}
 
     async def add(self, changes, lane):
         by_relation = {}
@@ -78,23 +120,37 @@ class Kept:
             by_relation.setdefault(change.relation, {})[key] = change
         joined = await self.program.joined(BaseRows(self.world, by_relation))
         for addition in joined.additions():
-            key = (self.program.group_key(addition.group), lane)
-            row = self.cells.get(key)
+            codec = self.codecs[addition.layout]
+            key = codec.key_of((*addition.group, lane))
+            stored = self.store.tables.get(codec.layout.table, {}).get(key)
             amounts = addition.amounts
-            if row is not None:
-                amounts = added([row[self.width + 1 :], amounts])
-            self.cells[key] = (*addition.group, lane, *amounts)
+            if stored is not None:
+                amounts = added([codec.decode(stored)[-len(amounts) :], amounts])
+            row = codec.encode((*addition.group, lane, *amounts)) if any(amounts) else TOMBSTONE
+            self.store.put(codec.layout.table, [Put(key, row)])
+
+    def reads(self, own=None):
+        return FoldedReads(self.store, self.codecs.__getitem__, self.fold, 1, own)
 
     def check(self):
-        groups = {}
-        for (group, _), row in self.cells.items():
-            groups.setdefault(group, []).append(row)
-        rows = [row for cells in groups.values() if (row := self.fold.row(cells)) is not None]
-        if not groups and (row := self.fold.row([])) is not None:
-            rows = [row]
-        visible = len(self.definition.view.columns)
         expected = self.world.duck.execute(self.definition.sql).fetchall()
+        rows = asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=False, limit=None)))
+        self._compare(rows, expected)
+        back = asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=True, limit=None)))
+        assert back == rows[::-1]
+        some = asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=False, limit=2)))
+        assert some == rows[:2]
+        keys = [self.codecs[self.fold.name].key_values(row) for row in rows]
+        found = asyncio.run(self.reads().get(keys))
+        assert [group.row for group in found] == rows
+
+    def _compare(self, rows, expected):
+        visible = len(self.definition.view.columns)
         assert Counter(repr(row[:visible]) for row in rows) == Counter(map(repr, expected))
+
+
+async def _all(batches):
+    return [group.row async for batch in batches for group in batch]
 
 
 @settings(max_examples=150)
@@ -123,13 +179,16 @@ def test_additions_equal_the_answer_of_duckdb(random):
 class Building(World):
     """A world whose cells are readable, for builds."""
 
-    def __init__(self, catalog, kept):
+    def __init__(self, catalog, view):
         super().__init__(catalog)
-        self.kept_view = kept
+        self.view = view
 
     async def scan(self, layout, *arguments, **options):
-        if layout == self.kept_view.program.cells:
-            yield list(self.kept_view.cells.values())
+        codec = self.view.codecs.get(layout)
+        if codec is not None:
+            cells = self.view.store.scan(codec.layout.table, b"", None, 1)
+            async for batch in cells:
+                yield codec.decode_all([cell.value for cell in batch])
             return
         async for rows in super().scan(layout, *arguments, **options):
             yield rows
@@ -152,28 +211,15 @@ def test_a_base_lane_completes_the_additions_since(random, most):
 
 
 def build(world, view, most):
-    definition = view.definition.view
-    codec = LayoutCodec(_layout(definition))
     reading = Building(world.catalog, view)
     reading.rows = world.rows
 
     def codecs(name):
-        return codec if name == definition.cells_name else world.codecs(name)
+        return view.codecs[name] if name in view.codecs else world.codecs(name)
 
     async def run():
         async for puts in base_cells(view.program, codecs, reading, most):
-            for put in puts:
-                *_, lane = codec.decode_key(put.key)
-                assert lane == BASE_LANE
-                key = (view.fold.group_key(put.key), BASE_LANE)
-                view.cells.pop(key, None)
-                if put.value != TOMBSTONE:
-                    view.cells[key] = codec.decode(put.value)
+            for table, of_table in puts.items():
+                view.store.put(table, of_table)
 
     asyncio.run(run())
-
-
-def _layout(view):
-    from hornbeam_server.schema.catalog import Layout
-
-    return Layout(view.cells_name, "", view.cells.columns, view.cells.key, view.name)

@@ -4,7 +4,8 @@ After P. Nikolov, "Aggregate Queries in NoSQL Cloud Data Stores" (2011), section
 change and delete sales, each of a multiple of `divisor`. They move shops to other regions and
 products to other kinds, which moves the sales below from group to group: below a shop under its
 root, below a product across roots. Four views count and add up the sales: all of them, by shop, by
-region and by kind; one has few groups, so every writer adds to the same ones.
+region and by kind; few groups, so that all writers add to the same ones. One also has the minimum,
+the maximum and the number of values.
 
 Readers check at every snapshot: each total is divisible, and each view equals the sums over the
 sales of the snapshot, read whole, by key and inside a transaction behind its own writes. Some runs
@@ -41,7 +42,8 @@ CREATE TABLE sale (
 SELECTS = {
     "everything": "SELECT count(*) AS n, sum(e_value) AS total, count(e_value) AS valued FROM sale",
     "by_shop": "SELECT e_s_id, count(*) AS n, sum(e_value) AS total FROM sale GROUP BY e_s_id",
-    "by_region": "SELECT s_region, count(*) AS n, sum(e_value) AS total FROM sale"
+    "by_region": "SELECT s_region, count(*) AS n, sum(e_value) AS total, min(e_value) AS low,"
+    " max(e_value) AS high, count(DISTINCT e_value) AS different FROM sale"
     " JOIN shop ON e_s_id = s_id GROUP BY s_region",
     "by_kind": "SELECT p_kind, count(*) AS n, sum(e_value) AS total FROM sale"
     " JOIN product ON e_p_id = p_id WHERE e_value > 0 GROUP BY p_kind",
@@ -190,7 +192,7 @@ class Totals:
     def _verify(self, shops: Rows, products: Rows, sales: Rows, views: dict[str, Rows]) -> None:
         expected = _expected(shops, products, sales)
         for name, rows in views.items():
-            totals = [row[-1 if name != "everything" else 1] for row in rows]
+            totals = [row[1 if name == "everything" else 2] for row in rows]
             assert all(total is None or total % self.divisor == 0 for total in totals), rows
             assert Counter(rows) == Counter(expected[name]), (name, rows, expected[name])
 
@@ -225,7 +227,16 @@ def _expected(shops: Rows, products: Rows, sales: Rows) -> dict[str, Rows]:
         for name, by_key in groups.items()
     }
     valued = sum(value is not None for value in values)
+    found["by_region"] = [
+        (*row, *_values(groups["by_region"][row[0]])) for row in found["by_region"]
+    ]
     return found | {"everything": [(*_sums(values), valued)]}
+
+
+def _values(values: Iterable[int | None]) -> tuple[int | None, int | None, int]:
+    """MIN, MAX and COUNT(DISTINCT) of the values."""
+    present = {value for value in values if value is not None}
+    return min(present, default=None), max(present, default=None), len(present)
 
 
 def _with_views(catalog: Catalog, names: Iterable[str]) -> Catalog:

@@ -641,15 +641,14 @@ class CatalogKeeper:
     ) -> None:
         """Put the base lane of an immediate view at its T."""
         claim, _ = self.led()
-        table = codecs(build.name).layout.table
         program = compile_immediate(catalog.immediate_view[build.name], catalog)
         async with aclosing(base_cells(program, codecs, reader)) as batches:
             async for puts in batches:
-                require_storable({table: puts})
+                require_storable(puts)
                 self._steps(Step.BUILDING)
                 claim.require_session()
-                await self._store.put({table: puts}, build.at)
-                build.rows += len(puts)
+                await self._store.put(puts, build.at)
+                build.rows += sum(map(len, puts.values()))
                 await self._clock.sleep(0)
 
     async def _mark_readable(self, tables: set[str]) -> None:
