@@ -13,8 +13,8 @@ from hornbeam_server.maintain.immediate.build import base_cells
 from hornbeam_server.maintain.immediate.definition import define
 from hornbeam_server.maintain.immediate.program import program_of
 from hornbeam_server.maintain.paths import BaseRows
-from hornbeam_server.schema.model import DeclaredView, Refresh
 from hornbeam_server.schema.catalog import Layout
+from hornbeam_server.schema.model import DeclaredView, Refresh
 from hornbeam_server.storage.codec.folds import Fold, added
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.folded import FoldedReads

@@ -1,9 +1,9 @@
 """Totals: immediate views under CloudTPS's sum and divisibility oracles.
 
-After P. Nikolov, "Aggregate Queries in NoSQL Cloud Data Stores" (2011), section 6.2. Clients insert,
-change and delete sales, each of a multiple of `divisor`. They move shops to other regions and
-products to other kinds, which moves the sales below from group to group: below a shop under its
-root, below a product across roots. Four views count and add up the sales: all of them, by shop, by
+After P. Nikolov, "Aggregate Queries in NoSQL Cloud Data Stores" (2011), section 6.2. Clients
+insert, change and delete sales, each of a multiple of `divisor`. They move shops to other regions
+and products to other kinds, which moves the sales below from group to group: below a shop under
+its root, below a product across roots. Four views count and add up the sales: all of them, by shop, by
 region and by kind; few groups, so that all writers add to the same ones. One also has the minimum,
 the maximum and the number of values.
 
