@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from api_world import PLAN, world
 from starlette.requests import ClientDisconnect
 
 from hornbeam_server.api.rest.streams import unless_gone
+from tests.api.api_world import PLAN, world
 
 DIRECT, GENERAL = "application/json", "application/json; charset=utf-8"
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import uvloop
-from certificates import Authority
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
@@ -19,6 +18,7 @@ from hornbeam_server.node.settings import Settings, load_settings
 from hornbeam_server.schema.errors import InvalidRequest, Unavailable
 from hornbeam_server.storage.ports import Caller
 from hornbeam_server.storage.tcp.peers import TcpPeers
+from tests.api.certificates import Authority
 
 SECRET = "5e" * 32
 Run = Callable[[Coroutine[Any, Any, None]], None]

@@ -2,11 +2,10 @@
 
 import asyncio
 
-from contract_adapters import CLOCKS, over
-
 from hornbeam_server.storage.local.system import RandomIds
 from hornbeam_server.storage.simulated.clock import SimulatedClock
 from hornbeam_server.storage.simulated.loop import run_simulated
+from tests.contract.contract_adapters import CLOCKS, over
 
 every = over(CLOCKS)
 

@@ -4,10 +4,10 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
-from contract_adapters import PEERS, opened, over
 
 from hornbeam_server.schema.errors import LimitExceeded, Unavailable
 from hornbeam_server.storage.ports import MESSAGE_BYTES, Caller
+from tests.contract.contract_adapters import PEERS, opened, over
 
 every = over(PEERS)
 

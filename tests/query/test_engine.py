@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from query_world import MemoryReader, make_catalog, sample
 
 from hornbeam_server.query import duckdb_plan
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch
@@ -28,6 +27,7 @@ from hornbeam_server.schema.errors import (
     UnknownName,
     Unsupported,
 )
+from tests.query.query_world import MemoryReader, make_catalog, sample
 
 CATALOG = make_catalog()
 FEW = make_catalog(version=2, row_counts={"author": 3, "item": 3, "line": 3})

@@ -7,8 +7,6 @@ import datetime as dt
 from typing import Any
 
 import pytest
-from query_world import MemoryReader, make_catalog
-from test_engine_store import BASE, assert_every_shape_answered
 
 from hornbeam_server.query import duckdb_plan
 from hornbeam_server.query import engine as engine_module
@@ -20,6 +18,8 @@ from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.processes import inline_worker
 from hornbeam_server.schema.errors import MemoryExceeded
 from hornbeam_server.schema.sizes import bytes_of, pieces
+from tests.query.query_world import MemoryReader, make_catalog
+from tests.query.test_engine_store import BASE, assert_every_shape_answered
 
 CATALOG = make_catalog()
 FEW = make_catalog(version=2, row_counts={"author": 3, "item": 3, "line": 3})

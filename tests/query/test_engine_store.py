@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from query_world import ask, assert_answered, derive, make_catalog, oracle, sample
-from test_engine_law import NATIVE, RESIDUAL
 
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.types import Row
@@ -18,6 +16,8 @@ from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.rocks.store import RocksStore
 from hornbeam_server.storage.snapshot import Overlay, ReadItem, RowReader, Snapshot
+from tests.query.query_world import ask, assert_answered, derive, make_catalog, oracle, sample
+from tests.query.test_engine_law import NATIVE, RESIDUAL
 
 CATALOG = make_catalog()
 BASE = sample()

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from query_world import MemoryReader, ask, make_catalog, oracle, sample
 
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
+from tests.query.query_world import MemoryReader, ask, make_catalog, oracle, sample
 
 CATALOG = make_catalog()
 DATA = sample(5, 6, 8)

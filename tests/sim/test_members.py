@@ -4,14 +4,14 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from simulated_members import MembersCluster
-from stories import opened, run
 
 from hornbeam_server.schema.errors import OutcomeUnknown, Unavailable
 from hornbeam_server.storage.simulated import files
 from hornbeam_server.storage.simulated.chaos import Chaos, Profile
 from hornbeam_server.storage.simulated.loop import run_simulated
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from tests.sim.simulated_members import MembersCluster
+from tests.sim.stories import opened, run
 
 
 @asynccontextmanager

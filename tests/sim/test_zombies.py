@@ -5,10 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from database_world import catalog_of
-from simulated_cluster import Cluster
-from stories import opened, run
-from workload_bank import SCHEMA
 
 from hornbeam_server.schema.catalog import Index, Purpose, State
 from hornbeam_server.schema.errors import InvalidRequest, Unavailable, UniqueViolation
@@ -18,6 +14,10 @@ from hornbeam_server.storage.simulated.coordination import SESSION_S
 from hornbeam_server.storage.simulated.loop import run_simulated
 from hornbeam_server.txlayer.commit.failpoints import Step, no_steps
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from tests.sim.simulated_cluster import Cluster
+from tests.sim.stories import opened, run
+from tests.sim.workload_bank import SCHEMA
+from tests.txlayer.database_world import catalog_of
 
 INSERT = "INSERT INTO account VALUES (?, ?)"
 BY_BALANCE = DeclaredIndex("by_balance", "account", (KeyPart("a_balance"),), (), False)

@@ -12,10 +12,8 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
-from hbase_gateways import TWO, Listener
 from hypothesis import given
 from hypothesis import strategies as st
-from storage_world import run
 from thriftpy2.thrift import TMessageType
 
 from hornbeam_server.schema.errors import Unavailable
@@ -42,6 +40,8 @@ from hornbeam_server.storage.hbase.messages import (
 from hornbeam_server.storage.hbase.store import HBaseStore
 from hornbeam_server.storage.hbase.tables import definition, difference
 from hornbeam_server.storage.ports import NEWEST, Cell
+from tests.storage.hbase_gateways import TWO, Listener
+from tests.storage.storage_world import run
 
 KEYS = st.lists(st.sampled_from([0, 1, 0x61, 0xFE, 0xFF]), max_size=5).map(bytes)
 

@@ -8,8 +8,6 @@ from random import Random
 from uuid import uuid4
 
 import pytest
-from hbase_gateways import Proxy
-from storage_world import collect, run
 
 from hornbeam_server.cluster import Role
 from hornbeam_server.schema.errors import Corruption, Unavailable
@@ -21,6 +19,8 @@ from hornbeam_server.storage.hbase.interface import THRIFT
 from hornbeam_server.storage.hbase.messages import Client
 from hornbeam_server.storage.hbase.store import HBaseStore
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
+from tests.storage.hbase_gateways import Proxy
+from tests.storage.storage_world import collect, run
 
 
 def k(number):

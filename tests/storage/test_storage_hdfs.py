@@ -7,7 +7,6 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from hdfs_world import Fault, Hdfs, Panic
 
 from hornbeam_server.schema.errors import DiskFull, InvalidRequest, Unavailable
 from hornbeam_server.storage.hdfs.files import HdfsFiles
@@ -17,6 +16,7 @@ from hornbeam_server.storage.log.format import scan_segment, segment_name
 from hornbeam_server.storage.log.segments import SegmentedLog
 from hornbeam_server.storage.ports import START
 from hornbeam_server.storage.simulated.loop import run_simulated
+from tests.storage.hdfs_world import Fault, Hdfs, Panic
 
 HOME = "/log/a"
 SEEDS = 30

@@ -7,12 +7,12 @@ from math import inf
 
 import pytest
 from rocksdict import WriteBatch
-from storage_world import collect, run
 
 from hornbeam_server.schema.errors import Corruption, DiskFull, Unavailable
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 from hornbeam_server.storage.rocks import store as rocks
 from hornbeam_server.storage.rocks.store import RocksStore
+from tests.storage.storage_world import collect, run
 
 
 def k(number):

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from storage_world import catalog, collect, run
 
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.keyrange import KeyRange
@@ -20,6 +19,7 @@ from hornbeam_server.storage.snapshot import (
     RowVersion,
     Snapshot,
 )
+from tests.storage.storage_world import catalog, collect, run
 
 CODECS = Codecs(catalog())
 CODEC = CODECS("t")

@@ -15,7 +15,6 @@ from functools import wraps
 from itertools import count
 
 from msgspec.structs import replace
-from txlayer_world import MemoryLog, MemoryStore
 
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import HornbeamError, Unavailable
@@ -43,6 +42,7 @@ from hornbeam_server.txlayer.commit.snapshots import OwnSnapshots
 from hornbeam_server.txlayer.transactions.locks import LockName, LockTable
 from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
 from hornbeam_server.txlayer.transactions.schema_gate import Gate
+from tests.txlayer.txlayer_world import MemoryLog, MemoryStore
 
 NOTHING = Catalog(0, Schema(()), Forest(()))
 

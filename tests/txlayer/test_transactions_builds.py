@@ -6,8 +6,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from database_world import opened, run_all, settings, shop
-from test_transactions_schema import JOIN, bare, check, fill, next_version, write
 
 from hornbeam_server.maintain.recompute import build_batches, scanned_relation
 from hornbeam_server.maintain.spans import Span, cut
@@ -16,6 +14,8 @@ from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.errors import InvalidRequest, NotFound
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.snapshot import Snapshot
+from tests.txlayer.database_world import opened, run_all, settings, shop
+from tests.txlayer.test_transactions_schema import JOIN, bare, check, fill, next_version, write
 
 VIEW = "customer__orders__line"
 

@@ -5,10 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from database_world import catalog_of, opened, settings, stored_rows
-from members_world import simulated
-from nodes_world import nodes
-from test_transactions_schema import next_version
 
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.database import Database
@@ -25,6 +21,10 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.txlayer.ddl import catalog_keeper
 from hornbeam_server.txlayer.transactions import identity_columns
+from tests.txlayer.database_world import catalog_of, opened, settings, stored_rows
+from tests.txlayer.members_world import simulated
+from tests.txlayer.nodes_world import nodes
+from tests.txlayer.test_transactions_schema import next_version
 
 T = "CREATE TABLE t (id {type} GENERATED {when} AS IDENTITY {options} PRIMARY KEY, a INT);"
 ADD = "INSERT INTO t (a) VALUES (1) RETURNING id"

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from decimal import Decimal
 
 import pytest
-from database_world import check, counts, on_shop, opened, run_all, shop
 
 from hornbeam_server.schema.errors import (
     ForeignKeyViolation,
@@ -20,6 +19,7 @@ from hornbeam_server.schema.errors import (
     Unsupported,
 )
 from hornbeam_server.txlayer.transactions.requests import InsertRows, Statement, TransactionRequest
+from tests.txlayer.database_world import check, counts, on_shop, opened, run_all, shop
 
 PEOPLE = (
     "INSERT INTO customer VALUES (1, 'ann', 10, 'a@x'), (2, 'bob', 20, 'b@x'), (3, 'cy', 0, NULL)"

@@ -11,11 +11,11 @@ from asyncio import events
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
-from database_world import opened
 
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.txlayer.transactions.manager import TransactionRequest
 from hornbeam_server.txlayer.transactions.requests import InsertRows, Statement
+from tests.txlayer.database_world import opened
 
 ROWS, WRITES = 20_000, 20
 LONGEST_S = 0.12

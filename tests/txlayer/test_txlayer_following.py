@@ -6,9 +6,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from database_world import catalog_of, stored_rows
-from members_world import refusal, simulated, until
-from nodes_world import Nodes, nodes
 
 from hornbeam_server.node.change_feed import begun
 from hornbeam_server.schema.ddl import load_ddl
@@ -36,6 +33,9 @@ from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment, Member,
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.cluster.messages import Seal
 from hornbeam_server.txlayer.cluster.segment_positions import Following
+from tests.txlayer.database_world import catalog_of, stored_rows
+from tests.txlayer.members_world import refusal, simulated, until
+from tests.txlayer.nodes_world import Nodes, nodes
 
 DDL = """
 CREATE TABLE parent (p_id INTEGER PRIMARY KEY, p_n INTEGER NOT NULL);

@@ -3,8 +3,6 @@
 import asyncio
 
 import pytest
-from members_world import simulated
-from nodes_world import nodes
 
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.log.records import Batch, Checkpoint, encode
@@ -16,6 +14,8 @@ from hornbeam_server.storage.simulated.files import SimulatedDisk, SimulatedFile
 from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment, Member
 from hornbeam_server.txlayer.cluster.log_retention import GONE_S, JOIN_S, GoneLogs
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
+from tests.txlayer.members_world import simulated
+from tests.txlayer.nodes_world import nodes
 
 RETENTION_S = 600.0
 """Longer than `GONE_S`."""

@@ -4,7 +4,6 @@ form."""
 import asyncio
 
 import pytest
-from members_world import attempts, members, refusal, simulated, soon, until
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.txlayer.cluster import links as links_module
@@ -23,6 +22,7 @@ from hornbeam_server.txlayer.cluster.messages import (
     decode_response,
     encode,
 )
+from tests.txlayer.members_world import attempts, members, refusal, simulated, soon, until
 
 
 def ask(party, member, request=None):

@@ -5,7 +5,6 @@ import asyncio
 
 import msgspec
 import pytest
-from members_world import attempts, members, refusal, simulated, soon, until
 
 from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted, Unavailable
 from hornbeam_server.txlayer.cluster.membership_view import slot_of
@@ -18,6 +17,7 @@ from hornbeam_server.txlayer.cluster.messages import (
     decode_response,
 )
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
+from tests.txlayer.members_world import attempts, members, refusal, simulated, soon, until
 
 S, X = Mode.SHARED, Mode.EXCLUSIVE
 

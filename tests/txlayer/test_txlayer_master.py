@@ -6,7 +6,6 @@ from collections import Counter
 from functools import partial
 
 import pytest
-from assignment_laws import check_clock, check_step, names
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.simulated.chaos import Chaos, Fault, Profile
@@ -22,6 +21,7 @@ from hornbeam_server.txlayer.cluster.assignment import PATH, SLOTS, Assignment, 
 from hornbeam_server.txlayer.cluster.balance import PAYS
 from hornbeam_server.txlayer.cluster.election import Candidate, Election
 from hornbeam_server.txlayer.cluster.master import RETRY_S, Master, Superseded
+from tests.txlayer.assignment_laws import check_clock, check_step, names
 
 LOOK_S = 0.02
 SOON_S = 2.0

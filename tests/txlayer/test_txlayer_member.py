@@ -6,9 +6,6 @@ import copy
 import random
 
 import pytest
-from database_world import building, catalog_of
-from members_world import refusal, simulated, until
-from nodes_world import Nodes, nodes
 
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl
@@ -23,6 +20,9 @@ from hornbeam_server.txlayer.cluster.assignment import PATH, SLOTS
 from hornbeam_server.txlayer.cluster.membership import WORD_S
 from hornbeam_server.txlayer.cluster.membership_view import slot_of
 from hornbeam_server.txlayer.cluster.slot_rates import MEASURED_S
+from tests.txlayer.database_world import building, catalog_of
+from tests.txlayer.members_world import refusal, simulated, until
+from tests.txlayer.nodes_world import Nodes, nodes
 
 BANK = """
 CREATE TABLE account (a_id INTEGER PRIMARY KEY, a_balance INTEGER NOT NULL, a_name TEXT UNIQUE);

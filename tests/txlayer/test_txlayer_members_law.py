@@ -11,7 +11,6 @@ import asyncio
 from collections import Counter
 
 import pytest
-from members_world import Party, World, until
 
 from hornbeam_server.schema.errors import OutcomeUnknown, TransactionAborted, Unavailable
 from hornbeam_server.storage.ports import NEWEST, Put
@@ -25,6 +24,7 @@ from hornbeam_server.txlayer.cluster.membership import POLL_S
 from hornbeam_server.txlayer.commit.committer import encoded
 from hornbeam_server.txlayer.commit.recovery import recover
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
+from tests.txlayer.members_world import Party, World, until
 
 TABLE = "r.account.0"
 ACCOUNTS = [str(n).encode() for n in range(8)]

@@ -5,9 +5,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from members_world import NOTHING, World, found, members, refusal, simulated, soon, until
 from msgspec.structs import replace as replaced
-from txlayer_world import prepared
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.simulated.coordination import SESSION_S
@@ -17,6 +15,17 @@ from hornbeam_server.txlayer.cluster.membership_view import slot_of
 from hornbeam_server.txlayer.cluster.messages import Lock, Release
 from hornbeam_server.txlayer.cluster.slot_rates import MEASURED_S
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
+from tests.txlayer.members_world import (
+    NOTHING,
+    World,
+    found,
+    members,
+    refusal,
+    simulated,
+    soon,
+    until,
+)
+from tests.txlayer.txlayer_world import prepared
 
 LOOK_S = 2 * POLL_S
 

@@ -2,12 +2,11 @@
 
 import asyncio
 
-from members_world import simulated
-
 from hornbeam_server.storage.simulated.clock import SimulatedClock
 from hornbeam_server.txlayer.cluster.membership_view import slot_of
 from hornbeam_server.txlayer.cluster.slot_rates import MEASURED_S, SlotRates
 from hornbeam_server.txlayer.transactions.locks import LockOwner, LockTable, Mode
+from tests.txlayer.members_world import simulated
 
 HOT, COLD = ("root", "r", b"hot"), ("root", "r", b"cold")
 

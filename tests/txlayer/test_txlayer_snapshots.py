@@ -4,8 +4,6 @@
 import asyncio
 
 import pytest
-from members_world import members, refusal, simulated, soon
-from txlayer_world import prepared
 
 from hornbeam_server.schema.errors import InvalidRequest, Unavailable
 from hornbeam_server.storage.simulated.loop import run_simulated
@@ -13,6 +11,8 @@ from hornbeam_server.txlayer.cluster.messages import Reach
 from hornbeam_server.txlayer.cluster.snapshots import FRESH_S, HURRY_S, PATIENCE_S
 from hornbeam_server.txlayer.commit.hlc import MAX_AHEAD_MS
 from hornbeam_server.txlayer.commit.snapshots import LastSnapshots
+from tests.txlayer.members_world import members, refusal, simulated, soon
+from tests.txlayer.txlayer_world import prepared
 
 
 async def commit(party, number=1, key="k"):
