@@ -35,6 +35,7 @@ from hornbeam_server.storage.tcp.frames import (
     split_numbered,
 )
 from hornbeam_server.storage.tcp.peers import SILENCE_S, TcpPeers, _Answering, _Asking
+from tests.virtual_time import in_virtual_time
 
 PROTOCOL_MD = Path(hornbeam_server.storage.tcp.frames.__file__).with_name("PROTOCOL.md").read_text()
 SECRET = bytes(range(32))
@@ -492,53 +493,47 @@ async def wired(answer=echo):
     return there.protocol, back.protocol, there, back
 
 
-def test_an_idle_connection_stays():
-    async def scenario():
-        asking, answering, _, _ = await wired()
-        await asyncio.sleep(3_600)
-        assert await asking.ask(b"x") == b"x"
-        assert not answering.broken
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_an_idle_connection_stays():
+    asking, answering, _, _ = await wired()
+    await asyncio.sleep(3_600)
+    assert await asking.ask(b"x") == b"x"
+    assert not answering.broken
 
 
-def test_a_connection_without_a_sign_of_life_breaks_at_both_ends():
-    async def scenario():
-        end = asyncio.Event()
+@in_virtual_time
+async def test_a_connection_without_a_sign_of_life_breaks_at_both_ends():
+    end = asyncio.Event()
 
-        async def late(_, message):
-            await end.wait()
-            return message
+    async def late(_, message):
+        await end.wait()
+        return message
 
-        asking, answering, there, back = await wired(late)
-        reply = asking.ask(b"x")
-        await asyncio.sleep(10)
-        assert not reply.done()
-        there.cut = back.cut = True
-        cut_at = asyncio.get_running_loop().time()
-        with pytest.raises(Unavailable, match="silent"):
-            await reply
-        assert asyncio.get_running_loop().time() - cut_at <= SILENCE_S + 2 * tcp_peers.PING_S
-        await asyncio.sleep(1)
-        assert asking.broken
-        assert answering.broken
-        end.set()  # the message ends, and its answer goes nowhere
-        await asyncio.sleep(1)
-
-    run_simulated(scenario())
+    asking, answering, there, back = await wired(late)
+    reply = asking.ask(b"x")
+    await asyncio.sleep(10)
+    assert not reply.done()
+    there.cut = back.cut = True
+    cut_at = asyncio.get_running_loop().time()
+    with pytest.raises(Unavailable, match="silent"):
+        await reply
+    assert asyncio.get_running_loop().time() - cut_at <= SILENCE_S + 2 * tcp_peers.PING_S
+    await asyncio.sleep(1)
+    assert asking.broken
+    assert answering.broken
+    end.set()  # the message ends, and its answer goes nowhere
+    await asyncio.sleep(1)
 
 
-def test_a_peer_that_does_not_read_is_given_up():
-    async def scenario():
-        asking, answering, _, _ = await wired()
-        reply = asking.ask(b"x")
-        asking.pause_writing()  # asyncio reports that QUEUE_BYTES wait
-        with pytest.raises(Unavailable, match="does not read"):
-            await reply
-        await asyncio.sleep(1)
-        assert answering.broken
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_peer_that_does_not_read_is_given_up():
+    asking, answering, _, _ = await wired()
+    reply = asking.ask(b"x")
+    asking.pause_writing()  # asyncio reports that QUEUE_BYTES wait
+    with pytest.raises(Unavailable, match="does not read"):
+        await reply
+    await asyncio.sleep(1)
+    assert answering.broken
 
 
 def test_messages_that_have_not_begun_by_the_end_are_dropped():
