@@ -82,7 +82,7 @@ def test_a_sort_with_a_limit_drops_large_rows_early(engine, monkeypatch):
     assert asyncio.run(rows(query)) == wanted
 
 
-def test_a_sort_that_outgrows_memory_after_its_first_rows_is_refused(engine, monkeypatch):
+async def test_a_sort_that_outgrows_memory_after_its_first_rows_is_refused(engine, monkeypatch):
     sql = """SELECT i_pub, i_title, i_id, i_subject FROM item WHERE i_subject = 'art'
              ORDER BY i_pub DESC, i_title, i_id LIMIT 100"""
     query = engine.prepare(sql, CATALOG)
@@ -94,13 +94,10 @@ def test_a_sort_that_outgrows_memory_after_its_first_rows_is_refused(engine, mon
     ]
     reader = MemoryReader(CATALOG, {"author": [], "item": items, "line": []})
 
-    async def work() -> list[Any]:
-        return await (await query.run(reader)).all()
-
-    assert [row[2] for row in asyncio.run(work())] == [0, 1, 2]
+    assert [row[2] for row in await (await query.run(reader)).all()] == [0, 1, 2]
     monkeypatch.setattr(loops, "KEPT_BYTES", 100)
     with pytest.raises(MemoryExceeded):
-        asyncio.run(work())
+        await (await query.run(reader)).all()
 
 
 def test_pieces_end_with_the_row_that_reaches_the_limit_of_bytes():

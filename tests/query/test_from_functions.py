@@ -5,8 +5,6 @@ Number, names and rows equal DuckDB's; number and names are known before the que
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from hornbeam_server.query.binding.binder import bind
@@ -81,16 +79,12 @@ def engine():
 
 
 @pytest.mark.parametrize("sql", QUERIES.strip().splitlines())
-def test_the_star_expands_to_the_columns_of_functions(sql, engine, database):
+async def test_the_star_expands_to_the_columns_of_functions(sql, engine, database):
     query = engine.prepare(sql, CATALOG)
-
-    async def rows():
-        stream = await query.run(MemoryReader(CATALOG, DATA))
-        return await stream.all()
-
     wanted = database.sql(sql)
     assert [column.name for column in query.columns] == wanted.columns
-    assert sorted(map(repr, asyncio.run(rows()))) == sorted(map(repr, ask(database, sql)))
+    rows = await (await query.run(MemoryReader(CATALOG, DATA))).all()
+    assert sorted(map(repr, rows)) == sorted(map(repr, ask(database, sql)))
 
 
 @pytest.mark.parametrize(
