@@ -72,24 +72,23 @@ check: $(SPARK)  ## style, types, layers, dead code and dead files, links of the
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 sim: $(READY)  ## simulate: SEEDS=100 FIRST_SEED=1, or MINUTES=60; WORKLOAD=, MIX=, NODES=, FOLLOW=1, TRANSACTIONS=
-	@PYTHONHASHSEED=0 PYTHONPATH=.:tests:tests/txlayer:tests/checkers $(BIN)/python tests/sim \
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.sim \
 	  --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  --transactions $(TRANSACTIONS) $(if $(JOBS),--jobs $(JOBS)) $(addprefix --workload ,$(WORKLOAD)) $(addprefix --mix ,$(MIX)) \
 	  $(addprefix --nodes ,$(NODES)) $(if $(FOLLOW),--follow)
 
 models: $(READY)  ## check the protocol's models exhaustively (needs spin and gcc)
-	@$(BIN)/python tests/models/run.py
+	@$(BIN)/python -m tests.models.run
 
 mutants: $(READY)  ## plant protocol bugs; the simulation must find each. MUTANT="boolean lock"
-	@PYTHONHASHSEED=0 PYTHONPATH=.:tests:tests/sim:tests/txlayer:tests/checkers \
-	  $(BIN)/python tests/sim/mutants.py $(if $(MUTANT),--only "$(MUTANT)")
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.sim.mutants $(if $(MUTANT),--only "$(MUTANT)")
 
 nemesis: $(READY)  ## strike a real cluster: RUNS=3, MINUTES=60, SEED=1, FAULT="kill ZooKeeper"
-	@PYTHONPATH=.:tests:tests/checkers $(BIN)/python tests/nemesis --runs $(RUNS) --seed $(SEED) \
+	@$(BIN)/python -m tests.nemesis --runs $(RUNS) --seed $(SEED) \
 	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULT),--fault "$(FAULT)")
 
 hostile: $(READY)  ## attack a server with hostile SQL: MINUTES=60 SEED=1, FAMILY=memory, REPORT=file.json
-	@PYTHONPATH=. $(BIN)/python tests/hostile --seed $(SEED) $(if $(MINUTES),--minutes $(MINUTES)) \
+	@$(BIN)/python -m tests.hostile --seed $(SEED) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(addprefix --family ,$(FAMILY)) $(if $(REPORT),--json $(REPORT))
 
 fuzz: $(READY)  ## fuzz REST and SQL for longer than the suite does: EXAMPLES=1000 FUZZ_SEED=1

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
-from real_cluster import PATIENT, guarded_cluster
 from xdist.scheduler import LoadScopeScheduling
 
 from hornbeam_server.cluster import Cluster
 from hornbeam_server.schema.errors import Unavailable
+from tests.real_cluster import PATIENT, guarded_cluster
 
 BROKEN = pytest.StashKey[bool]()
 ENDED = pytest.StashKey[list[str]]()

@@ -13,7 +13,7 @@ PACKAGES = (
     *("pipeline", "node", "api", "bench", "client/hornbeam", "tests"),
 )
 
-OWN_NAMES = ("hornbeam", "bench", "src")
+OWN_NAMES = ("hornbeam", "bench", "src", "tests")
 
 
 def imported(path: Path) -> set[str]:
@@ -29,9 +29,8 @@ def imported(path: Path) -> set[str]:
 
 
 def module_name(path: Path) -> str:
-    """Return the name in imports of the module; test helpers are imported by their bare name."""
-    if path.parts[0] == "tests":
-        return path.stem
+    """Return the name in imports of the module; a `__main__` has the name of its folder."""
+    path = path.parent if path.name == "__main__.py" else path
     name = str(path.with_suffix("")).removeprefix("client/").replace("/", ".")
     return name if name.startswith(OWN_NAMES) else f"hornbeam_server.{name}"
 
@@ -57,7 +56,7 @@ def main() -> int:
         and f'"{module_name(path).removeprefix("hornbeam_server.")}"' not in loaded
     ]
     for path in dead:
-        print(f"{path}: nobody imports or starts this file")
+        print(f"{path}: no file imports or starts this file")
     return 1 if dead else 0
 
 

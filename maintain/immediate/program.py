@@ -318,8 +318,8 @@ class _Scope:
         self._places: dict[str, tuple[int, ColumnType]] = {}
         for start, scan in zip(starts, star.scans, strict=True):
             positions = catalog.schema.relation(scan.relation).positions
-            for field in scan.fields:
-                self._places[field.name] = (start + positions[scan.column[field.name]], field.type)
+            for one in scan.fields:
+                self._places[one.name] = (start + positions[scan.column[one.name]], one.type)
 
     def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
         return self._places[column.name]

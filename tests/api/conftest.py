@@ -1,7 +1,8 @@
 import os
 
 import pytest
-from api_world import PLAN, world
+
+from tests.api.api_world import PLAN, world
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-from api_world import PLAN, World, world
 
 from hornbeam_server.api.security import api_keys
+from tests.api.api_world import PLAN, World, world
 
 ROWS = [
     "INSERT INTO customer VALUES (1, 'ann secret', 10.5, 'ann@secret'), (2, 'bob', 0, 'bob@x')",

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from api_world import world
-from security_world import SecureWorld, secure_world
 
 from hornbeam_server.api.rest.audit import logger_to
 from hornbeam_server.api.security import api_keys
 from hornbeam_server.schema.errors import InvalidRequest
+from tests.api.api_world import world
+from tests.api.security_world import SecureWorld, secure_world
 
 
 @pytest.fixture(scope="module")

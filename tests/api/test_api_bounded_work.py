@@ -17,12 +17,12 @@ import httpx
 import msgspec
 import pyarrow as pa
 import pytest
-from api_world import PLAN
-from test_api_serve import start
 
 from hornbeam_server.api.rest import request_models
 from hornbeam_server.api.rest.body_limits import MAX_VALUES, SHORT_BYTES, read_json
 from hornbeam_server.schema.errors import LimitExceeded
+from tests.api.api_world import PLAN
+from tests.api.test_api_serve import start
 
 STALL_S = 0.5
 """The longest time for which a request may block the loop."""

@@ -9,12 +9,12 @@ import uuid
 
 import pyarrow as pa
 import pytest
-from api_world import world
 
 from hornbeam_server.api.rest import response_models
 from hornbeam_server.api.rest.problems import STATUS
 from hornbeam_server.api.rest.request_models import LAST_MS
 from hornbeam_server.schema import errors
+from tests.api.api_world import world
 
 ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
 

@@ -5,7 +5,6 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from database_world import on_shop
 
 from hornbeam_server.maintain.deltas.program import compile_view
 from hornbeam_server.schema.catalog import DeferredView, State, StateLayout
@@ -23,6 +22,7 @@ from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.ports import TOMBSTONE, Put
 from hornbeam_server.txlayer.transactions.requests import Statement
 from hornbeam_server.txlayer.views.refresh_groups import Finished
+from tests.txlayer.database_world import on_shop
 
 HOUR_S = 3_600
 

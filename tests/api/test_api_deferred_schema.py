@@ -4,10 +4,10 @@ import re
 from urllib.parse import quote
 
 import pytest
-from api_world import DDL, WORKLOAD, world
 
 import hornbeam
 from hornbeam_server.schema.ddl import load_ddl
+from tests.api.api_world import DDL, WORKLOAD, world
 
 VIEW = """
 CREATE MATERIALIZED VIEW by_name WITH (refresh = 'deferred'{more}) AS

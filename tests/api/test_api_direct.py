@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from api_world import PLAN, world
 from starlette.requests import ClientDisconnect
 
 from hornbeam_server.api.rest.streams import unless_gone
+from tests.api.api_world import PLAN, world
 
 DIRECT, GENERAL = "application/json", "application/json; charset=utf-8"
 
@@ -47,7 +47,7 @@ def test_the_direct_and_the_general_path_answer_alike(shop, path, content, heade
     assert answer(DIRECT) == answer(GENERAL)
 
 
-def test_a_client_that_goes_away_cancels_the_work():
+async def test_a_client_that_goes_away_cancels_the_work():
     cleaned = []
 
     async def receive():
@@ -59,12 +59,9 @@ def test_a_client_that_goes_away_cancels_the_work():
         finally:
             cleaned.append(True)
 
-    async def run():
-        with pytest.raises(ClientDisconnect):
-            await unless_gone(receive, work())
-        await asyncio.sleep(0)  # this task itself is not cancelled
-
-    asyncio.run(run())
+    with pytest.raises(ClientDisconnect):
+        await unless_gone(receive, work())
+    await asyncio.sleep(0)  # this task itself is not cancelled
     assert cleaned
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from api_world import PLAN
-from test_api_serve import ROOT
+
+from tests.api.api_world import PLAN
+from tests.api.test_api_serve import ROOT
 
 MB = 1_000_000
 SIZE_MB = 240

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
-from security_world import SecureWorld, secure_world
 
 from hornbeam_server.api.rest.authentication import KeyRing
 from hornbeam_server.api.security import api_keys
@@ -20,6 +19,7 @@ from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import Corruption, NotFound, Unauthenticated, Unavailable
 from hornbeam_server.storage.ports import NEWEST, Put
 from hornbeam_server.storage.rocks.store import RocksStore
+from tests.api.security_world import SecureWorld, secure_world
 
 
 class HandClock:
@@ -363,7 +363,7 @@ def test_keys_outlive_the_server(tmp_path):
         kept, ended = first.made("reader", {"customer": "read"}), first.made("reader")
         first.revoke(ended)
         administrator = first.made("admin")
-    from api_world import world
+    from tests.api.api_world import world
 
     with world(tmp_path, authentication="keys") as second:
         secured = SecureWorld(second, administrator)

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from api_world import PLAN, world
 
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.pipeline.spark import export, sink
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import Put
+from tests.api.api_world import PLAN, world
 
 BEGIN = {"relations": ["orders"], "identity": "files", "splits": {"orders": ["1510", "1520"]}}
 JOIN = "SELECT c_name, o_id FROM customer, orders WHERE c_id = o_c_id"

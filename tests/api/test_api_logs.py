@@ -4,13 +4,13 @@ import inspect
 import subprocess
 import sys
 
-from api_world import world
 from structlog.testing import capture_logs
 from uvicorn.protocols.http import h11_impl, httptools_impl
 
 from hornbeam_server.node import logging_setup
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.schema.errors import Corruption
+from tests.api.api_world import world
 
 LOGGED = """
 import logging

@@ -5,7 +5,6 @@ import contextlib
 
 import httpx
 import pytest
-from database_world import until
 
 from hornbeam_server.api.rest.app import create_app
 from hornbeam_server.node.adapters import Ports
@@ -28,6 +27,7 @@ from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTab
 from hornbeam_server.storage.tcp.peers import TcpPeers
 from hornbeam_server.txlayer.cluster.assignment import Assignment
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from tests.txlayer.database_world import until
 
 INSERT = "INSERT INTO t (a) VALUES (?)"
 

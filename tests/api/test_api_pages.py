@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from api_world import world
-from security_world import secure_world
 
 from hornbeam_server.api.rest.authentication import OPEN
+from tests.api.api_world import world
+from tests.api.security_world import secure_world
 
 TYPES = {
     "/docs": "text/html",

@@ -8,10 +8,10 @@ import time
 
 import httpx
 import pytest
-from api_world import PLAN, world
-from star_world import schema, workload
 
 from hornbeam_server.viewselect.watch import Watch
+from tests.api.api_world import PLAN, world
+from tests.star_world import schema, workload
 
 WIDE = {"ddl": schema(), "workload": workload(113, 0, 17), "roots": None}
 LINES = {"Accept": "application/x-ndjson"}

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from api_world import PLAN
-from test_api_serve import ROOT, start
 
 import hornbeam
 from hornbeam.cli.rejects import rejects_file
@@ -26,6 +24,8 @@ from hornbeam_server.storage.local.coordination import LocalCoordination
 from hornbeam_server.storage.local.log import LocalLog
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.rocks.store import RocksStore
+from tests.api.api_world import PLAN
+from tests.api.test_api_serve import ROOT, start
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
-from api_world import PLAN, world
 
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import open_transport, parse_url
@@ -14,6 +13,7 @@ from hornbeam_server.schema.errors import InvalidRequest, LimitExceeded, Snapsho
 from hornbeam_server.storage.limits import MAX_KEY_BYTES
 from hornbeam_server.storage.ports import NEWEST, Put
 from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
+from tests.api.api_world import PLAN, world
 
 BYTES = {"Content-Type": "application/octet-stream"}
 

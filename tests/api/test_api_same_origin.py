@@ -7,8 +7,6 @@ import socket
 from urllib.parse import urlsplit
 
 import pytest
-from api_world import PLAN, world
-from security_world import secure_world
 
 from hornbeam_server.api.rest.app import VERSION
 from hornbeam_server.api.rest.routes import (
@@ -22,6 +20,8 @@ from hornbeam_server.api.rest.routes import (
     upkeep,
 )
 from hornbeam_server.node.settings import load_settings
+from tests.api.api_world import PLAN, world
+from tests.api.security_world import secure_world
 
 ROUTES = [
     route

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from api_world import DDL, PLAN, world
+
+from tests.api.api_world import DDL, PLAN, world
 
 
 @pytest.fixture

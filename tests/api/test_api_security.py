@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
-from api_world import PLAN
 from fastapi.routing import APIRoute
-from security_world import VIEW, secure_world
 
 from hornbeam_server.api.rest.dependencies import tagged
+from tests.api.api_world import PLAN
+from tests.api.security_world import VIEW, secure_world
 
 RANK = {"none": 0, "reader": 1, "writer": 2, "admin": 3}
 ROUTES = {

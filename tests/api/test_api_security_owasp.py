@@ -12,13 +12,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from api_world import PLAN, world
-from security_world import VIEW, SecureWorld, secure_world
 
 from hornbeam_server.api.security import api_keys
 from hornbeam_server.api.security.tls import require_safe
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import InvalidRequest
+from tests.api.api_world import PLAN, world
+from tests.api.security_world import VIEW, SecureWorld, secure_world
 
 
 @pytest.fixture(scope="module")
@@ -412,7 +412,7 @@ def test_api8_errors_contain_no_stack_trace(secured):
 
 def test_api9_every_route_is_in_the_document(secured):
     """The routes of the document are those in the table of `test_api_security.py`."""
-    from test_api_security import ROUTES
+    from tests.api.test_api_security import ROUTES
 
     document = secured.request(None, "GET", "/openapi.json").json()
     documented = {

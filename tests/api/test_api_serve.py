@@ -180,18 +180,13 @@ def test_settings_state_their_source(tmp_path, monkeypatch):
     assert load_settings(port=9).slave == "env"
 
 
-def test_statements_of_clients_log_nothing(tmp_path, caplog):
+async def test_statements_of_clients_log_nothing(tmp_path, caplog):
     """Sqlglot would log warnings about statements that it cannot parse or translate exactly."""
-
-    async def ask():
-        async with await Database.open(Settings(data=tmp_path)) as database:
-            with pytest.raises(HornbeamError):
-                database.prepare("UPDATE WITH RECURSIVE r AS (SELECT 1) SET a 1")
-            return await database.fetch(
-                "SELECT extract(year FROM TIMESTAMPTZ '2024-05-05 10:00+02')"
-            )
-
-    assert asyncio.run(ask()) == [(2024,)]
+    async with await Database.open(Settings(data=tmp_path)) as database:
+        with pytest.raises(HornbeamError):
+            database.prepare("UPDATE WITH RECURSIVE r AS (SELECT 1) SET a 1")
+        sql = "SELECT extract(year FROM TIMESTAMPTZ '2024-05-05 10:00+02')"
+        assert await database.fetch(sql) == [(2024,)]
     assert not caplog.records
 
 
@@ -206,35 +201,29 @@ def test_a_node_on_hbase_creates_its_data_folder(tmp_path):
         cluster_ports(settings.model_copy(update={"data": tmp_path / "file"}), None, None)
 
 
-def test_housekeeping_continues_after_an_unexpected_error(tmp_path, monkeypatch, capsys):
-    async def keep_house():
-        settings = Settings(data=tmp_path, housekeeping_interval_s=0.01)
-        async with await Database.open(settings) as database:
-            done, purge, failures = asyncio.Event(), database.purge, iter([OverflowError("odd")])
+async def test_housekeeping_continues_after_an_unexpected_error(tmp_path, monkeypatch, capsys):
+    settings = Settings(data=tmp_path, housekeeping_interval_s=0.01)
+    async with await Database.open(settings) as database:
+        done, purge, failures = asyncio.Event(), database.purge, iter([OverflowError("odd")])
 
-            async def failing():
-                for error in failures:
-                    raise error
-                done.set()
-                return await purge()
+        async def failing():
+            for error in failures:
+                raise error
+            done.set()
+            return await purge()
 
-            monkeypatch.setattr(database.housekeeping, "purge", failing)
-            await asyncio.wait_for(done.wait(), 10)
-
-    asyncio.run(keep_house())
+        monkeypatch.setattr(database.housekeeping, "purge", failing)
+        await asyncio.wait_for(done.wait(), 10)
     assert "OverflowError" in capsys.readouterr().err
 
 
-def test_the_database_closes_after_housekeeping_failed(tmp_path):
+async def test_the_database_closes_after_housekeeping_failed(tmp_path):
     async def died():
         raise OverflowError("odd")
 
-    async def close():
-        database = await Database.open(Settings(data=tmp_path))
-        database._housekeeping_task.cancel()
-        database._housekeeping_task = asyncio.ensure_future(died())
-        await asyncio.sleep(0)
-        await database.close()
-        await (await Database.open(Settings(data=tmp_path))).close()
-
-    asyncio.run(close())
+    database = await Database.open(Settings(data=tmp_path))
+    database._housekeeping_task.cancel()
+    database._housekeeping_task = asyncio.ensure_future(died())
+    await asyncio.sleep(0)
+    await database.close()
+    await (await Database.open(Settings(data=tmp_path))).close()

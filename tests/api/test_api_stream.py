@@ -10,9 +10,9 @@ import time
 
 import httpx
 import pytest
-from api_world import PLAN, world
 
 from hornbeam_server.api.rest import http_protocol, middleware
+from tests.api.api_world import PLAN, world
 
 ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
 LARGE = "SELECT a.range AS a, b.range AS b, 'some text' AS t FROM range(1500) a, range(1000) b"

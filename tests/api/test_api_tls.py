@@ -12,9 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from certificates import Authority
 from sqlalchemy import create_engine, text
-from test_api_serve import start
 
 import hornbeam
 from hornbeam_server.api.security import api_keys
@@ -22,6 +20,8 @@ from hornbeam_server.api.security.tls import require_safe, server_context
 from hornbeam_server.api.serve import serve
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import InvalidRequest
+from tests.api.certificates import Authority
+from tests.api.test_api_serve import start
 
 
 @pytest.fixture(scope="module")

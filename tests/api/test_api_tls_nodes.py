@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import uvloop
-from certificates import Authority
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
@@ -19,6 +18,7 @@ from hornbeam_server.node.settings import Settings, load_settings
 from hornbeam_server.schema.errors import InvalidRequest, Unavailable
 from hornbeam_server.storage.ports import Caller
 from hornbeam_server.storage.tcp.peers import TcpPeers
+from tests.api.certificates import Authority
 
 SECRET = "5e" * 32
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -108,7 +108,7 @@ def test_tls_on_one_side_only_is_refused(run: Run, which, authority):
     assert [line["event"] for line in logged] == ["a connection of a member was refused"]
 
 
-def test_certificates_of_nodes_can_be_renewed(authority, tmp_path):
+async def test_certificates_of_nodes_can_be_renewed(authority, tmp_path):
     """Unusable certificates are logged, and the old ones stay in use."""
     files = [tmp_path / "used.pem", tmp_path / "used.key"]
 
@@ -130,14 +130,14 @@ def test_certificates_of_nodes_can_be_renewed(authority, tmp_path):
         files[1].write_text("no key")
         renew(tls, settings, authority.certificate)
         with pytest.raises(Unavailable):
-            asyncio.run(reach())
+            await reach()
         put(*authority.signed("after"))
         renew(tls, settings, authority.certificate)
-        assert asyncio.run(reach()) == b"a x"
+        assert await reach() == b"a x"
         certificate, _ = authority.signed("without its key")
         files[0].write_bytes(certificate.read_bytes())
         renew(tls, settings, authority.certificate)
-        assert asyncio.run(reach()) == b"a x"
+        assert await reach() == b"a x"
     levels = [line["log_level"] for line in logged]
     assert levels == ["error", "warning", "warning", "error"]
 

@@ -5,7 +5,8 @@ import itertools
 
 import pyarrow as pa
 import pytest
-from api_world import world
+
+from tests.api.api_world import world
 
 DDL = """
 CREATE TABLE v (k INTEGER PRIMARY KEY, i INTEGER, n DECIMAL(12,2), f DOUBLE, b BOOLEAN, d DATE,

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from api_world import PLAN, world
-from security_world import secure_world
 
 import hornbeam
 from hornbeam_server.query.workers.places import Places
+from tests.api.api_world import PLAN, world
+from tests.api.security_world import secure_world
 
 MEMORY = "SELECT sum(length(repeat('x', 100000000 + x))) FROM range(1000) t(x)"
 SORT = "SELECT list_sort(range(1000000000))[1]"

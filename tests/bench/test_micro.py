@@ -1,6 +1,5 @@
 """`make bench` at its smallest size: it completes and reports the documented figures."""
 
-import asyncio
 import json
 import math
 from pathlib import Path
@@ -73,11 +72,11 @@ def test_percentiles_are_values_that_occurred() -> None:
     assert percentile([7.0], 0.99) == 7
 
 
-def test_a_profile_names_functions() -> None:
+async def test_a_profile_names_functions() -> None:
     async def work() -> None:
         sorted(range(10_000), key=lambda value: -value)
 
-    assert "sorted" in asyncio.run(where_time_goes(work))
+    assert "sorted" in await where_time_goes(work)
 
 
 def test_the_data_has_the_ratios_of_the_paper() -> None:

@@ -6,13 +6,13 @@ from itertools import islice
 
 import duckdb
 import pytest
-from api_world import world
 
 import hornbeam
 from bench.tpch import SCHEMA, VIEWS
 from bench.tpch.changes import KEYS, Changes
 from bench.tpch.data import RELATIONS, files, queries
 from hornbeam_server.schema.ddl import load_ddl
+from tests.api.api_world import world
 
 SCALE = 0.001
 TRANSACTIONS = 250

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from list_append import Append, Operation, Read, Transaction
+from tests.checkers.list_append import Append, Operation, Read, Transaction
 
 KEYS = ("x", "y", "z")
 

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cycles import Cycle, Edge, Event, Graph, Step, components, find
-from list_append import Append, Read, Transaction
+from tests.checkers.cycles import Cycle, Edge, Event, Graph, Step, components, find
+from tests.checkers.list_append import Append, Read, Transaction
 
 Values = tuple[int, ...]
 FINAL = "final"

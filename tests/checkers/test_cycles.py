@@ -3,7 +3,8 @@
 from random import Random
 
 import pytest
-from cycles import SUFFIXES, Edge, Event, Graph, components, find
+
+from tests.checkers.cycles import SUFFIXES, Edge, Event, Graph, components, find
 
 
 def every_cycle(graph, component, weakest):

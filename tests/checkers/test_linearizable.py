@@ -5,7 +5,8 @@ from itertools import combinations, permutations
 from random import Random
 
 import pytest
-from linearizable import (
+
+from tests.checkers.linearizable import (
     NOT_TOLD,
     CheckerError,
     History,

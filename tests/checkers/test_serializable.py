@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-import cycles
 import pytest
-from list_append import Append, Read, Transaction, parse
-from serializable import check, kinds
+
+from tests.checkers import cycles
+from tests.checkers.list_append import Append, Read, Transaction, parse
+from tests.checkers.serializable import check, kinds
 
 HISTORIES = Path(__file__).with_name("histories.txt").read_text()
 

@@ -3,11 +3,12 @@
 from dataclasses import replace
 from itertools import pairwise, permutations
 
-from append_engine import KEYS, Action, Engine
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from list_append import Append, Read, Transaction
-from serializable import check, kinds
+
+from tests.checkers.append_engine import KEYS, Action, Engine
+from tests.checkers.list_append import Append, Read, Transaction
+from tests.checkers.serializable import check, kinds
 
 PROCESSES = 3
 WRITE_SKEW = {"G2-item", "G2-item-session", "G2-item-realtime"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
-from client_world import Run
 
 from hornbeam.cli import main
+from tests.client.client_world import Run
 
 
 @pytest.fixture

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import client_world
 import pytest
 import typer
-from client_world import Run
 
 import hornbeam
 from hornbeam.cli.csvtext import csv_line, records
 from hornbeam.connection import Connection
 from hornbeam.errors import OperationalError
 from hornbeam.transport import Transport
+from tests.client import client_world
+from tests.client.client_world import Run
 
 
 @pytest.fixture(scope="module")

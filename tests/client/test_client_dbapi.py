@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
-import client_world
 import pytest
 
 import hornbeam
+from tests.client import client_world
 
 DRINKS = ["Carlton Cold", "Carlton Draft", "Mountain Goat", "Redback", "Victoria Bitter", "XXXX"]
 

@@ -12,7 +12,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import client_world
 import numpy as np
 import pytest
 
@@ -21,6 +20,7 @@ from hornbeam.connection import Connection
 from hornbeam.exchange import Answer, Lost, NotSent, Request
 from hornbeam.transport import Transport, parse_url
 from hornbeam.types import row_reader, to_wire
+from tests.client import client_world
 
 Scripted = dict[str, Any] | Answer | Exception
 

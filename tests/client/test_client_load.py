@@ -11,15 +11,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import client_world
 import pytest
-from client_world import Run
 
 import hornbeam
 from hornbeam.cli.loadfiles import Columns, batches_of
 from hornbeam.connection import Connection
 from hornbeam.errors import OperationalError
 from hornbeam.transport import Transport
+from tests.client import client_world
+from tests.client.client_world import Run
 
 DDL = """
 CREATE TABLE author (a_id INTEGER PRIMARY KEY, a_name VARCHAR(8) NOT NULL, a_email TEXT UNIQUE);

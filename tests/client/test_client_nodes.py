@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from client_world import apply, served
 
 import hornbeam
 from hornbeam.exchange import Answer, Request
 from hornbeam.nodes import Nodes
 from hornbeam.transport import Transport
+from tests.client.client_world import apply, served
 
 STANDBY = {"detail": "This node stands by.", "code": "unavailable", "retryable": True,
            "outcome": "none", "standby": True}  # fmt: skip

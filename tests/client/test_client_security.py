@@ -11,7 +11,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
 import pytest
-from client_world import apply, embedded
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.engine import URL
 from typer.testing import CliRunner
@@ -21,6 +20,7 @@ from hornbeam.cli import app
 from hornbeam.security import Tls
 from hornbeam.sqlalchemy import HornbeamDialect
 from hornbeam.transport import open_transport, parse_url
+from tests.client.client_world import apply, embedded
 
 SECRET = "0" * 60 + "beef"
 KEY = f"hb_0123456789ab_{SECRET}"

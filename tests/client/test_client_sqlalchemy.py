@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
-import client_world
 import pytest
 from sqlalchemy import (
     BigInteger,
@@ -47,6 +46,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 import hornbeam
 from hornbeam.sqlalchemy import column_type, insert
+from tests.client import client_world
 
 SUITE = (
     "RowFetchTest", "LimitOffset", "FetchLimitOffsetTest", "CompoundSelectTest", "JoinTest",

@@ -22,8 +22,8 @@ def install(home: Path, version: str = "17.0.15") -> Path:
     program.write_text(
         f"#!{sys.executable}\n"
         "import sys\n"
-        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import fake_java\n"
+        f"sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+        "from tests.cluster import fake_java\n"
         f"sys.exit(fake_java.main(fake_java.Path({str(home)!r}), {version!r}, sys.argv[1:]))\n"
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)

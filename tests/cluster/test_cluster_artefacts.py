@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import fake_java
 import pytest
 
 from hornbeam_server.cluster import artefacts
 from hornbeam_server.schema.errors import Unavailable
+from tests.cluster import fake_java
 
 
 @pytest.fixture(autouse=True)

@@ -6,12 +6,12 @@ import json
 import sys
 from collections.abc import Callable
 
-import fake_java
 import pytest
 
 from hornbeam.cli import main
 from hornbeam_server.cluster import artefacts, control, processes
 from hornbeam_server.cluster.health import Health
+from tests.cluster import fake_java
 
 Run = Callable[..., tuple[int, str, str]]
 

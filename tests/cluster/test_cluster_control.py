@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import fake_java
 import pytest
 
 from hornbeam_server.cluster import Cluster, Role, artefacts, control, processes
 from hornbeam_server.cluster.health import Health
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
+from tests.cluster import fake_java
 
 FIRST = ["zookeeper", "name-node", "data-node-1"]
 ALL = [*FIRST, "master", "region-server-1", "thrift", "thrift1"]

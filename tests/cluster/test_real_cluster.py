@@ -4,12 +4,12 @@ import os
 import signal
 
 import pytest
-from real_cluster import PATIENT, guarded_cluster
 from thriftpy2.rpc import client_context
 
 from hornbeam_server.cluster import Cluster, Role, processes
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.storage.hbase.interface import THRIFT
+from tests.real_cluster import PATIENT, guarded_cluster
 
 pytestmark = pytest.mark.timeout(600)
 

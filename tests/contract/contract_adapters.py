@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 from uuid import uuid4
 
@@ -151,6 +151,16 @@ def over(adapters, *, reopen=False, fences=False):
     """Parametrise `adapter` over the adapters that have what a test needs."""
     able = [a for a in adapters if (a.reopen or not reopen) and (a.fences or not fences)]
     return pytest.mark.parametrize("adapter", able, ids=lambda adapter: adapter.name, indirect=True)
+
+
+def on_loop_of_adapter(test):
+    """Run a coroutine test on the kind of event loop that its `adapter` needs."""
+
+    @wraps(test)
+    def plain(*, adapter, **others):
+        adapter.run(test(adapter=adapter, **others))
+
+    return plain
 
 
 def examples(adapter, usual):

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from contract_adapters import COORDINATIONS, opened, over
 
 from hornbeam_server.schema.errors import StalePlan
 from hornbeam_server.storage.ports import Versioned
+from tests.contract.contract_adapters import COORDINATIONS, opened, over
 
 every = over(COORDINATIONS)
 

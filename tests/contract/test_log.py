@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from contract_adapters import LOGS, opened, over
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.ports import START, Position
+from tests.contract.contract_adapters import LOGS, opened, over
 
 every = over(LOGS)
 

@@ -4,11 +4,11 @@ import time
 from contextlib import suppress
 
 import pytest
-from contract_adapters import LOGS_FROM_OUTSIDE, over
 
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.log.format import is_sealed, scan_segment, segment_name
 from hornbeam_server.storage.ports import Position
+from tests.contract.contract_adapters import LOGS_FROM_OUTSIDE, over
 
 every = over(LOGS_FROM_OUTSIDE)
 

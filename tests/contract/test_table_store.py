@@ -4,12 +4,12 @@ import asyncio
 import itertools
 
 import pytest
-from contract_adapters import STORES, collect, examples, opened, over, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.ports import BATCH_BYTES, NEWEST, TOMBSTONE, Cell, Put
+from tests.contract.contract_adapters import STORES, collect, examples, opened, over, run
 
 every = over(STORES)
 

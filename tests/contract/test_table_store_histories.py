@@ -4,12 +4,12 @@ import asyncio
 from itertools import count
 
 import pytest
-from contract_adapters import STORES, collect, examples, opened, over, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
+from tests.contract.contract_adapters import STORES, collect, examples, opened, over, run
 
 every = over(STORES)
 

@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from database_world import SHOP, catalog_of, fill_load, stored_rows
-
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
@@ -27,6 +25,7 @@ from hornbeam_server.txlayer.transactions.requests import (
     TransactionResult,
     Work,
 )
+from tests.txlayer.database_world import SHOP, catalog_of, fill_load, stored_rows
 
 COMMIT = frozenset(
     {

@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-from crash_server import ACCOUNTS, OPENING
+
+from tests.crash.crash_server import ACCOUNTS, OPENING
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

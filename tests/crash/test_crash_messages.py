@@ -12,8 +12,6 @@ import contextlib
 import enum
 
 import pytest
-from database_world import catalog_of
-from nodes_world import Nodes, nodes
 
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import HornbeamError
@@ -30,6 +28,8 @@ from hornbeam_server.txlayer.cluster.messages import (
 )
 from hornbeam_server.txlayer.transactions.outcomes import transaction_id_for
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from tests.txlayer.database_world import catalog_of
+from tests.txlayer.nodes_world import Nodes, nodes
 
 ACCOUNTS = 60
 SCHEMA = "CREATE TABLE account (a_id INTEGER PRIMARY KEY, a_balance INTEGER NOT NULL);"
@@ -99,7 +99,7 @@ class TrappedPeers(SimulatedPeers):
 def test_a_crash_at_a_message_loses_nothing(kind, moment, victim, monkeypatch):
     trap = Trap(kind, moment, victim)
     trap.names = {}
-    monkeypatch.setattr("nodes_world.SimulatedPeers", TrappedPeers)
+    monkeypatch.setattr("tests.txlayer.nodes_world.SimulatedPeers", TrappedPeers)
     monkeypatch.setattr(TrappedPeers, "trap", trap, raising=False)
     SimulatedLoop().run_until_complete(scenario(trap))
 

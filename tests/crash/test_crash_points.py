@@ -19,16 +19,16 @@ from itertools import combinations, count
 from typing import Any
 
 import pytest
-from crash_points_kinds import KINDS, Kind
-from crash_points_world import Life, Work, World, left, live
-from database_world import run_all, settled, stored_rows
-from test_transactions_statements import FILL
 
 from hornbeam_server.node.assembly import SYSTEM_TABLES
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import State
 from hornbeam_server.txlayer.commit.failpoints import Step
 from hornbeam_server.txlayer.ddl import load_records
+from tests.crash.crash_points_kinds import KINDS, Kind
+from tests.crash.crash_points_world import Life, Work, World, left, live
+from tests.txlayer.database_world import run_all, settled, stored_rows
+from tests.txlayer.test_transactions_statements import FILL
 
 MACHINES = (None, 0, 1)
 """The fate of the machine: it survives, loses everything unsynced, or loses a part of it."""

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from api_world import World, serving
 from fastapi import FastAPI
 
 from hornbeam_server.api.rest.app import create_app
@@ -30,6 +29,7 @@ from hornbeam_server.storage.simulated.coordination import SimulatedCoordination
 from hornbeam_server.storage.simulated.network import Outage
 from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTables
 from hornbeam_server.storage.tcp.peers import TcpPeers
+from tests.api.api_world import World, serving
 
 PROFILE = Profile(
     latency_ms=(0.0, 0.2),

@@ -13,11 +13,12 @@ from typing import Any
 from zlib import crc32
 
 import schemathesis
-from api_world import World
-from faulty_world import PROFILE, Services
-from fuzz_shop import DDL, EXAMPLES, NAMES, PLAN, READS, ROWS, SEED, WORKLOAD, WRITES
 from schemathesis import engine
 from schemathesis.engine import StopReason, events
+
+from tests.api.api_world import World
+from tests.fuzz.faulty_world import PROFILE, Services
+from tests.fuzz.fuzz_shop import DDL, EXAMPLES, NAMES, PLAN, READS, ROWS, SEED, WORKLOAD, WRITES
 
 HANG_S = 20.0
 """A call that takes longer counts as a hang."""

@@ -12,16 +12,16 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from api_world import world
-from database_world import settled
-from faulty_world import faulty_world
-from fuzz_shop import DDL, READS, SEED, WRITES, times
 from hypothesis import given
 from hypothesis import strategies as st
-from rest_fuzz import FAILING, LIMITS, SOUND, set_up, until_all_has_failed
-from sql_grammar import garbled_bytes, mutated
 
 from hornbeam_server.api.rest.streams import ARROW
+from tests.api.api_world import world
+from tests.fuzz.faulty_world import faulty_world
+from tests.fuzz.fuzz_shop import DDL, READS, SEED, WRITES, times
+from tests.fuzz.rest_fuzz import FAILING, LIMITS, SOUND, set_up, until_all_has_failed
+from tests.fuzz.sql_grammar import garbled_bytes, mutated
+from tests.txlayer.database_world import settled
 
 TOKENS = """
 SELECT FROM WHERE customer orders kinds c_id c_name o_c_id k_double k_json k_at ( ) , * = < + -

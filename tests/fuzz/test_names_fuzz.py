@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from fuzz_shop import DDL, READS, times
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from hornbeam_server.api.rest.authorization import Named, named_in
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SqlError
+from tests.fuzz.fuzz_shop import DDL, READS, times
 
 SCHEMA = load_ddl(DDL, "<ddl>")
 CATALOG = Catalog(1, SCHEMA, Forest(SCHEMA.names))

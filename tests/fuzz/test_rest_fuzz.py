@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from api_world import World, world
-from database_world import settled
-from faulty_world import faulty_world
-from fuzz_shop import SEED
-from rest_fuzz import FAILING, LIMITS, SOUND, fuzz, set_up, until_all_has_failed
-
 from hornbeam_server.api.security import api_keys
+from tests.api.api_world import World, world
+from tests.fuzz.faulty_world import faulty_world
+from tests.fuzz.fuzz_shop import SEED
+from tests.fuzz.rest_fuzz import FAILING, LIMITS, SOUND, fuzz, set_up, until_all_has_failed
+from tests.txlayer.database_world import settled
 
 PHASES = {"examples", "coverage", "fuzzing", "stateful"}
 

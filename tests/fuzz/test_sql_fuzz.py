@@ -18,10 +18,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from fuzz_shop import PLAN, READS, ROWS, WRITES, times
 from hypothesis import given
 from hypothesis import strategies as st
-from sql_grammar import garbled, mutated, queries, writes
 
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest
@@ -29,6 +27,8 @@ from hornbeam_server.node.settings import Settings
 from hornbeam_server.query.dialect.duckdb_types import connect, from_record_batch, to_record_batch
 from hornbeam_server.schema.errors import HornbeamError
 from hornbeam_server.txlayer.transactions.requests import Statement
+from tests.fuzz.fuzz_shop import PLAN, READS, ROWS, WRITES, times
+from tests.fuzz.sql_grammar import garbled, mutated, queries, writes
 
 ROOT = Path(__file__).parents[2]
 CPU_S = 10.0

@@ -17,11 +17,10 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hostile_families import FAMILIES, attack
-from hostile_report import Bounds, document, table, told
-from hostile_run import GB, Plan, besieged, besieged_there
-
 from bench.measure import machine, versions
+from tests.hostile.hostile_families import FAMILIES, attack
+from tests.hostile.hostile_report import Bounds, document, table, told
+from tests.hostile.hostile_run import GB, Plan, besieged, besieged_there
 
 
 def main() -> None:

@@ -10,7 +10,18 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hostile_requests import ARROW, CSV, JSON, LOAD, PLAN, QUERY, TRANSACT, VERIFY, as_json, size
+from tests.hostile.hostile_requests import (
+    ARROW,
+    CSV,
+    JSON,
+    LOAD,
+    PLAN,
+    QUERY,
+    TRANSACT,
+    VERIFY,
+    as_json,
+    size,
+)
 
 Text = tuple[str, Callable[[random.Random], str]]
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from threading import Lock
 
-from hostile_families import attack
-from hostile_requests import Attack, Manner
+from tests.hostile.hostile_families import attack
+from tests.hostile.hostile_requests import Attack, Manner
 
 FROM = "127.0.0.2"
 PIECE = 1 << 16

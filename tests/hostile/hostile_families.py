@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hostile_bodies import BODIES, SCHEMAS, TEXTS, plan_of, tables
-from hostile_requests import (
+from tests.hostile.hostile_bodies import BODIES, SCHEMAS, TEXTS, plan_of, tables
+from tests.hostile.hostile_requests import (
     APPLY,
     ARROW,
     DEFAULT_LIMIT_S,

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 from typing import Any
 
-from hostile_server import GUILDS, PLAYERS
+from tests.hostile.hostile_server import GUILDS, PLAYERS
 
 PATIENCE_S = 10.0
 TIMEOUT_MS = 5_000

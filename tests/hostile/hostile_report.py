@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from hostile_clients import Sent
-from hostile_polite import READ, Asked
-from hostile_requests import Attack
-from hostile_watch import Sample
+from tests.hostile.hostile_clients import Sent
+from tests.hostile.hostile_polite import READ, Asked
+from tests.hostile.hostile_requests import Attack
+from tests.hostile.hostile_watch import Sample
 
 MB = 1 << 20
 ALLOWED = {503, 504, 507}

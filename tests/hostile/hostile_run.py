@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hostile_clients import Orders, besiege
-from hostile_families import FAMILIES
-from hostile_polite import Experience, be_polite
-from hostile_report import Outcome
-from hostile_server import Target, ask, given, prepare, started, verified
-from hostile_watch import Watch
+from tests.hostile.hostile_clients import Orders, besiege
+from tests.hostile.hostile_families import FAMILIES
+from tests.hostile.hostile_polite import Experience, be_polite
+from tests.hostile.hostile_report import Outcome
+from tests.hostile.hostile_server import Target, ask, given, prepare, started, verified
+from tests.hostile.hostile_watch import Watch
 
 GB = 1 << 30
 _PROCESSES = multiprocessing.get_context("spawn")

@@ -16,11 +16,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hostile_bodies import BODIES, SCHEMAS, TEXTS
-from hostile_clients import Sent, send
-from hostile_families import FAMILIES, MEMORY, RESULTS, TIME, WRITES, attack
-from hostile_polite import LINES, LIVE, READ, Asked, _Pace, _paced
-from hostile_report import (
+
+from tests.hostile.hostile_bodies import BODIES, SCHEMAS, TEXTS
+from tests.hostile.hostile_clients import Sent, send
+from tests.hostile.hostile_families import FAMILIES, MEMORY, RESULTS, TIME, WRITES, attack
+from tests.hostile.hostile_polite import LINES, LIVE, READ, Asked, _Pace, _paced
+from tests.hostile.hostile_report import (
     Bounds,
     Outcome,
     by_family,
@@ -33,10 +34,10 @@ from hostile_report import (
     timeline,
     worst,
 )
-from hostile_requests import MOST_AT_ONCE, QUERY, TRANSACT, Attack, Manner
-from hostile_run import GB, Plan, _orders, besieged
-from hostile_server import prepare, started
-from hostile_watch import Sample, Watch, family_of
+from tests.hostile.hostile_requests import MOST_AT_ONCE, QUERY, TRANSACT, Attack, Manner
+from tests.hostile.hostile_run import GB, Plan, _orders, besieged
+from tests.hostile.hostile_server import prepare, started
+from tests.hostile.hostile_watch import Sample, Watch, family_of
 
 READ_P99_MS, RSS_MB, TIMES = 500.0, 1536.0, 3
 """Bounds for a machine with other load. If reads were slow before the attack, they may be TIMES as

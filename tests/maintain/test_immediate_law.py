@@ -6,8 +6,6 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from maintain_world import EVERYTHING, World, catalog, index
-from test_maintain_law import Transaction, changed_rows, draw_schema
 
 from hornbeam_server.maintain.immediate.build import base_cells
 from hornbeam_server.maintain.immediate.definition import define
@@ -19,6 +17,8 @@ from hornbeam_server.storage.codec.folds import Fold, added
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.folded import FoldedReads
 from hornbeam_server.storage.ports import TOMBSTONE, Cell, Put
+from tests.maintain.maintain_world import EVERYTHING, World, catalog, index
+from tests.maintain.test_maintain_law import Transaction, changed_rows, draw_schema
 
 AGGREGATES = [
     *("count(*)", "count({})", "sum({})", "avg({})", "sum({} * {})", "sum({} + 1)"),

@@ -2,10 +2,10 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from maintain_world import World, catalog, index, relation, view
 
 from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.model import Schema
+from tests.maintain.maintain_world import World, catalog, index, relation, view
 
 STATES = [State.READABLE] * 4 + [State.BUILDING, State.CATCHING_UP, State.QUARANTINED]
 KEYS = range(3)

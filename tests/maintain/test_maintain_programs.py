@@ -2,12 +2,11 @@
 
 import asyncio
 
-from maintain_world import SCHEMA, World, catalog, index, relation, view
-
 from hornbeam_server.maintain.changes import Change
 from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.schema.turns import ROWS_A_TURN
+from tests.maintain.maintain_world import SCHEMA, World, catalog, index, relation, view
 
 CUSTOMER_ORDERS = view(SCHEMA, "customer", "orders")
 WHOLE = view(SCHEMA, "country", "customer", "orders", "line")

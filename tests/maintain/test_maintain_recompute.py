@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-from maintain_world import SCHEMA, World, catalog, index, relation, view
 
 from hornbeam_server.maintain.recompute import build_batches, recompute, scanned_relation
 from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.model import Schema
+from tests.maintain.maintain_world import SCHEMA, World, catalog, index, relation, view
 
 WHOLE = view(SCHEMA, "country", "customer", "orders", "line")
 BY_VALUE = index(WHOLE.name, "orders_v", ["line_v"])

@@ -3,13 +3,13 @@
 from random import Random
 
 import pytest
-from maintain_world import World
-from test_maintain_law import Transaction, changed_rows, draw_catalog
 
 from hornbeam_server.maintain.recompute import build_batches, scanned_relation
 from hornbeam_server.storage.ports import TOMBSTONE, Put
 from hornbeam_server.storage.rocks.store import RocksStore
 from hornbeam_server.storage.snapshot import Snapshot
+from tests.maintain.maintain_world import World
+from tests.maintain.test_maintain_law import Transaction, changed_rows, draw_catalog
 
 
 class StoreWorld(World):

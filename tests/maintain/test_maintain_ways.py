@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from maintain_world import SCHEMA, World, catalog, index, view
 
 from hornbeam_server.maintain.ways import PrefixWay, ScanWay, way_into_view, way_to_children
+from tests.maintain.maintain_world import SCHEMA, World, catalog, index, view
 
 CHAIN = view(SCHEMA, "country", "customer", "orders")
 EDGE = SCHEMA.relation("customer").foreign_keys[0]

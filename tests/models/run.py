@@ -1,4 +1,4 @@
-"""Check the protocol models: `python tests/models/run.py`, or `make models`.
+"""Check the protocol models: `python -m tests.models.run`, or `make models`.
 
 Every model is checked exhaustively (never by bitstate hashing) and must hold; every broken variant
 must violate the expected property, shown by a shortest run (breadth-first search). Prints a table,

@@ -8,7 +8,17 @@ import re
 from pathlib import Path
 
 import pytest
-from run import BROKEN, HERE, IN_SUITE, Case, MissingTool, check, require_tools, small_cases
+
+from tests.models.run import (
+    BROKEN,
+    HERE,
+    IN_SUITE,
+    Case,
+    MissingTool,
+    check,
+    require_tools,
+    small_cases,
+)
 
 CASES = small_cases()
 
@@ -60,6 +70,6 @@ def test_a_missing_tool_is_named(monkeypatch):
 
 
 def test_an_incomplete_search_is_no_proof(monkeypatch):
-    monkeypatch.setattr("run.MAX_DEPTH", 20)
+    monkeypatch.setattr("tests.models.run.MAX_DEPTH", 20)
     with pytest.raises(RuntimeError, match="not exhaustive"):
         check(Case("commit", ("SLAVES=2", "ROOTS=2", "CRASHES=1")))

@@ -17,11 +17,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import nemesis_report
-from nemesis_faults import FAULTS
-from nemesis_run import Database, Round, Verdict, as_line, from_line
-from nemesis_workloads import KINDS
-from nemesis_world import ROOT, world
+from tests.nemesis import nemesis_report
+from tests.nemesis.nemesis_faults import FAULTS
+from tests.nemesis.nemesis_run import Database, Round, Verdict, as_line, from_line
+from tests.nemesis.nemesis_workloads import KINDS
+from tests.nemesis.nemesis_world import ROOT, world
 
 PAGE = ROOT / "docs" / "nemesis.md"
 

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from nemesis_proxy import Mode
-from nemesis_world import Node, World
-
 from hornbeam_server.cluster import Role
+from tests.nemesis.nemesis_proxy import Mode
+from tests.nemesis.nemesis_world import Node, World
 
 TAKE_OVER_S = 60.0
 

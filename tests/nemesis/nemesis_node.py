@@ -1,8 +1,8 @@
 """A node whose clock can be set while it runs: `hornbeam serve`, set up by the environment.
 
-`python -m nemesis_node FILE ADDRESS=WAY …`: FILE says how many milliseconds the node's wall clock
-is ahead of the machine's, and the node reaches the other node at each ADDRESS through that WAY. The
-segments of its log are small, so they are rolled all the time.
+`python -m tests.nemesis.nemesis_node FILE ADDRESS=WAY …`: FILE says how many milliseconds the
+node's wall clock is ahead of the machine's, and the node reaches the other node at each ADDRESS
+through that WAY. The segments of its log are small, so they are rolled all the time.
 """
 
 from __future__ import annotations

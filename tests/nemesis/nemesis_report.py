@@ -7,11 +7,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from nemesis_faults import FAULTS
-from nemesis_run import Verdict
-
 from bench.measure import machine, percentile, versions
 from hornbeam_server.cluster import artefacts
+from tests.nemesis.nemesis_faults import FAULTS
+from tests.nemesis.nemesis_run import Verdict
 
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 HEAD = (

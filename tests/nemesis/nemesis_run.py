@@ -15,16 +15,15 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from nemesis_clients import Client, GivenUp, Journal, Refused, Statement
-from nemesis_faults import FAULTS, Fault
-from nemesis_workloads import KINDS, Workload, seeded
-from nemesis_world import START_S, Stuck, World
-
 from bench.nodes import client_url
 from hornbeam.cli.csvtext import csv_line
 from hornbeam.errors import Error, from_problem
 from hornbeam.transport import Transport, open_transport, parse_url, persistently
 from hornbeam_server.schema.errors import Unavailable
+from tests.nemesis.nemesis_clients import Client, GivenUp, Journal, Refused, Statement
+from tests.nemesis.nemesis_faults import FAULTS, Fault
+from tests.nemesis.nemesis_workloads import KINDS, Workload, seeded
+from tests.nemesis.nemesis_world import START_S, Stuck, World
 
 SHARES = {"bank": 5, "appends": 5, "list": 3, "shop": 3}
 """How many of the sixteen clients each workload has."""

@@ -15,16 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
-import linearizable
-import serializable
-from linearizable import NOT_TOLD
-from list_append import Append, Read, Transaction
-from nemesis_clients import Answer, Client, Found, Journal, Rows, Statement
-
 from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw import sessions as tpcw
 from bench.tpcw.data import RELATIONS, Population, Size
 from hornbeam_server.schema.workload import load_workload
+from tests.checkers import linearizable, serializable
+from tests.checkers.linearizable import NOT_TOLD
+from tests.checkers.list_append import Append, Read, Transaction
+from tests.nemesis.nemesis_clients import Answer, Client, Found, Journal, Rows, Statement
 
 CHECKER_MS = 60_000
 ROUND = 1_000_000

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
-from nemesis_proxy import Mode
-from real_cluster import guarded_cluster
 
 from bench.nodes import NodeProcess
 from hornbeam_server.cluster import Cluster, Role, artefacts, processes
 from hornbeam_server.cluster.ports import free_ports
 from hornbeam_server.txlayer.cluster.assignment import SLOTS
+from tests.nemesis.nemesis_proxy import Mode
+from tests.real_cluster import guarded_cluster
 
 T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
@@ -149,9 +149,9 @@ class World:
         }
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HORNBEAM_")}
         environment |= {f"HORNBEAM_{k.upper()}": v for k, v in settings.items()}
-        environment["PYTHONPATH"] = f"{ROOT}:{HERE}:{environment.get('PYTHONPATH', '')}"
+        environment["PYTHONPATH"] = f"{ROOT}:{environment.get('PYTHONPATH', '')}"
         to_others = [f"{peers[to]}={way}" for to, way in ways.items() if to in peers]
-        program = ("-m", "nemesis_node", str(_clock_of(folder)), *to_others)
+        program = ("-m", "tests.nemesis.nemesis_node", str(_clock_of(folder)), *to_others)
         links = {
             "gateways": [f"{name}.{to}" for to in ways if to.startswith("gateway")],
             **{to: [f"{name}.{to}"] for to in ways},

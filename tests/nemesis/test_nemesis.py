@@ -11,9 +11,10 @@ import os
 import random
 
 import pytest
-from nemesis_faults import FAULTS
-from nemesis_run import Database, Round, as_line
-from nemesis_world import world
+
+from tests.nemesis.nemesis_faults import FAULTS
+from tests.nemesis.nemesis_run import Database, Round, as_line
+from tests.nemesis.nemesis_world import world
 
 KINDS = ("bank", "appends", "list")
 """Without TPC-W, whose schema alone takes a minute."""

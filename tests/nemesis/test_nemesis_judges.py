@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-import nemesis_run
 import pytest
-from nemesis_faults import FAULTS
-from nemesis_run import Database, Round
-from nemesis_workloads import KINDS, ROUND, Shop
-from nemesis_world import ROOT
 
 import hornbeam
 from bench.nodes import NodeProcess, client_url
 from hornbeam_server.cluster.ports import free_ports
+from tests.nemesis import nemesis_run
+from tests.nemesis.nemesis_faults import FAULTS
+from tests.nemesis.nemesis_run import Database, Round
+from tests.nemesis.nemesis_workloads import KINDS, ROUND, Shop
+from tests.nemesis.nemesis_world import ROOT
 
 
 @pytest.fixture(scope="module")

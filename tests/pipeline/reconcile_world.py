@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from api_world import World, serving
-from database_world import opened, shop
-
 from hornbeam.transport import Transport, open_transport, parse_url
 from hornbeam_server.api.rest.app import create_app
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
+from tests.api.api_world import World, serving
+from tests.txlayer.database_world import opened, shop
 
 CUSTOMERS, ORDERS = 20, 200
 ROWS = {

@@ -7,7 +7,6 @@ from decimal import Decimal
 from threading import Thread
 
 import pytest
-from api_world import DDL, WORKLOAD, world
 from pyspark.errors import AnalysisException, PySparkException
 
 from hornbeam.transport import open_transport, parse_url
@@ -16,6 +15,7 @@ from hornbeam_server.schema.codec import decode_catalog
 from hornbeam_server.storage.log.format import segment_name
 from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.storage.source import LocalLogSource
+from tests.api.api_world import DDL, WORKLOAD, world
 
 KINDS = (
     "INSERT INTO kinds VALUES (1, '12345.0000000001', 1.5, TRUE, '\\x0001ff', '2026-02-28',"

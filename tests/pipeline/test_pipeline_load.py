@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from api_world import world
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -27,6 +26,7 @@ from hornbeam_server.pipeline.load import sort_and_check
 from hornbeam_server.pipeline.load.executor import attempt, pack, unpack
 from hornbeam_server.pipeline.load.rejects import Reject, Rejects, TooMany
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
+from tests.api.api_world import world
 
 DDL = """
 CREATE TABLE region (r_id INTEGER PRIMARY KEY, r_name TEXT);

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import rows_for, schemas
 
 from hornbeam_server.pipeline.load import files
 from hornbeam_server.query.dialect.duckdb_types import to_record_batch
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import InvalidRequest, UnknownName
+from tests.strategies import rows_for, schemas
 
 MOMENT = dt.datetime(2026, 3, 1, 12, 30, tzinfo=dt.UTC)
 DDL = """

@@ -10,7 +10,6 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from api_world import DDL, WORKLOAD, world
 from typer.testing import CliRunner
 
 from hornbeam.cli import app
@@ -19,6 +18,7 @@ from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.pipeline.build import driver as job
 from hornbeam_server.pipeline.build.executor import Failed, attempt
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
+from tests.api.api_world import DDL, WORKLOAD, world
 
 CUSTOMERS, ORDERS = 300, 3_000
 VIEW = "customer__orders"

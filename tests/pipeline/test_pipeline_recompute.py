@@ -1,12 +1,12 @@
 """Deferred views that each batch recomputes, beside one that follows its changes."""
 
 import pytest
-from api_world import DDL, WORKLOAD, world
 
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.pipeline.refresh import recompute
 from hornbeam_server.pipeline.refresh.driver import refresh
+from tests.api.api_world import DDL, WORKLOAD, world
 
 VIEWS = """
 CREATE MATERIALIZED VIEW ranked WITH (refresh = 'recompute') AS

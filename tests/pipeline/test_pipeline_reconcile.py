@@ -1,8 +1,15 @@
 """Reconciliation finds exactly the planted damage, and repairs it."""
 
 import pytest
-from api_world import DDL, PLAN, WORKLOAD, world
-from reconcile_world import (
+
+from hornbeam_server.pipeline.reconcile import job, scans
+from hornbeam_server.pipeline.reconcile import report as reports
+from hornbeam_server.pipeline.reconcile.report import Fault, Kind
+from hornbeam_server.schema.errors import NotFound
+from hornbeam_server.storage.ports import TOMBSTONE
+from hornbeam_server.storage.rocks import store as rocks
+from tests.api.api_world import DDL, PLAN, WORKLOAD, world
+from tests.pipeline.reconcile_world import (
     KINDS,
     ORDERS,
     cells,
@@ -12,14 +19,7 @@ from reconcile_world import (
     transport_to,
     url_of,
 )
-from spark_here import Here
-
-from hornbeam_server.pipeline.reconcile import job, scans
-from hornbeam_server.pipeline.reconcile import report as reports
-from hornbeam_server.pipeline.reconcile.report import Fault, Kind
-from hornbeam_server.schema.errors import NotFound
-from hornbeam_server.storage.ports import TOMBSTONE
-from hornbeam_server.storage.rocks import store as rocks
+from tests.pipeline.spark_here import Here
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import PySparkException
-from reconcile_world import cells, damaged, plant, served_shop, url_of
-from spark_here import Here
 
 from hornbeam.cli import main
 from hornbeam.cli.reconcile import seconds
 from hornbeam.errors import InterfaceError
 from hornbeam_server.pipeline.reconcile import command
 from hornbeam_server.storage.ports import TOMBSTONE
+from tests.pipeline.reconcile_world import cells, damaged, plant, served_shop, url_of
+from tests.pipeline.spark_here import Here
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ import random
 from contextlib import closing
 
 import pytest
-from api_world import DDL, WORKLOAD, world
-from reconcile_world import cells, transport_to, url_of
 
 from hornbeam_server.pipeline.reconcile import deferred, job
 from hornbeam_server.pipeline.reconcile.deferred import Group
@@ -14,6 +12,8 @@ from hornbeam_server.pipeline.reconcile.report import Fault, Kind
 from hornbeam_server.pipeline.refresh.driver import refresh
 from hornbeam_server.schema.errors import NotFound, Unavailable
 from hornbeam_server.storage.ports import TOMBSTONE, Put
+from tests.api.api_world import DDL, WORKLOAD, world
+from tests.pipeline.reconcile_world import cells, transport_to, url_of
 
 VIEWS = """
 CREATE MATERIALIZED VIEW by_name WITH (refresh = 'deferred') AS

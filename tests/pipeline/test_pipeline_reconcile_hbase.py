@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 
 import msgspec
 import pytest
-from test_pipeline_hbase import DDL, WORKLOAD
 
 import hornbeam
 from bench.nodes import NodeProcesses
@@ -16,6 +15,7 @@ from hornbeam_server.pipeline.reconcile import job
 from hornbeam_server.pipeline.reconcile.report import Fault
 from hornbeam_server.pipeline.spark import export as exports
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
+from tests.pipeline.test_pipeline_hbase import DDL, WORKLOAD
 
 pytestmark = pytest.mark.timeout(300)
 CUSTOMERS, ORDERS = 40, 400

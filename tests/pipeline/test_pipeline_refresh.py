@@ -11,13 +11,13 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from api_world import DDL, WORKLOAD, world
 from pyspark.errors import AnalysisException
 
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.pipeline.refresh import driver as job
 from hornbeam_server.pipeline.refresh.driver import refresh
 from hornbeam_server.pipeline.sources.reader import register
+from tests.api.api_world import DDL, WORKLOAD, world
 
 VIEWS = """
 CREATE MATERIALIZED VIEW by_name WITH (refresh = 'deferred') AS

@@ -1,13 +1,13 @@
 """A row that a deferred view cannot hold: the error, and how its group continues."""
 
 import pytest
-from api_world import DDL, WORKLOAD, world
 
 from hornbeam.errors import OperationalError
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.pipeline.refresh import driver as job
 from hornbeam_server.pipeline.spark.errors import client_errors
 from hornbeam_server.schema.errors import LimitExceeded, TypeMismatch
+from tests.api.api_world import DDL, WORKLOAD, world
 
 GOOD = "CREATE MATERIALIZED VIEW good WITH (refresh = 'deferred') AS SELECT k_id FROM kinds;\n"
 CAST = "SELECT k_id, CAST(k_text AS INTEGER) AS i FROM kinds"

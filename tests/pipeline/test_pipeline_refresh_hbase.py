@@ -4,12 +4,12 @@ of a batch."""
 from contextlib import closing
 
 import pytest
-from test_pipeline_changes_hbase import DDL, write
 
 import hornbeam
 from bench.nodes import NodeProcesses
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.pipeline.refresh import driver as job
+from tests.pipeline.test_pipeline_changes_hbase import DDL, write
 
 pytestmark = pytest.mark.timeout(300)
 BY_NAME = "SELECT c_name, count(*) AS n, sum(o_total) AS total, max(o_id) AS latest FROM customer" \

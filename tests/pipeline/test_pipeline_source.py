@@ -4,11 +4,11 @@ import datetime as dt
 import decimal
 
 import pytest
-from api_world import DDL, WORKLOAD, world
 from pyspark.errors import AnalysisException, PySparkException
 
 import hornbeam
 from hornbeam_server.storage.rocks import store as rocks
+from tests.api.api_world import DDL, WORKLOAD, world
 
 KINDS = (
     "INSERT INTO kinds VALUES (1, '12345.0000000001', 1.5, TRUE, '\\x0001ff', '2026-02-28',"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from api_world import PLAN, world
 
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.cluster.ports import free_ports
 from hornbeam_server.pipeline.refresh.driver import refresh
+from tests.api.api_world import PLAN, world
 
 pytestmark = pytest.mark.timeout(300)
 ROOT = Path(__file__).parent.parent.parent

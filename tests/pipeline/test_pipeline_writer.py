@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
-from api_world import DDL, WORKLOAD, world
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
@@ -22,12 +21,13 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
-from security_world import secure_world
 
 from hornbeam_server.pipeline.sources import writer
 from hornbeam_server.pipeline.sources.reader import Hornbeam
 from hornbeam_server.pipeline.sources.writer import Written
 from hornbeam_server.schema.errors import HornbeamError, SnapshotTooOld
+from tests.api.api_world import DDL, WORKLOAD, world
+from tests.api.security_world import secure_world
 
 NOTE = """
 CREATE TABLE note (

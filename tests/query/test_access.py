@@ -6,7 +6,6 @@ import datetime as dt
 from typing import Any
 
 import pytest
-from query_world import make_catalog
 
 from hornbeam_server.query.binding.algebra import (
     Block,
@@ -30,6 +29,7 @@ from hornbeam_server.query.optimizer.access_paths import (
 )
 from hornbeam_server.query.optimizer.join_order import nested_loops, order_joins
 from hornbeam_server.storage.codec.keyrange import KeyRange
+from tests.query.query_world import make_catalog
 
 CATALOG = make_catalog()
 EQ, IN, GE, LT = Comparison.EQ, Comparison.IN, Comparison.GE, Comparison.LT

@@ -4,7 +4,6 @@ import datetime as dt
 from decimal import Decimal
 
 import pytest
-from bindertables import FIXTURES, catalog, reflected, statements, view
 from sqlglot import exp
 
 from bench.tpcw import SCHEMA
@@ -22,6 +21,7 @@ from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.types import ColumnType, Kind
+from tests.query.bindertables import FIXTURES, catalog, reflected, statements, view
 
 TPCW = reflected(SCHEMA.read_text())
 VIEWS = [

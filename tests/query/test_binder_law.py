@@ -1,6 +1,5 @@
 """Law: a query over only the rows that `filters` and `equi_joins` select has the same result."""
 
-from bindertables import catalog, oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +8,7 @@ from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Column, Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Kind
+from tests.query.bindertables import catalog, oracle
 
 _COLUMNS = (
     Column("k", ColumnType(Kind.INTEGER), False),

@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from query_world import MemoryReader, make_catalog, sample
 
 from hornbeam_server.query import duckdb_plan
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch
@@ -28,6 +27,7 @@ from hornbeam_server.schema.errors import (
     UnknownName,
     Unsupported,
 )
+from tests.query.query_world import MemoryReader, make_catalog, sample
 
 CATALOG = make_catalog()
 FEW = make_catalog(version=2, row_counts={"author": 3, "item": 3, "line": 3})
@@ -141,18 +141,14 @@ ENDLESS = """SELECT COUNT(*) FROM item a, item b, item c, item d, item e
              WHERE a.i_price + b.i_price + c.i_price + d.i_price + e.i_price < 0"""
 
 
-def test_duckdb_is_interrupted_at_the_deadline(engine):
+async def test_duckdb_is_interrupted_at_the_deadline(engine):
     query = engine.prepare(ENDLESS, CATALOG)
-
-    async def work() -> float:
-        loop = asyncio.get_running_loop()
-        start = loop.time()
-        with pytest.raises(StatementTimeout):
-            await rows(query, deadline=start + 0.2)
-        return loop.time() - start
-
-    assert run(work()) < 5
-    assert run(rows(engine.prepare("SELECT DISTINCT 1 AS n FROM item", CATALOG))) == [(1,)]
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    with pytest.raises(StatementTimeout):
+        await rows(query, deadline=start + 0.2)
+    assert loop.time() - start < 5
+    assert await rows(engine.prepare("SELECT DISTINCT 1 AS n FROM item", CATALOG)) == [(1,)]
 
 
 async def test_native_loops_stop_at_the_deadline(engine):
@@ -162,41 +158,35 @@ async def test_native_loops_stop_at_the_deadline(engine):
         await rows(query, deadline=asyncio.get_running_loop().time() - 1)
 
 
-def test_a_cancelled_query_leaves_duckdb_usable(engine):
-    async def work() -> list[Any]:
-        task = asyncio.create_task(rows(engine.prepare(ENDLESS, CATALOG)))
-        await asyncio.sleep(0.2)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return await rows(engine.prepare(GROUPED, CATALOG), [3])
-
-    assert sorted(run(work()), key=str) == [("art", 1), ("biography", 1), ("cooking", 1)]
+async def test_a_cancelled_query_leaves_duckdb_usable(engine):
+    task = asyncio.create_task(rows(engine.prepare(ENDLESS, CATALOG)))
+    await asyncio.sleep(0.2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    found = await rows(engine.prepare(GROUPED, CATALOG), [3])
+    assert sorted(found, key=str) == [("art", 1), ("biography", 1), ("cooking", 1)]
 
 
-def test_a_closed_stream_reads_no_further(engine):
-    async def work(sql: str) -> tuple[int, int]:
-        reader = MemoryReader(CATALOG, BASE, batch=10)
-        stream = await engine.prepare(sql, CATALOG).run(reader)
-        batches = stream.batches()
-        first = await anext(batches)
-        await batches.aclose()
-        return len(first), len(reader.reads)
-
-    assert run(work("SELECT * FROM line")) == (10, 1)
+async def test_a_closed_stream_reads_no_further(engine):
+    reader = MemoryReader(CATALOG, BASE, batch=10)
+    batches = (await engine.prepare("SELECT * FROM line", CATALOG).run(reader)).batches()
+    first = await anext(batches)
+    await batches.aclose()
+    assert (len(first), len(reader.reads)) == (10, 1)
 
 
-def test_limit_stops_reading(engine):
+async def test_limit_stops_reading(engine):
     async def work(sql: str) -> int:
         reader = MemoryReader(CATALOG, BASE, batch=5)
         await (await engine.prepare(sql, CATALOG).run(reader)).all()
         return sum(count for _, _, count in reader.reads)
 
-    assert run(work("SELECT * FROM line LIMIT 3")) == 3
-    assert run(work("SELECT MAX(l_o_id) FROM line")) == 1
-    assert run(work("SELECT l_o_id FROM line WHERE l_qty = 1 ORDER BY l_o_id LIMIT 1")) == 5
+    assert await work("SELECT * FROM line LIMIT 3") == 3
+    assert await work("SELECT MAX(l_o_id) FROM line") == 1
+    assert await work("SELECT l_o_id FROM line WHERE l_qty = 1 ORDER BY l_o_id LIMIT 1") == 5
     sorted_in_groups = "SELECT l_o_id FROM line ORDER BY l_o_id, l_qty LIMIT 4"
-    assert run(work(sorted_in_groups)) <= 10
+    assert await work(sorted_in_groups) <= 10
 
 
 def test_a_sort_that_outgrows_memory_goes_to_duckdb(engine, monkeypatch):
@@ -268,20 +258,16 @@ class EndlessReader(MemoryReader):
         ("SELECT l_o_id, ROW_NUMBER() OVER () AS n, l_weight, l_no FROM line", ResidualPlan),
     ],
 )
-def test_a_long_result_streams_in_bounded_memory(engine, sql, kind):
+async def test_a_long_result_streams_in_bounded_memory(engine, sql, kind):
     query = engine.prepare(sql, CATALOG)
     assert isinstance(query.plan, kind)
-
-    async def work(count: int) -> int:
-        seen = 0
-        stream = await query.run(EndlessReader(count))
-        async for batch in stream.batches():
-            seen += len(batch)
-        return seen
-
+    seen = 0
     tracemalloc.start()
     try:
-        assert run(work(60_000)) == 60_000
+        stream = await query.run(EndlessReader(60_000))
+        async for batch in stream.batches():
+            seen += len(batch)
+        assert seen == 60_000
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -289,32 +275,23 @@ def test_a_long_result_streams_in_bounded_memory(engine, sql, kind):
 
 
 @pytest.mark.parametrize("sql", ["SELECT * FROM item", "SELECT DISTINCT * FROM item"])
-def test_arrow_and_rows_are_equal(engine, sql):
+async def test_arrow_and_rows_are_equal(engine, sql):
     query = engine.prepare(sql, CATALOG)
-
-    async def work() -> list[Any]:
-        stream = await query.run(MemoryReader(CATALOG, BASE))
-        found: list[Any] = []
-        async for batch in stream.arrow():
-            assert batch.schema == stream.schema
-            found += from_record_batch(batch)
-        return found
-
-    assert sorted(run(work()), key=str) == sorted(run(rows(query)), key=str)
+    stream = await query.run(MemoryReader(CATALOG, BASE))
+    found: list[Any] = []
+    async for batch in stream.arrow():
+        assert batch.schema == stream.schema
+        found += from_record_batch(batch)
+    assert sorted(found, key=str) == sorted(await rows(query), key=str)
 
 
-def test_types_of_duckdb_results_are_known(engine):
+async def test_types_of_duckdb_results_are_known(engine):
     sql = f"SELECT DISTINCT CAST('{uuid.UUID(int=5)}' AS UUID) AS u, l_qty + 0.5 AS h FROM line"
-
-    async def work() -> tuple[list[str], Any]:
-        stream = await engine.prepare(sql, CATALOG).run(MemoryReader(CATALOG, BASE))
-        types = [column.type.sql() for column in stream.columns]
-        batches = [batch async for batch in stream.arrow()]
-        return types, batches[0].column(0)[0].as_py()
-
-    types, value = run(work())
+    stream = await engine.prepare(sql, CATALOG).run(MemoryReader(CATALOG, BASE))
+    types = [column.type.sql() for column in stream.columns]
+    batches = [batch async for batch in stream.arrow()]
     assert types == ["UUID", "DECIMAL(12,1)"]
-    assert value == uuid.UUID(int=5)
+    assert batches[0].column(0)[0].as_py() == uuid.UUID(int=5)
 
 
 @pytest.mark.parametrize("use_views", [True, False])
@@ -336,53 +313,38 @@ def test_served_by_names_the_layouts_that_are_read(engine):
     }
 
 
-def test_queries_run_concurrently(engine):
-    async def work() -> list[Any]:
-        query = engine.prepare(GROUPED, CATALOG)
-        return await asyncio.gather(*(rows(query, [n % 5]) for n in range(20)))
-
-    found = run(work())
+async def test_queries_run_concurrently(engine):
+    query = engine.prepare(GROUPED, CATALOG)
+    found = await asyncio.gather(*(rows(query, [n % 5]) for n in range(20)))
     assert [sum(n for _, n in answer) for answer in found] == [n % 5 for n in range(20)]
 
 
-def test_the_right_side_of_a_left_join_is_looked_up(engine):
+async def test_the_right_side_of_a_left_join_is_looked_up(engine):
     sql = """SELECT l_no, i_title, UPPER(a_name) FROM line LEFT OUTER JOIN item ON i_id = l_i_id
              LEFT JOIN author ON a_id = i_a_id WHERE l_o_id = 7"""
-
-    async def work() -> list[tuple[str, str, int]]:
-        reader = MemoryReader(CATALOG, BASE)
-        await (await engine.prepare(sql, CATALOG).run(reader)).all()
-        return reader.reads
-
-    assert run(work()) == [("scan", "line", 4), ("get", "item", 4), ("get", "author", 4)]
+    reader = MemoryReader(CATALOG, BASE)
+    await (await engine.prepare(sql, CATALOG).run(reader)).all()
+    assert reader.reads == [("scan", "line", 4), ("get", "item", 4), ("get", "author", 4)]
 
 
-def test_alternatives_of_a_join_are_looked_up(engine):
+async def test_alternatives_of_a_join_are_looked_up(engine):
     sql = """SELECT i.i_id FROM line l, item i
              WHERE (l.l_i_id = i.i_id OR l.l_qty = i.i_id) AND l.l_o_id = 7 AND l.l_no < 2"""
-
-    async def work() -> list[tuple[str, str, int]]:
-        reader = MemoryReader(CATALOG, BASE)
-        await (await engine.prepare(sql, CATALOG).run(reader)).all()
-        return reader.reads
-
     assert isinstance(engine.prepare(sql, CATALOG).plan, NativePlan)
-    assert run(work()) == [("scan", "line", 2), ("get", "item", 4)]
+    reader = MemoryReader(CATALOG, BASE)
+    await (await engine.prepare(sql, CATALOG).run(reader)).all()
+    assert reader.reads == [("scan", "line", 2), ("get", "item", 4)]
 
 
-def test_a_subquery_narrows_the_rows_that_are_read(engine):
+async def test_a_subquery_narrows_the_rows_that_are_read(engine):
     sql = """SELECT l_no, SUM(l_qty) FROM line
              WHERE l_o_id = (SELECT MAX(i_id) FROM item WHERE i_id < 8)
                AND l_no IN (SELECT l_no FROM line WHERE l_o_id = 3 AND l_no > 1) GROUP BY l_no"""
     query = engine.prepare(sql, CATALOG)
     assert query.sources == {"line", "item"}
-
-    async def work() -> list[tuple[str, str, int]]:
-        reader = MemoryReader(CATALOG, BASE)
-        await (await query.run(reader)).all()
-        return reader.reads
-
-    assert run(work()) == [("scan", "item", 1), ("scan", "line", 2), ("get", "line", 2)]
+    reader = MemoryReader(CATALOG, BASE)
+    await (await query.run(reader)).all()
+    assert reader.reads == [("scan", "item", 1), ("scan", "line", 2), ("get", "line", 2)]
 
 
 class MeetingReader(MemoryReader):
@@ -402,19 +364,16 @@ class MeetingReader(MemoryReader):
         self.begun -= 1
 
 
-def test_ranges_are_read_concurrently_up_to_a_limit(engine):
+async def test_ranges_are_read_concurrently_up_to_a_limit(engine):
     """The query reads 2 × SCANS_AT_ONCE orders, and each order is a separate range."""
     orders = ", ".join(map(str, range(2 * lookups.SCANS_AT_ONCE)))
     sql = f"SELECT l_o_id, l_no FROM line WHERE l_o_id IN ({orders}) AND l_no >= 2"
-    wanted = run(rows(engine.prepare(sql, CATALOG)))
+    wanted = await rows(engine.prepare(sql, CATALOG))
     assert len({order for order, _ in wanted}) == 2 * lookups.SCANS_AT_ONCE
-
-    async def work() -> tuple[list[Any], int]:
-        reader = MeetingReader(lookups.SCANS_AT_ONCE)
-        async with asyncio.timeout(10):
-            return await (await engine.prepare(sql, CATALOG).run(reader)).all(), reader.most
-
-    assert run(work()) == (wanted, lookups.SCANS_AT_ONCE)
+    reader = MeetingReader(lookups.SCANS_AT_ONCE)
+    async with asyncio.timeout(10):
+        assert await (await engine.prepare(sql, CATALOG).run(reader)).all() == wanted
+    assert reader.most == lookups.SCANS_AT_ONCE
 
 
 MANY = make_catalog(version=3, row_counts={"author": 20_000, "item": 100_000, "line": 5_000})

@@ -7,8 +7,6 @@ import datetime as dt
 from typing import Any
 
 import pytest
-from query_world import MemoryReader, make_catalog
-from test_engine_store import BASE, assert_every_shape_answered
 
 from hornbeam_server.query import duckdb_plan
 from hornbeam_server.query import engine as engine_module
@@ -20,6 +18,8 @@ from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.processes import inline_worker
 from hornbeam_server.schema.errors import MemoryExceeded
 from hornbeam_server.schema.sizes import bytes_of, pieces
+from tests.query.query_world import MemoryReader, make_catalog
+from tests.query.test_engine_store import BASE, assert_every_shape_answered
 
 CATALOG = make_catalog()
 FEW = make_catalog(version=2, row_counts={"author": 3, "item": 3, "line": 3})
@@ -82,7 +82,7 @@ def test_a_sort_with_a_limit_drops_large_rows_early(engine, monkeypatch):
     assert asyncio.run(rows(query)) == wanted
 
 
-def test_a_sort_that_outgrows_memory_after_its_first_rows_is_refused(engine, monkeypatch):
+async def test_a_sort_that_outgrows_memory_after_its_first_rows_is_refused(engine, monkeypatch):
     sql = """SELECT i_pub, i_title, i_id, i_subject FROM item WHERE i_subject = 'art'
              ORDER BY i_pub DESC, i_title, i_id LIMIT 100"""
     query = engine.prepare(sql, CATALOG)
@@ -94,13 +94,10 @@ def test_a_sort_that_outgrows_memory_after_its_first_rows_is_refused(engine, mon
     ]
     reader = MemoryReader(CATALOG, {"author": [], "item": items, "line": []})
 
-    async def work() -> list[Any]:
-        return await (await query.run(reader)).all()
-
-    assert [row[2] for row in asyncio.run(work())] == [0, 1, 2]
+    assert [row[2] for row in await (await query.run(reader)).all()] == [0, 1, 2]
     monkeypatch.setattr(loops, "KEPT_BYTES", 100)
     with pytest.raises(MemoryExceeded):
-        asyncio.run(work())
+        await (await query.run(reader)).all()
 
 
 def test_pieces_end_with_the_row_that_reaches_the_limit_of_bytes():

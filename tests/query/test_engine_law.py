@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from query_world import Data, MemoryReader, ask, assert_answered, make_catalog, oracle
 
 from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.execution.loops import NativePlan
+from tests.query.query_world import Data, MemoryReader, ask, assert_answered, make_catalog, oracle
 
 CATALOG = make_catalog()
 FEW = make_catalog(version=2, row_counts={"author": 3, "item": 3, "line": 3})

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from query_world import ask, assert_answered, derive, make_catalog, oracle, sample
-from test_engine_law import NATIVE, RESIDUAL
 
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.types import Row
@@ -18,6 +14,8 @@ from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.rocks.store import RocksStore
 from hornbeam_server.storage.snapshot import Overlay, ReadItem, RowReader, Snapshot
+from tests.query.query_world import ask, assert_answered, derive, make_catalog, oracle, sample
+from tests.query.test_engine_law import NATIVE, RESIDUAL
 
 CATALOG = make_catalog()
 BASE = sample()
@@ -68,29 +66,25 @@ class Written:
     new: Row | None
 
 
-def test_uncommitted_rows_are_read_and_reads_are_traced(tmp_path: Path):
-    async def work() -> tuple[Any, Any, list[ReadItem]]:
-        store, codecs = RocksStore.open(tmp_path / "db"), Codecs(CATALOG)
-        engine = QueryEngine()
-        await _load(store, codecs)
-        key = codecs("line").key_of
-        changed = Overlay(
-            [
-                Written("line", key((1, 0)), None),
-                Written("line", key((1, 9)), (1, 9, None, 70, 0.0)),
-            ]
-        )
-        trace: list[ReadItem] = []
-        reader = Snapshot(store, codecs, 5, mutations=changed, trace=trace)
-        plain = engine.prepare("SELECT l_no FROM line WHERE l_o_id = 1", CATALOG)
-        total = engine.prepare("SELECT DISTINCT SUM(l_qty) FROM line WHERE l_o_id = 1", CATALOG)
-        rows = await (await plain.run(reader)).all()
-        sums = await (await total.run(reader)).all()
-        engine.close()
-        await store.close()
-        return rows, sums, trace
-
-    rows, sums, trace = asyncio.run(work())
+async def test_uncommitted_rows_are_read_and_reads_are_traced(tmp_path: Path):
+    store, codecs = RocksStore.open(tmp_path / "db"), Codecs(CATALOG)
+    engine = QueryEngine()
+    await _load(store, codecs)
+    key = codecs("line").key_of
+    changed = Overlay(
+        [
+            Written("line", key((1, 0)), None),
+            Written("line", key((1, 9)), (1, 9, None, 70, 0.0)),
+        ]
+    )
+    trace: list[ReadItem] = []
+    reader = Snapshot(store, codecs, 5, mutations=changed, trace=trace)
+    plain = engine.prepare("SELECT l_no FROM line WHERE l_o_id = 1", CATALOG)
+    total = engine.prepare("SELECT DISTINCT SUM(l_qty) FROM line WHERE l_o_id = 1", CATALOG)
+    rows = await (await plain.run(reader)).all()
+    sums = await (await total.run(reader)).all()
+    engine.close()
+    await store.close()
     assert rows == [(1,), (2,), (3,), (9,)]
     assert sums == [(5 + 6 + 7 + 70,)]
     assert [(item.layout, item.ts) for item in trace] == [("line", 5)] * 6

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from query_world import make_catalog
 
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.errors import SqlError
+from tests.query.query_world import make_catalog
 
 GOLDEN = {
     "SELECT * FROM item WHERE i_id = ?": """

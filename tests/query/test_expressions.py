@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from query_world import evaluated
 from sqlglot import exp, parse_one
 
 from hornbeam_server.query.expressions import (
@@ -23,6 +22,7 @@ from hornbeam_server.query.expressions.text import matcher
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from tests.query.query_world import evaluated
 
 INTEGER, BIGINT = ColumnType(Kind.INTEGER), ColumnType(Kind.BIGINT)
 TEXT, DOUBLE, BOOLEAN = ColumnType(Kind.TEXT), ColumnType(Kind.DOUBLE), ColumnType(Kind.BOOLEAN)

@@ -5,14 +5,12 @@ Number, names and rows equal DuckDB's; number and names are known before the que
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
-from query_world import MemoryReader, ask, make_catalog, oracle, sample
 
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
+from tests.query.query_world import MemoryReader, ask, make_catalog, oracle, sample
 
 CATALOG = make_catalog()
 DATA = sample(5, 6, 8)
@@ -81,16 +79,12 @@ def engine():
 
 
 @pytest.mark.parametrize("sql", QUERIES.strip().splitlines())
-def test_the_star_expands_to_the_columns_of_functions(sql, engine, database):
+async def test_the_star_expands_to_the_columns_of_functions(sql, engine, database):
     query = engine.prepare(sql, CATALOG)
-
-    async def rows():
-        stream = await query.run(MemoryReader(CATALOG, DATA))
-        return await stream.all()
-
     wanted = database.sql(sql)
     assert [column.name for column in query.columns] == wanted.columns
-    assert sorted(map(repr, asyncio.run(rows()))) == sorted(map(repr, ask(database, sql)))
+    rows = await (await query.run(MemoryReader(CATALOG, DATA))).all()
+    assert sorted(map(repr, rows)) == sorted(map(repr, ask(database, sql)))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from query_world import evaluated, evaluated_all, make_catalog
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
@@ -30,6 +29,7 @@ from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.errors import HornbeamError, SqlError, Unsupported
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import ColumnType, Kind
+from tests.query.query_world import evaluated, evaluated_all, make_catalog
 
 VALUES = {
     "ANY": "7", "T": "7", "ANY[]": "[3, 1, 2]", "T[]": "[3, 1, 2]", "VARCHAR": "'2 b'",

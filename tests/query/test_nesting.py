@@ -8,7 +8,6 @@ import time
 from typing import Any
 
 import pytest
-from query_world import MemoryReader, make_catalog, sample
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import bind
@@ -16,6 +15,7 @@ from hornbeam_server.query.binding.nesting import MAX_NESTING, WIDTH
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.errors import LimitExceeded, SqlError
+from tests.query.query_world import MemoryReader, make_catalog, sample
 
 CATALOG = make_catalog()
 READER = MemoryReader(CATALOG, sample())

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from query_world import evaluated
 from sqlglot import parse_one
 
 from hornbeam_server.query.dialect.duckdb_types import (
@@ -26,6 +25,7 @@ from hornbeam_server.query.dialect.duckdb_types import (
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, UnknownName, Unsupported
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from tests.query.query_world import evaluated
 
 TYPES = (
     ColumnType(Kind.INTEGER),

@@ -1,12 +1,12 @@
 """Rewriting: one golden pair per form of SQL, each executed as written and over the views."""
 
 import pytest
-from bindertables import FIXTURES, catalog, oracle, reflected, statements, view
 
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.optimizer.rewrite import MAX_CANDIDATES, rewrite
 from hornbeam_server.schema.catalog import Index
 from hornbeam_server.schema.model import KeyPart
+from tests.query.bindertables import FIXTURES, catalog, oracle, reflected, statements, view
 
 SHOP = reflected(
     """

@@ -1,14 +1,14 @@
 """Law: for random schemas, views, rows and queries, rewriting keeps the result."""
 
-from bindertables import catalog, oracle, quoted, view
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import SIMPLE_KINDS, rows_for, schemas
 
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Schema
+from tests.query.bindertables import catalog, oracle, quoted, view
+from tests.strategies import SIMPLE_KINDS, rows_for, schemas
 
 
 @st.composite

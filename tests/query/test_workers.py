@@ -18,7 +18,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from query_world import MemoryReader, make_catalog, sample
 from sqlglot import parse_one
 
 from hornbeam_server.query.duckdb import scalar
@@ -38,6 +37,7 @@ from hornbeam_server.schema.errors import (
     TypeMismatch,
 )
 from hornbeam_server.schema.types import ColumnType, Kind
+from tests.query.query_world import MemoryReader, make_catalog, sample
 
 CATALOG = make_catalog()
 BASE = sample()

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import schemas
 
 from hornbeam_server.schema.catalog import (
     Catalog,
@@ -25,6 +24,7 @@ from hornbeam_server.schema.codec import decode_catalog, encode_catalog
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh, Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Declared, Kind
+from tests.strategies import schemas
 
 
 @st.composite

@@ -37,36 +37,31 @@ def thresholds():
 
 
 @pytest.mark.usefixtures("thresholds")
-def test_a_server_collects_only_when_few_objects_are_alive(monkeypatch):
+async def test_a_server_collects_only_when_few_objects_are_alive(monkeypatch):
     """The number of allocated blocks is simulated; the collections are real."""
     living = sys.getallocatedblocks()
     monkeypatch.setattr(collector, "TICK_S", 0.0)
     monkeypatch.setattr(collector.sys, "getallocatedblocks", lambda: living)
-
-    async def scenario():
-        nonlocal living
-        collecting = asyncio.ensure_future(collect_when_calm())
-        await asyncio.sleep(0)
-        before = gc.get_stats()[2]["collections"]
-        node = Node()
-        gone = weakref.ref(node)
-        gc.collect(1)  # move the node to the third generation
+    collecting = asyncio.ensure_future(collect_when_calm())
+    await asyncio.sleep(0)
+    before = gc.get_stats()[2]["collections"]
+    node = Node()
+    gone = weakref.ref(node)
+    gc.collect(1)  # move the node to the third generation
+    gc.collect(1)
+    del node
+    living *= 2
+    for _ in range(SELDOM):
         gc.collect(1)
-        del node
-        living *= 2
-        for _ in range(SELDOM):
-            gc.collect(1)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert gone() is not None
-        assert gc.get_stats()[2]["collections"] == before
-        living //= 2
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert gone() is None
-        assert gc.get_stats()[2]["collections"] == before + 1
-        collecting.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await collecting
-
-    asyncio.run(scenario())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert gone() is not None
+    assert gc.get_stats()[2]["collections"] == before
+    living //= 2
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert gone() is None
+    assert gc.get_stats()[2]["collections"] == before + 1
+    collecting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await collecting

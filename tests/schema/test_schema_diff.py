@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from strategies import schemas
 
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.diff import DiffRow, SchemaDiff, diff
 from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
+from tests.strategies import schemas
 
 BASE = """
 CREATE TABLE p (id INTEGER PRIMARY KEY, name VARCHAR(10) NOT NULL);

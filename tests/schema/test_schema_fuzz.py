@@ -6,12 +6,12 @@ from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sql_grammar import garbled, mutated
-from test_schema_ddl import GOOD
 
 from hornbeam_server.schema.ddl import load_ddl, render_ddl
 from hornbeam_server.schema.errors import SchemaError
 from hornbeam_server.schema.workload import load_query_log, load_workload
+from tests.fuzz.sql_grammar import garbled, mutated
+from tests.schema.test_schema_ddl import GOOD
 
 WORDS = re.findall(r"\w+|\s+|'[^']*'|[^\w\s]", GOOD)
 

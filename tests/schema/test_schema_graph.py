@@ -5,12 +5,12 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import schemas
 
 from hornbeam_server.schema.errors import CircularReference
 from hornbeam_server.schema.graph import find_cycle, parents, topological_order
 from hornbeam_server.schema.model import Column, ForeignKey, Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Kind
+from tests.strategies import schemas
 
 INTEGER = ColumnType(Kind.INTEGER)
 

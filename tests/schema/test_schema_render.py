@@ -6,7 +6,6 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import schemas
 
 from hornbeam_server.schema.build import SYSTEM_PREFIX
 from hornbeam_server.schema.ddl import load_ddl, render_ddl
@@ -23,6 +22,7 @@ from hornbeam_server.schema.model import (
     Schema,
 )
 from hornbeam_server.schema.types import ColumnType, Kind
+from tests.strategies import schemas
 
 RESERVED = st.sampled_from(
     ["order", "user", "Group", "check", "select", "key", "date", "timestamp", "a b", "é", "x.y"]

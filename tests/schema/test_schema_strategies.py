@@ -2,10 +2,10 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import column_types, few_values, rows_for, schemas, values
 
 from hornbeam_server.schema.model import Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Row
+from tests.strategies import column_types, few_values, rows_for, schemas, values
 
 
 @given(st.data(), column_types())

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from query_world import make_catalog
 
 from hornbeam_server.api.rest.authorization import named_in
 from hornbeam_server.query.engine import QueryEngine
@@ -17,6 +16,7 @@ from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import HornbeamError, Unsupported
 from hornbeam_server.schema.workload import load_query_log
 from hornbeam_server.txlayer.transactions.write_compiler import compile_write
+from tests.query.query_world import make_catalog
 
 CATALOG = make_catalog()
 TERMS = 12_000

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import column_types
 
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import PYTHON_TYPES, ColumnType, Kind
+from tests.strategies import column_types
 
 INTEGER, BIGINT = ColumnType(Kind.INTEGER), ColumnType(Kind.BIGINT)
 DOUBLE = ColumnType(Kind.DOUBLE)

@@ -20,10 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from scenarios import WORKLOADS, Scenario, load_mixes, load_nodes, scenario
-from simulation import Report, simulate
-
 from hornbeam_server.storage.simulated.chaos import Fault
+from tests.sim.scenarios import WORKLOADS, Scenario, load_mixes, load_nodes, scenario
+from tests.sim.simulation import Report, simulate
 
 ENOUGH_SEEDS = 50
 """With this many seeds every fault of the mixes must have fired."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from database_world import settled
-
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import State
+from tests.txlayer.database_world import settled
 
 
 async def require_built(database: Database) -> None:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from simulation import Client
-
 from hornbeam_server.node.database import Database
 from hornbeam_server.storage.snapshot import ReadItem
 from hornbeam_server.txlayer.transactions.requests import (
@@ -22,6 +20,7 @@ from hornbeam_server.txlayer.transactions.requests import (
     TransactionRequest,
     TransactionResult,
 )
+from tests.sim.simulation import Client
 
 
 class Interactive:

@@ -27,9 +27,9 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from linearizable import CheckerError
-from scenarios import WORKLOADS, Scenario, scenario
-from simulation import simulate
+from tests.checkers.linearizable import CheckerError
+from tests.sim.scenarios import WORKLOADS, Scenario, scenario
+from tests.sim.simulation import simulate
 
 SEEDS = 200
 """Every mutant must be found within this many seeds."""

@@ -15,8 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from operator import attrgetter
 
-from simulated_cluster import Cluster
-
 from hornbeam_server.maintain.recompute import recompute
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
@@ -26,6 +24,7 @@ from hornbeam_server.storage.log.format import scan_segment
 from hornbeam_server.storage.log.records import Batch, Commit, commits, decode, merged_writes
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE
 from hornbeam_server.storage.snapshot import ReadItem
+from tests.sim.simulated_cluster import Cluster
 
 
 async def check_every_commit(

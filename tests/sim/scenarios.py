@@ -11,20 +11,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from simulation import CLIENTS, Workload
-from workload_append import ListAppend
-from workload_bank import Bank
-from workload_bookings import Bookings
-from workload_claims import Claims
-from workload_cloudtps import CloudTps
-from workload_list import LinkedList
-from workload_load import Loads
-from workload_orders import Orders
-from workload_random import Random
-from workload_schema import ChangingSchema
-from workload_totals import Totals
-
 from hornbeam_server.storage.simulated.chaos import Fault, Profile
+from tests.sim.simulation import CLIENTS, Workload
+from tests.sim.workload_append import ListAppend
+from tests.sim.workload_bank import Bank
+from tests.sim.workload_bookings import Bookings
+from tests.sim.workload_claims import Claims
+from tests.sim.workload_cloudtps import CloudTps
+from tests.sim.workload_list import LinkedList
+from tests.sim.workload_load import Loads
+from tests.sim.workload_orders import Orders
+from tests.sim.workload_random import Random
+from tests.sim.workload_schema import ChangingSchema
+from tests.sim.workload_totals import Totals
 
 WORKLOADS: Mapping[str, type[Workload]] = {
     "bank": Bank,

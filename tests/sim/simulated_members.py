@@ -16,14 +16,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from simulated_cluster import SUPERVISION_S, Cluster, Node
-
 from hornbeam_server.node.adapters import Ports
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.errors import HornbeamError, Unavailable
 from hornbeam_server.storage.ports import Peers
 from hornbeam_server.storage.simulated.peers import SimulatedNetwork, SimulatedPeers
 from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment
+from tests.sim.simulated_cluster import SUPERVISION_S, Cluster, Node
 
 ZOMBIE_S = 10.0
 """A process that was replaced is killed after this time."""

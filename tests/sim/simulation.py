@@ -22,10 +22,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import structlog
-from follower import Follower
-from oracle import check_every_commit, check_every_snapshot
-from simulated_cluster import Cluster, NoAnswer, drawn_options
-from simulated_members import MembersCluster
 
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
@@ -46,6 +42,10 @@ from hornbeam_server.txlayer.transactions.requests import (
     TransactionRequest,
     TransactionResult,
 )
+from tests.sim.follower import Follower
+from tests.sim.oracle import check_every_commit, check_every_snapshot
+from tests.sim.simulated_cluster import Cluster, NoAnswer, drawn_options
+from tests.sim.simulated_members import MembersCluster
 
 T = TypeVar("T")
 CLIENTS = 8

@@ -1,7 +1,7 @@
 """Helpers of the tests that replay one violation each."""
 
-from database_world import catalog_of
-from workload_bank import SCHEMA
+from tests.sim.workload_bank import SCHEMA
+from tests.txlayer.database_world import catalog_of
 
 
 async def opened(database):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mutants import Edit, Misfit, Mutant, hunt, load_mutants, planted
+
+from tests.sim.mutants import Edit, Misfit, Mutant, hunt, load_mutants, planted
 
 MUTANTS = {mutant.name: mutant for mutant in load_mutants()}
 

@@ -8,10 +8,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from scenarios import WORKLOADS, load_mixes, load_nodes, scenario
-from simulation import CLIENTS
 
 from hornbeam_server.storage.simulated.chaos import Fault
+from tests.sim.scenarios import WORKLOADS, load_mixes, load_nodes, scenario
+from tests.sim.simulation import CLIENTS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -21,10 +21,9 @@ COMMITTED_SEEDS = tomllib.loads((HERE / "seeds.toml").read_text())["seed"]
 
 def simulated(*arguments, expect=0):
     """The totals of a run in a process of its own, where the order of sets is fixed."""
-    paths = [ROOT, ROOT / "tests", ROOT / "tests/txlayer", ROOT / "tests/checkers"]
     done = subprocess.run(
-        [sys.executable, str(HERE), "--json", *map(str, arguments)],
-        env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": ":".join(map(str, paths))},
+        [sys.executable, "-m", "tests.sim", "--json", *map(str, arguments)],
+        env=os.environ | {"PYTHONHASHSEED": "0"},
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == expect, done.stderr[-8_000:] + done.stdout[-2_000:]

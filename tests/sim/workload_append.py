@@ -19,14 +19,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import linearizable
-import serializable
-from database_world import catalog_of
-from interactive import Interactive, next_key
-from linearizable import NOT_TOLD
-from list_append import Append, Operation, Read, Transaction
-from simulation import CLIENTS, Client, Journal
-
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl
@@ -37,6 +29,12 @@ from hornbeam_server.txlayer.transactions.requests import (
     StatementResult,
     TransactionResult,
 )
+from tests.checkers import linearizable, serializable
+from tests.checkers.linearizable import NOT_TOLD
+from tests.checkers.list_append import Append, Operation, Read, Transaction
+from tests.sim.interactive import Interactive, next_key
+from tests.sim.simulation import CLIENTS, Client, Journal
+from tests.txlayer.database_world import catalog_of
 
 LONG = 12
 """A list of this length is retired, so that neither rows nor histories grow without limit."""

@@ -14,14 +14,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from database_world import catalog_of, first_edges
-from simulation import Client, Journal
-
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ConstraintViolation
 from hornbeam_server.txlayer.transactions.requests import Statement
+from tests.sim.simulation import Client, Journal
+from tests.txlayer.database_world import catalog_of, first_edges
 
 WORKERS = 3
 SCHEMA = load_ddl(

@@ -14,13 +14,12 @@ import random
 from collections import Counter, defaultdict
 from itertools import chain
 
-from database_world import catalog_of
-from simulation import Client, Journal
-
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.txlayer.transactions.requests import Statement
+from tests.sim.simulation import Client, Journal
+from tests.txlayer.database_world import catalog_of
 
 UNITS = 100
 """The capital of a shop at first, in multiples of the divisor."""

@@ -20,16 +20,15 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from database_world import catalog_of, first_edges
-from interactive import Interactive
-from simulation import Client, Journal
-
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ConstraintViolation
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.txlayer.transactions.requests import Statement
+from tests.sim.interactive import Interactive
+from tests.sim.simulation import Client, Journal
+from tests.txlayer.database_world import catalog_of, first_edges
 
 HEAD = 0
 IDS = 12

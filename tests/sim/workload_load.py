@@ -18,11 +18,6 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from builds import require_built
-from database_world import catalog_of
-from simulated_cluster import NoAnswer
-from simulation import Client, Journal
-
 from hornbeam_server.maintain.recompute import recompute
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.database import Database
@@ -41,6 +36,10 @@ from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.txlayer.transactions.requests import Statement
+from tests.sim.builds import require_built
+from tests.sim.simulated_cluster import NoAnswer
+from tests.sim.simulation import Client, Journal
+from tests.txlayer.database_world import catalog_of
 
 SHELVES, BOOKS = 8, 60
 TRIES = 12

@@ -22,12 +22,6 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from builds import require_built
-from database_world import all_paths, catalog_of, join_view
-from interactive import next_key
-from simulation import Client, Journal
-from transactions_model import Delete, Insert, Operation, State, Update, apply
-
 from hornbeam_server.maintain.recompute import recompute
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, Forest, JoinView
@@ -42,6 +36,11 @@ from hornbeam_server.schema.model import (
     Schema,
 )
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from tests.sim.builds import require_built
+from tests.sim.interactive import next_key
+from tests.sim.simulation import Client, Journal
+from tests.txlayer.database_world import all_paths, catalog_of, join_view
+from tests.txlayer.transactions_model import Delete, Insert, Operation, State, Update, apply
 
 TYPES = (
     ColumnType(Kind.INTEGER),

@@ -18,16 +18,15 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from builds import require_built
-from database_world import catalog_of
-from simulation import Client, Journal
-
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ConstraintViolation, StalePlan
 from hornbeam_server.schema.model import DeclaredIndex, KeyPart
 from hornbeam_server.txlayer.transactions.requests import Statement
+from tests.sim.builds import require_built
+from tests.sim.simulation import Client, Journal
+from tests.txlayer.database_world import catalog_of
 
 SHELVES = 10
 MOST_COPIES = 6

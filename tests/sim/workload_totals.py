@@ -3,13 +3,13 @@
 After P. Nikolov, "Aggregate Queries in NoSQL Cloud Data Stores" (2011), section 6.2. Clients
 insert, change and delete sales, each of a multiple of `divisor`. They move shops to other regions
 and products to other kinds, which moves the sales below from group to group: below a shop under
-its root, below a product across roots. Four views count and add up the sales: all of them, by shop, by
-region and by kind; few groups, so that all writers add to the same ones. One also has the minimum,
-the maximum and the number of values.
+its root, below a product across roots. Four views count and add up the sales: all of them, by shop,
+by region and by kind; few groups, so that all writers add to the same ones. One also has the
+minimum, the maximum and the number of values.
 
 Readers check at every snapshot: each total is divisible, and each view equals the sums over the
-sales of the snapshot, read whole, by key and inside a transaction behind its own writes. Some runs
-drop views and add them again, so that builds run beside writers during faults.
+sales of the snapshot, read whole and by key. Some runs drop views and add them again, so that
+builds run beside writers during faults.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from builds import require_built
-from database_world import catalog_of
-from simulation import Client, Journal
-
 from hornbeam_server.maintain.immediate.definition import define
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ConstraintViolation, StalePlan
 from hornbeam_server.txlayer.transactions.requests import Statement
+from tests.sim.builds import require_built
+from tests.sim.simulation import Client, Journal
+from tests.txlayer.database_world import catalog_of
 
 REGIONS, KINDS = 3, 2
 LIVE_SALES = 6

@@ -1,7 +1,5 @@
 """Small layouts and a way to run coroutines, for the storage tests."""
 
-import asyncio
-
 from hornbeam_server.schema.catalog import Catalog, Forest, Layout
 from hornbeam_server.schema.model import Column, KeyPart, Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Kind
@@ -25,10 +23,6 @@ def catalog():
         Column("c", ColumnType(Kind.TEXT)),
     )
     return Catalog(1, Schema((Relation("t", columns, ("a", "b")),)), Forest(("t",)))
-
-
-def run(coroutine):
-    return asyncio.run(coroutine)
 
 
 async def collect(batches):

@@ -12,10 +12,8 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
-from hbase_gateways import TWO, Listener
 from hypothesis import given
 from hypothesis import strategies as st
-from storage_world import run
 from thriftpy2.thrift import TMessageType
 
 from hornbeam_server.schema.errors import Unavailable
@@ -42,6 +40,7 @@ from hornbeam_server.storage.hbase.messages import (
 from hornbeam_server.storage.hbase.store import HBaseStore
 from hornbeam_server.storage.hbase.tables import definition, difference
 from hornbeam_server.storage.ports import NEWEST, Cell
+from tests.storage.hbase_gateways import TWO, Listener
 
 KEYS = st.lists(st.sampled_from([0, 1, 0x61, 0xFE, 0xFF]), max_size=5).map(bytes)
 
@@ -312,7 +311,7 @@ def test_an_answer_that_goes_on_behind_its_rows_is_read_to_the_end(size):
 
 
 @pytest.mark.parametrize(("taken", "read"), [(1, 1), (2, 3), (3, 4)])
-def test_a_scan_reads_ahead_from_its_second_batch_on(taken, read):
+async def test_a_scan_reads_ahead_from_its_second_batch_on(taken, read):
     """Batches that no reader takes do not keep the store from closing."""
     begun, ahead = [], threading.Event()
 
@@ -322,17 +321,14 @@ def test_a_scan_reads_ahead_from_its_second_batch_on(taken, read):
             ahead.set()
         return [Cell(b"%d %06d" % (len(begun), i), 1, b"v") for i in range(count)], count
 
-    async def scenario():
-        store = HBaseStore([("127.0.0.1", 1)])
-        store._reads._first_rows = rows
-        scan = store.scan("t", b"", None, 5)
-        for number in range(taken):
-            assert (await anext(scan))[0].key == b"%d 000000" % (number + 1)
-        assert await asyncio.to_thread(ahead.wait, 10)
-        await scan.aclose()
-        await store.close()
-
-    run(scenario())
+    store = HBaseStore([("127.0.0.1", 1)])
+    store._reads._first_rows = rows
+    scan = store.scan("t", b"", None, 5)
+    for number in range(taken):
+        assert (await anext(scan))[0].key == b"%d 000000" % (number + 1)
+    assert await asyncio.to_thread(ahead.wait, 10)
+    await scan.aclose()
+    await store.close()
     assert len(begun) == read
 
 
@@ -364,7 +360,7 @@ def test_an_error_in_reading_ahead_is_raised_only_to_the_reader_of_that_batch(wa
         del scan
         gc.collect()
 
-    run(scenario())
+    asyncio.run(scenario())
     assert not told
 
 
@@ -381,7 +377,7 @@ def refusal(address, timeout_s=5.0):
         await store.close()
         return caught.value
 
-    error = run(scenario())
+    error = asyncio.run(scenario())
     assert "\n" not in error.message
     return error
 
@@ -449,9 +445,9 @@ def test_a_gateway_that_answers_byte_by_byte_is_given_up_at_the_deadline():
         assert time.monotonic() - began < 1.5
 
 
-def test_calls_without_a_free_connection_end_at_the_deadline():
-    async def scenario(address):
-        store = HBaseStore([address], timeout_s=0.5)
+async def test_calls_without_a_free_connection_end_at_the_deadline():
+    with answering(TWO) as server:
+        store = HBaseStore([server.address], timeout_s=0.5)
         calls = [store.get("t", [b"k"], at) for at in range(4 * THREADS)]
         began = time.monotonic()
         errors = await asyncio.gather(*calls, return_exceptions=True)
@@ -459,9 +455,6 @@ def test_calls_without_a_free_connection_end_at_the_deadline():
         assert any("all connections were busy" in error.message for error in errors)
         assert time.monotonic() - began < 5
         await store.close()
-
-    with answering(TWO) as server:
-        run(scenario(server.address))
 
 
 ASKED = call_of("getThriftServerType")
@@ -500,7 +493,7 @@ def test_a_connection_opened_during_an_abort_is_not_used():
                 opening.result(5)
 
 
-def test_calls_at_once_need_a_free_connection():
+async def test_calls_at_once_need_a_free_connection():
     let = threading.Event()
 
     def handle(connection):
@@ -510,8 +503,8 @@ def test_calls_at_once_need_a_free_connection():
         while connection.recv(1 << 16):
             pass
 
-    async def scenario(address):
-        gateways = Gateways([address])
+    with Listener(handle) as server:
+        gateways = Gateways([server.address])
         deadline = time.monotonic() + 5
         with pytest.raises(CallFailed, match="free"):
             await gateways.call_at_once("getThriftServerType", ASKED, deadline)
@@ -525,13 +518,10 @@ def test_calls_at_once_need_a_free_connection():
         assert await first == THRIFT.TThriftServerType.TWO
         gateways.close()
 
-    with Listener(handle) as server:
-        run(scenario(server.address))
 
-
-def test_a_call_at_once_without_answer_ends_at_the_deadline_and_drops_its_connection():
-    async def scenario(address):
-        gateways = Gateways([address])
+async def test_a_call_at_once_without_answer_ends_at_the_deadline_and_drops_its_connection():
+    with answering(TWO) as server:
+        gateways = Gateways([server.address])
         gateways.call(lambda client: None, time.monotonic() + 5)
         with pytest.raises(CallFailed, match="in time") as failed:
             await gateways.call_at_once("getThriftServerType", ASKED, time.monotonic() + 0.1)
@@ -539,9 +529,6 @@ def test_a_call_at_once_without_answer_ends_at_the_deadline_and_drops_its_connec
         with pytest.raises(CallFailed, match="free"):
             await gateways.call_at_once("getThriftServerType", ASKED, time.monotonic() + 5)
         gateways.close()
-
-    with answering(TWO) as server:
-        run(scenario(server.address))
 
 
 def test_nonsense_answers_raise_unavailable():

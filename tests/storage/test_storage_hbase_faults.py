@@ -8,8 +8,6 @@ from random import Random
 from uuid import uuid4
 
 import pytest
-from hbase_gateways import Proxy
-from storage_world import collect, run
 
 from hornbeam_server.cluster import Role
 from hornbeam_server.schema.errors import Corruption, Unavailable
@@ -21,6 +19,8 @@ from hornbeam_server.storage.hbase.interface import THRIFT
 from hornbeam_server.storage.hbase.messages import Client
 from hornbeam_server.storage.hbase.store import HBaseStore
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
+from tests.storage.hbase_gateways import Proxy
+from tests.storage.storage_world import collect
 
 
 def k(number):
@@ -84,8 +84,8 @@ async def under_load(store, disturb):
 # ---------------------------------------------------------------- gateways
 
 
-def test_under_load_one_of_two_gateways_may_die_and_come_back(real_cluster):
-    async def scenario(first, second):
+async def test_under_load_one_of_two_gateways_may_die_and_come_back(real_cluster):
+    with Proxy(real_cluster.thrift) as first, Proxy(real_cluster.thrift) as second:
         async with opened(first.address, second.address) as store:
 
             async def disturb():
@@ -97,9 +97,6 @@ def test_under_load_one_of_two_gateways_may_die_and_come_back(real_cluster):
                         gateway.mend()
 
             assert len(await under_load(store, disturb)) > 200
-
-    with Proxy(real_cluster.thrift) as first, Proxy(real_cluster.thrift) as second:
-        run(scenario(first, second))
 
 
 async def test_a_dead_gateway_is_unavailable_and_serves_again_after_a_restart(real_cluster):
@@ -113,10 +110,9 @@ async def test_a_dead_gateway_is_unavailable_and_serves_again_after_a_restart(re
         assert await store.check_and_put("t", b"k", b"v", b"w", 2)
 
 
-def test_connections_that_died_while_idle_are_not_used(real_cluster):
+async def test_connections_that_died_while_idle_are_not_used(real_cluster):
     """Otherwise a check-and-put over one would have an unknown outcome."""
-
-    async def scenario(gateway):
+    with Proxy(real_cluster.thrift) as gateway:
         async with opened(gateway.address) as store:
             value = None
             for number in range(5):
@@ -126,12 +122,9 @@ def test_connections_that_died_while_idle_are_not_used(real_cluster):
                 assert await store.check_and_put("t", b"k", value, b"%d" % number, 1)
                 value = b"%d" % number
 
+
+async def test_a_lost_answer_leaves_the_outcome_unknown(real_cluster):
     with Proxy(real_cluster.thrift) as gateway:
-        run(scenario(gateway))
-
-
-def test_a_lost_answer_leaves_the_outcome_unknown(real_cluster):
-    async def scenario(gateway):
         async with opened(gateway.address, timeout_s=1.0) as store:
             await store.get("t", [b"k"], 1)
 
@@ -151,12 +144,9 @@ def test_a_lost_answer_leaves_the_outcome_unknown(real_cluster):
             await store.put({"t": [Put(b"l", b"b")]}, 1)
             assert await store.get("t", [b"l"], 1) == [Cell(b"l", 1, b"b")]
 
+
+async def test_closing_waits_no_longer_than_the_deadline(real_cluster):
     with Proxy(real_cluster.thrift) as gateway:
-        run(scenario(gateway))
-
-
-def test_closing_waits_no_longer_than_the_deadline(real_cluster):
-    async def scenario(gateway):
         async with opened(gateway.address) as store:
             pass
         store = HBaseStore([gateway.address], timeout_s=0.5)
@@ -169,9 +159,6 @@ def test_closing_waits_no_longer_than_the_deadline(real_cluster):
         assert time.monotonic() - began < 1.5
         with pytest.raises(Unavailable):
             await reading
-
-    with Proxy(real_cluster.thrift) as gateway:
-        run(scenario(gateway))
 
 
 # ---------------------------------------------------------------- regions
@@ -269,8 +256,8 @@ async def flushed(store, ts):
     await asyncio.sleep(1)
 
 
-def test_a_purge_waits_for_hbase_and_ends_with_the_store(real_cluster):
-    async def scenario(gateway):
+async def test_a_purge_waits_for_hbase_and_ends_with_the_store(real_cluster):
+    with Proxy(real_cluster.thrift) as gateway:
         async with opened(real_cluster.thrift) as other:
             store = HBaseStore([gateway.address], namespace=other._calls.namespace, timeout_s=1.0)
             await other.put({"t": [Put(b"k", b"v")]}, 1)
@@ -291,9 +278,6 @@ def test_a_purge_waits_for_hbase_and_ends_with_the_store(real_cluster):
             assert time.monotonic() - began < 1
             with pytest.raises(Unavailable, match="closed"):
                 await looking
-
-    with Proxy(real_cluster.thrift) as gateway:
-        run(scenario(gateway))
 
 
 async def test_a_table_that_takes_long_to_purge_rests(real_cluster, monkeypatch):
@@ -322,8 +306,8 @@ async def marks(store):
     return [(row.row, row.columnValues[0].timestamp) for row in rows]
 
 
-def test_a_flush_forces_each_servers_log_once_and_stays_invisible(real_cluster):
-    async def scenario(gateway):
+async def test_a_flush_forces_each_servers_log_once_and_stays_invisible(real_cluster):
+    with Proxy(real_cluster.thrift) as gateway:
         async with opened(gateway.address, splits=[k(i) for i in range(100, 900, 100)]) as store:
             await store.flush()
             assert await marks(store) == []
@@ -342,12 +326,9 @@ def test_a_flush_forces_each_servers_log_once_and_stays_invisible(real_cluster):
             await store.flush()  # no put since the last flush
             gateway.mend()
 
+
+async def test_a_failed_flush_is_repeated_later(real_cluster):
     with Proxy(real_cluster.thrift) as gateway:
-        run(scenario(gateway))
-
-
-def test_a_failed_flush_is_repeated_later(real_cluster):
-    async def scenario(gateway):
         async with opened(gateway.address) as store:
             await store.check_and_put("t", b"k", None, b"v", 1)
             gateway.cut()
@@ -358,9 +339,6 @@ def test_a_failed_flush_is_repeated_later(real_cluster):
             assert await marks(store) == []
             await store.flush()
             assert len(await marks(store)) == 1
-
-    with Proxy(real_cluster.thrift) as gateway:
-        run(scenario(gateway))
 
 
 # ---------------------------------------------------------------- check and put

@@ -7,7 +7,6 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from hdfs_world import Fault, Hdfs, Panic
 
 from hornbeam_server.schema.errors import DiskFull, InvalidRequest, Unavailable
 from hornbeam_server.storage.hdfs.files import HdfsFiles
@@ -17,6 +16,8 @@ from hornbeam_server.storage.log.format import scan_segment, segment_name
 from hornbeam_server.storage.log.segments import SegmentedLog
 from hornbeam_server.storage.ports import START
 from hornbeam_server.storage.simulated.loop import run_simulated
+from tests.storage.hdfs_world import Fault, Hdfs, Panic
+from tests.virtual_time import in_virtual_time
 
 HOME = "/log/a"
 SEEDS = 30
@@ -48,126 +49,113 @@ every_fault = pytest.mark.parametrize("fault", Fault)
 
 @every_fault
 @pytest.mark.parametrize("kind", ["write", "sync"])
-def test_a_failed_write_is_repeated_in_a_copy_and_the_log_goes_on(kind, fault):
-    async def scenario():
-        hdfs = Hdfs(Random(1))
-        log = await opened(hdfs, 1)
-        await log.append([b"one"])
-        hdfs.fault = once(kind, fault)
-        end = await log.append([b"two", b"three"])
-        assert await payloads(log) == [b"one", b"two", b"three"]
-        await asyncio.sleep(100)
-        assert await log.append([b"four"]) > end
-        await log.roll()
-        await log.append([b"five"])
-        expected = [b"one", b"two", b"three", b"four", b"five"]
-        assert await payloads(log) == expected
-        assert [segment.sealed for segment in await log.segments()] == [True, False]
-        assert await payloads(await opened(hdfs, 2)) == expected
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_failed_write_is_repeated_in_a_copy_and_the_log_goes_on(kind, fault):
+    hdfs = Hdfs(Random(1))
+    log = await opened(hdfs, 1)
+    await log.append([b"one"])
+    hdfs.fault = once(kind, fault)
+    end = await log.append([b"two", b"three"])
+    assert await payloads(log) == [b"one", b"two", b"three"]
+    await asyncio.sleep(100)
+    assert await log.append([b"four"]) > end
+    await log.roll()
+    await log.append([b"five"])
+    expected = [b"one", b"two", b"three", b"four", b"five"]
+    assert await payloads(log) == expected
+    assert [segment.sealed for segment in await log.segments()] == [True, False]
+    assert await payloads(await opened(hdfs, 2)) == expected
 
 
 @every_fault
 @pytest.mark.parametrize("kind", ["create", "write", "sync", "close"])
-def test_a_segment_begins_and_ends_in_spite_of_a_failure(kind, fault):
-    async def scenario():
-        hdfs = Hdfs(Random(2))
-        log = await opened(hdfs, 1)
-        hdfs.fault = once(kind, fault)
-        await log.append([b"one"])
-        hdfs.fault = once(kind, fault)
-        await log.roll()
-        await log.append([b"two"])
-        assert [segment.sealed for segment in await log.segments()] == [True, False]
-        await asyncio.sleep(100)
-        (closed,) = [file for path, file in hdfs.files.items() if path.endswith("1.log")]
-        assert closed.writer is None
-        assert await payloads(log) == [b"one", b"two"]
-        assert await payloads(await opened(hdfs, 2)) == [b"one", b"two"]
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_segment_begins_and_ends_in_spite_of_a_failure(kind, fault):
+    hdfs = Hdfs(Random(2))
+    log = await opened(hdfs, 1)
+    hdfs.fault = once(kind, fault)
+    await log.append([b"one"])
+    hdfs.fault = once(kind, fault)
+    await log.roll()
+    await log.append([b"two"])
+    assert [segment.sealed for segment in await log.segments()] == [True, False]
+    await asyncio.sleep(100)
+    (closed,) = [file for path, file in hdfs.files.items() if path.endswith("1.log")]
+    assert closed.writer is None
+    assert await payloads(log) == [b"one", b"two"]
+    assert await payloads(await opened(hdfs, 2)) == [b"one", b"two"]
 
 
 @every_fault
-def test_after_a_rename_without_an_answer_the_log_refuses(fault):
+@in_virtual_time
+async def test_after_a_rename_without_an_answer_the_log_refuses(fault):
     """The rename may happen late, and would then bring an older copy back."""
-
-    async def scenario():
-        hdfs = Hdfs(Random(3))
-        log = await opened(hdfs, 1)
-        await log.append([b"one"])
-        faults = [once("sync", Fault.REFUSED), once("rename", fault)]
-        hdfs.fault = lambda kind: faults[0](kind) or faults[1](kind)
-        with pytest.raises(Unavailable):
-            await log.append([b"two"])
-        with pytest.raises(Unavailable, match="after a failed write"):
-            await log.append([b"three"])
-        found = await payloads(await opened(hdfs, 2))
-        assert found in ([b"one"], [b"one", b"two"])
-        await asyncio.sleep(100)
-        assert await payloads(await opened(hdfs, 3)) == found
-
-    run_simulated(scenario())
+    hdfs = Hdfs(Random(3))
+    log = await opened(hdfs, 1)
+    await log.append([b"one"])
+    faults = [once("sync", Fault.REFUSED), once("rename", fault)]
+    hdfs.fault = lambda kind: faults[0](kind) or faults[1](kind)
+    with pytest.raises(Unavailable):
+        await log.append([b"two"])
+    with pytest.raises(Unavailable, match="after a failed write"):
+        await log.append([b"three"])
+    found = await payloads(await opened(hdfs, 2))
+    assert found in ([b"one"], [b"one", b"two"])
+    await asyncio.sleep(100)
+    assert await payloads(await opened(hdfs, 3)) == found
 
 
 @every_fault
 @pytest.mark.parametrize("kind", ["mkdirs", "rename", "list", "recover", "open", "read", "sync"])
-def test_a_failed_take_over_can_be_repeated(kind, fault):
-    async def scenario():
-        hdfs = Hdfs(Random(4))
-        log = await opened(hdfs, 1)
-        await log.append([b"one"])
-        hdfs.fault = once(kind, fault)
-        try:
-            await opened(hdfs, 2)
-        except Unavailable:
-            assert kind in {"rename", "list", "open", "read"}
-        assert await payloads(await opened(hdfs, 3)) == [b"one"]
-        with pytest.raises(Unavailable, match="fenced: epoch 3 has taken over"):
-            await log.append([b"late"])
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_failed_take_over_can_be_repeated(kind, fault):
+    hdfs = Hdfs(Random(4))
+    log = await opened(hdfs, 1)
+    await log.append([b"one"])
+    hdfs.fault = once(kind, fault)
+    try:
+        await opened(hdfs, 2)
+    except Unavailable:
+        assert kind in {"rename", "list", "open", "read"}
+    assert await payloads(await opened(hdfs, 3)) == [b"one"]
+    with pytest.raises(Unavailable, match="fenced: epoch 3 has taken over"):
+        await log.append([b"late"])
 
 
-def test_a_failed_read_can_be_repeated():
-    async def scenario():
-        hdfs = Hdfs(Random(5))
-        await (await opened(hdfs, 1)).append([b"one"])
-        log = await opened(hdfs, 2)
-        await asyncio.sleep(10)
-        for kind in ("open", "read"):
-            hdfs.fault = once(kind, Fault.ANSWER_LOST)
-            with pytest.raises(Unavailable, match="connection reset"):
-                await payloads(log)
-
-        def panic(kind):
-            if kind == "read":
-                raise Panic("Cannot read past end of the file")
-
-        hdfs.fault = panic
-        with pytest.raises(Unavailable, match="Cannot read past end"):
+@in_virtual_time
+async def test_a_failed_read_can_be_repeated():
+    hdfs = Hdfs(Random(5))
+    await (await opened(hdfs, 1)).append([b"one"])
+    log = await opened(hdfs, 2)
+    await asyncio.sleep(10)
+    for kind in ("open", "read"):
+        hdfs.fault = once(kind, Fault.ANSWER_LOST)
+        with pytest.raises(Unavailable, match="connection reset"):
             await payloads(log)
-        hdfs.fault = lambda _: None
-        assert await payloads(log) == [b"one"]
 
-    run_simulated(scenario())
+    def panic(kind):
+        if kind == "read":
+            raise Panic("Cannot read past end of the file")
+
+    hdfs.fault = panic
+    with pytest.raises(Unavailable, match="Cannot read past end"):
+        await payloads(log)
+    hdfs.fault = lambda _: None
+    assert await payloads(log) == [b"one"]
 
 
-def test_the_log_fails_when_hdfs_stays_away_beyond_its_patience():
-    async def scenario():
-        hdfs = Hdfs(Random(6))
-        log = await opened(hdfs, 1, patience_s=30)
-        await log.append([b"one"])
-        hdfs.fault = always("sync", "create")
-        begun = asyncio.get_running_loop().time()
-        with pytest.raises(Unavailable, match="connection refused"):
-            await log.append([b"two"])
-        assert 30 < asyncio.get_running_loop().time() - begun < 45
-        hdfs.fault = lambda _: None
-        assert await payloads(await opened(hdfs, 2)) == [b"one"]
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_the_log_fails_when_hdfs_stays_away_beyond_its_patience():
+    hdfs = Hdfs(Random(6))
+    log = await opened(hdfs, 1, patience_s=30)
+    await log.append([b"one"])
+    hdfs.fault = always("sync", "create")
+    begun = asyncio.get_running_loop().time()
+    with pytest.raises(Unavailable, match="connection refused"):
+        await log.append([b"two"])
+    assert 30 < asyncio.get_running_loop().time() - begun < 45
+    hdfs.fault = lambda _: None
+    assert await payloads(await opened(hdfs, 2)) == [b"one"]
 
 
 @pytest.mark.parametrize(
@@ -178,81 +166,73 @@ def test_the_log_fails_when_hdfs_stays_away_beyond_its_patience():
         "Replication nodes. There are 3 datanode(s) running and no node(s) are excluded…\\n\\tat",
     ],
 )
-def test_a_full_disk_is_reported_at_once_without_retry(said):
-    async def scenario():
-        hdfs, seen = Hdfs(Random(7)), []
-        log = await opened(hdfs, 1)
-        await log.append([b"one"])
+@in_virtual_time
+async def test_a_full_disk_is_reported_at_once_without_retry(said):
+    hdfs, seen = Hdfs(Random(7)), []
+    log = await opened(hdfs, 1)
+    await log.append([b"one"])
 
-        def full(kind):
-            seen.append(kind)
-            if kind in {"write", "create"}:
-                raise RuntimeError(said)
+    def full(kind):
+        seen.append(kind)
+        if kind in {"write", "create"}:
+            raise RuntimeError(said)
 
-        hdfs.fault = full
-        with pytest.raises(DiskFull, match="cannot grow") as caught:
-            await log.append([b"two"])
-        assert "\\n" not in str(caught.value)
-        assert seen == ["write"]
-
-    run_simulated(scenario())
+    hdfs.fault = full
+    with pytest.raises(DiskFull, match="cannot grow") as caught:
+        await log.append([b"two"])
+    assert "\\n" not in str(caught.value)
+    assert seen == ["write"]
 
 
 @pytest.mark.parametrize(("running", "excluded"), [(0, 0), (3, 2)])
-def test_missing_data_nodes_are_no_full_disk(running, excluded):
-    async def scenario():
-        hdfs = Hdfs(Random(8))
-        log = await opened(hdfs, 1, patience_s=0)
+@in_virtual_time
+async def test_missing_data_nodes_are_no_full_disk(running, excluded):
+    hdfs = Hdfs(Random(8))
+    log = await opened(hdfs, 1, patience_s=0)
 
-        def away(kind):
-            if kind == "write":
-                raise RuntimeError(
-                    "could only be written to 0 of the 1 minReplication nodes. There are"
-                    f" {running} datanode(s) running and {excluded} node(s) are excluded in this"
-                    " operation."
-                )
+    def away(kind):
+        if kind == "write":
+            raise RuntimeError(
+                "could only be written to 0 of the 1 minReplication nodes. There are"
+                f" {running} datanode(s) running and {excluded} node(s) are excluded in this"
+                " operation."
+            )
 
-        hdfs.fault = away
-        with pytest.raises(Unavailable) as caught:
-            await log.append([b"one"])
-        assert not isinstance(caught.value, DiskFull)
-
-    run_simulated(scenario())
-
-
-def test_an_append_over_several_blocks_syncs_each():
-    async def scenario():
-        hdfs, syncs = Hdfs(Random(9)), []
-        hdfs.fault = lambda kind: syncs.append(kind) if kind == "sync" else None
-        files = HdfsFiles(hdfs.client(), HOME, block_bytes=10)
-        await files.fence(1)
-        await files.create("x", b"0123")
-        for data, expected in ((b"45", 1), (b"6789", 1), (b"a" * 25, 3), (b"b" * 5, 1)):
-            syncs.clear()
-            await files.append("x", [data])
-            assert len(syncs) == expected
-        assert await files.tail("x", 6) == (40, b"abbbbb")
-        assert await files.tail("x", 100) == (40, await files.read("x"))
-        assert await files.tail("x", 0) == (40, b"")
-
-    run_simulated(scenario())
-
-
-def test_the_next_owner_removes_unfinished_copies():
-    async def scenario():
-        hdfs = Hdfs(Random(11))
-        log = await opened(hdfs, 1)
+    hdfs.fault = away
+    with pytest.raises(Unavailable) as caught:
         await log.append([b"one"])
-        hdfs.fault = always("sync", "delete")
-        with pytest.raises(Unavailable):
-            await log.append([b"two"])
-        hdfs.fault = lambda _: None
-        assert len(hdfs.files) > 2
-        assert len(await log.segments()) == 1
-        await opened(hdfs, 2)
-        assert len(hdfs.files) == 1
+    assert not isinstance(caught.value, DiskFull)
 
-    run_simulated(scenario())
+
+@in_virtual_time
+async def test_an_append_over_several_blocks_syncs_each():
+    hdfs, syncs = Hdfs(Random(9)), []
+    hdfs.fault = lambda kind: syncs.append(kind) if kind == "sync" else None
+    files = HdfsFiles(hdfs.client(), HOME, block_bytes=10)
+    await files.fence(1)
+    await files.create("x", b"0123")
+    for data, expected in ((b"45", 1), (b"6789", 1), (b"a" * 25, 3), (b"b" * 5, 1)):
+        syncs.clear()
+        await files.append("x", [data])
+        assert len(syncs) == expected
+    assert await files.tail("x", 6) == (40, b"abbbbb")
+    assert await files.tail("x", 100) == (40, await files.read("x"))
+    assert await files.tail("x", 0) == (40, b"")
+
+
+@in_virtual_time
+async def test_the_next_owner_removes_unfinished_copies():
+    hdfs = Hdfs(Random(11))
+    log = await opened(hdfs, 1)
+    await log.append([b"one"])
+    hdfs.fault = always("sync", "delete")
+    with pytest.raises(Unavailable):
+        await log.append([b"two"])
+    hdfs.fault = lambda _: None
+    assert len(hdfs.files) > 2
+    assert len(await log.segments()) == 1
+    await opened(hdfs, 2)
+    assert len(hdfs.files) == 1
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://x", "hdfs://a-name-service"])
@@ -268,14 +248,12 @@ def test_an_address_without_hdfs_is_reported_at_once():
     assert time.monotonic() - begun < 5
 
 
-def test_a_folder_that_is_no_log_is_refused():
-    async def scenario():
-        hdfs = Hdfs(Random(10))
-        hdfs.mkdirs(f"{HOME}/elsewhere")
-        with pytest.raises(Unavailable, match="is no log: it holds elsewhere"):
-            await opened(hdfs, 1)
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_folder_that_is_no_log_is_refused():
+    hdfs = Hdfs(Random(10))
+    hdfs.mkdirs(f"{HOME}/elsewhere")
+    with pytest.raises(Unavailable, match="is no log: it holds elsewhere"):
+        await opened(hdfs, 1)
 
 
 # ------------------------------------------------------------ random faults, several owners
@@ -369,45 +347,41 @@ def test_acknowledged_records_are_read_once_under_any_faults(first):
 # ------------------------------------------------------------ listing and removing logs
 
 
-def test_the_owner_of_a_removed_log_cannot_recreate_it():
-    async def scenario():
-        hdfs = Hdfs(Random(1))
-        logs = HdfsLogs(hdfs.client(), "/log")
-        assert await logs.touched() == {}
-        zombie, other = await opened(hdfs, 1), HdfsFiles(hdfs.client(), "/log/b")
-        await other.fence(1)
-        await zombie.append([b"one"])
-        await opened(hdfs, 2)
-        assert await logs.touched() == {"a": 1_000, "b": 1_000}
-        for _ in range(2):
-            await logs.remove("a")
-            assert list(await logs.touched()) == ["b"]
-        for late in (zombie.append([b"late"]), zombie.roll(), zombie.append([b"later"])):
-            with suppress(Unavailable):
-                await late
+@in_virtual_time
+async def test_the_owner_of_a_removed_log_cannot_recreate_it():
+    hdfs = Hdfs(Random(1))
+    logs = HdfsLogs(hdfs.client(), "/log")
+    assert await logs.touched() == {}
+    zombie, other = await opened(hdfs, 1), HdfsFiles(hdfs.client(), "/log/b")
+    await other.fence(1)
+    await zombie.append([b"one"])
+    await opened(hdfs, 2)
+    assert await logs.touched() == {"a": 1_000, "b": 1_000}
+    for _ in range(2):
+        await logs.remove("a")
         assert list(await logs.touched()) == ["b"]
-        assert not [path for path in hdfs.files if path.startswith(HOME)]
-        assert await payloads(await opened(hdfs, 1)) == []
-
-    run_simulated(scenario())
+    for late in (zombie.append([b"late"]), zombie.roll(), zombie.append([b"later"])):
+        with suppress(Unavailable):
+            await late
+    assert list(await logs.touched()) == ["b"]
+    assert not [path for path in hdfs.files if path.startswith(HOME)]
+    assert await payloads(await opened(hdfs, 1)) == []
 
 
 @every_fault
 @pytest.mark.parametrize("kind", ["list", "delete"])
-def test_a_request_about_logs_without_answer_is_unavailable_and_can_be_repeated(kind, fault):
-    async def scenario():
-        hdfs = Hdfs(Random(2))
-        await opened(hdfs, 1)
-        logs = HdfsLogs(hdfs.client(), "/log")
-        hdfs.fault = once(kind, fault)
-        ask = logs.touched() if kind == "list" else logs.remove("a")
-        with pytest.raises(Unavailable, match="/log"):
-            await ask
-        await logs.remove("a")
-        assert await logs.touched() == {}
-        await logs.close()
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_request_about_logs_without_answer_is_unavailable_and_can_be_repeated(kind, fault):
+    hdfs = Hdfs(Random(2))
+    await opened(hdfs, 1)
+    logs = HdfsLogs(hdfs.client(), "/log")
+    hdfs.fault = once(kind, fault)
+    ask = logs.touched() if kind == "list" else logs.remove("a")
+    with pytest.raises(Unavailable, match="/log"):
+        await ask
+    await logs.remove("a")
+    assert await logs.touched() == {}
+    await logs.close()
 
 
 # ------------------------------------------------------------ readers that are not the owner
@@ -420,60 +394,53 @@ async def outside(logs, epoch, sequence):
 
 
 @every_fault
-def test_a_sealed_segment_is_read_whole_even_if_closing_it_fails(fault):
+@in_virtual_time
+async def test_a_sealed_segment_is_read_whole_even_if_closing_it_fails(fault):
     """An open file reads as shorter than it is."""
-
-    async def scenario():
-        hdfs = Hdfs(Random(3))
-        logs = HdfsLogs(hdfs.client(), "/log")
-        log = await opened(hdfs, 1)
-        await log.append([b"one"])
-        hdfs.fault = once("close", fault)
-        await log.roll()
-        assert await outside(logs, 1, 1) == [b"one"]
-        await log.append([b"two"])
-        await log.roll()
-        assert await outside(logs, 1, 2) == [b"two"]
-        assert await payloads(await opened(hdfs, 2)) == [b"one", b"two"]
-
-    run_simulated(scenario())
+    hdfs = Hdfs(Random(3))
+    logs = HdfsLogs(hdfs.client(), "/log")
+    log = await opened(hdfs, 1)
+    await log.append([b"one"])
+    hdfs.fault = once("close", fault)
+    await log.roll()
+    assert await outside(logs, 1, 1) == [b"one"]
+    await log.append([b"two"])
+    await log.roll()
+    assert await outside(logs, 1, 2) == [b"two"]
+    assert await payloads(await opened(hdfs, 2)) == [b"one", b"two"]
 
 
-def test_a_reader_closes_a_segment_that_its_owner_left_open():
-    async def scenario():
-        hdfs = Hdfs(Random(4))
-        logs = HdfsLogs(hdfs.client(), "/log")
-        log = await opened(hdfs, 1)
-        await log.append([b"one"])
-        (file,) = [file for path, file in hdfs.files.items() if path.endswith("1.log")]
-        assert file.writer is not None
-        assert await outside(logs, 1, 1) == [b"one"]
-        assert file.writer is None
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_reader_closes_a_segment_that_its_owner_left_open():
+    hdfs = Hdfs(Random(4))
+    logs = HdfsLogs(hdfs.client(), "/log")
+    log = await opened(hdfs, 1)
+    await log.append([b"one"])
+    (file,) = [file for path, file in hdfs.files.items() if path.endswith("1.log")]
+    assert file.writer is not None
+    assert await outside(logs, 1, 1) == [b"one"]
+    assert file.writer is None
 
 
 @pytest.mark.parametrize("kind", ["list", "open", "read"])
-def test_a_reader_finds_a_segment_again_after_a_take_over(kind):
-    async def scenario():
-        hdfs = Hdfs(Random(5))
-        logs = HdfsLogs(hdfs.client(), "/log")
-        log = await opened(hdfs, 1)
-        await log.append([b"one"])
-        await log.roll()
-        await asyncio.sleep(10)
-        request, left = logs._client._hdfs.request, [kind]
+@in_virtual_time
+async def test_a_reader_finds_a_segment_again_after_a_take_over(kind):
+    hdfs = Hdfs(Random(5))
+    logs = HdfsLogs(hdfs.client(), "/log")
+    log = await opened(hdfs, 1)
+    await log.append([b"one"])
+    await log.roll()
+    await asyncio.sleep(10)
+    request, left = logs._client._hdfs.request, [kind]
 
-        async def taken_over_after(asked, effect):
-            found = await request(asked, effect)
-            if left and asked == kind:
-                left.clear()
-                await opened(hdfs, 2)
-            return found
+    async def taken_over_after(asked, effect):
+        found = await request(asked, effect)
+        if left and asked == kind:
+            left.clear()
+            await opened(hdfs, 2)
+        return found
 
-        hdfs.request = taken_over_after
-        assert await outside(logs, 1, 1) == [b"one"]
-        assert not left
-        assert await logs.segments("a") == [(1, 1)]
-
-    run_simulated(scenario())
+    hdfs.request = taken_over_after
+    assert await outside(logs, 1, 1) == [b"one"]
+    assert not left
+    assert await logs.segments("a") == [(1, 1)]

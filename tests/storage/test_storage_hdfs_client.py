@@ -53,13 +53,9 @@ def test_the_garbage_collector_does_not_close_an_abandoned_writer():
     assert (inner.written, inner.closed) == (b"data", 0)
 
 
-def test_close_closes_a_writer():
+async def test_close_closes_a_writer():
     inner = Inner()
-
-    async def scenario():
-        client = client_of(inner)
-        await (await client.create("/f", None)).close()
-        client.close()
-
-    asyncio.run(scenario())
+    client = client_of(inner)
+    await (await client.create("/f", None)).close()
+    client.close()
     assert inner.closed == 1

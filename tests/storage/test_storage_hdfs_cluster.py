@@ -11,10 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-import hdfs_owner
 import pytest
 from hdfs_native import WriteOptions
-from real_cluster import guarded_cluster
 
 from hornbeam_server.cluster import artefacts
 from hornbeam_server.schema.errors import DiskFull, Unavailable
@@ -22,6 +20,8 @@ from hornbeam_server.storage.hdfs.client import HdfsClient
 from hornbeam_server.storage.hdfs.files import HdfsFiles
 from hornbeam_server.storage.hdfs.log import HdfsLog
 from hornbeam_server.storage.ports import START
+from tests.real_cluster import guarded_cluster
+from tests.storage import hdfs_owner
 
 STALL_S = 20.0
 """How long an append may take when a DataNode is lost: two attempts without an answer, and some

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from storage_world import PLAIN, layout
-from strategies import KEY_KINDS, few_values, values
 
 import hornbeam_server.storage.codec.keys
 from hornbeam_server.schema.errors import Corruption
@@ -16,6 +14,8 @@ from hornbeam_server.schema.types import Kind
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.keys import Code, decode_parts, part_encoder, successor
 from hornbeam_server.storage.codec.rows import LayoutCodec
+from tests.storage.storage_world import PLAIN, layout
+from tests.strategies import KEY_KINDS, few_values, values
 
 KEYS_MD = Path(hornbeam_server.storage.codec.keys.__file__).with_name("KEYS.md").read_text()
 VECTORS = re.findall(r"^\| (\w+) \| `(.*?)` \| `([0-9a-f]+)` \| `([0-9a-f]+)` \|$", KEYS_MD, re.M)

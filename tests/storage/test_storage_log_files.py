@@ -79,7 +79,7 @@ async def test_a_segment_that_fails_to_begin_or_end_loses_nothing(kind, done):
     assert await reread(disk) == expected
 
 
-def test_a_file_exists_once_it_was_created_even_if_empty():
+async def test_a_file_exists_once_it_was_created_even_if_empty():
     async def scenario(done):
         disk = SimulatedDisk()
         disk.fault = once(Kind.CREATE, Fault(LOST, done))
@@ -87,8 +87,8 @@ def test_a_file_exists_once_it_was_created_even_if_empty():
             await (await opened(disk)).append([b"one"])
         return {name: bytes(file.data) for name, file in disk.files("a").items()}
 
-    assert asyncio.run(scenario(None)) == {}
-    assert asyncio.run(scenario(0)) == {NAME: b""}
+    assert await scenario(None) == {}
+    assert await scenario(0) == {NAME: b""}
 
 
 @pytest.mark.parametrize("kind", [Kind.FENCE, Kind.NAMES, Kind.READ, Kind.TAIL])
@@ -129,7 +129,7 @@ async def test_a_drop_that_fails_half_way_leaves_no_gap_and_can_be_repeated(done
     assert await payloads(log) == [b"3", b"still open"]
 
 
-def test_a_caller_may_die_before_or_after_the_effect():
+async def test_a_caller_may_die_before_or_after_the_effect():
     """The append of a dead process arrives before the fence, behind it, or never."""
 
     async def scenario(arrives):
@@ -158,9 +158,9 @@ def test_a_caller_may_die_before_or_after_the_effect():
         assert await reread(disk, 3) == found
         return found
 
-    assert asyncio.run(scenario("never")) == []
-    assert asyncio.run(scenario("before")) == [b"one"]
-    assert asyncio.run(scenario("behind the fence")) == []
+    assert await scenario("never") == []
+    assert await scenario("before") == [b"one"]
+    assert await scenario("behind the fence") == []
 
 
 async def test_a_cancelled_caller_does_not_fail_a_roll():
@@ -203,7 +203,7 @@ async def test_bytes_that_a_successor_has_read_survive_the_machine():
     assert await reread(disk, 3) == found == [b"synced", b"xxxxx"]
 
 
-def test_any_sectors_of_an_unsynced_append_may_be_lost():
+async def test_any_sectors_of_an_unsynced_append_may_be_lost():
     async def scenario(lost):
         disk, ends = await unsynced(), []
 
@@ -222,7 +222,7 @@ def test_any_sectors_of_an_unsynced_append_may_be_lost():
         assert await reread(disk) == expected
 
     for lost in range(16):
-        asyncio.run(scenario({number for number in range(4) if lost >> number & 1}))
+        await scenario({number for number in range(4) if lost >> number & 1})
 
 
 async def test_a_file_whose_name_was_not_synced_may_vanish_with_the_machine():

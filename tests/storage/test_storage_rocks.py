@@ -7,12 +7,12 @@ from math import inf
 
 import pytest
 from rocksdict import WriteBatch
-from storage_world import collect, run
 
 from hornbeam_server.schema.errors import Corruption, DiskFull, Unavailable
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 from hornbeam_server.storage.rocks import store as rocks
 from hornbeam_server.storage.rocks.store import RocksStore
+from tests.storage.storage_world import collect
 
 
 def k(number):
@@ -67,13 +67,10 @@ async def test_a_damaged_block_raises_corruption_and_never_reads_as_absent(
     await store.close()
 
 
-def test_a_damaged_table_of_names_is_not_an_empty_store(tmp_path):
-    async def scenario():
-        store = await filled(tmp_path)
-        store._db.flush()
-        await store.close()
-
-    run(scenario())
+async def test_a_damaged_table_of_names_is_not_an_empty_store(tmp_path):
+    store = await filled(tmp_path)
+    store._db.flush()
+    await store.close()
     damage(tmp_path, 0.0)
     for _ in range(2):  # the first failure does not keep the lock
         with pytest.raises(Corruption, match="checksum"):

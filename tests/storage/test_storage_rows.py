@@ -8,14 +8,14 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from storage_world import PLAIN, catalog
-from strategies import values
 
 from hornbeam_server.schema.catalog import Layout
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Column, Default, DefaultKind, KeyPart
 from hornbeam_server.schema.types import ColumnType, Kind
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
+from tests.storage.storage_world import PLAIN, catalog
+from tests.strategies import values
 
 COLUMNS = (
     Column("id", ColumnType(Kind.INTEGER), nullable=False),

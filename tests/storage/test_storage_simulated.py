@@ -2,8 +2,8 @@
 
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
 from hornbeam_server.storage.simulated.clock import SimulatedClock
-from hornbeam_server.storage.simulated.loop import run_simulated
 from hornbeam_server.storage.simulated.store import SimulatedStore
+from tests.virtual_time import in_virtual_time
 
 
 async def written():
@@ -41,11 +41,9 @@ async def test_a_crash_of_the_machine_keeps_flushed_versions_and_some_of_the_res
     assert await rows(store.crashed(lambda: next(kept))) == [Cell(b"a", 2, b"2"), flushed[1]]
 
 
-def test_clocks_of_one_cluster_share_their_time_and_not_their_errors():
-    async def scenario():
-        ahead, behind = SimulatedClock(skew_ms=300), SimulatedClock(skew_ms=-200)
-        await ahead.sleep(5)
-        assert ahead.wall_ms() - behind.wall_ms() == 500
-        assert ahead.monotonic() == behind.monotonic() == 5.0
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_clocks_of_one_cluster_share_their_time_and_not_their_errors():
+    ahead, behind = SimulatedClock(skew_ms=300), SimulatedClock(skew_ms=-200)
+    await ahead.sleep(5)
+    assert ahead.wall_ms() - behind.wall_ms() == 500
+    assert ahead.monotonic() == behind.monotonic() == 5.0

@@ -9,6 +9,7 @@ from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.simulated.chaos import Chaos, Fault, Profile
 from hornbeam_server.storage.simulated.loop import run_simulated
 from hornbeam_server.storage.simulated.peers import SILENCE_S, SimulatedNetwork, SimulatedPeers
+from tests.virtual_time import in_virtual_time
 
 FAULTS = Profile(
     rate={Fault.LINK_BROKEN: 0.02, Fault.SLOW: 0.05},
@@ -45,136 +46,120 @@ async def connected(a, b, number=1):
     return await a.process.start(a.peers.connect("a", b.address, number))
 
 
-def test_a_dead_listener_breaks_the_link_and_cannot_be_reached():
-    async def scenario():
-        a, b = two_members()
-        await b.listen(seconds=100)
-        link = await connected(a, b)
-        reply = link.ask(b"x")
-        await asyncio.sleep(1)
-        b.process.crash()
-        with pytest.raises(Unavailable, match="silent"):
-            await reply
-        assert link.broken
-        with pytest.raises(Unavailable, match="no member listens"):
-            await connected(a, b, 2)
-        await b.process.bury()
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_dead_listener_breaks_the_link_and_cannot_be_reached():
+    a, b = two_members()
+    await b.listen(seconds=100)
+    link = await connected(a, b)
+    reply = link.ask(b"x")
+    await asyncio.sleep(1)
+    b.process.crash()
+    with pytest.raises(Unavailable, match="silent"):
+        await reply
+    assert link.broken
+    with pytest.raises(Unavailable, match="no member listens"):
+        await connected(a, b, 2)
+    await b.process.bury()
 
 
-def test_messages_of_a_dead_caller_still_arrive():
-    async def scenario():
-        a, b = two_members()
-        await b.listen()
-        link = await connected(a, b)
-        replies = [link.ask(b"1"), link.ask(b"2")]
-        a.process.crash()
-        await asyncio.sleep(1)
-        assert [message for _, message in b.begun] == [b"1", b"2"]
-        with pytest.raises(asyncio.CancelledError):
-            link.ask(b"3")
-        assert all(reply.done() for reply in replies)  # no caller is left to read it
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_messages_of_a_dead_caller_still_arrive():
+    a, b = two_members()
+    await b.listen()
+    link = await connected(a, b)
+    replies = [link.ask(b"1"), link.ask(b"2")]
+    a.process.crash()
+    await asyncio.sleep(1)
+    assert [message for _, message in b.begun] == [b"1", b"2"]
+    with pytest.raises(asyncio.CancelledError):
+        link.ask(b"3")
+    assert all(reply.done() for reply in replies)  # no caller is left to read it
 
 
-def test_messages_wait_at_a_frozen_listener():
-    async def scenario():
-        a, b = two_members()
-        await b.listen()
-        link = await connected(a, b)
-        b.process.freeze()
-        replies = [link.ask(b"1"), link.ask(b"2")]
-        await asyncio.sleep(SILENCE_S / 2)
-        assert b.begun == []
-        b.process.thaw()
-        assert await asyncio.gather(*replies) == [b"1", b"2"]
-        assert not link.broken
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_messages_wait_at_a_frozen_listener():
+    a, b = two_members()
+    await b.listen()
+    link = await connected(a, b)
+    b.process.freeze()
+    replies = [link.ask(b"1"), link.ask(b"2")]
+    await asyncio.sleep(SILENCE_S / 2)
+    assert b.begun == []
+    b.process.thaw()
+    assert await asyncio.gather(*replies) == [b"1", b"2"]
+    assert not link.broken
 
 
-def test_a_listener_frozen_for_long_is_given_up_and_begins_waiting_messages_later():
-    async def scenario():
-        a, b = two_members()
-        await b.listen()
-        link = await connected(a, b)
-        b.process.freeze()
-        reply = link.ask(b"1")
-        with pytest.raises(Unavailable, match="silent"):
-            await reply
-        with pytest.raises(Unavailable):
-            await link.ask(b"2")
-        with pytest.raises(Unavailable, match="has not answered"):
-            await connected(a, b, 2)
-        b.process.thaw()
-        await asyncio.sleep(1)
-        assert b.begun == [(("a", 1), b"1")]
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_listener_frozen_for_long_is_given_up_and_begins_waiting_messages_later():
+    a, b = two_members()
+    await b.listen()
+    link = await connected(a, b)
+    b.process.freeze()
+    reply = link.ask(b"1")
+    with pytest.raises(Unavailable, match="silent"):
+        await reply
+    with pytest.raises(Unavailable):
+        await link.ask(b"2")
+    with pytest.raises(Unavailable, match="has not answered"):
+        await connected(a, b, 2)
+    b.process.thaw()
+    await asyncio.sleep(1)
+    assert b.begun == [(("a", 1), b"1")]
 
 
-def test_a_frozen_caller_is_given_up_and_finds_its_link_broken():
-    async def scenario():
-        a, b = two_members()
-        await b.listen()
-        link = await connected(a, b)
-        a.process.freeze()
-        await asyncio.sleep(2 * SILENCE_S)
-        a.process.thaw()
-        assert link.broken
-        assert await (await connected(a, b, 2)).ask(b"x") == b"x"
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_frozen_caller_is_given_up_and_finds_its_link_broken():
+    a, b = two_members()
+    await b.listen()
+    link = await connected(a, b)
+    a.process.freeze()
+    await asyncio.sleep(2 * SILENCE_S)
+    a.process.thaw()
+    assert link.broken
+    assert await (await connected(a, b, 2)).ask(b"x") == b"x"
 
 
-def test_messages_between_parted_members_arrive_once_they_are_joined():
-    async def scenario():
-        a, b = two_members()
-        await b.listen()
-        link = await connected(a, b)
-        a.peers._network.part(a.process, b.process)
-        replies = [link.ask(b"1"), link.ask(b"2")]
-        await asyncio.sleep(SILENCE_S / 2)
-        assert b.begun == []
-        a.peers._network.join(b.process, a.process)
-        assert await asyncio.gather(*replies) == [b"1", b"2"]
-        assert not link.broken
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_messages_between_parted_members_arrive_once_they_are_joined():
+    a, b = two_members()
+    await b.listen()
+    link = await connected(a, b)
+    a.peers._network.part(a.process, b.process)
+    replies = [link.ask(b"1"), link.ask(b"2")]
+    await asyncio.sleep(SILENCE_S / 2)
+    assert b.begun == []
+    a.peers._network.join(b.process, a.process)
+    assert await asyncio.gather(*replies) == [b"1", b"2"]
+    assert not link.broken
 
 
-def test_members_parted_for_long_give_each_other_up_but_others_do_not():
-    async def scenario():
-        a, b = two_members()
-        await b.listen()
-        c = Member(a.peers._network, "c")
-        link = await connected(a, b)
-        a.peers._network.part(a.process, b.process)
-        reply = link.ask(b"1")
-        with pytest.raises(Unavailable, match="silent"):
-            await reply
-        with pytest.raises(Unavailable, match="has not answered"):
-            await connected(a, b, 2)
-        assert await (await c.process.start(c.peers.connect("c", b.address, 1))).ask(b"x") == b"x"
-        a.peers._network.join_all()
-        assert await (await connected(a, b, 3)).ask(b"y") == b"y"
-        await asyncio.sleep(1)
-        assert b.begun == [(("c", 1), b"x"), (("a", 3), b"y")]
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_members_parted_for_long_give_each_other_up_but_others_do_not():
+    a, b = two_members()
+    await b.listen()
+    c = Member(a.peers._network, "c")
+    link = await connected(a, b)
+    a.peers._network.part(a.process, b.process)
+    reply = link.ask(b"1")
+    with pytest.raises(Unavailable, match="silent"):
+        await reply
+    with pytest.raises(Unavailable, match="has not answered"):
+        await connected(a, b, 2)
+    assert await (await c.process.start(c.peers.connect("c", b.address, 1))).ask(b"x") == b"x"
+    a.peers._network.join_all()
+    assert await (await connected(a, b, 3)).ask(b"y") == b"y"
+    await asyncio.sleep(1)
+    assert b.begun == [(("c", 1), b"x"), (("a", 3), b"y")]
 
 
-def test_an_idle_link_stays():
-    async def scenario():
-        a, b = two_members()
-        await b.listen()
-        link = await connected(a, b)
-        await asyncio.sleep(3_600)
-        assert await link.ask(b"x") == b"x"
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_an_idle_link_stays():
+    a, b = two_members()
+    await b.listen()
+    link = await connected(a, b)
+    await asyncio.sleep(3_600)
+    assert await link.ask(b"x") == b"x"
 
 
 # ---------------------------------------------------------------- random faults

@@ -18,7 +18,6 @@ from structlog.testing import capture_logs
 import hornbeam_server.storage.tcp.frames
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.ports import MESSAGE_BYTES
-from hornbeam_server.storage.simulated.loop import run_simulated
 from hornbeam_server.storage.tcp import peers as tcp_peers
 from hornbeam_server.storage.tcp.frames import (
     FRAME_BYTES,
@@ -35,6 +34,7 @@ from hornbeam_server.storage.tcp.frames import (
     split_numbered,
 )
 from hornbeam_server.storage.tcp.peers import SILENCE_S, TcpPeers, _Answering, _Asking
+from tests.virtual_time import in_virtual_time
 
 PROTOCOL_MD = Path(hornbeam_server.storage.tcp.frames.__file__).with_name("PROTOCOL.md").read_text()
 SECRET = bytes(range(32))
@@ -249,7 +249,7 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
-def test_a_stranger_is_refused_in_one_line(stranger):
+async def test_a_stranger_is_refused_in_one_line(stranger):
     sent, why = STRANGERS[stranger]
     begun = []
 
@@ -257,17 +257,14 @@ def test_a_stranger_is_refused_in_one_line(stranger):
         begun.append(message)
         return message
 
-    async def scenario():
-        async with listening(answer) as (_, address):
-            with capture_logs() as logged:
-                other = await Stranger.at(address)
-                other.send(sent)
-                said = await other.until_closed()
-                assert why in await told(logged)
-            assert all(kind in {Kind.CHALLENGE, Kind.REFUSED} for kind, _ in said)
-            assert await works(address)
-
-    asyncio.run(scenario())
+    async with listening(answer) as (_, address):
+        with capture_logs() as logged:
+            other = await Stranger.at(address)
+            other.send(sent)
+            said = await other.until_closed()
+            assert why in await told(logged)
+        assert all(kind in {Kind.CHALLENGE, Kind.REFUSED} for kind, _ in said)
+        assert await works(address)
     assert begun == [b"works"]
 
 
@@ -405,7 +402,7 @@ def test_an_impostor_gets_no_proof(said, why):
     assert [kind for kind, _ in heard if kind not in {Kind.HELLO, Kind.REFUSED}] == []
 
 
-def test_a_listener_that_does_not_answer_the_hello_is_given_up(monkeypatch):
+async def test_a_listener_that_does_not_answer_the_hello_is_given_up(monkeypatch):
     monkeypatch.setattr(tcp_peers, "CONNECT_S", 0.05)
     gone = asyncio.Event()
 
@@ -413,18 +410,15 @@ def test_a_listener_that_does_not_answer_the_hello_is_given_up(monkeypatch):
         await stranger.until_closed()
         gone.set()
 
-    async def scenario():
-        peers = TcpPeers("hornbeam", SECRET)
-        async with impostor(serve) as address:
-            with pytest.raises(Unavailable, match="has not answered"):
-                await peers.connect("a", address, 1)
-            await gone.wait()
-            await peers.close()
-
-    asyncio.run(scenario())
+    peers = TcpPeers("hornbeam", SECRET)
+    async with impostor(serve) as address:
+        with pytest.raises(Unavailable, match="has not answered"):
+            await peers.connect("a", address, 1)
+        await gone.wait()
+        await peers.close()
 
 
-def test_an_answer_to_no_request_is_refused():
+async def test_an_answer_to_no_request_is_refused():
     async def serve(stranger):
         await challenged(stranger)
         await stranger.frame()
@@ -435,19 +429,16 @@ def test_an_answer_to_no_request_is_refused():
         stranger.send(numbered(Kind.ANSWER, number, b"and again"))
         await stranger.until_closed()
 
-    async def scenario():
-        peers = TcpPeers("hornbeam", SECRET)
-        async with impostor(serve) as address:
-            with capture_logs() as logged:
-                link = await peers.connect("a", address, 1)
-                first, second = link.ask(b"1"), link.ask(b"2")
-                assert await first == b"yes"
-                with pytest.raises(Unavailable, match="waits for none"):
-                    await second
-                assert "waits for none" in await told(logged)
-            await peers.close()
-
-    asyncio.run(scenario())
+    peers = TcpPeers("hornbeam", SECRET)
+    async with impostor(serve) as address:
+        with capture_logs() as logged:
+            link = await peers.connect("a", address, 1)
+            first, second = link.ask(b"1"), link.ask(b"2")
+            assert await first == b"yes"
+            with pytest.raises(Unavailable, match="waits for none"):
+                await second
+            assert "waits for none" in await told(logged)
+        await peers.close()
 
 
 # ---------------------------------------------------------------- silence, in virtual time
@@ -492,56 +483,51 @@ async def wired(answer=echo):
     return there.protocol, back.protocol, there, back
 
 
-def test_an_idle_connection_stays():
-    async def scenario():
-        asking, answering, _, _ = await wired()
-        await asyncio.sleep(3_600)
-        assert await asking.ask(b"x") == b"x"
-        assert not answering.broken
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_an_idle_connection_stays():
+    asking, answering, _, _ = await wired()
+    await asyncio.sleep(3_600)
+    assert await asking.ask(b"x") == b"x"
+    assert not answering.broken
 
 
-def test_a_connection_without_a_sign_of_life_breaks_at_both_ends():
-    async def scenario():
-        end = asyncio.Event()
+@in_virtual_time
+async def test_a_connection_without_a_sign_of_life_breaks_at_both_ends():
+    end = asyncio.Event()
 
-        async def late(_, message):
-            await end.wait()
-            return message
+    async def late(_, message):
+        await end.wait()
+        return message
 
-        asking, answering, there, back = await wired(late)
-        reply = asking.ask(b"x")
-        await asyncio.sleep(10)
-        assert not reply.done()
-        there.cut = back.cut = True
-        cut_at = asyncio.get_running_loop().time()
-        with pytest.raises(Unavailable, match="silent"):
-            await reply
-        assert asyncio.get_running_loop().time() - cut_at <= SILENCE_S + 2 * tcp_peers.PING_S
-        await asyncio.sleep(1)
-        assert asking.broken
-        assert answering.broken
-        end.set()  # the message ends, and its answer goes nowhere
-        await asyncio.sleep(1)
-
-    run_simulated(scenario())
+    asking, answering, there, back = await wired(late)
+    reply = asking.ask(b"x")
+    await asyncio.sleep(10)
+    assert not reply.done()
+    there.cut = back.cut = True
+    cut_at = asyncio.get_running_loop().time()
+    with pytest.raises(Unavailable, match="silent"):
+        await reply
+    assert asyncio.get_running_loop().time() - cut_at <= SILENCE_S + 2 * tcp_peers.PING_S
+    await asyncio.sleep(1)
+    assert asking.broken
+    assert answering.broken
+    end.set()  # the message ends, and its answer goes nowhere
+    await asyncio.sleep(1)
 
 
-def test_a_peer_that_does_not_read_is_given_up():
-    async def scenario():
-        asking, answering, _, _ = await wired()
-        reply = asking.ask(b"x")
-        asking.pause_writing()  # asyncio reports that QUEUE_BYTES wait
-        with pytest.raises(Unavailable, match="does not read"):
-            await reply
-        await asyncio.sleep(1)
-        assert answering.broken
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_peer_that_does_not_read_is_given_up():
+    asking, answering, _, _ = await wired()
+    reply = asking.ask(b"x")
+    asking.pause_writing()  # asyncio reports that QUEUE_BYTES wait
+    with pytest.raises(Unavailable, match="does not read"):
+        await reply
+    await asyncio.sleep(1)
+    assert answering.broken
 
 
-def test_messages_that_have_not_begun_by_the_end_are_dropped():
+@in_virtual_time
+async def test_messages_that_have_not_begun_by_the_end_are_dropped():
     """The message has arrived, and would begin in the next round of the event loop."""
     begun = []
 
@@ -549,13 +535,10 @@ def test_messages_that_have_not_begun_by_the_end_are_dropped():
         begun.append(message)
         return message
 
-    async def scenario():
-        asking, answering, _, _ = await wired(answer)
-        assert await asking.ask(b"1") == b"1"
-        answering.data_received(numbered(Kind.MESSAGE, 2, b"2"))
-        answering.hang_up("now")
-        answering.data_received(numbered(Kind.MESSAGE, 3, b"3"))
-        await asyncio.sleep(1)
-
-    run_simulated(scenario())
+    asking, answering, _, _ = await wired(answer)
+    assert await asking.ask(b"1") == b"1"
+    answering.data_received(numbered(Kind.MESSAGE, 2, b"2"))
+    answering.hang_up("now")
+    answering.data_received(numbered(Kind.MESSAGE, 3, b"3"))
+    await asyncio.sleep(1)
     assert begun == [b"1"]

@@ -11,12 +11,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-import zookeeper_session
 from kazoo.client import KazooClient
 
 from hornbeam_server.schema.errors import LimitExceeded, StalePlan, Unavailable
 from hornbeam_server.storage.ports import Versioned
 from hornbeam_server.storage.zookeeper.coordination import ZookeeperCoordination
+from tests.storage import zookeeper_session
 
 SESSION_S = 6.0
 

@@ -1,6 +1,6 @@
 """Types, values and operators for the law of comparisons, and PostgreSQL's answers to them.
 
-`python tests/txlayer/comparison_cases.py` asks the PostgreSQL that psql finds (PGHOST, PGPORT,
+`python -m tests.txlayer.comparison_cases` asks the PostgreSQL that psql finds (PGHOST, PGPORT,
 PGUSER) and writes `fixtures/comparisons.json`; the tests only read that file.
 """
 

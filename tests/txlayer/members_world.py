@@ -11,11 +11,9 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from itertools import count
 
 from msgspec.structs import replace
-from txlayer_world import MemoryLog, MemoryStore
 
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import HornbeamError, Unavailable
@@ -24,7 +22,7 @@ from hornbeam_server.storage.ports import Answer, Caller, Cell, Link, Position, 
 from hornbeam_server.storage.simulated.chaos import Chaos, Profile
 from hornbeam_server.storage.simulated.clock import SimulatedClock
 from hornbeam_server.storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
-from hornbeam_server.storage.simulated.loop import Process, run_simulated
+from hornbeam_server.storage.simulated.loop import Process
 from hornbeam_server.storage.simulated.peers import SimulatedNetwork, SimulatedPeers
 from hornbeam_server.txlayer.cluster.assignment import PATH, SLOTS, Assignment, Member, Word
 from hornbeam_server.txlayer.cluster.balance import handed_over
@@ -43,18 +41,9 @@ from hornbeam_server.txlayer.commit.snapshots import OwnSnapshots
 from hornbeam_server.txlayer.transactions.locks import LockName, LockTable
 from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
 from hornbeam_server.txlayer.transactions.schema_gate import Gate
+from tests.txlayer.txlayer_world import MemoryLog, MemoryStore
 
 NOTHING = Catalog(0, Schema(()), Forest(()))
-
-
-def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run a test under virtual time."""
-
-    @wraps(test)
-    def run(*arguments: object, **named: object) -> None:
-        run_simulated(test(*arguments, **named))
-
-    return run
 
 
 @dataclass

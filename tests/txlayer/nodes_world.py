@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from members_world import until
-
 from hornbeam_server.node.adapters import Ports
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
@@ -40,6 +38,7 @@ from hornbeam_server.txlayer.transactions.requests import (
     TransactionRequest,
     TransactionResult,
 )
+from tests.txlayer.members_world import until
 
 
 class Node:

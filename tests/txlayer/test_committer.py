@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from txlayer_world import TABLE, VirtualClock, World, prepared, settle
 
 from hornbeam_server.schema.errors import (
     Corruption,
@@ -22,6 +21,7 @@ from hornbeam_server.storage.log.records import Batch, Checkpoint, commits, deco
 from hornbeam_server.storage.ports import NEWEST, START
 from hornbeam_server.txlayer.commit.committer import MAX_LOGGED, PATIENCE_S, Committed
 from hornbeam_server.txlayer.commit.recovery import recover
+from tests.txlayer.txlayer_world import TABLE, VirtualClock, World, prepared, settle
 
 
 @asynccontextmanager

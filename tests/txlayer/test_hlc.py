@@ -1,10 +1,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from txlayer_world import VirtualClock
 
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.txlayer.commit.hlc import MAX_AHEAD_MS, HybridClock
+from tests.txlayer.txlayer_world import VirtualClock
 
 
 @given(

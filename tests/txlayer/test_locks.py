@@ -8,10 +8,10 @@ from collections.abc import Awaitable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from txlayer_world import settle
 
 from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted
 from hornbeam_server.txlayer.transactions.locks import FIRST, LockName, LockOwner, LockTable, Mode
+from tests.txlayer.txlayer_world import settle
 
 S, X = Mode.SHARED, Mode.EXCLUSIVE
 

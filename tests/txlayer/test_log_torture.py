@@ -14,7 +14,6 @@ from random import Random
 
 import msgspec
 import pytest
-from txlayer_world import TABLE, MemoryStore
 
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.storage.log.format import encode_append, segment_name
@@ -24,6 +23,7 @@ from hornbeam_server.storage.ports import START, TOMBSTONE, Position, Put
 from hornbeam_server.storage.simulated.files import SimulatedDisk, SimulatedFile, SimulatedFiles
 from hornbeam_server.txlayer.commit.recovery import recover
 from hornbeam_server.txlayer.transactions.outcomes import TABLE as OUTCOMES
+from tests.txlayer.txlayer_world import TABLE, MemoryStore
 
 SEGMENT_BYTES = 1_700
 EPOCHS = {1: range(40), 2: range(40, 100)}

@@ -5,7 +5,6 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from txlayer_world import MemoryStore
 
 from hornbeam_server.schema.errors import Corruption, IdempotencyMismatch, InvalidRequest
 from hornbeam_server.storage.ports import Put
@@ -26,6 +25,7 @@ from hornbeam_server.txlayer.transactions.requests import (
     TransactionRequest,
     TransactionResult,
 )
+from tests.txlayer.txlayer_world import MemoryStore
 
 ID = transaction_id_for("order 1")
 ROW = (

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from txlayer_world import TABLE, Cells, MemoryLog, MemoryStore, Values, World, prepared, settle
 
 from hornbeam_server.schema.errors import Corruption, HornbeamError, Unavailable
 from hornbeam_server.storage.log.records import Batch, Checkpoint, Commit, commits, decode, encode
@@ -19,6 +18,16 @@ from hornbeam_server.txlayer.cluster.log_retention import drop_old_segments
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.commit.failpoints import Step
 from hornbeam_server.txlayer.commit.recovery import last_checkpoint, recover
+from tests.txlayer.txlayer_world import (
+    TABLE,
+    Cells,
+    MemoryLog,
+    MemoryStore,
+    Values,
+    World,
+    prepared,
+    settle,
+)
 
 _EMPTY = Commit(bytes(16), 3, {}, [])
 

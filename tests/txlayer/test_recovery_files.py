@@ -4,14 +4,13 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from txlayer_world import TABLE, World, prepared
-
 from hornbeam_server.storage.local.log import LocalLog
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.ports import NEWEST
 from hornbeam_server.storage.rocks.store import RocksStore
 from hornbeam_server.txlayer.commit.recovery import recover
 from hornbeam_server.txlayer.transactions.outcomes import TABLE as OUTCOMES
+from tests.txlayer.txlayer_world import TABLE, World, prepared
 
 COMMITS = 60
 

@@ -6,9 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from database_world import catalog_of, opened
 from structlog.testing import capture_logs
-from txlayer_world import MemoryLog
 
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.storage.log.format import parse_name, scan_segment
@@ -16,6 +14,8 @@ from hornbeam_server.storage.ports import NEWEST, Position, Put
 from hornbeam_server.storage.rocks.store import RocksStore
 from hornbeam_server.txlayer.commit import log_end
 from hornbeam_server.txlayer.commit.recovery import recover
+from tests.txlayer.database_world import catalog_of, opened
+from tests.txlayer.txlayer_world import MemoryLog
 
 DDL = "CREATE TABLE t (a INTEGER PRIMARY KEY);"
 ERROR = "the end of the log is missing; commits may be lost"

@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 
 import duckdb
 import pytest
-from database_world import catalog_of, opened
 
 from hornbeam_server.query.duckdb import scalar
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SqlError, TypeMismatch
 from hornbeam_server.txlayer.transactions import write_expressions
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from tests.txlayer.database_world import catalog_of, opened
 
 DDL = """
 CREATE TABLE moments (

@@ -6,8 +6,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from database_world import opened, run_all, settings, shop
-from test_transactions_schema import JOIN, bare, check, fill, next_version, write
 
 from hornbeam_server.maintain.recompute import build_batches, scanned_relation
 from hornbeam_server.maintain.spans import Span, cut
@@ -16,6 +14,8 @@ from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.errors import InvalidRequest, NotFound
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.snapshot import Snapshot
+from tests.txlayer.database_world import opened, run_all, settings, shop
+from tests.txlayer.test_transactions_schema import JOIN, bare, check, fill, next_version, write
 
 VIEW = "customer__orders__line"
 
@@ -104,25 +104,9 @@ async def test_ranges_are_built_at_their_own_snapshots_while_writers_go_on(tmp_p
         await check(database)
 
 
-def test_late_and_abandoned_puts_of_executors_stay_hidden(tmp_path):
+async def test_late_and_abandoned_puts_of_executors_stay_hidden(tmp_path):
     """One executor dies half way, and its range is built again at a later snapshot. Another
     executor does not report, and puts its rows after all objects are readable."""
-
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            await left(database)
-            for names in sources(database):
-                await build(database, names, Span(b"", None), mark=False)
-            zombie = dict(database.store._tables)
-            held = [(names, await rows_of(database, names)) for names in sources(database)]
-            await write(database, 1, 8)
-            await build_all(database)
-            assert all_readable(database)
-            for _, (at, writes) in held:
-                await database.store.put(writes, at)
-            assert zombie.keys() <= database.store._tables.keys()
-            await check(database)
 
     async def rows_of(database, names):
         async with database.reads.at(strong=True) as (state, at):
@@ -137,7 +121,20 @@ def test_late_and_abandoned_puts_of_executors_stay_hidden(tmp_path):
                     writes.setdefault(made.layout.table, []).extend(puts)
             return at, writes
 
-    asyncio.run(run())
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        await left(database)
+        for names in sources(database):
+            await build(database, names, Span(b"", None), mark=False)
+        zombie = dict(database.store._tables)
+        held = [(names, await rows_of(database, names)) for names in sources(database)]
+        await write(database, 1, 8)
+        await build_all(database)
+        assert all_readable(database)
+        for _, (at, writes) in held:
+            await database.store.put(writes, at)
+        assert zombie.keys() <= database.store._tables.keys()
+        await check(database)
 
 
 async def test_a_restart_keeps_finished_ranges(tmp_path):

@@ -5,11 +5,11 @@ import random
 from contextlib import asynccontextmanager
 
 import pytest
-from comparison_cases import CONDITIONS, STORED, VALUES, answers, literal
-from database_world import catalog_of, opened, run_all
 
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import TypeMismatch
+from tests.txlayer.comparison_cases import CONDITIONS, STORED, VALUES, answers, literal
+from tests.txlayer.database_world import catalog_of, opened, run_all
 
 ANSWERS = answers()
 

@@ -6,11 +6,11 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
-from database_world import catalog_of, opened
 
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import LimitExceeded, StatementTimeout, Unsupported
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from tests.txlayer.database_world import catalog_of, opened
 
 DDL = "CREATE TABLE big (b_id INTEGER PRIMARY KEY, b_n BIGINT, b_t TEXT);"
 ENDLESS = (

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from database_world import check, counts, on_shop, run_all
-from test_transactions_statements import FILL, on_full_shop, statements
 
 from hornbeam_server.schema.errors import ForeignKeyViolation, UniqueViolation
+from tests.txlayer.database_world import check, counts, on_shop, run_all
+from tests.txlayer.test_transactions_statements import FILL, on_full_shop, statements
 
 
 async def test_restrict(tmp_path):

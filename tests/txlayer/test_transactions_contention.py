@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from database_world import on_shop, run_all, until
-from test_transactions_statements import FILL, statements
 
 from hornbeam_server.schema.errors import TransactionAborted
 from hornbeam_server.txlayer.transactions import manager
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
+from tests.txlayer.database_world import on_shop, run_all, until
+from tests.txlayer.test_transactions_statements import FILL, statements
 
 ADD = "UPDATE product SET p_stock = p_stock + 1 WHERE p_id = 1"
 

@@ -5,10 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from database_world import catalog_of, opened, settings, stored_rows
-from members_world import simulated
-from nodes_world import nodes
-from test_transactions_schema import next_version
 
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.database import Database
@@ -25,6 +21,10 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.txlayer.ddl import catalog_keeper
 from hornbeam_server.txlayer.transactions import identity_columns
+from tests.txlayer.database_world import catalog_of, opened, settings, stored_rows
+from tests.txlayer.nodes_world import nodes
+from tests.txlayer.test_transactions_schema import next_version
+from tests.virtual_time import in_virtual_time
 
 T = "CREATE TABLE t (id {type} GENERATED {when} AS IDENTITY {options} PRIMARY KEY, a INT);"
 ADD = "INSERT INTO t (a) VALUES (1) RETURNING id"
@@ -263,7 +263,7 @@ async def added(node, count=1):
     return found
 
 
-@simulated
+@in_virtual_time
 async def test_after_a_restart_no_node_gives_numbers_of_an_older_block():
     world = await three()
     before = [await added(node, 3) for node in world.all]
@@ -276,7 +276,7 @@ async def test_after_a_restart_no_node_gives_numbers_of_an_older_block():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_restart_during_inserts_at_all_nodes():
     world = await three()
     inserts = [asyncio.ensure_future(added(node, 30)) for node in world.all]
@@ -289,7 +289,7 @@ async def test_a_restart_during_inserts_at_all_nodes():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_load_at_one_node_makes_no_insert_fail_at_another():
     world = await three()
     one, two, three_ = world.all
@@ -303,7 +303,7 @@ async def test_a_load_at_one_node_makes_no_insert_fail_at_another():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_dry_runs_skip_loaded_numbers_too():
     world = await three()
     one, two, _ = world.all

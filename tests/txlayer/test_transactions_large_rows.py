@@ -4,13 +4,13 @@ import tracemalloc
 from contextlib import asynccontextmanager
 
 import pytest
-from database_world import opened
 
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.query import duckdb_plan
 from hornbeam_server.query.execution import loops
 from hornbeam_server.schema.errors import LimitExceeded
 from hornbeam_server.txlayer.transactions import workspace
+from tests.txlayer.database_world import opened
 
 DDL = """
 CREATE TABLE doc (id INTEGER PRIMARY KEY, g INTEGER, body TEXT);

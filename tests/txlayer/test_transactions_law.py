@@ -11,17 +11,17 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from database_world import building, catalog_of, check, opened, settled, stored_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import SIMPLE_KINDS, few_values, rows_for, schemas
-from transactions_model import Delete, Insert, Refused, Update, apply
 
 from hornbeam_server.maintain.recompute import recompute
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import ConstraintViolation, TransactionAborted
 from hornbeam_server.schema.types import Kind
 from hornbeam_server.txlayer.transactions.requests import InsertRows, TransactionRequest
+from tests.strategies import SIMPLE_KINDS, few_values, rows_for, schemas
+from tests.txlayer.database_world import building, catalog_of, check, opened, settled, stored_rows
+from tests.txlayer.transactions_model import Delete, Insert, Refused, Update, apply
 
 KINDS = tuple(kind for kind in SIMPLE_KINDS if kind is not Kind.BOOLEAN)
 

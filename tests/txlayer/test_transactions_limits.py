@@ -1,11 +1,11 @@
 """Rows that are too large for a store are refused before they are logged."""
 
 import pytest
-from database_world import opened
 
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.schema.errors import LimitExceeded
 from hornbeam_server.storage.limits import MAX_KEY_BYTES, MAX_ROW_BYTES
+from tests.txlayer.database_world import opened
 
 DDL = """
 CREATE TABLE author (a_name TEXT PRIMARY KEY, a_life TEXT);

@@ -6,8 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from database_world import check, fill_load, opened, run_all, settings, shop
-from test_transactions_schema import next_version
 
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.database import Database
@@ -15,6 +13,8 @@ from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.errors import BeingLoaded, InvalidRequest, NotFound, StalePlan
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.txlayer.ddl import load_records
+from tests.txlayer.database_world import check, fill_load, opened, run_all, settings, shop
+from tests.txlayer.test_transactions_schema import next_version
 
 ALL = Span(b"", None)
 CUSTOMERS = "INSERT INTO customer VALUES (1, 'ann', 5, 'ann@x'), (2, 'bob', 0, NULL)"

@@ -4,9 +4,6 @@ import asyncio
 from decimal import Decimal
 
 import pytest
-from database_world import check, on_shop, opened, run_all, shop, until
-from test_transactions_constraints import outcomes_of, race
-from test_transactions_statements import FILL, on_full_shop, statements
 
 from hornbeam_server.node import housekeeping
 from hornbeam_server.schema.errors import (
@@ -33,6 +30,9 @@ from hornbeam_server.txlayer.transactions.requests import (
     Statement,
     TransactionRequest,
 )
+from tests.txlayer.database_world import check, on_shop, opened, run_all, shop, until
+from tests.txlayer.test_transactions_constraints import outcomes_of, race
+from tests.txlayer.test_transactions_statements import FILL, on_full_shop, statements
 
 ADD = "UPDATE product SET p_stock = p_stock + 1 WHERE p_id = 1"
 

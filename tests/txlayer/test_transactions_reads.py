@@ -6,11 +6,11 @@ from collections import Counter
 from itertools import product
 
 import pytest
-from database_world import check, until
-from test_transactions_statements import on_full_shop, statements
 
 from hornbeam_server.schema.errors import UniqueViolation
 from hornbeam_server.txlayer.transactions import outcomes
+from tests.txlayer.database_world import check, until
+from tests.txlayer.test_transactions_statements import on_full_shop, statements
 
 
 class Reads:

@@ -4,14 +4,14 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from database_world import building, check, opened, run_all, settings, shop, until
-from test_transactions_statements import FILL
 
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.errors import NotFound, StalePlan, Unavailable
 from hornbeam_server.txlayer.ddl.barrier import OwnBarrier
 from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
+from tests.txlayer.database_world import building, check, opened, run_all, settings, shop, until
+from tests.txlayer.test_transactions_statements import FILL
 
 JOIN = "SELECT c_name, o_id FROM customer, orders WHERE c_id = o_c_id"
 

@@ -3,13 +3,13 @@
 import asyncio
 
 import pytest
-from database_world import check, opened, run_all, settings, shop
-from test_transactions_statements import FILL
 
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.errors import HornbeamError, Unavailable
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.txlayer.ddl import claim
+from tests.txlayer.database_world import check, opened, run_all, settings, shop
+from tests.txlayer.test_transactions_statements import FILL
 
 
 async def test_closing_under_load_keeps_every_acknowledged_commit(tmp_path):

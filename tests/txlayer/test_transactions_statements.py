@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from decimal import Decimal
 
 import pytest
-from database_world import check, counts, on_shop, opened, run_all, shop
 
 from hornbeam_server.schema.errors import (
     ForeignKeyViolation,
@@ -20,6 +19,7 @@ from hornbeam_server.schema.errors import (
     Unsupported,
 )
 from hornbeam_server.txlayer.transactions.requests import InsertRows, Statement, TransactionRequest
+from tests.txlayer.database_world import check, counts, on_shop, opened, run_all, shop
 
 PEOPLE = (
     "INSERT INTO customer VALUES (1, 'ann', 10, 'a@x'), (2, 'bob', 20, 'b@x'), (3, 'cy', 0, NULL)"
@@ -322,7 +322,7 @@ async def test_returning(tmp_path):
         assert deleted.statements[0].rows == (("cy",),)
 
 
-def test_defaults_identity_and_the_time_of_the_transaction(tmp_path):
+async def test_defaults_identity_and_the_time_of_the_transaction(tmp_path):
     async def fill(database):
         result = await database.transact(
             statements(
@@ -340,22 +340,19 @@ def test_defaults_identity_and_the_time_of_the_transaction(tmp_path):
         )
         return [first[0], *[row[0] for row in rest]]
 
-    async def run():
-        async with opened(tmp_path, shop()) as database:
-            numbers = await fill(database)
-            many = await asyncio.gather(
-                *(
-                    database.execute("INSERT INTO event (v_kind) VALUES ('x') RETURNING v_id")
-                    for _ in range(50)
-                )
+    async with opened(tmp_path, shop()) as database:
+        numbers = await fill(database)
+        many = await asyncio.gather(
+            *(
+                database.execute("INSERT INTO event (v_kind) VALUES ('x') RETURNING v_id")
+                for _ in range(50)
             )
-            numbers += [result.statements[0].rows[0][0] for result in many]
-        async with opened(tmp_path) as database:
-            numbers += await fill(database)
-            assert len(set(numbers)) == len(numbers), "no number twice, not even after a restart"
-            await check(database)
-
-    asyncio.run(run())
+        )
+        numbers += [result.statements[0].rows[0][0] for result in many]
+    async with opened(tmp_path) as database:
+        numbers += await fill(database)
+        assert len(set(numbers)) == len(numbers), "no number twice, not even after a restart"
+        await check(database)
 
 
 async def test_set_default(tmp_path):

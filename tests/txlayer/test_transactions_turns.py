@@ -11,11 +11,11 @@ from asyncio import events
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
-from database_world import opened
 
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.txlayer.transactions.manager import TransactionRequest
 from hornbeam_server.txlayer.transactions.requests import InsertRows, Statement
+from tests.txlayer.database_world import opened
 
 ROWS, WRITES = 20_000, 20
 LONGEST_S = 0.12
@@ -94,27 +94,23 @@ def _work(statement):
     return Statement(statement) if isinstance(statement, str) else statement
 
 
-def test_reads_that_keep_the_event_loop_busy_do_not_delay_writes(tmp_path):
+async def test_reads_that_keep_the_event_loop_busy_do_not_delay_writes(tmp_path):
     """The log is synced in a thread, which needs the interpreter a few times for each write. The
     test counts reads: with Python's default switch interval there are thousands per write."""
     reads = 0
+    async with prepared(tmp_path, ["free"]) as database:
 
-    async def scenario():
-        async with prepared(tmp_path, ["free"]) as database:
+        async def read():
+            nonlocal reads
+            while True:
+                await database.fetch("SELECT t FROM free WHERE id = 5")
+                reads += 1
+                await asyncio.sleep(0)
 
-            async def read():
-                nonlocal reads
-                while True:
-                    await database.fetch("SELECT t FROM free WHERE id = 5")
-                    reads += 1
-                    await asyncio.sleep(0)
-
-            reader = asyncio.ensure_future(read())
-            for _ in range(WRITES):
-                await database.execute("UPDATE free SET t = t || 'x' WHERE id = 7")
-            reader.cancel()
-
-    asyncio.run(scenario())
+        reader = asyncio.ensure_future(read())
+        for _ in range(WRITES):
+            await database.execute("UPDATE free SET t = t || 'x' WHERE id = 7")
+        reader.cancel()
     assert 0 < reads < 500 * WRITES
 
 

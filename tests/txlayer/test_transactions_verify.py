@@ -3,11 +3,11 @@
 from unittest.mock import ANY
 
 import pytest
-from database_world import check
-from test_transactions_statements import on_full_shop
 
 from hornbeam_server.schema.errors import Corruption, NotFound
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
+from tests.txlayer.database_world import check
+from tests.txlayer.test_transactions_statements import on_full_shop
 
 STORED = (
     "customer__orders",

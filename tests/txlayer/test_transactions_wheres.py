@@ -4,9 +4,9 @@ from contextlib import asynccontextmanager
 from decimal import Decimal
 
 import pytest
-from database_world import catalog_of, opened, run_all
 
 from hornbeam_server.schema.ddl import load_ddl
+from tests.txlayer.database_world import catalog_of, opened, run_all
 
 DDL = """
 CREATE TABLE t (id INTEGER PRIMARY KEY, d DECIMAL(10,2), n VARCHAR(3));

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 
 import pytest
-from assignment_laws import check_clock, check_step
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -24,6 +23,7 @@ from hornbeam_server.txlayer.cluster.assignment import (
     next_version,
 )
 from hornbeam_server.txlayer.cluster.balance import MOST_AT_ONCE, NO_OWNER, PAYS
+from tests.txlayer.assignment_laws import check_clock, check_step
 
 A = Member("a", "http://a", "a:1", commits=True)
 B = Member("b", "http://b", "b:1")

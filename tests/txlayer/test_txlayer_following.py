@@ -6,9 +6,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from database_world import catalog_of, stored_rows
-from members_world import refusal, simulated, until
-from nodes_world import Nodes, nodes
 
 from hornbeam_server.node.change_feed import begun
 from hornbeam_server.schema.ddl import load_ddl
@@ -36,6 +33,10 @@ from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment, Member,
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.cluster.messages import Seal
 from hornbeam_server.txlayer.cluster.segment_positions import Following
+from tests.txlayer.database_world import catalog_of, stored_rows
+from tests.txlayer.members_world import refusal, until
+from tests.txlayer.nodes_world import Nodes, nodes
+from tests.virtual_time import in_virtual_time
 
 DDL = """
 CREATE TABLE parent (p_id INTEGER PRIMARY KEY, p_n INTEGER NOT NULL);
@@ -123,7 +124,7 @@ def files(world):
     return sum(len(world.disk.files(node.name)) for node in world.all)
 
 
-@simulated
+@in_virtual_time
 async def test_every_node_reports_the_changes_of_all_nodes():
     world, chosen = await world_of(0, 40, -40), random.Random(1)
     began = at = await now(world.all[0])
@@ -138,7 +139,7 @@ async def test_every_node_reports_the_changes_of_all_nodes():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_changes_are_exact_while_transactions_go_on():
     world, chosen = await world_of(0, 0), random.Random(2)
     at = await now(world.all[0])
@@ -149,7 +150,7 @@ async def test_changes_are_exact_while_transactions_go_on():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_no_log_is_sealed_without_commits():
     world = await world_of(0, 0)
     at = await now(world.all[0])
@@ -167,7 +168,7 @@ async def test_no_log_is_sealed_without_commits():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_the_logs_of_former_members_are_read_too():
     world, chosen = await world_of(0, 0, 0), random.Random(3)
     began = at = await now(world.all[0])
@@ -184,7 +185,7 @@ async def test_the_logs_of_former_members_are_read_too():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_changes_wait_for_the_recovery_of_a_dead_node():
     world = await world_of(0, 0)
     one, two = sorted(world.all, key=lambda node: not node.database.keeper.leads)
@@ -208,7 +209,7 @@ async def test_changes_wait_for_the_recovery_of_a_dead_node():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_changes_fail_while_a_member_cannot_seal_its_log():
     world = await world_of(0, 0)
     one, two = world.all
@@ -224,7 +225,7 @@ async def test_changes_fail_while_a_member_cannot_seal_its_log():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_joining_node_is_not_taken_for_a_former_member():
     """Its log is read while it is open; later commits must not be missed."""
     world = await world_of(0)
@@ -243,7 +244,7 @@ async def test_a_joining_node_is_not_taken_for_a_former_member():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_reads_only_logs_whose_owners_sealed_them_or_are_no_members():
     disk, clock = SimulatedDisk(), asyncio.get_running_loop().time
     registry = SimulatedRegistry(clock)
@@ -276,7 +277,7 @@ def test_a_relation_begins_with_its_table():
     assert begun([third, second]) == begun([first]) == {}
 
 
-@simulated
+@in_virtual_time
 async def test_changes_follow_appended_columns_and_recreated_relations():
     world, chosen = await world_of(0, 0), random.Random(4)
     began = at = await now(world.all[0])
@@ -294,7 +295,7 @@ async def test_changes_follow_appended_columns_and_recreated_relations():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_changes_before_the_retention_are_refused():
     world, chosen = await world_of(0, 0, log_retention_s=30.0), random.Random(5)
     began = await now(world.all[0])
@@ -312,7 +313,7 @@ async def test_changes_before_the_retention_are_refused():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_follower_of_an_idle_database_needs_no_dropped_segment():
     world, chosen = await world_of(0, 0, log_retention_s=30.0), random.Random(5)
     await write(world, chosen, 20)
@@ -324,7 +325,7 @@ async def test_a_follower_of_an_idle_database_needs_no_dropped_segment():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_segment_dropped_during_the_search_is_detected():
     """It is dropped just before its log is listed; the low-water mark, read later, shows it."""
     world, chosen = await world_of(0, 0, log_retention_s=30.0), random.Random(6)
@@ -348,7 +349,7 @@ async def test_a_segment_dropped_during_the_search_is_detected():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_missing_and_damaged_segments_raise_corruption():
     world, chosen = await world_of(0), random.Random(7)
     (one,) = world.all
@@ -370,7 +371,7 @@ async def test_missing_and_damaged_segments_raise_corruption():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_invalid_snapshots_are_refused():
     world = await world_of(0)
     (one,) = world.all
@@ -381,7 +382,7 @@ async def test_invalid_snapshots_are_refused():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_single_process_reports_the_changes_of_its_predecessors():
     world = Nodes()
     first = await world.alone()
@@ -400,7 +401,7 @@ async def test_a_single_process_reports_the_changes_of_its_predecessors():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_member_answers_once_its_log_is_sealed():
     world = await world_of(0, 0)
     one, two = world.all

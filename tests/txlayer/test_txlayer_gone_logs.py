@@ -3,8 +3,6 @@
 import asyncio
 
 import pytest
-from members_world import simulated
-from nodes_world import nodes
 
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.log.records import Batch, Checkpoint, encode
@@ -16,6 +14,8 @@ from hornbeam_server.storage.simulated.files import SimulatedDisk, SimulatedFile
 from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment, Member
 from hornbeam_server.txlayer.cluster.log_retention import GONE_S, JOIN_S, GoneLogs
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
+from tests.txlayer.nodes_world import nodes
+from tests.virtual_time import in_virtual_time
 
 RETENTION_S = 600.0
 """Longer than `GONE_S`."""
@@ -70,7 +70,7 @@ def member(name):
     return Member(name, f"http://{name}", f"{name}:1")
 
 
-@simulated
+@in_virtual_time
 async def test_logs_without_owner_are_removed_after_the_retention():
     world = await World().open("a", "b", "c", members="a", dead="b")
     await world.clear(RETENTION_S - 120)
@@ -83,7 +83,7 @@ async def test_logs_without_owner_are_removed_after_the_retention():
     assert await world.clear(2 * RETENTION_S) == 0
 
 
-@simulated
+@in_virtual_time
 async def test_a_log_that_was_taken_over_is_kept_for_the_retention_again():
     world = await World().open("a", "b", members="a", dead="b")
     await asyncio.sleep(2 * RETENTION_S)
@@ -95,7 +95,7 @@ async def test_a_log_that_was_taken_over_is_kept_for_the_retention_again():
     assert await world.names() == "a"
 
 
-@simulated
+@in_virtual_time
 async def test_the_log_of_a_node_with_a_session_is_kept_before_it_is_a_member():
     world = await World().open("a", "j", members="a", retention_s=0.0)
     await world.coordination.join("j")
@@ -103,7 +103,7 @@ async def test_the_log_of_a_node_with_a_session_is_kept_before_it_is_a_member():
     assert await world.names() == "aj"
 
 
-@simulated
+@in_virtual_time
 async def test_neither_a_zero_retention_nor_a_clock_jump_hastens_removal():
     """A node has opened its log, and is about to show itself."""
     world = await World().open("a", "j", members="a", retention_s=0.0)
@@ -117,14 +117,14 @@ async def test_neither_a_zero_retention_nor_a_clock_jump_hastens_removal():
     assert await world.names() == "aj"
 
 
-@simulated
+@in_virtual_time
 async def test_no_log_is_removed_before_there_are_members():
     world = await World().open("local", retention_s=0.0)
     await world.clear(3 * GONE_S)
     assert await world.names() == "local"
 
 
-@simulated
+@in_virtual_time
 async def test_a_failed_removal_is_repeated_and_does_not_stop_others():
     world = await World().open(*"abcd", members="a", retention_s=0.0)
     remove, tries = world.logs.remove, []
@@ -146,7 +146,7 @@ async def test_a_failed_removal_is_repeated_and_does_not_stop_others():
     assert tries == ["b", "c", "d", "c"]
 
 
-@simulated
+@in_virtual_time
 async def test_the_owner_of_a_removed_log_can_neither_write_nor_recreate_it():
     world = await World().open("a", members="a", retention_s=0.0)
     zombie = await world.log("z")
@@ -159,7 +159,7 @@ async def test_the_owner_of_a_removed_log_can_neither_write_nor_recreate_it():
     assert await world.names() == "a"
 
 
-@simulated
+@in_virtual_time
 async def test_a_log_with_commits_above_the_horizon_is_kept():
     """Its owner's clock was ahead, or followers still need it. Removing the other raises the
     low-water mark."""
@@ -173,7 +173,7 @@ async def test_a_log_with_commits_above_the_horizon_is_kept():
     assert await world.low_water.read() == 5
 
 
-@simulated
+@in_virtual_time
 async def test_removing_a_log_without_commits_leaves_the_low_water_mark():
     world = await World().open("a", "b", members="a", retention_s=0.0)
     await (await world.log("b", 2)).append([RESERVED])
@@ -182,7 +182,7 @@ async def test_removing_a_log_without_commits_leaves_the_low_water_mark():
     assert await world.low_water.read() is None
 
 
-@simulated
+@in_virtual_time
 async def test_a_damaged_log_is_kept_and_others_are_removed():
     world = await World().open("a", "b", "c", members="a", retention_s=0.0)
     await (await world.log("b", 2)).append([b"no record"])
@@ -190,7 +190,7 @@ async def test_a_damaged_log_is_kept_and_others_are_removed():
     assert await world.names() == "ab"
 
 
-@simulated
+@in_virtual_time
 async def test_logs_of_former_nodes_do_not_pile_up():
     world = await nodes(0, 0, log_retention_s=30.0)
     logs = SimulatedLogs(world.disk)
@@ -206,7 +206,7 @@ async def test_logs_of_former_nodes_do_not_pile_up():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_node_that_opens_its_log_too_slowly_does_not_join():
     world = await nodes(0)
     joining = world.launch()

@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from database_world import shop
 
 from hornbeam_server.schema.catalog import Catalog, DeferredView, State
 from hornbeam_server.schema.errors import Corruption, StalePlan
@@ -19,6 +18,7 @@ from hornbeam_server.txlayer.views.refresh_groups import (
     members,
     usable,
 )
+from tests.txlayer.database_world import shop
 
 HOUR = 3_600_000
 NOW = 1_000 * HOUR

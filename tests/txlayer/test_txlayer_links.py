@@ -4,7 +4,6 @@ form."""
 import asyncio
 
 import pytest
-from members_world import attempts, members, refusal, simulated, soon, until
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.txlayer.cluster import links as links_module
@@ -23,6 +22,8 @@ from hornbeam_server.txlayer.cluster.messages import (
     decode_response,
     encode,
 )
+from tests.txlayer.members_world import attempts, members, refusal, soon, until
+from tests.virtual_time import in_virtual_time
 
 
 def ask(party, member, request=None):
@@ -93,7 +94,7 @@ def test_fields_of_a_newer_version_are_ignored():
 # ---------------------------------------------------------------- connections
 
 
-@simulated
+@in_virtual_time
 async def test_a_connection_is_opened_on_demand_and_shared():
     world, (a, b) = await members("a", "b")
     assert a.peers.connected == []
@@ -103,7 +104,7 @@ async def test_a_connection_is_opened_on_demand_and_shared():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_messages_arrive_in_order_from_the_first_one_on():
     world, (a, b) = await members("a", "b")
     await asyncio.gather(*(ask(a, "b", Unfinished(str(n))) for n in range(50)))
@@ -113,7 +114,7 @@ async def test_messages_arrive_in_order_from_the_first_one_on():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_each_connection_has_a_higher_number():
     world, (a, _) = await members("a", "b")
     for _ in range(4):
@@ -123,7 +124,7 @@ async def test_each_connection_has_a_higher_number():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_requests_unanswered_on_a_broken_connection_fail():
     world, (a, b) = await members("a", "b")
     never = asyncio.Event()
@@ -143,7 +144,7 @@ async def test_requests_unanswered_on_a_broken_connection_fail():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_an_unreachable_member_is_tried_again_at_the_next_request():
     world, (a, b) = await members("a", "b")
     address = b.member.peer
@@ -156,7 +157,7 @@ async def test_an_unreachable_member_is_tried_again_at_the_next_request():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_caller_cancelled_during_connect_leaves_the_link_usable():
     world, (a, _) = await members("a", "b")
     first = ask(a, "b")
@@ -166,7 +167,7 @@ async def test_a_caller_cancelled_during_connect_leaves_the_link_usable():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_no_message_is_sent_to_a_non_member():
     world, (a, _) = await members("a", "b")
     error = await refusal(ask(a, "stranger"))
@@ -177,7 +178,7 @@ async def test_no_message_is_sent_to_a_non_member():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_an_invalid_answer_raises_corruption():
     world, (a, b) = await members("a", "b")
 
@@ -192,7 +193,7 @@ async def test_an_invalid_answer_raises_corruption():
 # ---------------------------------------------------------------- releases
 
 
-@simulated
+@in_virtual_time
 async def test_simultaneous_releases_travel_together_with_their_timestamps():
     world, (a, b) = await members("a", "b")
     await asyncio.gather(release(a, "b", 1, 500), release(a, "b", 2), release(a, "b", 3, 700))
@@ -202,7 +203,7 @@ async def test_simultaneous_releases_travel_together_with_their_timestamps():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_releases_during_a_message_travel_with_the_next():
     world, (a, b) = await members("a", "b")
     release(a, "b", 1)
@@ -215,7 +216,7 @@ async def test_releases_during_a_message_travel_with_the_next():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_many_releases_are_split():
     world, (a, b) = await members("a", "b")
     for attempt in range(2 * links_module.MAX_RELEASED + 5):
@@ -225,7 +226,7 @@ async def test_many_releases_are_split():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_release_is_repeated_until_it_is_answered():
     world, (a, b) = await members("a", "b")
     answer = b.answer
@@ -244,7 +245,7 @@ async def test_a_release_is_repeated_until_it_is_answered():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_release_is_sent_once_the_receiver_is_reachable_again():
     world, (a, b) = await members("a", "b")
     address = b.member.peer
@@ -258,7 +259,7 @@ async def test_a_release_is_sent_once_the_receiver_is_reachable_again():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_no_release_is_sent_to_a_former_member():
     world, (a, b) = await members("a", "b")
     address = b.member.peer
@@ -278,7 +279,7 @@ async def test_no_release_is_sent_to_a_former_member():
 # ---------------------------------------------------------------- ends
 
 
-@simulated
+@in_virtual_time
 async def test_the_connection_to_a_former_member_is_broken():
     world, (a, b, c) = await members("a", "b", "c")
     held = ask(a, "b", Lock(1, (1, 1, "a"), False, True, world.names("b", 1), 60.0))
@@ -300,7 +301,7 @@ def held_names(party):
     return [name for owner in party.guests._guests.values() for name in owner.held]
 
 
-@simulated
+@in_virtual_time
 async def test_a_connection_opened_to_a_former_member_is_broken():
     world, (a, b) = await members("a", "b")
     asked = ask(a, "b")
@@ -314,7 +315,7 @@ async def test_a_connection_opened_to_a_former_member_is_broken():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_after_close_no_message_is_sent():
     """Later commits release their locks; the others free them once this member is gone."""
     world, (a, b) = await members("a", "b")
@@ -330,7 +331,7 @@ async def test_after_close_no_message_is_sent():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_close_does_not_wait_for_releases():
     world, (a, b) = await members("a", "b")
     world.network.unlisten(b.member.peer)

@@ -5,7 +5,6 @@ import asyncio
 
 import msgspec
 import pytest
-from members_world import attempts, members, refusal, simulated, soon, until
 
 from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted, Unavailable
 from hornbeam_server.txlayer.cluster.membership_view import slot_of
@@ -18,6 +17,8 @@ from hornbeam_server.txlayer.cluster.messages import (
     decode_response,
 )
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
+from tests.txlayer.members_world import attempts, members, refusal, soon, until
+from tests.virtual_time import in_virtual_time
 
 S, X = Mode.SHARED, Mode.EXCLUSIVE
 
@@ -43,7 +44,7 @@ def free(party, caller, *numbers, commit_ts=0):
 # ---------------------------------------------------------------- the owner: grants
 
 
-@simulated
+@in_virtual_time
 async def test_an_owner_grants_its_locks_with_its_clock():
     world, (a, _) = await members("a", "b")
     (name,) = world.names("a", 1)
@@ -55,7 +56,7 @@ async def test_an_owner_grants_its_locks_with_its_clock():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_grant_carries_the_clock_at_the_end_of_the_wait():
     world, (a, *_) = await members("a", "b", "c")
     (name,) = world.names("a", 1)
@@ -68,7 +69,7 @@ async def test_a_grant_carries_the_clock_at_the_end_of_the_wait():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_the_clock_is_merged_before_a_lock_is_free():
     """Otherwise the next holder might commit below the commits made under the lock."""
     world, (a, _) = await members("a", "b")
@@ -83,7 +84,7 @@ async def test_the_clock_is_merged_before_a_lock_is_free():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_an_owner_refuses_locks_of_other_owners():
     world, (a, _) = await members("a", "b")
     (mine,), (theirs,) = world.names("a", 1), world.names("b", 1)
@@ -93,7 +94,7 @@ async def test_an_owner_refuses_locks_of_other_owners():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_no_lock_is_granted_to_a_non_member():
     world, (a, _) = await members("a", "b")
     (name,) = world.names("a", 1)
@@ -107,7 +108,7 @@ async def test_no_lock_is_granted_to_a_non_member():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_no_lock_of_a_leaving_slot_is_granted():
     world, (a, _) = await members("a", "b")
     name, other = world.names("a", 2)
@@ -123,7 +124,7 @@ async def test_no_lock_of_a_leaving_slot_is_granted():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_withdrawn_move_leaves_the_slot_with_its_owner():
     world, (a, *_) = await members("a", "b", "c")
     (name,) = world.names("a", 1)
@@ -135,7 +136,7 @@ async def test_a_withdrawn_move_leaves_the_slot_with_its_owner():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_waiters_are_refused_when_the_slot_begins_to_leave():
     world, (a, *_) = await members("a", "b", "c")
     name, other = world.names("a", 2)
@@ -155,7 +156,7 @@ async def test_waiters_are_refused_when_the_slot_begins_to_leave():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_slot_does_not_leave_while_the_owner_holds_a_lock_of_it():
     world, (a, _) = await members("a", "b")
     (name,) = world.names("a", 1)
@@ -167,7 +168,7 @@ async def test_a_slot_does_not_leave_while_the_owner_holds_a_lock_of_it():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_lock_of_a_slot_that_moves_during_a_wait_is_not_granted_to_a_guest():
     """The slot had this owner at the request and has another by now: two owners would grant the
     lock."""
@@ -187,7 +188,7 @@ async def test_a_lock_of_a_slot_that_moves_during_a_wait_is_not_granted_to_a_gue
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_the_owner_does_not_take_a_lock_of_a_slot_that_moves_during_a_wait():
     world, (a, *_) = await members("a", "b", "c")
     taken, moved = world.names("a", 2)
@@ -204,7 +205,7 @@ async def test_the_owner_does_not_take_a_lock_of_a_slot_that_moves_during_a_wait
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_the_owner_does_not_take_a_lock_of_a_slot_that_moves_during_a_request():
     world, (a, b, _) = await members("a", "b", "c")
     (theirs,), (moved,) = world.names("b", 1), world.names("a", 1)
@@ -224,7 +225,7 @@ async def test_the_owner_does_not_take_a_lock_of_a_slot_that_moves_during_a_requ
 # ---------------------------------------------------------------- the owner: releases
 
 
-@simulated
+@in_virtual_time
 async def test_a_release_frees_its_attempts_and_no_others():
     world, (a, *_) = await members("a", "b", "c")
     names = world.names("a", 4)
@@ -238,7 +239,7 @@ async def test_a_release_frees_its_attempts_and_no_others():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_repeated_and_unknown_releases_change_nothing():
     world, (a, *_) = await members("a", "b", "c")
     (name,) = world.names("a", 1)
@@ -252,7 +253,7 @@ async def test_repeated_and_unknown_releases_change_nothing():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_release_ends_the_wait_of_its_attempt():
     world, (a, *_) = await members("a", "b", "c")
     (name,) = world.names("a", 1)
@@ -267,7 +268,7 @@ async def test_a_release_ends_the_wait_of_its_attempt():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_release_at_the_time_of_a_grant_leaves_no_lock():
     """The guest has its first lock, and has not gone on to request its second."""
     world, (a, *_) = await members("a", "b", "c")
@@ -282,7 +283,7 @@ async def test_a_release_at_the_time_of_a_grant_leaves_no_lock():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_dead_member_is_granted_nothing_more_and_keeps_its_locks():
     world, (a, *_) = await members("a", "b", "c")
     mine, other = world.names("a", 2)
@@ -299,7 +300,7 @@ async def test_a_dead_member_is_granted_nothing_more_and_keeps_its_locks():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_member_that_dies_at_the_time_of_a_grant_gets_no_further_lock():
     world, (a, *_) = await members("a", "b", "c")
     first, second = world.names("a", 2)
@@ -314,7 +315,7 @@ async def test_a_member_that_dies_at_the_time_of_a_grant_gets_no_further_lock():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_releases_of_a_dead_member_free_nothing():
     """A dead member that goes on running believes its commit failed; the log may have it (rule
     4)."""
@@ -328,7 +329,7 @@ async def test_releases_of_a_dead_member_free_nothing():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_locks_and_waits_of_a_recovered_member_are_freed():
     world, (a, *_) = await members("a", "b", "c")
     mine, other = world.names("a", 2)
@@ -351,7 +352,7 @@ async def test_locks_and_waits_of_a_recovered_member_are_freed():
 # ---------------------------------------------------------------- the coordinator
 
 
-@simulated
+@in_virtual_time
 async def test_own_locks_are_taken_without_message_or_suspension():
     world, (a, b) = await members("a", "b")
     (mine,), (theirs,) = world.names("a", 1), world.names("b", 1)
@@ -367,7 +368,7 @@ async def test_own_locks_are_taken_without_message_or_suspension():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_statement_sends_one_message_to_each_owner():
     world, (a, b, c) = await members("a", "b", "c")
     names = [*world.names("b", 3), *world.names("a", 2), *world.names("c", 3)]
@@ -389,7 +390,7 @@ async def release(party, owner, commit_ts=0):
     party.locks.release_all(owner, commit_ts)
 
 
-@simulated
+@in_virtual_time
 async def test_a_request_says_that_its_owner_holds_local_locks():
     world, (a, b) = await members("a", "b")
     owner = LockOwner(1)
@@ -400,7 +401,7 @@ async def test_a_request_says_that_its_owner_holds_local_locks():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_request_lock_at_one_member_causes_no_death_at_another():
     world, (a, b, c) = await members("a", "b", "c")
     request, root = world.names("b", 1, kind="request")[0], world.names("c", 1)[0]
@@ -418,7 +419,7 @@ async def test_a_request_lock_at_one_member_causes_no_death_at_another():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_clocks_are_merged_on_grant_and_on_release():
     world, (a, b, c) = await members("a", "b", "c")
     owner = LockOwner(1)
@@ -433,7 +434,7 @@ async def test_clocks_are_merged_on_grant_and_on_release():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_two_attempts_of_the_same_age_are_kept_apart():
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
@@ -448,7 +449,7 @@ async def test_two_attempts_of_the_same_age_are_kept_apart():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_wait_die_considers_locks_at_other_members():
     """Neither table alone shows that these two wait for each other."""
     world, (_, b, c) = await members("a", "b", "c")
@@ -465,7 +466,7 @@ async def test_wait_die_considers_locks_at_other_members():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_wait_die_on_a_local_lock_considers_locks_at_other_members():
     world, (a, b) = await members("a", "b")
     (mine,), (theirs,) = world.names("a", 1), world.names("b", 1)
@@ -476,7 +477,7 @@ async def test_wait_die_on_a_local_lock_considers_locks_at_other_members():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_the_time_limit_ends_a_wait_at_another_member():
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
@@ -492,7 +493,7 @@ async def test_the_time_limit_ends_a_wait_at_another_member():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_the_owner_of_a_lock_ends_a_wait_at_the_time_limit():
     """All monotonic clocks run alike; a coordinator that stands still would end the wait late."""
     world, (_, b) = await members("a", "b")
@@ -505,7 +506,7 @@ async def test_the_owner_of_a_lock_ends_a_wait_at_the_time_limit():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_passed_time_limit_leaves_no_wait_at_the_owner():
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
@@ -517,7 +518,7 @@ async def test_a_passed_time_limit_leaves_no_wait_at_the_owner():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_cancelled_wait_at_another_member_frees_its_grants():
     world, (a, b) = await members("a", "b")
     free_one, taken = world.names("b", 2)
@@ -534,7 +535,7 @@ async def test_a_cancelled_wait_at_another_member_frees_its_grants():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_no_lock_of_an_orphaned_or_leaving_slot_is_requested():
     world, (a, b, c) = await members("a", "b", "c")
     (orphaned,), (leaving,) = world.names("c", 1), world.names("b", 1)
@@ -551,7 +552,7 @@ async def test_no_lock_of_an_orphaned_or_leaving_slot_is_requested():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_an_owner_with_an_older_assignment_refuses_and_is_asked_again():
     """The coordinator knows of a move that the new owner does not know yet."""
     world, (a, b, c) = await members("a", "b", "c")
@@ -571,7 +572,7 @@ async def test_an_owner_with_an_older_assignment_refuses_and_is_asked_again():
 # ---------------------------------------------------------------- grants in force
 
 
-@simulated
+@in_virtual_time
 async def test_grants_of_a_former_member_are_not_in_force():
     world, (a, *_) = await members("a", "b", "c")
     rests, does_not = LockOwner(1), LockOwner(2)
@@ -591,7 +592,7 @@ async def test_grants_of_a_former_member_are_not_in_force():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_no_locks_of_a_node_that_may_not_commit_are_in_force():
     world, (a, b) = await members("a", "b")
     owner = LockOwner(1)
@@ -609,7 +610,7 @@ async def test_no_locks_of_a_node_that_may_not_commit_are_in_force():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_new_attempt_asks_the_new_owner_after_its_grantor_is_gone():
     world, (a, _, c) = await members("a", "b", "c")
     (name,) = world.names("b", 1)
@@ -631,7 +632,7 @@ async def test_a_new_attempt_asks_the_new_owner_after_its_grantor_is_gone():
 # ---------------------------------------------------------------- broken connections
 
 
-@simulated
+@in_virtual_time
 async def test_a_lock_requested_on_a_broken_connection_is_freed_on_the_next_one():
     world, (a, b) = await members("a", "b")
     name, taken = world.names("b", 2)
@@ -652,7 +653,7 @@ async def test_a_lock_requested_on_a_broken_connection_is_freed_on_the_next_one(
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_lock_is_never_taken_after_the_release_of_its_attempt():
     """Connections break at any time, and each attempt is given up at once."""
     world, (a, b) = await members("a", "b", seed=5)
@@ -700,7 +701,7 @@ async def used(party, *names):
     await soon()
 
 
-@simulated
+@in_virtual_time
 async def test_guests_disturb_the_owners_own_locks():
     world, (a, _) = await members("a", "b")
     mine, other = world.names("a", 2)
@@ -715,7 +716,7 @@ async def test_guests_disturb_the_owners_own_locks():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_grant_says_whether_others_had_the_lock():
     world, (a, b) = await members("a", "b")
     first, quiet, busy = world.names("b", 3)
@@ -734,7 +735,7 @@ async def test_a_grant_says_whether_others_had_the_lock():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_holder_that_the_owner_serves_first_disturbs_the_lock():
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
@@ -752,7 +753,7 @@ async def test_a_holder_that_the_owner_serves_first_disturbs_the_lock():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_grant_by_an_older_version_of_the_code_counts_as_disturbed():
     """Its answer ends with the clock."""
     world, (a, b) = await members("a", "b")
@@ -770,7 +771,7 @@ async def test_a_grant_by_an_older_version_of_the_code_counts_as_disturbed():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 @pytest.mark.parametrize("grantor", ["a", "b"])
 async def test_under_another_assignment_every_lock_counts_as_disturbed(grantor):
     """A slot may have come, or left and come back, and others have granted its locks meanwhile."""
@@ -786,7 +787,7 @@ async def test_under_another_assignment_every_lock_counts_as_disturbed(grantor):
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_grant_under_a_newer_assignment_counts_as_disturbed():
     """The owner has read an assignment that the coordinator has not: for all that the coordinator
     knows, its count of releases started again."""

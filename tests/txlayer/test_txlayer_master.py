@@ -3,10 +3,9 @@
 import asyncio
 import itertools
 from collections import Counter
-from functools import partial
+from functools import partial, wraps
 
 import pytest
-from assignment_laws import check_clock, check_step, names
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.simulated.chaos import Chaos, Fault, Profile
@@ -22,6 +21,7 @@ from hornbeam_server.txlayer.cluster.assignment import PATH, SLOTS, Assignment, 
 from hornbeam_server.txlayer.cluster.balance import PAYS
 from hornbeam_server.txlayer.cluster.election import Candidate, Election
 from hornbeam_server.txlayer.cluster.master import RETRY_S, Master, Superseded
+from tests.txlayer.assignment_laws import check_clock, check_step, names
 
 LOOK_S = 0.02
 SOON_S = 2.0
@@ -32,6 +32,16 @@ LONG_S = 60.0
 
 def run(scenario):
     return run_simulated(asyncio.wait_for(scenario, LONG_S))
+
+
+def in_limited_virtual_time(test):
+    """Run a coroutine test in virtual time, of which it may take `LONG_S`."""
+
+    @wraps(test)
+    def plain(**fixtures):
+        run(test(**fixtures))
+
+    return plain
 
 
 class Registry(SimulatedRegistry):
@@ -222,106 +232,94 @@ async def world_of(*names_):
     return world
 
 
-def test_members_join_and_dead_members_are_recovered():
-    async def scenario():
-        world = await world_of("a")
-        for name in "bcd":
-            await world.node(name)
-        await world.settled(*"abcd")
-        world.found["b"] = 1_000_000
-        world.nodes["b"].die()
-        await world.settled(*"acd")
-        assert world.registry.newest.clock >= 1_000_000
-        assert [name for name, _, _ in world.tries] == ["b"]
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_members_join_and_dead_members_are_recovered():
+    world = await world_of("a")
+    for name in "bcd":
+        await world.node(name)
+    await world.settled(*"abcd")
+    world.found["b"] = 1_000_000
+    world.nodes["b"].die()
+    await world.settled(*"acd")
+    assert world.registry.newest.clock >= 1_000_000
+    assert [name for name, _, _ in world.tries] == ["b"]
+    await world.end()
 
 
-def test_a_member_that_leaves_hands_over_all_its_slots():
-    async def scenario():
-        world = await world_of(*"abc")
-        world.nodes["b"].say(leaves=True)
-        await asyncio.sleep(SOON_S)
-        assert set(world.registry.newest.slots) == set("ac")
-        assert names(world.registry.newest.members) == set("abc")
-        world.nodes["b"].die()
-        await world.settled(*"ac")
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_a_member_that_leaves_hands_over_all_its_slots():
+    world = await world_of(*"abc")
+    world.nodes["b"].say(leaves=True)
+    await asyncio.sleep(SOON_S)
+    assert set(world.registry.newest.slots) == set("ac")
+    assert names(world.registry.newest.members) == set("abc")
+    world.nodes["b"].die()
+    await world.settled(*"ac")
+    await world.end()
 
 
-def test_a_failed_recovery_is_repeated_under_a_higher_epoch():
-    async def scenario():
-        world = await world_of(*"abc")
-        world.fails["c"] = 3
-        world.nodes["c"].die()
-        begun = asyncio.get_running_loop().time()
-        await until(lambda: "c" in world.registry.were_dead and not world.registry.newest.dead)
-        assert len(world.tries) == 4
-        assert asyncio.get_running_loop().time() - begun > 3 * RETRY_S
-        await world.settled("a", "b")
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_a_failed_recovery_is_repeated_under_a_higher_epoch():
+    world = await world_of(*"abc")
+    world.fails["c"] = 3
+    world.nodes["c"].die()
+    begun = asyncio.get_running_loop().time()
+    await until(lambda: "c" in world.registry.were_dead and not world.registry.newest.dead)
+    assert len(world.tries) == 4
+    assert asyncio.get_running_loop().time() - begun > 3 * RETRY_S
+    await world.settled("a", "b")
+    await world.end()
 
 
-def test_dead_members_are_recovered_in_parallel_before_a_new_member_commits():
-    async def scenario():
-        world = await world_of(*"abcd")
-        world.may_recover.clear()
-        world.nodes["c"].die()
-        await asyncio.sleep(SOON_S)
-        world.nodes["d"].die()
-        await world.node("e")
-        await asyncio.sleep(SOON_S)
-        newest = world.registry.newest
-        assert [name for name, _, _ in world.tries] == ["c", "d"]
-        assert names(newest.dead) == set("cd")
-        assert [member.name for member in newest.members if not member.commits] == ["e"]
-        world.may_recover.set()
-        await world.settled(*"abe")
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_dead_members_are_recovered_in_parallel_before_a_new_member_commits():
+    world = await world_of(*"abcd")
+    world.may_recover.clear()
+    world.nodes["c"].die()
+    await asyncio.sleep(SOON_S)
+    world.nodes["d"].die()
+    await world.node("e")
+    await asyncio.sleep(SOON_S)
+    newest = world.registry.newest
+    assert [name for name, _, _ in world.tries] == ["c", "d"]
+    assert names(newest.dead) == set("cd")
+    assert [member.name for member in newest.members if not member.commits] == ["e"]
+    world.may_recover.set()
+    await world.settled(*"abe")
+    await world.end()
 
 
-def test_an_unexpected_error_of_a_recovery_ends_the_master():
-    async def scenario():
-        world = await world_of(*"ab")
+@in_limited_virtual_time
+async def test_an_unexpected_error_of_a_recovery_ends_the_master():
+    world = await world_of(*"ab")
 
-        async def recover(member, epoch):
-            raise Corruption("The log is damaged.")
+    async def recover(member, epoch):
+        raise Corruption("The log is damaged.")
 
-        world.nodes["a"].master._recover = recover
-        world.nodes["b"].die()
-        with pytest.raises(Corruption):
-            await world.nodes["a"].tasks.pop()
-        with pytest.raises(Unavailable, match="not the master"):
-            await world.nodes["a"].master.wait_until_all_past(0)
-        await world.end()
-
-    run(scenario())
+    world.nodes["a"].master._recover = recover
+    world.nodes["b"].die()
+    with pytest.raises(Corruption):
+        await world.nodes["a"].tasks.pop()
+    with pytest.raises(Unavailable, match="not the master"):
+        await world.nodes["a"].master.wait_until_all_past(0)
+    await world.end()
 
 
-def test_recoveries_end_with_the_master():
-    async def scenario():
-        world = await world_of(*"abc")
-        world.may_recover.clear()
-        world.nodes["c"].die()
-        await asyncio.sleep(SOON_S)
-        assert [by for _, _, by in world.tries] == ["a"]
-        world.nodes["b"].lead()
-        with pytest.raises(Superseded):
-            await world.nodes["a"].leading
-        await asyncio.sleep(SOON_S)
-        assert [by for _, _, by in world.tries] == ["a", "b"]
-        world.may_recover.set()
-        await world.settled(*"ab")
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_recoveries_end_with_the_master():
+    world = await world_of(*"abc")
+    world.may_recover.clear()
+    world.nodes["c"].die()
+    await asyncio.sleep(SOON_S)
+    assert [by for _, _, by in world.tries] == ["a"]
+    world.nodes["b"].lead()
+    with pytest.raises(Superseded):
+        await world.nodes["a"].leading
+    await asyncio.sleep(SOON_S)
+    assert [by for _, _, by in world.tries] == ["a", "b"]
+    world.may_recover.set()
+    await world.settled(*"ab")
+    await world.end()
 
 
 # ---------------------------------------------------------------- changes of the schema
@@ -345,299 +343,269 @@ async def change(world, master, log):
         assert world.registry.newest.gate_closed
 
 
-def test_a_schema_change_exceeds_all_clocks_and_every_member_reads_it():
-    async def scenario():
-        world = await world_of(*"abc")
-        master, log = world.nodes["a"].master, []
-        world.nodes["b"].reads_old = True
-        await change(world, master, log)
-        newest = world.registry.newest
-        assert (newest.gate_closed, newest.catalog) == (False, 1)
-        assert newest.clock >= log[0] + 100
-        reads = asyncio.ensure_future(master.wait_until_all_past(1))
-        await asyncio.sleep(SOON_S)
-        assert not reads.done()
-        world.nodes["b"].reads_old = False
-        await reads
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_a_schema_change_exceeds_all_clocks_and_every_member_reads_it():
+    world = await world_of(*"abc")
+    master, log = world.nodes["a"].master, []
+    world.nodes["b"].reads_old = True
+    await change(world, master, log)
+    newest = world.registry.newest
+    assert (newest.gate_closed, newest.catalog) == (False, 1)
+    assert newest.clock >= log[0] + 100
+    reads = asyncio.ensure_future(master.wait_until_all_past(1))
+    await asyncio.sleep(SOON_S)
+    assert not reads.done()
+    world.nodes["b"].reads_old = False
+    await reads
+    await world.end()
 
 
-def test_what_members_read_is_unknown_before_the_take_over():
-    async def scenario():
-        world = await world_of(*"ab")
-        node = world.nodes["b"]
-        successor = Master(node.session, SimulatedClock(), "b", node.recover, catalog=0)
-        reads = asyncio.ensure_future(successor.wait_until_all_past(1))
-        await asyncio.sleep(SOON_S)
-        node.begin(successor.run())
-        await asyncio.sleep(SOON_S)
-        assert not reads.done()
-        async with successor.gate_closed():
-            successor.catalog = 1
-        await reads
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_what_members_read_is_unknown_before_the_take_over():
+    world = await world_of(*"ab")
+    node = world.nodes["b"]
+    successor = Master(node.session, SimulatedClock(), "b", node.recover, catalog=0)
+    reads = asyncio.ensure_future(successor.wait_until_all_past(1))
+    await asyncio.sleep(SOON_S)
+    node.begin(successor.run())
+    await asyncio.sleep(SOON_S)
+    assert not reads.done()
+    async with successor.gate_closed():
+        successor.catalog = 1
+    await reads
+    await world.end()
 
 
-def test_the_gate_is_closed_once_every_member_has_acknowledged_it():
-    async def scenario():
-        world = await world_of(*"ab")
-        world.nodes["b"].is_stuck = True
-        log = []
-        changing = asyncio.ensure_future(change(world, world.nodes["a"].master, log))
-        await asyncio.sleep(SOON_S)
-        assert world.registry.newest.gate_closed
-        assert log == []
-        world.nodes["b"].is_stuck = False
-        await changing
-        assert log
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_the_gate_is_closed_once_every_member_has_acknowledged_it():
+    world = await world_of(*"ab")
+    world.nodes["b"].is_stuck = True
+    log = []
+    changing = asyncio.ensure_future(change(world, world.nodes["a"].master, log))
+    await asyncio.sleep(SOON_S)
+    assert world.registry.newest.gate_closed
+    assert log == []
+    world.nodes["b"].is_stuck = False
+    await changing
+    assert log
+    await world.end()
 
 
-def test_concurrent_schema_changes_run_one_after_another():
-    async def scenario():
-        world = await world_of(*"ab")
-        log = []
-        await asyncio.gather(*[change(world, world.nodes["a"].master, log) for _ in range(3)])
-        assert [v.catalog for v in world.registry.versions if v.gate_closed] == [0, 1, 2]
-        assert world.registry.newest.catalog == 3
-        assert log == sorted(log)
-        assert log[2] >= log[0] + 200
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_concurrent_schema_changes_run_one_after_another():
+    world = await world_of(*"ab")
+    log = []
+    await asyncio.gather(*[change(world, world.nodes["a"].master, log) for _ in range(3)])
+    assert [v.catalog for v in world.registry.versions if v.gate_closed] == [0, 1, 2]
+    assert world.registry.newest.catalog == 3
+    assert log == sorted(log)
+    assert log[2] >= log[0] + 200
+    await world.end()
 
 
-def test_a_death_before_the_gate_is_shut_opens_it_and_delays_the_change():
-    async def scenario():
-        world = await world_of(*"abc")
-        world.may_recover.clear()
-        world.nodes["b"].is_stuck = True
-        log = []
-        changing = asyncio.ensure_future(change(world, world.nodes["a"].master, log))
-        await asyncio.sleep(SOON_S)
-        world.nodes["c"].die()
-        world.nodes["b"].is_stuck = False
-        await asyncio.sleep(SOON_S)
-        assert not world.registry.newest.gate_closed
-        assert log == []
-        world.may_recover.set()
-        await changing
-        assert world.registry.newest.catalog == 1
-        await world.settled(*"ab")
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_a_death_before_the_gate_is_shut_opens_it_and_delays_the_change():
+    world = await world_of(*"abc")
+    world.may_recover.clear()
+    world.nodes["b"].is_stuck = True
+    log = []
+    changing = asyncio.ensure_future(change(world, world.nodes["a"].master, log))
+    await asyncio.sleep(SOON_S)
+    world.nodes["c"].die()
+    world.nodes["b"].is_stuck = False
+    await asyncio.sleep(SOON_S)
+    assert not world.registry.newest.gate_closed
+    assert log == []
+    world.may_recover.set()
+    await changing
+    assert world.registry.newest.catalog == 1
+    await world.settled(*"ab")
+    await world.end()
 
 
-def test_a_death_behind_the_shut_gate_keeps_it_closed_until_change_and_recovery_end():
-    async def scenario():
-        world = await world_of(*"abc")
-        world.may_recover.clear()
-        changing = asyncio.ensure_future(change(world, world.nodes["a"].master, log := []))
-        await until(lambda: log)
-        world.nodes["c"].die()
-        await asyncio.sleep(SOON_S)
-        assert names(world.registry.newest.dead) == {"c"}
-        assert world.registry.newest.gate_closed
-        assert not changing.done()
-        world.may_recover.set()
-        await changing
-        assert world.registry.newest.catalog == 1
-        await world.settled(*"ab")
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_a_death_behind_the_shut_gate_keeps_it_closed_until_change_and_recovery_end():
+    world = await world_of(*"abc")
+    world.may_recover.clear()
+    changing = asyncio.ensure_future(change(world, world.nodes["a"].master, log := []))
+    await until(lambda: log)
+    world.nodes["c"].die()
+    await asyncio.sleep(SOON_S)
+    assert names(world.registry.newest.dead) == {"c"}
+    assert world.registry.newest.gate_closed
+    assert not changing.done()
+    world.may_recover.set()
+    await changing
+    assert world.registry.newest.catalog == 1
+    await world.settled(*"ab")
+    await world.end()
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0])
-def test_a_cancelled_change_opens_the_gate_for_the_next_change(after_s):
-    async def scenario():
-        world = await world_of(*"ab")
-        master, log = world.nodes["a"].master, []
-        changing = asyncio.ensure_future(change(world, master, log))
-        await asyncio.sleep(after_s)
-        changing.cancel()
-        await asyncio.wait([changing])
-        await change(world, master, log)
-        await world.settled(*"ab")
-        assert world.registry.newest.catalog == len(log) == master.catalog
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_a_cancelled_change_opens_the_gate_for_the_next_change(after_s):
+    world = await world_of(*"ab")
+    master, log = world.nodes["a"].master, []
+    changing = asyncio.ensure_future(change(world, master, log))
+    await asyncio.sleep(after_s)
+    changing.cancel()
+    await asyncio.wait([changing])
+    await change(world, master, log)
+    await world.settled(*"ab")
+    assert world.registry.newest.catalog == len(log) == master.catalog
+    await world.end()
 
 
-def test_a_change_waits_until_a_cancelled_change_has_opened_the_gate():
-    async def scenario():
-        world = await world_of(*"ab")
-        node, log = world.nodes["a"], []
-        write, may_write, is_asked = node.session.write, asyncio.Event(), asyncio.Event()
+@in_limited_virtual_time
+async def test_a_change_waits_until_a_cancelled_change_has_opened_the_gate():
+    world = await world_of(*"ab")
+    node, log = world.nodes["a"], []
+    write, may_write, is_asked = node.session.write, asyncio.Event(), asyncio.Event()
 
-        async def slow_write(path, value, expected):
-            if log:
-                is_asked.set()
-                await may_write.wait()
-            return await write(path, value, expected)
+    async def slow_write(path, value, expected):
+        if log:
+            is_asked.set()
+            await may_write.wait()
+        return await write(path, value, expected)
 
-        node.session.write = slow_write
-        first = asyncio.ensure_future(change(world, node.master, log))
-        await is_asked.wait()
-        first.cancel()
-        await asyncio.wait([first])
-        second = asyncio.ensure_future(change(world, node.master, log))
-        await asyncio.sleep(SESSION_S)
-        assert len(log) == 1
-        may_write.set()
-        await second
-        assert [v.catalog for v in world.registry.versions if v.gate_closed] == [0, 1]
-        await world.end()
-
-    run(scenario())
+    node.session.write = slow_write
+    first = asyncio.ensure_future(change(world, node.master, log))
+    await is_asked.wait()
+    first.cancel()
+    await asyncio.wait([first])
+    second = asyncio.ensure_future(change(world, node.master, log))
+    await asyncio.sleep(SESSION_S)
+    assert len(log) == 1
+    may_write.set()
+    await second
+    assert [v.catalog for v in world.registry.versions if v.gate_closed] == [0, 1]
+    await world.end()
 
 
-def test_a_change_that_fails_opens_the_gate():
-    async def scenario():
-        world = await world_of(*"ab")
-        with pytest.raises(Corruption):
-            async with world.nodes["a"].master.gate_closed():
-                raise Corruption("So it is.")
-        await world.settled(*"ab")
-        assert world.registry.newest.catalog == 0
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_a_change_that_fails_opens_the_gate():
+    world = await world_of(*"ab")
+    with pytest.raises(Corruption):
+        async with world.nodes["a"].master.gate_closed():
+            raise Corruption("So it is.")
+    await world.settled(*"ab")
+    assert world.registry.newest.catalog == 0
+    await world.end()
 
 
 # ---------------------------------------------------------------- other masters
 
 
-def test_only_the_later_of_two_masters_writes():
-    async def scenario():
-        world = await world_of(*"ab")
-        await world.node("c")
-        changing = asyncio.ensure_future(change(world, world.nodes["a"].master, []))
-        world.nodes["a"].is_stuck = True
-        await asyncio.sleep(SOON_S)
-        world.nodes["b"].lead()
-        await asyncio.sleep(SOON_S)
-        taken = next(n for n, v in enumerate(world.registry.versions) if v.master == "b")
-        assert {v.master for v in world.registry.versions[taken:]} == {"b"}
-        await world.node("d")
-        world.nodes["a"].is_stuck = False
-        await world.settled(*"abcd")
-        assert {v.master for v in world.registry.versions[taken:]} == {"b"}
-        with pytest.raises(Superseded):
-            await world.nodes["a"].leading
-        with pytest.raises(Unavailable, match="not the master"):
-            await changing
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_only_the_later_of_two_masters_writes():
+    world = await world_of(*"ab")
+    await world.node("c")
+    changing = asyncio.ensure_future(change(world, world.nodes["a"].master, []))
+    world.nodes["a"].is_stuck = True
+    await asyncio.sleep(SOON_S)
+    world.nodes["b"].lead()
+    await asyncio.sleep(SOON_S)
+    taken = next(n for n, v in enumerate(world.registry.versions) if v.master == "b")
+    assert {v.master for v in world.registry.versions[taken:]} == {"b"}
+    await world.node("d")
+    world.nodes["a"].is_stuck = False
+    await world.settled(*"abcd")
+    assert {v.master for v in world.registry.versions[taken:]} == {"b"}
+    with pytest.raises(Superseded):
+        await world.nodes["a"].leading
+    with pytest.raises(Unavailable, match="not the master"):
+        await changing
+    await world.end()
 
 
 @pytest.mark.parametrize("call", ["read", "members", "write"])
-def test_a_master_without_session_ends_even_if_the_service_does_not_answer(call):
-    async def scenario():
-        world = await world_of(*"ab")
-        session = world.nodes["a"].session
+@in_limited_virtual_time
+async def test_a_master_without_session_ends_even_if_the_service_does_not_answer(call):
+    world = await world_of(*"ab")
+    session = world.nodes["a"].session
 
-        async def refused(*_):
-            raise Unavailable("The service is away.")
+    async def refused(*_):
+        raise Unavailable("The service is away.")
 
-        setattr(session, call, refused)
-        await world.node("c")
-        await asyncio.sleep(SOON_S)
-        assert not world.nodes["a"].leading.done()
-        world.registry.cut_off("a")
-        await asyncio.sleep(SESSION_S + SOON_S)
-        assert world.nodes["a"].leading.done()
-        with pytest.raises(Unavailable, match="session"):
-            await world.nodes["a"].leading
-        await world.end()
-
-    run(scenario())
+    setattr(session, call, refused)
+    await world.node("c")
+    await asyncio.sleep(SOON_S)
+    assert not world.nodes["a"].leading.done()
+    world.registry.cut_off("a")
+    await asyncio.sleep(SESSION_S + SOON_S)
+    assert world.nodes["a"].leading.done()
+    with pytest.raises(Unavailable, match="session"):
+        await world.nodes["a"].leading
+    await world.end()
 
 
-def test_a_master_with_nothing_to_write_notices_its_successor():
-    async def scenario():
-        world = await world_of(*"ab")
-        reads = asyncio.ensure_future(world.nodes["a"].master.wait_until_all_past(1))
-        world.nodes["b"].lead()
-        with pytest.raises(Superseded):
-            await world.nodes["a"].leading
-        with pytest.raises(Unavailable, match="not the master"):
-            await reads
-        await world.settled(*"ab")
-        assert not world.nodes["b"].leading.done()
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_a_master_with_nothing_to_write_notices_its_successor():
+    world = await world_of(*"ab")
+    reads = asyncio.ensure_future(world.nodes["a"].master.wait_until_all_past(1))
+    world.nodes["b"].lead()
+    with pytest.raises(Superseded):
+        await world.nodes["a"].leading
+    with pytest.raises(Unavailable, match="not the master"):
+        await reads
+    await world.settled(*"ab")
+    assert not world.nodes["b"].leading.done()
+    await world.end()
 
 
-def test_a_successor_opens_the_gate_at_once_with_its_catalog_and_clock():
-    async def scenario():
-        world = await world_of(*"abc")
-        changing = world.nodes["a"].begin(change(world, world.nodes["a"].master, log := []))
-        await until(lambda: log)
-        world.nodes["c"].is_stuck = True
-        world.nodes["a"].die()
-        successor = Master(
-            world.nodes["b"].session, SimulatedClock(), "b", world.nodes["b"].recover, catalog=1
-        )
-        successor.raise_clock(1_000)
-        world.nodes["b"].begin(successor.run())
-        await asyncio.sleep(SOON_S)
-        taken_over = next(v for v in world.registry.versions if v.master == "b")
-        assert (taken_over.gate_closed, taken_over.catalog, taken_over.clock) == (False, 1, 1_000)
-        world.nodes["c"].is_stuck = False
-        await world.settled("b", "c")
-        assert not changing.done()
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_a_successor_opens_the_gate_at_once_with_its_catalog_and_clock():
+    world = await world_of(*"abc")
+    changing = world.nodes["a"].begin(change(world, world.nodes["a"].master, log := []))
+    await until(lambda: log)
+    world.nodes["c"].is_stuck = True
+    world.nodes["a"].die()
+    successor = Master(
+        world.nodes["b"].session, SimulatedClock(), "b", world.nodes["b"].recover, catalog=1
+    )
+    successor.raise_clock(1_000)
+    world.nodes["b"].begin(successor.run())
+    await asyncio.sleep(SOON_S)
+    taken_over = next(v for v in world.registry.versions if v.master == "b")
+    assert (taken_over.gate_closed, taken_over.catalog, taken_over.clock) == (False, 1, 1_000)
+    world.nodes["c"].is_stuck = False
+    await world.settled("b", "c")
+    assert not changing.done()
+    await world.end()
 
 
-def test_of_masters_that_begin_together_one_goes_on():
-    async def scenario():
-        world = World()
-        for name in "abc":
-            await world.node(name)
-        for node in world.nodes.values():
-            node.lead()
-        await world.settled(*"abc")
-        leading = [node.leading for node in world.nodes.values() if not node.leading.done()]
-        assert len(leading) == 1
-        await world.node("d")
-        await world.settled(*"abcd")
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_of_masters_that_begin_together_one_goes_on():
+    world = World()
+    for name in "abc":
+        await world.node(name)
+    for node in world.nodes.values():
+        node.lead()
+    await world.settled(*"abc")
+    leading = [node.leading for node in world.nodes.values() if not node.leading.done()]
+    assert len(leading) == 1
+    await world.node("d")
+    await world.settled(*"abcd")
+    await world.end()
 
 
-def test_a_frozen_master_notices_that_it_was_replaced():
-    async def scenario():
-        world = await world_of(*"abc")
-        frozen = world.nodes["a"]
-        changing = frozen.begin(change(world, frozen.master, []))
-        frozen.process.freeze()
-        await asyncio.sleep(SESSION_S)
-        world.nodes["b"].lead()
-        await world.settled(*"bc")
-        written = len(world.registry.versions)
-        frozen.process.thaw()
-        for task in (frozen.leading, changing):
-            with pytest.raises(Unavailable):
-                await task
-        await world.settled(*"bc")
-        assert len(world.registry.versions) == written
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_a_frozen_master_notices_that_it_was_replaced():
+    world = await world_of(*"abc")
+    frozen = world.nodes["a"]
+    changing = frozen.begin(change(world, frozen.master, []))
+    frozen.process.freeze()
+    await asyncio.sleep(SESSION_S)
+    world.nodes["b"].lead()
+    await world.settled(*"bc")
+    written = len(world.registry.versions)
+    frozen.process.thaw()
+    for task in (frozen.leading, changing):
+        with pytest.raises(Unavailable):
+            await task
+    await world.settled(*"bc")
+    assert len(world.registry.versions) == written
+    await world.end()
 
 
 async def busy_world(chaos=None):
@@ -732,20 +700,18 @@ def test_another_master_carries_on_wherever_the_first_one_dies(moment):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_failed_calls_to_the_service_change_nothing(seed):
-    async def scenario():
-        rates = {Fault.COORDINATION_REFUSED: 0.15, Fault.LOG_UNKNOWN: 0.15, Fault.SLOW: 0.02}
-        chaos = Chaos(seed, Profile(rate=rates))
-        world = await busy_world(chaos)
-        chaos.unleash()
-        await be_busy(world, world.nodes["a"])
-        await asyncio.sleep(10)
-        chaos.calm()
-        await asyncio.sleep(SESSION_S + SOON_S)
-        there = [n for n in "abcef" if world.nodes[n].session.alive()]
-        assert len(there) > 1
-        await world.settled(*there)
-        assert chaos.fired[Fault.LOG_UNKNOWN] > 10
-        await world.end()
-
-    run(scenario())
+@in_limited_virtual_time
+async def test_failed_calls_to_the_service_change_nothing(seed):
+    rates = {Fault.COORDINATION_REFUSED: 0.15, Fault.LOG_UNKNOWN: 0.15, Fault.SLOW: 0.02}
+    chaos = Chaos(seed, Profile(rate=rates))
+    world = await busy_world(chaos)
+    chaos.unleash()
+    await be_busy(world, world.nodes["a"])
+    await asyncio.sleep(10)
+    chaos.calm()
+    await asyncio.sleep(SESSION_S + SOON_S)
+    there = [n for n in "abcef" if world.nodes[n].session.alive()]
+    assert len(there) > 1
+    await world.settled(*there)
+    assert chaos.fired[Fault.LOG_UNKNOWN] > 10
+    await world.end()

@@ -6,9 +6,6 @@ import copy
 import random
 
 import pytest
-from database_world import building, catalog_of
-from members_world import refusal, simulated, until
-from nodes_world import Nodes, nodes
 
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl
@@ -23,6 +20,10 @@ from hornbeam_server.txlayer.cluster.assignment import PATH, SLOTS
 from hornbeam_server.txlayer.cluster.membership import WORD_S
 from hornbeam_server.txlayer.cluster.membership_view import slot_of
 from hornbeam_server.txlayer.cluster.slot_rates import MEASURED_S
+from tests.txlayer.database_world import building, catalog_of
+from tests.txlayer.members_world import refusal, until
+from tests.txlayer.nodes_world import Nodes, nodes
+from tests.virtual_time import in_virtual_time
 
 BANK = """
 CREATE TABLE account (a_id INTEGER PRIMARY KEY, a_balance INTEGER NOT NULL, a_name TEXT UNIQUE);
@@ -97,7 +98,7 @@ async def check(world):
 # ---------------------------------------------------------------- all nodes serve clients
 
 
-@simulated
+@in_virtual_time
 async def test_all_nodes_own_slots_and_commit():
     world = await bank_of(0, 0, 0)
     assert sum(node.slots for node in world.all) == SLOTS
@@ -111,7 +112,7 @@ async def test_all_nodes_own_slots_and_commit():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_transaction_reads_commits_of_any_node_despite_clock_skew():
     world = await bank_of(0, 2_500, -2_500)
     for number in range(30):
@@ -123,7 +124,7 @@ async def test_a_transaction_reads_commits_of_any_node_despite_clock_skew():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_timestamps_of_a_row_rise_whichever_node_commits():
     world = await bank_of(0, 1_500, -1_500)
     found = []
@@ -135,7 +136,7 @@ async def test_timestamps_of_a_row_rise_whichever_node_commits():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_reads_contain_own_commits_bookmarks_and_if_strong_all_commits():
     world = await bank_of(0, 0, 0)
     a, b, c = world.all
@@ -147,7 +148,7 @@ async def test_reads_contain_own_commits_bookmarks_and_if_strong_all_commits():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_unique_value_is_taken_once_over_all_nodes():
     world = await bank_of(0, 0, 0)
     asked = [
@@ -159,7 +160,7 @@ async def test_a_unique_value_is_taken_once_over_all_nodes():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_referenced_row_is_not_deleted_while_another_node_refers_to_it():
     world = await bank_of(0, 0, 0)
     for number in range(20):
@@ -176,7 +177,7 @@ async def test_a_referenced_row_is_not_deleted_while_another_node_refers_to_it()
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_identity_numbers_are_unique_over_all_nodes():
     world = await bank_of(0, 0, 0)
     chosen = random.Random(3)
@@ -186,7 +187,7 @@ async def test_identity_numbers_are_unique_over_all_nodes():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_one_idempotency_key_used_at_all_nodes_has_one_effect():
     world = await bank_of(0, 0, 0)
     sql = "UPDATE account SET a_balance = a_balance + 1 WHERE a_id = 3"
@@ -209,7 +210,7 @@ async def test_one_idempotency_key_used_at_all_nodes_has_one_effect():
 
 
 @pytest.mark.parametrize("leads", [True, False])
-@simulated
+@in_virtual_time
 async def test_a_node_dies_under_load_and_no_commit_is_lost(leads):
     world = await bank_of(0, 0, 0)
     victim = next(node for node in world.all if (node is world.leader) == leads)
@@ -224,7 +225,7 @@ async def test_a_node_dies_under_load_and_no_commit_is_lost(leads):
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_successor_of_the_leader_changes_the_catalog():
     world = await bank_of(0, 0, 0, catalog=bank(views=False))
     for _ in range(2):
@@ -238,7 +239,7 @@ async def test_a_successor_of_the_leader_changes_the_catalog():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_after_all_nodes_die_the_next_node_finds_every_commit():
     world = await bank_of(0, 500, -500)
     await asyncio.gather(*(transfer(world.all[n % 3], random.Random(n)) for n in range(30)))
@@ -251,7 +252,7 @@ async def test_after_all_nodes_die_the_next_node_finds_every_commit():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_node_that_joins_under_load_gets_its_share():
     world = await bank_of(0, 0)
     clients = Clients(world)
@@ -282,7 +283,7 @@ async def bank_of_one(world, epochs=1):
     return node
 
 
-@simulated
+@in_virtual_time
 async def test_nodes_take_over_the_database_of_a_single_process():
     world = Nodes()
     await bank_of_one(world, epochs=30)
@@ -298,7 +299,7 @@ async def test_nodes_take_over_the_database_of_a_single_process():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_single_process_that_wakes_up_after_a_take_over_writes_nothing():
     world = Nodes()
     frozen = await bank_of_one(world)
@@ -314,7 +315,7 @@ async def test_a_single_process_that_wakes_up_after_a_take_over_writes_nothing()
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_row_that_recovery_puts_again_stays_deleted_after_a_purge():
     """A node's store has not been flushed for longer than the retention. A row of its log, deleted
     by another node since, must not come back when the node dies."""
@@ -345,7 +346,7 @@ async def test_a_row_that_recovery_puts_again_stays_deleted_after_a_purge():
 # ---------------------------------------------------------------- row counts
 
 
-@simulated
+@in_virtual_time
 async def test_row_counts_include_all_nodes_also_dead_ones():
     world = await bank_of(0, 0, 0)
     leader = world.leader
@@ -372,7 +373,7 @@ async def test_row_counts_include_all_nodes_also_dead_ones():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_new_leader_counts_no_row_twice():
     world = await bank_of(0, 0)
     leader = world.leader
@@ -406,7 +407,7 @@ def _slot(codec, number):
     return slot_of(("root", "account", codec.key_of((number,))))
 
 
-@simulated
+@in_virtual_time
 async def test_slots_move_to_less_loaded_nodes_under_load():
     world = await bank_of(0, 0, 0, slot_idle_rate=1)
     busy = crowded(world)
@@ -431,7 +432,7 @@ async def test_slots_move_to_less_loaded_nodes_under_load():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_slot_hotter_than_all_others_stays_and_is_reported():
     world = await bank_of(0, 0, slot_idle_rate=1)
     codec = world.all[0].database.manager.state.codecs("account")
@@ -452,7 +453,7 @@ async def test_a_slot_hotter_than_all_others_stays_and_is_reported():
 # ---------------------------------------------------------------- orderly stops
 
 
-@simulated
+@in_virtual_time
 async def test_a_stopping_node_hands_over_its_slots_without_delay():
     world = await bank_of(0, 0, 0)
     clients = Clients(world)
@@ -472,7 +473,7 @@ async def test_a_stopping_node_hands_over_its_slots_without_delay():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_the_leader_can_be_stopped_in_order():
     world = await bank_of(0, 0)
     leader = world.leader
@@ -483,7 +484,7 @@ async def test_the_leader_can_be_stopped_in_order():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_node_started_after_the_last_one_stopped_goes_on():
     world = await bank_of(0)
     began = asyncio.get_running_loop().time()
@@ -498,7 +499,7 @@ async def test_a_node_started_after_the_last_one_stopped_goes_on():
 # ---------------------------------------------------------------- the catalog
 
 
-@simulated
+@in_virtual_time
 async def test_the_catalog_changes_under_load_at_all_nodes():
     world = await bank_of(0, 1_000, -1_000, catalog=bank(views=False))
     clients = Clients(world)
@@ -515,7 +516,7 @@ async def test_the_catalog_changes_under_load_at_all_nodes():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_node_that_does_not_lead_refuses_changes_and_names_the_leader():
     world = await bank_of(0, 0)
     follower = next(node for node in world.all if node is not world.leader)
@@ -525,7 +526,7 @@ async def test_a_node_that_does_not_lead_refuses_changes_and_names_the_leader():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_table_is_dropped_once_no_query_at_any_node_reads_it():
     world = await bank_of(0, 0)
     await asyncio.gather(*(transfer(world.all[n % 2], random.Random(n)) for n in range(20)))
@@ -554,7 +555,7 @@ async def test_a_table_is_dropped_once_no_query_at_any_node_reads_it():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_successor_refuses_a_plan_for_an_older_catalog():
     world = await bank_of(0, 0)
     stale = bank(base=world.leader.database.catalog)
@@ -568,7 +569,7 @@ async def test_a_successor_refuses_a_plan_for_an_older_catalog():
 # ---------------------------------------------------------------- requests to all nodes
 
 
-@simulated
+@in_virtual_time
 async def test_an_unfinished_transaction_of_another_node_is_found():
     world = await bank_of(0, 0)
     a, b = world.all
@@ -578,7 +579,7 @@ async def test_an_unfinished_transaction_of_another_node_is_found():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_no_transaction_is_called_unknown_before_all_logs_are_recovered():
     world = await bank_of(0, 0, 0)
     victim = next(node for node in world.all if node is not world.leader)
@@ -592,7 +593,7 @@ async def test_no_transaction_is_called_unknown_before_all_logs_are_recovered():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_purge_keeps_what_queries_at_other_nodes_read():
     world = await bank_of(0, 0, snapshot_retention_s=5)
     leader = world.leader
@@ -621,7 +622,7 @@ async def test_a_purge_keeps_what_queries_at_other_nodes_read():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_purge_keeps_the_last_snapshot_of_a_cut_off_node():
     """The follower has not read for long; when it reads again, no other node answers it."""
     world = await bank_of(0, 0, snapshot_retention_s=5)
@@ -639,7 +640,7 @@ async def test_a_purge_keeps_the_last_snapshot_of_a_cut_off_node():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_purge_keeps_the_snapshot_of_a_transactions_search():
     world = await bank_of(0, 0, snapshot_retention_s=5)
     leader = world.leader
@@ -659,7 +660,7 @@ async def test_a_purge_keeps_the_snapshot_of_a_transactions_search():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_build_begins_at_a_timestamp_below_which_no_node_commits_any_more():
     """The other node's clock is behind: by itself it would commit below this timestamp for a
     while."""
@@ -674,7 +675,7 @@ async def test_a_build_begins_at_a_timestamp_below_which_no_node_commits_any_mor
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_build_that_is_taken_over_hides_no_commit_of_other_nodes():
     """The successor's clock is ahead of the others: its build timestamp must not exceed theirs."""
     world = await bank_of(0, catalog=bank(views=False))
@@ -708,7 +709,7 @@ async def account_under(node):
     raise AssertionError("it grants none")
 
 
-@simulated
+@in_virtual_time
 async def test_a_node_whose_log_fails_while_it_joins_gives_up():
     """As a member it would keep its watermark from all others."""
     world = await bank_of(0)

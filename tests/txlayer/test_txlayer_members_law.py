@@ -11,20 +11,20 @@ import asyncio
 from collections import Counter
 
 import pytest
-from members_world import Party, World, until
 
 from hornbeam_server.schema.errors import OutcomeUnknown, TransactionAborted, Unavailable
 from hornbeam_server.storage.ports import NEWEST, Put
 from hornbeam_server.storage.simulated.chaos import Fault, Profile
 from hornbeam_server.storage.simulated.clock import SimulatedClock
 from hornbeam_server.storage.simulated.coordination import SimulatedCoordination
-from hornbeam_server.storage.simulated.loop import run_simulated
 from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment
 from hornbeam_server.txlayer.cluster.master import Master
 from hornbeam_server.txlayer.cluster.membership import POLL_S
 from hornbeam_server.txlayer.commit.committer import encoded
 from hornbeam_server.txlayer.commit.recovery import recover
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
+from tests.txlayer.members_world import Party, World, until
+from tests.virtual_time import in_virtual_time
 
 TABLE = "r.account.0"
 ACCOUNTS = [str(n).encode() for n in range(8)]
@@ -268,15 +268,13 @@ class Bank:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_transfers_keep_the_sum_whatever_happens_to_members(seed):
-    async def scenario():
-        bank = Bank(seed)
-        await bank.open(3)
-        await bank.trouble()
-        await bank.come_to_an_end()
-        await bank.close()
-        assert bank.did["commit"] > 100
-        assert bank.did["sum"] > 20
-        assert bank.did["read"] > 20
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_transfers_keep_the_sum_whatever_happens_to_members(seed):
+    bank = Bank(seed)
+    await bank.open(3)
+    await bank.trouble()
+    await bank.come_to_an_end()
+    await bank.close()
+    assert bank.did["commit"] > 100
+    assert bank.did["sum"] > 20
+    assert bank.did["read"] > 20

@@ -5,9 +5,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from members_world import NOTHING, World, found, members, refusal, simulated, soon, until
 from msgspec.structs import replace as replaced
-from txlayer_world import prepared
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.simulated.coordination import SESSION_S
@@ -17,6 +15,9 @@ from hornbeam_server.txlayer.cluster.membership_view import slot_of
 from hornbeam_server.txlayer.cluster.messages import Lock, Release
 from hornbeam_server.txlayer.cluster.slot_rates import MEASURED_S
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
+from tests.txlayer.members_world import NOTHING, World, found, members, refusal, soon, until
+from tests.txlayer.txlayer_world import prepared
+from tests.virtual_time import in_virtual_time
 
 LOOK_S = 2 * POLL_S
 
@@ -57,7 +58,7 @@ def catalog(version, **changes):
 # ---------------------------------------------------------------- joining
 
 
-@simulated
+@in_virtual_time
 async def test_a_node_that_joins_gives_its_addresses_and_acknowledges_nothing():
     world, (a,) = await living("a")
     j = await world.party("j")
@@ -78,7 +79,7 @@ async def test_a_node_that_joins_gives_its_addresses_and_acknowledges_nothing():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_version_is_acknowledged_with_a_clock_above_its_own():
     world, (a, b) = await living("a", "b")
     clock = a.hlc.observe() + 1_000_000
@@ -90,7 +91,7 @@ async def test_a_version_is_acknowledged_with_a_clock_above_its_own():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_the_clock_is_merged_before_a_version_has_any_other_effect():
     world, (a, _) = await living("a", "b")
     clock = a.hlc.observe() + 1_000_000
@@ -117,7 +118,7 @@ def noting(party, seen, call):
 # ---------------------------------------------------------------- deaths
 
 
-@simulated
+@in_virtual_time
 async def test_a_death_is_acknowledged_once_logged_transactions_are_applied():
     world, (a, _, c) = await living("a", "b", "c")
     puts = asyncio.Event()
@@ -139,7 +140,7 @@ async def test_a_death_is_acknowledged_once_logged_transactions_are_applied():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_commits_after_a_death_was_read_do_not_delay_its_acknowledgement():
     world, (a, *_) = await living("a", "b", "c")
     world.bury("b")
@@ -152,7 +153,7 @@ async def test_commits_after_a_death_was_read_do_not_delay_its_acknowledgement()
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_second_death_waits_for_commits_after_the_first():
     world, (a, *_) = await living("a", "b", "c")
     world.bury("b")
@@ -183,7 +184,7 @@ def hold_puts(world, until_set):
     world.store.put = late
 
 
-@simulated
+@in_virtual_time
 async def test_a_recovery_is_acknowledged_once_the_locks_of_the_dead_are_free():
     world, (a, b, _) = await living("a", "b", "c")
     names = world.names("a", 2)
@@ -200,7 +201,7 @@ async def test_a_recovery_is_acknowledged_once_the_locks_of_the_dead_are_free():
 # ---------------------------------------------------------------- moves
 
 
-@simulated
+@in_virtual_time
 async def test_the_owner_acknowledges_a_move_once_no_lock_of_the_slot_is_held():
     world, (a, b) = await living("a", "b")
     name, other = world.names("a", 2)
@@ -222,7 +223,7 @@ async def test_the_owner_acknowledges_a_move_once_no_lock_of_the_slot_is_held():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_only_the_owner_waits_for_the_locks_of_a_leaving_slot():
     world, (a, _) = await living("a", "b")
     (theirs,) = world.names("b", 1)
@@ -233,7 +234,7 @@ async def test_only_the_owner_waits_for_the_locks_of_a_leaving_slot():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_member_knows_when_it_owns_no_slots():
     world, (a, _) = await living("a", "b")
     assert not a.membership.owns_nothing
@@ -246,7 +247,7 @@ async def test_a_member_knows_when_it_owns_no_slots():
 # ---------------------------------------------------------------- the gate
 
 
-@simulated
+@in_virtual_time
 async def test_a_closed_gate_is_acknowledged_once_transactions_are_out_and_applied():
     world, (a, b) = await living("a", "b")
     await a.manager.gate.enter(1e9)
@@ -268,7 +269,7 @@ async def test_a_closed_gate_is_acknowledged_once_transactions_are_out_and_appli
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_new_catalog_is_used_before_the_gate_opens():
     world, (a, _) = await living("a", "b")
     world.catalogs[3] = catalog(3)
@@ -293,7 +294,7 @@ async def test_a_new_catalog_is_used_before_the_gate_opens():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_catalog_that_cannot_be_read_is_requested_again():
     world, (a, _) = await living("a", "b")
     tries = []
@@ -317,7 +318,7 @@ async def test_a_catalog_that_cannot_be_read_is_requested_again():
 # ---------------------------------------------------------------- reports and news
 
 
-@simulated
+@in_virtual_time
 async def test_a_member_reports_what_its_queries_read():
     world, (a, _) = await living("a", "b")
     world.catalogs[3] = catalog(3)
@@ -331,7 +332,7 @@ async def test_a_member_reports_what_its_queries_read():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_stopping_member_reports_it_at_its_next_look():
     world, (a, _) = await living("a", "b")
     assert not a.word().leaves
@@ -342,7 +343,7 @@ async def test_a_stopping_member_reports_it_at_its_next_look():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_lost_word_is_sent_again_at_the_next_look():
     world, (a, _) = await living("a", "b")
     join, tries = a.coordination.join, []
@@ -360,7 +361,7 @@ async def test_a_lost_word_is_sent_again_at_the_next_look():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_member_reads_the_assignment_on_news_and_otherwise_seldom():
     world, (a,) = await living("a")
     read, asked = a.coordination.read, []
@@ -379,7 +380,7 @@ async def test_a_member_reads_the_assignment_on_news_and_otherwise_seldom():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_an_outage_of_the_service_only_delays_acknowledgements():
     world, (a, _) = await living("a", "b")
     read, away = a.coordination.read, True
@@ -402,7 +403,7 @@ async def test_an_outage_of_the_service_only_delays_acknowledgements():
 # ---------------------------------------------------------------- end of a membership
 
 
-@simulated
+@in_virtual_time
 async def test_a_member_that_was_declared_dead_stops():
     world, (a, b) = await living("a", "b")
     world.bury("b")
@@ -415,7 +416,7 @@ async def test_a_member_that_was_declared_dead_stops():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_member_that_lost_its_session_stops():
     world, (a, b) = await living("a", "b")
     world.registry.cut_off("b")
@@ -427,7 +428,7 @@ async def test_a_member_that_lost_its_session_stops():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_an_unreadable_assignment_ends_the_membership():
     world, (a,) = await living("a")
     world.registry.write(PATH, b"not an assignment", world.version)
@@ -435,7 +436,7 @@ async def test_an_unreadable_assignment_ends_the_membership():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_each_version_is_read_once():
     world, (a,) = await members("a")
     await a.live()
@@ -452,7 +453,7 @@ async def test_each_version_is_read_once():
 # ---------------------------------------------------------------- load
 
 
-@simulated
+@in_virtual_time
 async def test_a_member_reports_locks_granted_in_its_slots_under_these_owners_only():
     world, (a, b) = await living("a", "b")
     (name,) = world.names("a", 1)
@@ -478,7 +479,7 @@ async def test_a_member_reports_locks_granted_in_its_slots_under_these_owners_on
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_locks_of_other_members_count_at_the_grantor():
     world, (a, b) = await living("a", "b")
     (name,) = world.names("a", 1)
@@ -493,7 +494,7 @@ async def test_locks_of_other_members_count_at_the_grantor():
 
 
 @pytest.mark.parametrize(("skew_ms", "told"), [(60_000, "ahead of"), (-60_000, "behind")])
-@simulated
+@in_virtual_time
 async def test_a_node_whose_clock_differs_from_all_others_does_not_join(skew_ms, told):
     world, _ = await living("a", "b")
     j = await world.party("j", skew_ms)
@@ -509,7 +510,7 @@ async def test_a_node_whose_clock_differs_from_all_others_does_not_join(skew_ms,
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_node_whose_clock_agrees_with_one_member_joins():
     world = World()
     a, b = await world.party("a"), await world.party("b", 60_000)
@@ -524,7 +525,7 @@ async def test_a_node_whose_clock_agrees_with_one_member_joins():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_the_first_node_joins_whatever_its_clock_shows():
     world = World()
     j = await world.party("j", 10**9)

@@ -2,12 +2,11 @@
 
 import asyncio
 
-from members_world import simulated
-
 from hornbeam_server.storage.simulated.clock import SimulatedClock
 from hornbeam_server.txlayer.cluster.membership_view import slot_of
 from hornbeam_server.txlayer.cluster.slot_rates import MEASURED_S, SlotRates
 from hornbeam_server.txlayer.transactions.locks import LockOwner, LockTable, Mode
+from tests.virtual_time import in_virtual_time
 
 HOT, COLD = ("root", "r", b"hot"), ("root", "r", b"cold")
 
@@ -17,7 +16,7 @@ def count(rates, name, times):
         rates.count(name)
 
 
-@simulated
+@in_virtual_time
 async def test_no_rates_are_reported_before_they_are_measured_long_enough():
     rates = SlotRates(SimulatedClock())
     count(rates, HOT, 50)
@@ -27,7 +26,7 @@ async def test_no_rates_are_reported_before_they_are_measured_long_enough():
     assert rates.newest() == {slot_of(HOT): 600}
 
 
-@simulated
+@in_virtual_time
 async def test_a_late_query_returns_the_rate_since_the_query_before():
     rates = SlotRates(SimulatedClock())
     count(rates, HOT, 100)
@@ -36,7 +35,7 @@ async def test_a_late_query_returns_the_rate_since_the_query_before():
     assert rates.newest() == {slot_of(HOT): 600}
 
 
-@simulated
+@in_virtual_time
 async def test_old_grants_fade_and_steady_rates_stay():
     rates = SlotRates(SimulatedClock())
     count(rates, COLD, 50)
@@ -50,7 +49,7 @@ async def test_old_grants_fade_and_steady_rates_stay():
     assert slot_of(COLD) not in seen[-1]
 
 
-@simulated
+@in_virtual_time
 async def test_new_owners_restart_the_measurement():
     rates = SlotRates(SimulatedClock())
     count(rates, HOT, 50)
@@ -63,7 +62,7 @@ async def test_new_owners_restart_the_measurement():
     assert rates.newest() == {}
 
 
-@simulated
+@in_virtual_time
 async def test_each_lock_counts_once_when_it_is_granted():
     counted = []
     locks, holder, waiter = LockTable(counted.append), LockOwner(1), LockOwner(2)

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from txlayer_world import settle
 
 from hornbeam_server.txlayer.commit.read_holds import Readers
+from tests.txlayer.txlayer_world import settle
 
 
 async def test_the_oldest_version_is_that_of_the_oldest_query_or_else_the_newest():

@@ -4,15 +4,15 @@
 import asyncio
 
 import pytest
-from members_world import members, refusal, simulated, soon
-from txlayer_world import prepared
 
 from hornbeam_server.schema.errors import InvalidRequest, Unavailable
-from hornbeam_server.storage.simulated.loop import run_simulated
 from hornbeam_server.txlayer.cluster.messages import Reach
 from hornbeam_server.txlayer.cluster.snapshots import FRESH_S, HURRY_S, PATIENCE_S
 from hornbeam_server.txlayer.commit.hlc import MAX_AHEAD_MS
 from hornbeam_server.txlayer.commit.snapshots import LastSnapshots
+from tests.txlayer.members_world import members, refusal, soon
+from tests.txlayer.txlayer_world import prepared
+from tests.virtual_time import in_virtual_time
 
 
 async def commit(party, number=1, key="k"):
@@ -45,7 +45,7 @@ def stuck(party, hold):
 # ---------------------------------------------------------------- known watermarks
 
 
-@simulated
+@in_virtual_time
 async def test_watermarks_of_earlier_members_are_unknown_at_first():
     world, (a, b) = await members("a", "b")
     assert a.snapshots.newest() == 0
@@ -55,7 +55,7 @@ async def test_watermarks_of_earlier_members_are_unknown_at_first():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_the_newest_snapshot_is_the_minimum_watermark():
     world, (a, b, c) = await members("a", "b", "c")
     b.clock.skew_ms = 9_000
@@ -67,7 +67,7 @@ async def test_the_newest_snapshot_is_the_minimum_watermark():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_new_member_counts_from_the_snapshot_read_last():
     """The new member commits only above it, once this member has acknowledged that it joined."""
     world, (a, _) = await members("a", "b")
@@ -83,7 +83,7 @@ async def test_a_new_member_counts_from_the_snapshot_read_last():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_member_that_joined_before_this_node_is_not_new_to_it():
     """It did not wait for this node's acknowledgement: it may have commits below the version's
     clock that are not applied."""
@@ -102,7 +102,7 @@ async def test_a_member_that_joined_before_this_node_is_not_new_to_it():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_dead_members_watermark_stands_still_until_recovery():
     world, (a, b, c) = await members("a", "b", "c")
     await newest_of_all(a)
@@ -119,7 +119,7 @@ async def test_a_dead_members_watermark_stands_still_until_recovery():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_an_answer_of_a_member_recovered_meanwhile_is_ignored():
     world, (a, b, _) = await members("a", "b", "c")
     held = asyncio.Event()
@@ -137,7 +137,7 @@ async def test_an_answer_of_a_member_recovered_meanwhile_is_ignored():
 # ---------------------------------------------------------------- plain reads
 
 
-@simulated
+@in_virtual_time
 async def test_a_read_contains_commits_acknowledged_by_this_node():
     world, (a, b) = await members("a", "b")
     b.clock.skew_ms = -1_000
@@ -146,7 +146,7 @@ async def test_a_read_contains_commits_acknowledged_by_this_node():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_old_watermarks_are_requested_again():
     world, (a, b) = await members("a", "b")
     await read_point(a)
@@ -158,7 +158,7 @@ async def test_old_watermarks_are_requested_again():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_concurrent_reads_share_their_requests():
     world, (a, b) = await members("a", "b")
     points = await asyncio.gather(*(read_point(a) for _ in range(20)))
@@ -167,7 +167,7 @@ async def test_concurrent_reads_share_their_requests():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_reads_advance_beside_a_member_that_commits_nothing():
     """The watermark of a member never exceeds the timestamp that its log has reserved."""
     world, (a, b, c) = await members("a", "b", "c")
@@ -180,7 +180,7 @@ async def test_reads_advance_beside_a_member_that_commits_nothing():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_member_that_does_not_answer_makes_reads_older_but_not_wrong():
     world, (a, b, _) = await members("a", "b", "c")
     await newest_of_all(a)
@@ -199,7 +199,7 @@ async def test_a_member_that_does_not_answer_makes_reads_older_but_not_wrong():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_cancelled_read_leaves_the_log_usable():
     """Otherwise an append would be cancelled half way, and the log would take no more."""
     world, (a, b) = await members("a", "b")
@@ -219,7 +219,7 @@ async def test_a_cancelled_read_leaves_the_log_usable():
 # ---------------------------------------------------------------- bookmarks and strong reads
 
 
-@simulated
+@in_virtual_time
 async def test_a_read_with_a_bookmark_waits_until_all_members_have_passed_it():
     world, (a, b, _) = await members("a", "b", "c")
     ts = await commit(b)
@@ -228,7 +228,7 @@ async def test_a_read_with_a_bookmark_waits_until_all_members_have_passed_it():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_bookmark_in_the_future_is_refused_and_moves_no_clock():
     """A clock that follows a bookmark never goes back."""
     world, (a, b) = await members("a", "b")
@@ -239,7 +239,7 @@ async def test_a_bookmark_in_the_future_is_refused_and_moves_no_clock():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 @pytest.mark.parametrize("given", ["commit", "snapshot"])
 async def test_a_timestamp_of_a_member_whose_clock_is_ahead_is_accepted(given):
     """Others may not know this timestamp yet: they ask, and their next commits are later."""
@@ -253,7 +253,7 @@ async def test_a_timestamp_of_a_member_whose_clock_is_ahead_is_accepted(given):
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_future_bookmark_is_not_judged_while_a_member_does_not_answer():
     """The error is temporary: after a final refusal the client would give up."""
     world, (a, b) = await members("a", "b")
@@ -267,7 +267,7 @@ async def test_a_future_bookmark_is_not_judged_while_a_member_does_not_answer():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_strong_read_contains_every_acknowledged_commit():
     world, (a, b, c) = await members("a", "b", "c")
     await newest_of_all(a)
@@ -277,7 +277,7 @@ async def test_a_strong_read_contains_every_acknowledged_commit():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_strong_read_follows_a_clock_that_is_far_ahead():
     """The next owner of a dead member's slots begins above all that the member had reserved."""
     world, (a, b) = await members("a", "b")
@@ -287,7 +287,7 @@ async def test_a_strong_read_follows_a_clock_that_is_far_ahead():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_strong_read_sends_requests_of_its_own():
     """An answer that is under way may be older than the commit."""
     world, (a, b) = await members("a", "b")
@@ -316,57 +316,51 @@ async def test_a_strong_read_sends_requests_of_its_own():
 
 
 @pytest.mark.parametrize("strong", [False, True])
-def test_a_bookmark_or_strong_read_waits_for_a_member_that_does_not_answer(strong):
-    async def scenario():
-        world, (a, b, _) = await members("a", "b", "c")
-        ts = await commit(a)
-        b.peers.cut()
-        stuck(b, hold := asyncio.Event())
-        reading = a.begin(a.snapshots.read_point(ts, strong=strong))
-        await asyncio.sleep(PATIENCE_S / 2)
-        assert not reading.done()
-        hold.set()
-        assert await reading >= ts
-        await world.end()
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_bookmark_or_strong_read_waits_for_a_member_that_does_not_answer(strong):
+    world, (a, b, _) = await members("a", "b", "c")
+    ts = await commit(a)
+    b.peers.cut()
+    stuck(b, hold := asyncio.Event())
+    reading = a.begin(a.snapshots.read_point(ts, strong=strong))
+    await asyncio.sleep(PATIENCE_S / 2)
+    assert not reading.done()
+    hold.set()
+    assert await reading >= ts
+    await world.end()
 
 
 @pytest.mark.parametrize("strong", [False, True])
-def test_a_bookmark_or_strong_read_waits_until_a_stopped_member_is_recovered(strong):
-    async def scenario():
-        world, (a, b, c) = await members("a", "b", "c")
-        await b.do(b.peers.close())
-        reading = a.begin(a.snapshots.read_point(a.clock.wall_ms(), strong=strong))
-        await asyncio.sleep(PATIENCE_S / 2)
-        world.bury("b")
-        world.show(a, c)
-        await asyncio.sleep(1)
-        assert not reading.done()
-        world.write(dead=())
-        world.show(a, c)
-        await soon(0.5)
-        assert reading.done()
-        await world.end()
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_bookmark_or_strong_read_waits_until_a_stopped_member_is_recovered(strong):
+    world, (a, b, c) = await members("a", "b", "c")
+    await b.do(b.peers.close())
+    reading = a.begin(a.snapshots.read_point(a.clock.wall_ms(), strong=strong))
+    await asyncio.sleep(PATIENCE_S / 2)
+    world.bury("b")
+    world.show(a, c)
+    await asyncio.sleep(1)
+    assert not reading.done()
+    world.write(dead=())
+    world.show(a, c)
+    await soon(0.5)
+    assert reading.done()
+    await world.end()
 
 
 @pytest.mark.parametrize("strong", [False, True])
-def test_a_bookmark_or_strong_read_gives_up_after_its_patience(strong):
-    async def scenario():
-        world, (a, b, _) = await members("a", "b", "c")
-        await b.do(b.peers.close())
-        began = a.clock.monotonic()
-        error = await refusal(read_point(a, a.clock.wall_ms(), strong=strong))
-        assert isinstance(error, Unavailable)
-        assert a.clock.monotonic() - began == pytest.approx(PATIENCE_S, abs=1.0)
-        await world.end()
-
-    run_simulated(scenario())
+@in_virtual_time
+async def test_a_bookmark_or_strong_read_gives_up_after_its_patience(strong):
+    world, (a, b, _) = await members("a", "b", "c")
+    await b.do(b.peers.close())
+    began = a.clock.monotonic()
+    error = await refusal(read_point(a, a.clock.wall_ms(), strong=strong))
+    assert isinstance(error, Unavailable)
+    assert a.clock.monotonic() - began == pytest.approx(PATIENCE_S, abs=1.0)
+    await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_strong_read_waits_for_commits_of_a_dead_member():
     world, (a, b, c) = await members("a", "b", "c")
     await newest_of_all(a)
@@ -382,7 +376,7 @@ async def test_a_strong_read_waits_for_commits_of_a_dead_member():
     await world.end()
 
 
-@simulated
+@in_virtual_time
 async def test_a_strong_read_contains_recovered_commits():
     """All living members may have acknowledged only earlier timestamps."""
     world, (a, b, c) = await members("a", "b", "c")

@@ -1,7 +1,11 @@
 """The default method: its choice for TPC-W and Company, and that it beats the paper."""
 
 import pytest
-from viewselect_world import (
+
+from hornbeam_server.viewselect.forest import ForestSearch
+from hornbeam_server.viewselect.paper import paper_forest
+from hornbeam_server.viewselect.select import keep_budget, keep_paying, select_views
+from tests.viewselect.viewselect_world import (
     COMPANY,
     COMPANY_WORKLOAD,
     MICRO,
@@ -14,10 +18,6 @@ from viewselect_world import (
     paths,
     trees,
 )
-
-from hornbeam_server.viewselect.forest import ForestSearch
-from hornbeam_server.viewselect.paper import paper_forest
-from hornbeam_server.viewselect.select import keep_budget, keep_paying, select_views
 
 
 def search_of(world, roots):

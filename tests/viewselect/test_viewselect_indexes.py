@@ -1,6 +1,10 @@
 """Which indexes are created, and for which purpose."""
 
-from viewselect_world import (
+from hornbeam_server.schema.catalog import Purpose
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.viewselect.indexes import base_indexes
+from hornbeam_server.viewselect.plan import PlanOptions, plan
+from tests.viewselect.viewselect_world import (
     COMPANY,
     MICRO,
     PAPER_ROOTS,
@@ -8,11 +12,6 @@ from viewselect_world import (
     TPCW_WORKLOAD,
     World,
 )
-
-from hornbeam_server.schema.catalog import Purpose
-from hornbeam_server.schema.ddl import load_ddl
-from hornbeam_server.viewselect.indexes import base_indexes
-from hornbeam_server.viewselect.plan import PlanOptions, plan
 
 
 def planned(ddl, workload, **options):

@@ -4,12 +4,12 @@ from itertools import pairwise, product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import schemas
-from viewselect_world import World
 
 from hornbeam_server.viewselect.forest import ForestSearch
 from hornbeam_server.viewselect.paper import paper_forest
 from hornbeam_server.viewselect.select import keep_budget, keep_paying, select_views
+from tests.strategies import schemas
+from tests.viewselect.viewselect_world import World
 
 
 @st.composite

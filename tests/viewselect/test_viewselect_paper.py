@@ -1,7 +1,15 @@
 """Candidate generation and selection of the paper (Synergy), on its own examples."""
 
 import pytest
-from viewselect_world import (
+
+from hornbeam_server.schema.errors import CircularReference
+from hornbeam_server.schema.model import Schema
+from hornbeam_server.viewselect.cover import marked_paths
+from hornbeam_server.viewselect.dag import to_dag
+from hornbeam_server.viewselect.graph import schema_graph
+from hornbeam_server.viewselect.paper import paper_forest, rooted_graphs, rooted_tree
+from hornbeam_server.viewselect.select import select_views
+from tests.viewselect.viewselect_world import (
     COMPANY,
     COMPANY_WORKLOAD,
     MICRO,
@@ -13,14 +21,6 @@ from viewselect_world import (
     paths,
     trees,
 )
-
-from hornbeam_server.schema.errors import CircularReference
-from hornbeam_server.schema.model import Schema
-from hornbeam_server.viewselect.cover import marked_paths
-from hornbeam_server.viewselect.dag import to_dag
-from hornbeam_server.viewselect.graph import schema_graph
-from hornbeam_server.viewselect.paper import paper_forest, rooted_graphs, rooted_tree
-from hornbeam_server.viewselect.select import select_views
 
 
 @pytest.fixture(scope="module")

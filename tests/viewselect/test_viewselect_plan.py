@@ -9,16 +9,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from viewselect_world import (
-    COMPANY,
-    COMPANY_WORKLOAD,
-    MICRO,
-    MICRO_WORKLOAD,
-    PAPER_ROOTS,
-    TPCW,
-    TPCW_WORKLOAD,
-    World,
-)
 
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.optimizer.rewrite import rewrite
@@ -29,6 +19,16 @@ from hornbeam_server.viewselect.cost import Statistics
 from hornbeam_server.viewselect.cover import ViewPath, join_view, view_name
 from hornbeam_server.viewselect.picture import forest_svg
 from hornbeam_server.viewselect.plan import PlanOptions, plan
+from tests.viewselect.viewselect_world import (
+    COMPANY,
+    COMPANY_WORKLOAD,
+    MICRO,
+    MICRO_WORKLOAD,
+    PAPER_ROOTS,
+    TPCW,
+    TPCW_WORKLOAD,
+    World,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -321,8 +321,7 @@ def test_mermaid_draws_tree_edges_solid(tpcw):
 def test_a_plan_does_not_depend_on_hash_seeds():
     """Client and server plan separately and compare the results."""
     script = (
-        "import sys; sys.path[:0] = ['tests/viewselect', 'tests']\n"
-        "from viewselect_world import *\n"
+        "from tests.viewselect.viewselect_world import *\n"
         "from hornbeam_server.viewselect.plan import PlanOptions, plan\n"
         "w = World(TPCW, TPCW_WORKLOAD)\n"
         "print(plan(w.schema, w.bound, PlanOptions(), w.statistics).text())\n"

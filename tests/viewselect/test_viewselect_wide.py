@@ -11,8 +11,6 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from star_world import schema, workload
-from viewselect_world import TPCW, TPCW_WORKLOAD, World
 
 from hornbeam_server.node.schema_plans import PlanRequest, plan_schema
 from hornbeam_server.query.binding.algebra import Block
@@ -27,6 +25,8 @@ from hornbeam_server.schema.model import Schema
 from hornbeam_server.viewselect.cost import readable_catalog
 from hornbeam_server.viewselect.indexes import base_indexes
 from hornbeam_server.viewselect.watch import MAX_EFFORT, Watch
+from tests.star_world import schema, workload
+from tests.viewselect.viewselect_world import TPCW, TPCW_WORKLOAD, World
 
 NONE = Catalog(0, Schema(()), Forest(()))
 

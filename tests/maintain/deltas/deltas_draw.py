@@ -9,7 +9,7 @@ import datetime as dt
 from dataclasses import dataclass
 from decimal import Decimal
 
-from deltas_world import catalog_of
+from tests.maintain.deltas.deltas_world import catalog_of
 
 NAMES = ("a", "b", "c")
 JOINS = ("j", "k")

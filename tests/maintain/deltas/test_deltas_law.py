@@ -2,14 +2,14 @@
 
 from random import Random
 
-from deltas_draw import Queries, draw_catalog, draw_writes
-from deltas_world import World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.maintain.deltas.program import compile_view
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import DeclaredView
+from tests.maintain.deltas.deltas_draw import Queries, draw_catalog, draw_writes
+from tests.maintain.deltas.deltas_world import World
 
 VIEWS, BATCHES, TRIES = 2, 4, 40
 

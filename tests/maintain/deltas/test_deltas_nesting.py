@@ -4,12 +4,12 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from deltas_world import World, catalog_of
 
 from hornbeam_server.maintain.deltas.nesting import written_out
 from hornbeam_server.maintain.deltas.program import compile_view
 from hornbeam_server.schema.errors import UnknownName, Unsupported
 from hornbeam_server.schema.model import DeclaredView, Refresh
+from tests.maintain.deltas.deltas_world import World, catalog_of
 
 DDL = """
 CREATE TABLE a (i INTEGER PRIMARY KEY, j INTEGER, x INTEGER, t TEXT);

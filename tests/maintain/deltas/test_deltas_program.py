@@ -7,7 +7,6 @@ from decimal import Decimal as D
 from random import Random
 
 import pytest
-from deltas_world import Rows, World, catalog_of, shown
 
 from hornbeam_server.maintain.changes import Change
 from hornbeam_server.maintain.deltas.program import compile_view, refresh, stored_program
@@ -16,6 +15,7 @@ from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.schema.catalog import DeferredView, State
 from hornbeam_server.schema.errors import Corruption, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import DeclaredView
+from tests.maintain.deltas.deltas_world import Rows, World, catalog_of, shown
 
 DDL = """
 CREATE TABLE a (i INTEGER PRIMARY KEY, j INTEGER, x INTEGER, d DECIMAL(9,2), f DOUBLE, t TEXT,

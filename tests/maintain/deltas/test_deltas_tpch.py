@@ -5,7 +5,8 @@ from decimal import Decimal
 from random import Random
 
 import pytest
-from deltas_world import World, catalog_of
+
+from tests.maintain.deltas.deltas_world import World, catalog_of
 
 DDL = """
 CREATE TABLE region (r_regionkey INTEGER PRIMARY KEY, r_name TEXT);

@@ -4,7 +4,7 @@ import datetime as dt
 import uuid
 from random import Random
 
-from deltas_world import World, catalog_of
+from tests.maintain.deltas.deltas_world import World, catalog_of
 
 JOINED = ("u", "b", "z", "f", "m", "o", "t")
 VALUES = {
