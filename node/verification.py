@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from hornbeam_server.maintain.immediate.build import differences
 from hornbeam_server.maintain.immediate.definition import define
-from hornbeam_server.maintain.immediate.program import compile_immediate
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.schema.errors import NotFound
-from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.requests import (
-    RepairGroups,
     RepairRows,
     TransactionRequest,
     TransactionResult,
@@ -46,6 +42,7 @@ class Verification:
         self._store = parts.ports.store
         self._engine = parts.engine
         self._manager = parts.manager
+        self._keeper = parts.keeper
         self._holds = parts.keeper.readers
         self._deferred = deferred
         self._reads = reads
@@ -60,7 +57,7 @@ class Verification:
     ) -> VerifyReport:
         """Recompute views and indexes at one snapshot, deferred views at the snapshot of their
         group, and compare them with the stored rows. `repair` rewrites damaged rows of views and
-        indexes that commits maintain. Raises NotFound."""
+        indexes that commits maintain, and builds damaged immediate views again. Raises NotFound."""
         async with self._reads.at() as (state, at):
             kept, deferred = names, names
             if names is not None:
@@ -106,21 +103,15 @@ class Verification:
         if not item.differences:
             return item
         if item.name in self._manager.state.catalog.immediate_view:
-            return replace(item, repaired=await self._repair_groups(item.name))
+            return await self._rebuild(item)
         return replace(item, repaired=await self._repair_rows(item.name, item.keys))
 
-    async def _repair_groups(self, name: str) -> int:
-        """Add to the groups of an immediate view what is missing at one snapshot."""
-        repaired = 0
-        async with self._reads.at() as (state, at):
-            program = compile_immediate(state.catalog.immediate_view[name], state.catalog)
-            reader = Snapshot(self._store, state.codecs, at)
-            async for additions in differences(program, state.codecs, reader):
-                for start in range(0, len(additions), REPAIR_BATCH):
-                    some = RepairGroups(tuple(additions[start : start + REPAIR_BATCH]))
-                    await self._transact(TransactionRequest((some,)))
-                    repaired += len(some.additions)
-        return repaired
+    async def _rebuild(self, item: Checked) -> Checked:
+        """Build an immediate view again, in new tables: the nodes that write its cells may have
+        other values in memory than the damaged ones in the store."""
+        await self._keeper.rebuild([item.name])
+        await self._keeper.wait_built()
+        return replace(item, repaired=item.differences)
 
     async def repair(self, name: str, keys: Sequence[bytes]) -> int:
         """Recompute the rows under some encoded keys of a view or index, and write those that

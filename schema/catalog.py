@@ -446,13 +446,20 @@ class Catalog:
     @cached_property
     def loaded(self) -> Catalog:
         """The catalog after the load: the loaded relations, views and indexes are readable, in
-        their new tables."""
+        their new tables. Immediate views over them are to be built again."""
         if self.load is None:
             return self
-        numbers = dict(self.incarnations) | dict.fromkeys(self.loading, self.load.number)
-        names = set(self.loading)
-        states = ((name, State.READABLE if name in names else was) for name, was in self.states)
-        return replace(self, load=None, incarnations=tuple(numbers.items()), states=tuple(states))
+        relations, made = set(self.load.relations), set(self.loading)
+        again = {v.name for v in self.immediate if not relations.isdisjoint(v.relations)}
+        numbers = dict(self.incarnations) | dict.fromkeys([*made, *again], self.load.number)
+        states = dict(self.states) | dict.fromkeys(made & self.state.keys(), State.READABLE)
+        states |= dict.fromkeys(again, State.BUILDING)
+        return replace(
+            self,
+            load=None,
+            incarnations=tuple(numbers.items()),
+            states=tuple(states.items()),
+        )
 
     @cached_property
     def frozen(self) -> frozenset[str]:

@@ -13,8 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from zlib import crc32
 
-from hornbeam_server.maintain.changes import Addition
-from hornbeam_server.maintain.immediate.program import ImmediateProgram, Sums, added_up
+from hornbeam_server.maintain.immediate.program import ImmediateProgram, Sums
 from hornbeam_server.maintain.paths import BaseRows
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row, Value
@@ -32,24 +31,12 @@ class _TooManyGroups(Exception):
     pass
 
 
-async def differences(
-    program: ImmediateProgram, codecs: Codecs, reader: RowReader
-) -> AsyncGenerator[list[Addition], None]:
-    """What is missing in the groups of a view as of `reader`: the view over the base relations
-    minus the sums over all lanes. Added by a transaction, it repairs the view, whatever other
-    transactions add. Raises the reader's errors."""
-    async with aclosing(_passes(program, codecs, reader, MAX_GROUPS, base_lane=True)) as passes:
-        async for sums in passes:
-            for some in chunks(added_up(sums)):
-                yield list(some)
-
-
 async def base_cells(
     program: ImmediateProgram, codecs: Codecs, reader: RowReader, most: int = MAX_GROUPS
 ) -> AsyncGenerator[dict[str, list[Put]], None]:
     """The cells of the base lane as of `reader`, by table, to be put at its timestamp. Raises the
     reader's errors."""
-    async with aclosing(_passes(program, codecs, reader, most, base_lane=False)) as passes:
+    async with aclosing(_passes(program, codecs, reader, most)) as passes:
         async for sums in passes:
             for some in chunks(list(sums.items())):
                 puts: dict[str, list[Put]] = {}
@@ -62,16 +49,15 @@ async def base_cells(
 
 
 async def _passes(
-    program: ImmediateProgram, codecs: Codecs, reader: RowReader, most: int, *, base_lane: bool
+    program: ImmediateProgram, codecs: Codecs, reader: RowReader, most: int
 ) -> AsyncGenerator[Sums, None]:
-    """The view over the base relations minus the sums over its lanes, in passes with disjoint
-    groups: as many that each has at most `most` groups, roughly. Without `base_lane`, the cells of
-    the base lane are not subtracted."""
+    """The view over the base relations minus the sums over all lanes but the base lane, in passes
+    with disjoint groups: as many that each has at most `most` cells, roughly."""
     number, of = 0, 1
     while number < of:
         try:
             limit = most if of == 1 else 8 * most
-            sums = await _pass(program, codecs, reader, _Pass(number, of, limit, base_lane))
+            sums = await _pass(program, codecs, reader, _Pass(number, of, limit))
         except _TooManyGroups:
             assert number == 0, "the passes are alike"
             of *= 2
@@ -90,7 +76,6 @@ class _Pass:
     number: int
     of: int
     most: int
-    base_lane: bool
 
     def prune(self, sums: Sums) -> None:
         """Remove the groups of other passes. Raises _TooManyGroups."""
@@ -120,7 +105,7 @@ async def _pass(program: ImmediateProgram, codecs: Codecs, reader: RowReader, th
                 group, amounts = cell[:at], cell[at + 1 :]
                 nothing = (group, list(cells.zero))
                 known = sums.setdefault((cells.name, cells.key(group)), nothing)[1]
-                if this.base_lane or cell[at] != BASE_LANE:
+                if cell[at] != BASE_LANE:
                     known[:] = map(minus, known, amounts)
             this.prune(sums)
     return sums

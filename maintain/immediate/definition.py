@@ -71,13 +71,15 @@ def define(declared: DeclaredView, catalog: Catalog) -> Definition:
 
 def _aggregate(result: Map) -> tuple[Aggregate, Map]:
     """The aggregate of a SELECT and the projection below it. Raises Unsupported."""
-    aggregate = result.input
+    aggregate, having = result.input, result.where
+    if isinstance(aggregate, Map) and aggregate.where:
+        having, aggregate = aggregate.where, aggregate.input
     if not isinstance(aggregate, Aggregate) or not isinstance(aggregate.input, Map):
         raise Unsupported(
             "A view without GROUP BY and aggregates cannot be maintained by transactions yet.",
             cure=f"Group, or name the columns in a workload, which chooses join views. {LATER}",
         )
-    if result.where:
+    if having:
         raise Unsupported(
             "HAVING cannot be maintained by transactions.",
             cure=f"Leave it out, and filter the rows when you read the view. {LATER}",

@@ -213,16 +213,11 @@ class Joined:
         sums: Sums = {}
         self.program.add(self.before, -1, sums)
         self.program.add(self.after, 1, sums)
-        return added_up(sums)
-
-
-def added_up(sums: Sums) -> list[Addition]:
-    """The sums that are not zero, as additions."""
-    return [
-        Addition(name, group, tuple(amounts))
-        for (name, _), (group, amounts) in sums.items()
-        if any(amounts)
-    ]
+        return [
+            Addition(name, group, tuple(amounts))
+            for (name, _), (group, amounts) in sums.items()
+            if any(amounts)
+        ]
 
 
 def _stepped(

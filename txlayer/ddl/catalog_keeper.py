@@ -218,7 +218,7 @@ class CatalogKeeper:
             self._steps(Step.TABLES_CREATED)
             await self._begin_behind(catalog, current)
             if external:
-                await self._note_external(build_records.building(catalog).keys() & new)
+                await self._note_external(build_records.external(catalog).keys() & new)
             await self._stop_building()
             try:
                 await self._publish(lambda at: self._admitted(catalog, at))
@@ -342,11 +342,20 @@ class CatalogKeeper:
         await self.carry_out(self._take_over(asked))
         return list(build_records.families(self.state.catalog, asked))
 
+    async def rebuild(self, names: Iterable[str]) -> None:
+        """Build readable views again, in new tables. Raises Unavailable."""
+        wanted = list(names)
+
+        async def make(current: Catalog) -> Catalog:
+            return build_records.rebuilt(current, [n for n in wanted if current.readable(n)])
+
+        await self.change(make)
+
     async def _take_over(self, names: Iterable[str]) -> None:
         async with self.changing:
             catalog = self.state.catalog
             found = build_records.families(catalog, names)
-            tables = {t for t, name in build_records.building(catalog).items() if name in found}
+            tables = {t for t, name in build_records.external(catalog).items() if name in found}
             if tables := tables - self.external.tables:
                 await self._stop_building()
                 try:
@@ -417,7 +426,7 @@ class CatalogKeeper:
 
     def _external_names(self) -> dict[str, str]:
         """The names of BUILDING views and indexes with an external build, by table."""
-        found = build_records.building(self.state.catalog)
+        found = build_records.external(self.state.catalog)
         return {table: name for table, name in found.items() if table in self.external.tables}
 
     def _show_external(self, names: Mapping[str, str]) -> None:

@@ -152,7 +152,6 @@ class Transaction:
         self.lock_joined, self.additions = workspace.lock_joined, workspace.additions
         self.overlay = workspace.overlay
         self.validate, self.repair = stored.validate, stored.repair
-        self.repair_groups = stored.repair_groups
 
     async def read_ahead(self, work: Sequence[Work], plans: Sequence[WritePlan | None]) -> None:
         """If the store is remote, read all rows that the statements name by key at once, before the

@@ -54,7 +54,6 @@ from hornbeam_server.txlayer.transactions.outcomes import (
 )
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
-    RepairGroups,
     RepairRows,
     Replay,
     Statement,
@@ -559,8 +558,6 @@ async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None)
             return await transaction.insert(work)
         case RepairRows():
             return await transaction.repair(work)
-        case RepairGroups():
-            return transaction.repair_groups(work)
         case Statement():
             assert plan is not None
             return await transaction.run(plan, work)

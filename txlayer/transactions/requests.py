@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hornbeam_server.maintain.changes import Addition
 from hornbeam_server.storage.snapshot import ReadItem
 
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -39,15 +38,7 @@ class RepairRows:
     keys: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RepairGroups:
-    """Add amounts to groups of an immediate view: the differences that a check at one snapshot has
-    found. They commute with what other transactions add."""
-
-    additions: tuple[Addition, ...]
-
-
-Work = Statement | InsertRows | RepairRows | RepairGroups
+Work = Statement | InsertRows | RepairRows
 
 
 @dataclass(frozen=True, slots=True)

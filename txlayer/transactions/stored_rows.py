@@ -20,12 +20,7 @@ from hornbeam_server.storage.ports import NEWEST, Cell, TableStore
 from hornbeam_server.storage.snapshot import ReadItem
 from hornbeam_server.txlayer.transactions.constraint_checks import shown
 from hornbeam_server.txlayer.transactions.locks import Mode
-from hornbeam_server.txlayer.transactions.requests import (
-    Precondition,
-    RepairGroups,
-    RepairRows,
-    StatementResult,
-)
+from hornbeam_server.txlayer.transactions.requests import Precondition, RepairRows, StatementResult
 from hornbeam_server.txlayer.transactions.workspace import Key, Workspace
 
 
@@ -161,11 +156,6 @@ class StoredRows:
             if old != new or (cell is not None and old is None):
                 self._workspace.repairs.append(Mutation(damaged.layout, key, old, new))
         return StatementResult(len(self._workspace.repairs))
-
-    def repair_groups(self, damaged: RepairGroups) -> StatementResult:
-        """Add the differences of damaged groups."""
-        self._workspace.repaired_groups += damaged.additions
-        return StatementResult(len(damaged.additions))
 
 
 def _decoded(codec: LayoutCodec, cell: Cell | None) -> Row | None:

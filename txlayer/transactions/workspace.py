@@ -78,7 +78,6 @@ class Workspace:
         self.changes: dict[str, dict[bytes, Change]] = {}
         """Changes by relation and encoded key."""
         self.repairs: list[Mutation] = []
-        self.repaired_groups: list[Addition] = []
         self.reader = RememberingSnapshot(store, state.codecs, at, budget_of_reads())
         self._store = store
         self._locks = locks
@@ -277,7 +276,7 @@ class Workspace:
 
     def additions(self, joined: Sequence[Joined]) -> list[Addition]:
         """What the changes add to the groups of immediate views."""
-        return [*chain.from_iterable(each.additions() for each in joined), *self.repaired_groups]
+        return list(chain.from_iterable(each.additions() for each in joined))
 
     async def joined(self) -> list[Joined]:
         """What the changes change in immediate views."""
