@@ -365,7 +365,7 @@ async def _storage(database: Database) -> dict[str, int]:
         if name in catalog.index:
             kind = "view-indexes" if catalog.index[name].on in catalog.view else "indexes"
         else:
-            kind = "views" if name in catalog.view else "relations"
+            kind = "relations" if name in catalog.schema else "views"
         kinds[kind] += size
     return kinds
 
