@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from database_world import catalog_of
 from simulated_cluster import Cluster
+from simulation import require_nothing_stuck
 from stories import opened, run
 from workload_bank import SCHEMA
 
@@ -59,6 +60,20 @@ def test_a_zombie_commits_nothing():
             await run(owner, owner.database.execute(INSERT, (8, 8)))
             rows = await run(owner, owner.database.fetch("SELECT a_id FROM account"))
             assert sorted(rows) == [(0,), (1,), (2,), (8,)]
+
+    run_simulated(scenario())
+
+
+def test_a_watermark_that_stands_still_is_found():
+    """A timestamp that is never released holds the watermark back."""
+
+    async def scenario():
+        async with one_owner() as (owner, cluster):
+            await require_nothing_stuck(cluster)
+            held = owner.database.committer.held()
+            await run(owner, held.__aenter__())
+            with pytest.raises(AssertionError, match="stands still"):
+                await require_nothing_stuck(cluster)
 
     run_simulated(scenario())
 
