@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -29,7 +30,12 @@ from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import Envelope, Failed, Query, Register, Reply, Rows
 from hornbeam_server.query.workers.places import CLIENT
 from hornbeam_server.query.workers.pool import ThreadWorkers, Workers
-from hornbeam_server.query.workers.processes import FORK_SERVER, InlineWorker, WorkerProcess
+from hornbeam_server.query.workers.processes import (
+    FORK_SERVER,
+    InlineWorker,
+    WorkerProcess,
+    fork_worker,
+)
 from hornbeam_server.schema.errors import (
     LimitExceeded,
     MemoryExceeded,
@@ -326,6 +332,33 @@ async def test_expressions_that_are_preempted_start_again():
         for task in slow:
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
+
+
+def test_a_worker_is_discarded_that_is_forked_after_its_caller_and_event_loop_ended(monkeypatch):
+    begun, go, discarded = threading.Event(), threading.Event(), threading.Event()
+
+    class Forked:
+        def discard(self) -> None:
+            discarded.set()
+
+    def fork(_: Options) -> Forked:
+        begun.set()
+        assert go.wait(20)
+        return Forked()
+
+    async def cancelled() -> None:
+        asked = asyncio.ensure_future(fork_worker(Options()))
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        asked.cancel()
+        await asyncio.wait([asked])
+
+    monkeypatch.setattr(FORK_SERVER, "fork", fork)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(cancelled())
+    loop.close()
+    go.set()
+    assert discarded.wait(20)
 
 
 def test_threads_wait_for_their_worker_up_to_their_limit():
