@@ -348,8 +348,7 @@ def test_a_worker_is_discarded_that_is_forked_after_its_caller_and_event_loop_en
 
     async def cancelled() -> None:
         asked = asyncio.ensure_future(fork_worker(Options()))
-        while not begun.is_set():
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(begun.wait)
         asked.cancel()
         await asyncio.wait([asked])
 
