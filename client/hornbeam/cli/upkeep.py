@@ -138,15 +138,16 @@ def verify(
     with opened(url) as db:
         report = _verified(db, {"names": names or None, "repair": repair})
     repaired = sum(item["repaired"] for item in report["checked"])
+    are_left = report["differences"] > repaired
     if as_json:
         print_json(report)
     else:
         columns = ("name", "kind", "rows", *_FAULTS, "repaired")
         OUT.print(table(columns, ([item[c] for c in columns] for item in report["checked"])))
-        colour = "green" if not report["differences"] else "red"
-        more = f", {repaired} repaired" if repaired else ""
+        more = f" found, {repaired} of them repaired" if repaired else ""
+        colour = "red" if are_left else "green"
         OUT.print(f"{report['differences']} differences{more}", style=colour)
-    raise typer.Exit(1 if report["differences"] > repaired else 0)
+    raise typer.Exit(1 if are_left else 0)
 
 
 def _verified(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
