@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -230,6 +231,20 @@ async def test_a_fork_server_that_is_killed_is_replaced():
         FORK_SERVER._process.kill()
         wait_until(lambda: not alive(worker.pid))  # workers do not outlive the fork server
         assert await rows(engine, SMALL) == [(10,)]  # a new worker answers
+
+
+def test_all_pools_of_an_engine_have_its_threads():
+    made: list[int] = []
+
+    def new_threads(number: int) -> Executor:
+        made.append(number)
+        return ThreadPoolExecutor(number)
+
+    engine = QueryEngine(places=3, new_threads=new_threads)
+    for pool in (engine.workers, engine.checking, engine._expressions):
+        assert isinstance(pool.threads, ThreadPoolExecutor)
+    engine.close()
+    assert made == [3, 1, 3]
 
 
 async def test_workers_end_with_their_engine():
