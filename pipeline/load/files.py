@@ -52,7 +52,7 @@ from hornbeam_server.schema.types import Kind, Row, Value
 
 LEAST_SPLIT_BYTES, SPLIT_BYTES = 2 << 20, 8 << 20
 SPLITS = 16
-"""Target number of splits of a file that is not large, so that it is read in parallel, too."""
+"""Number of splits of a file that is not large, for reading in parallel; fewer of a small file."""
 CHUNK_ROWS = 4_096
 BLOCK_BYTES = 16 << 20
 """Bytes of CSV that are parsed at a time. No record may be longer. Every row that can be stored is
@@ -171,7 +171,7 @@ def splits(
 ) -> list[Split]:
     """The splits of a file. `single_lines`: no record of a CSV file spans lines. Raises
     InvalidRequest."""
-    split_bytes = split_bytes or min(max(file.size // SPLITS, LEAST_SPLIT_BYTES), SPLIT_BYTES)
+    split_bytes = split_bytes or min(max(-(-file.size // SPLITS), LEAST_SPLIT_BYTES), SPLIT_BYTES)
     match file.format:
         case Format.PARQUET:
             return _row_groups(file, split_bytes)
