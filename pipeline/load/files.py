@@ -48,6 +48,7 @@ from hornbeam_server.schema.errors import (
     Unsupported,
 )
 from hornbeam_server.schema.model import Column, DefaultKind, Relation
+from hornbeam_server.schema.named_columns import require_columns
 from hornbeam_server.schema.types import Kind, Row, Value
 
 LEAST_SPLIT_BYTES, SPLIT_BYTES = 2 << 20, 8 << 20
@@ -132,15 +133,7 @@ def inspect(path: str, relation: Relation) -> File:
     with _readable(path):
         about = Path(path).stat()
         columns = _columns(path, form)
-    for place, name in enumerate(columns):
-        if name not in relation.positions:
-            raise UnknownName(
-                f"{path}: relation {relation.name} has no column {name!r}.",
-                cure=f"Its columns are {', '.join(relation.column_names)}.",
-                column=name,
-            )
-        if name in columns[:place]:
-            raise InvalidRequest(f"{path}: column {name!r} is given twice.")
+    require_columns(relation, columns, f"{path}: ")
     if columns:
         for column in relation.columns:
             if column.name not in columns and _is_identity(column):
