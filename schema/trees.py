@@ -26,7 +26,9 @@ def unlink_all(nodes: Iterable[exp.Expr]) -> None:
 
 
 def unlink_gone(before: Iterable[exp.Expr], now: Iterable[exp.Expr]) -> None:
-    """Unlink the nodes that a change removed from a tree, given its nodes before and after."""
+    """Unlink the nodes that a change removed from a tree, given its nodes before and after. For
+    changes by code that does not report what it removes, such as sqlglot's; `supersede` reads only
+    what it removes."""
     kept = set(map(id, now))
     unlink_all(node for node in before if id(node) not in kept)
 
