@@ -155,7 +155,10 @@ def _columns(path: str, form: Format) -> tuple[str, ...]:
             try:
                 column_type(type_)
             except Unsupported:
-                raise InvalidRequest(f"{path}: column {name} has the type {type_}.") from None
+                raise InvalidRequest(
+                    f"{path}: column {name} has the type {type_}, which no column takes.",
+                    cure="Write it as numbers, text, bytes, dates or times.",
+                ) from None
         return tuple(schema.names)
 
 
@@ -194,7 +197,10 @@ def _readable(path: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise InvalidRequest(f"{path} cannot be read: {error}") from None
+        raise InvalidRequest(
+            f"{path} cannot be read: {error}",
+            cure="Look at the path and the format. Every machine that reads needs the file.",
+        ) from None
 
 
 def _require_same(file: File) -> None:
