@@ -47,7 +47,7 @@ demo: $(READY)  ## TPC-W from schema to verified views
 demo-cluster: $(READY)  ## the same on HBase with three nodes, one of which is killed (needs Java, Maven)
 	@$(BIN)/python -m bench.cluster_demo
 
-demo-spark: $(SPARK)  ## TPC-H beside a writer: views built, kept and reconciled by Spark (needs Java): SCALE=0.1
+demo-spark: $(SPARK)  ## TPC-H while a writer writes: views built, kept and reconciled by Spark (needs Java): SCALE=0.1
 	@$(BIN)/python -m bench.spark_demo --scale $(SCALE)
 
 test: $(SPARK)  ## the whole suite, in JOBS=2 processes; installs the programs that it needs if it may
@@ -112,7 +112,7 @@ bench-cluster: bench-nodes bench-peers  ## all that is measured on a real HBase,
 bench-nodes: $(READY)  ## on a real HBase with several nodes, failing and moving too (needs Java, Maven)
 	@$(BIN)/python -m bench.cluster
 
-bench-spark: $(SPARK)  ## Spark's work beside an embedded store: SCALE=0.05
+bench-spark: $(SPARK)  ## Spark's work on an embedded store: SCALE=0.05
 	@$(BIN)/python -m bench.spark $(addprefix --scale ,$(SCALE))
 
 bench-spark-cluster: $(SPARK)  ## Spark's scans and builds on a real HBase (needs Java, Maven)

@@ -1,7 +1,7 @@
 """Syntax trees that are freed by reference counting.
 
 Each node refers to its parent, so a tree has cycles, and reference counts do not free it. Python's
-cyclic collector does, but stops all other threads meanwhile: for a second, for the trees of a
+cyclic collector does, but no other thread runs during its work: for a second, for the trees of a
 statement of 100 000 words. Therefore every planner unlinks its trees when it has finished.
 """
 

@@ -102,7 +102,7 @@ class Changes(msgspec.Struct, frozen=True):
         if layout.name in self.loaded:
             since = self.loaded[layout.name]
             raise SnapshotTooOld(
-                f"{layout.name} was loaded beside the logs: its changes are kept from {since} on.",
+                f"{layout.name} was loaded without the logs: its changes are kept from {since} on.",
                 cure="Read it as of then, or later, and its changes from there on.",
             )
         after = max(self.after, self.begun.get(layout.name, 0))

@@ -174,7 +174,7 @@ def apply(
 ) -> None:
     """Put a schema into force: show the plan, ask, apply it, and watch the views being built.
 
-    With --yes the command plans again when row counts have changed the plan meanwhile.
+    With --yes the command plans again when row counts have changed the plan since it was made.
     """
     with opened(url) as db:
         body = _body(db, wanted)
