@@ -327,6 +327,11 @@ class Catalog:
         return {view.name: view for view in self.deferred}
 
     @cached_property
+    def all_views(self) -> tuple[str, ...]:
+        """Names of join views and deferred views."""
+        return (*self.view, *self.deferred_view)
+
+    @cached_property
     def index(self) -> dict[str, Index]:
         return {index.name: index for index in self.indexes}
 
