@@ -47,7 +47,7 @@ demo: $(READY)  ## TPC-W from schema to verified views
 demo-cluster: $(READY)  ## the same on HBase with three nodes, one of which is killed (needs Java, Maven)
 	@$(BIN)/python -m bench.cluster_demo
 
-demo-spark: $(SPARK)  ## TPC-H beside a writer: views built, kept and reconciled by Spark (needs Java): SCALE=0.1
+demo-spark: $(SPARK)  ## TPC-H while a writer writes: views built, kept and reconciled by Spark (needs Java): SCALE=0.1
 	@$(BIN)/python -m bench.spark_demo --scale $(SCALE)
 
 test: $(SPARK)  ## the whole suite, in JOBS=2 processes; installs the programs that it needs if it may
@@ -57,10 +57,10 @@ test: $(SPARK)  ## the whole suite, in JOBS=2 processes; installs the programs t
 test-quick: $(READY)  ## the loop while working: tests that need nothing but Python; PYTHON=python3.13 for another one
 	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --quick
 
-docs: $(READY)  ## the documentation as a site, in var/site
+docs: $(READY)  ## the documentation as a site, in var/site; fails for a link that leads nowhere
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-check: $(SPARK)  ## style, types, layers, dead code and dead files, links of the documentation
+check: $(SPARK) docs  ## style, types, layers, dead code and dead files, links of the documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -69,7 +69,6 @@ check: $(SPARK)  ## style, types, layers, dead code and dead files, links of the
 	$(BIN)/python -m tests.dead_files
 	$(BIN)/python -m tests.tidy
 	$(BIN)/python -m tests.settings_reference --check
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 sim: $(READY)  ## simulate: SEEDS=100 FIRST_SEED=1, or MINUTES=60; WORKLOAD=, MIX=, NODES=, FOLLOW=1, TRANSACTIONS=
 	@PYTHONHASHSEED=0 $(BIN)/python -m tests.sim \
@@ -112,7 +111,7 @@ bench-cluster: bench-nodes bench-peers  ## all that is measured on a real HBase,
 bench-nodes: $(READY)  ## on a real HBase with several nodes, failing and moving too (needs Java, Maven)
 	@$(BIN)/python -m bench.cluster
 
-bench-spark: $(SPARK)  ## Spark's work beside an embedded store: SCALE=0.05
+bench-spark: $(SPARK)  ## Spark's work on an embedded store: SCALE=0.05
 	@$(BIN)/python -m bench.spark $(addprefix --scale ,$(SCALE))
 
 bench-spark-cluster: $(SPARK)  ## Spark's scans and builds on a real HBase (needs Java, Maven)

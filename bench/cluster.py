@@ -7,7 +7,6 @@ one run, so ratios say more than figures. Needs Java 17 and Maven. `--help` list
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import itertools
@@ -21,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import structlog
 import uvloop
@@ -31,6 +31,7 @@ from bench import microdata
 from bench.measure import Figure, percentile, print_figures, write_report
 from bench.microdata import INSERT, V1
 from bench.nodes import NodeProcess, NodeProcesses, client_url
+from bench.options import EMPTIED, REPORT, ROUNDS, parse
 from bench.serving import Client, get, post
 from bench.tpcw.data import TODAY
 from hornbeam_server.cluster import Cluster
@@ -58,38 +59,15 @@ CELL = b"x" * 100
 class Options:
     """The options that `--help` explains."""
 
-    requests: int = 300
-    rounds: int = 3
-    kills: int = 5
-    folder: Path = Path("var/bench-cluster")
-    output: Path = Path("bench/reports/cluster.json")
+    requests: Annotated[int, "requests per round, one after the other"] = 300
+    rounds: Annotated[int, ROUNDS] = 3
+    kills: Annotated[int, "number of kills, and number of stops, of nodes"] = 5
+    folder: Annotated[Path, EMPTIED] = Path("var/bench-cluster")
+    output: Annotated[Path, REPORT] = Path("bench/reports/cluster.json")
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
-    default = Options()
-    parser = argparse.ArgumentParser(prog="python -m bench.cluster", description=__doc__)
-    add = parser.add_argument
-    add(
-        "--requests",
-        type=int,
-        default=default.requests,
-        help="requests per round, one after the other",
-    )
-    add(
-        "--rounds",
-        type=int,
-        default=default.rounds,
-        help="number of rounds; figures are medians over rounds",
-    )
-    add(
-        "--kills",
-        type=int,
-        default=default.kills,
-        help="number of kills, and number of stops, of nodes",
-    )
-    add("--folder", type=Path, default=default.folder, help="folder of the cluster; it is emptied")
-    add("--output", type=Path, default=default.output, help="the JSON report")
-    return Options(**vars(parser.parse_args(arguments)))
+    return parse(Options, "bench.cluster", __doc__, arguments)
 
 
 # ---------------------------------------------------------------- members in this process

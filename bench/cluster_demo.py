@@ -8,16 +8,16 @@ leads. In the end it verifies every view, index and foreign key. Needs Java 17 a
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import shutil
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 from rich.console import Console
@@ -27,6 +27,7 @@ from bench import remote
 from bench.demo import new_console, print_measured
 from bench.measure import machine
 from bench.nodes import NodeProcesses
+from bench.options import parse
 from bench.peers.design import tpcw
 from bench.tpcw.data import RELATIONS, Population, Size
 from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
@@ -38,13 +39,13 @@ from hornbeam_server.schema.errors import HornbeamError
 class Options:
     """The options that `--help` explains."""
 
-    customers: int
-    items: int
-    seconds: float
-    sessions: int
-    nodes: int
-    folder: Path
-    keep: bool
+    customers: Annotated[int, "customers of TPC-W; they determine addresses and orders"] = 300
+    items: Annotated[int, "items of TPC-W"] = 300
+    seconds: Annotated[float, "how long the emulated browsers run"] = 30.0
+    sessions: Annotated[int, "number of emulated browsers"] = 8
+    nodes: Annotated[int, "number of Hornbeam nodes"] = 3
+    folder: Annotated[Path, "folder of the cluster and the nodes"] = Path("var/demo-cluster")
+    keep: Annotated[bool, "leave HBase running at the end"] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +64,8 @@ class Report:
         return bool(self.differences or self.measured.errors)
 
 
-def parse_options(arguments: list[str] | None = None) -> Options:
-    parser = argparse.ArgumentParser(prog="python -m bench.cluster_demo", description=__doc__)
-    parser.add_argument("--customers", type=int, default=300)
-    parser.add_argument("--items", type=int, default=300)
-    parser.add_argument(
-        "--seconds", type=float, default=30.0, help="how long the emulated browsers run"
-    )
-    parser.add_argument("--sessions", type=int, default=8, help="number of emulated browsers")
-    parser.add_argument("--nodes", type=int, default=3, help="number of Hornbeam nodes")
-    parser.add_argument("--folder", type=Path, default=Path("var/demo-cluster"))
-    parser.add_argument("--keep", action="store_true", help="leave HBase running at the end")
-    return Options(**vars(parser.parse_args(arguments)))
+def parse_options(arguments: Sequence[str] | None = None) -> Options:
+    return parse(Options, "bench.cluster_demo", __doc__, arguments)
 
 
 def run(options: Options, console: Console) -> int:

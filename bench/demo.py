@@ -7,7 +7,6 @@ statements on base relations. `python -m bench.demo --help` lists the options; `
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import logging
@@ -15,11 +14,11 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import structlog
 import uvicorn
@@ -28,6 +27,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from bench.measure import machine, percentile, versions
+from bench.options import parse
 from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw.compare import Comparison, compare_statements
 from bench.tpcw.data import RELATIONS, Population, Size
@@ -52,25 +52,16 @@ PRINTED_ERRORS = 10
 class DemoOptions:
     """The options that `--help` explains."""
 
-    customers: int
-    items: int
-    seconds: float
-    sessions: int
-    folder: Path
-    rounds: int
+    customers: Annotated[int, "customers of TPC-W; they determine addresses and orders"] = 1_000
+    items: Annotated[int, "items of TPC-W"] = 1_000
+    seconds: Annotated[float, "how long the emulated browsers run"] = 8.0
+    sessions: Annotated[int, "number of emulated browsers"] = 8
+    rounds: Annotated[int, "runs of each statement"] = 20
+    folder: Annotated[Path, "folder of the database; it is emptied"] = Path("var/demo")
 
 
-def parse_options(arguments: list[str] | None = None) -> DemoOptions:
-    parser = argparse.ArgumentParser(prog="python -m bench.demo", description=__doc__)
-    parser.add_argument("--customers", type=int, default=1_000)
-    parser.add_argument("--items", type=int, default=1_000)
-    parser.add_argument(
-        "--seconds", type=float, default=8.0, help="how long the emulated browsers run"
-    )
-    parser.add_argument("--sessions", type=int, default=8, help="number of emulated browsers")
-    parser.add_argument("--rounds", type=int, default=20, help="runs of each statement")
-    parser.add_argument("--folder", type=Path, default=Path("var/demo"))
-    return DemoOptions(**vars(parser.parse_args(arguments)))
+def parse_options(arguments: Sequence[str] | None = None) -> DemoOptions:
+    return parse(DemoOptions, "bench.demo", __doc__, arguments)
 
 
 def new_console() -> Console:
@@ -365,7 +356,7 @@ async def _storage(database: Database) -> dict[str, int]:
         if name in catalog.index:
             kind = "view-indexes" if catalog.index[name].on in catalog.view else "indexes"
         else:
-            kind = "views" if name in catalog.view else "relations"
+            kind = "relations" if name in catalog.schema else "views"
         kinds[kind] += size
     return kinds
 

@@ -8,7 +8,6 @@ options.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import logging
@@ -21,6 +20,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import structlog
 from rich.console import Console
@@ -36,6 +36,7 @@ from bench.measure import (
     write_report,
 )
 from bench.microdata import INSERT, POINT, PREFIX, Q1, Q2, V1, V2
+from bench.options import REPORT, ROUNDS, parse
 from bench.tpcw.data import TODAY
 from hornbeam_server.api.security import api_keys as keys
 from hornbeam_server.node.database import Database
@@ -57,46 +58,18 @@ Work = Callable[[], Awaitable[object]]
 class Options:
     """The options that `--help` explains."""
 
-    customers: int = 1_000
-    rounds: int = 5
-    reads: int = 3_000
-    writes: int = 3_200
-    requests: int = 1_000
-    load_customers: int = 300
-    folder: Path = Path("var/bench")
-    output: Path = Path("bench/reports/latest.json")
+    customers: Annotated[int, "customers of the joins; × 111 = rows"] = 1_000
+    rounds: Annotated[int, ROUNDS] = 5
+    reads: Annotated[int, "reads per round"] = 3_000
+    writes: Annotated[int, "transactions per round"] = 3_200
+    requests: Annotated[int, "requests over REST per round"] = 1_000
+    load_customers: Annotated[int, "customers loaded per round"] = 300
+    folder: Annotated[Path, "folder of the databases; it is emptied"] = Path("var/bench")
+    output: Annotated[Path, REPORT] = Path("bench/reports/latest.json")
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
-    default = Options()
-    parser = argparse.ArgumentParser(prog="python -m bench.micro", description=__doc__)
-    add = parser.add_argument
-    add(
-        "--customers",
-        type=int,
-        default=default.customers,
-        help="customers of the joins; × 111 = rows",
-    )
-    add(
-        "--rounds",
-        type=int,
-        default=default.rounds,
-        help="number of rounds; figures are medians over rounds",
-    )
-    add("--reads", type=int, default=default.reads, help="reads per round")
-    add("--writes", type=int, default=default.writes, help="transactions per round")
-    add("--requests", type=int, default=default.requests, help="requests over REST per round")
-    add(
-        "--load-customers",
-        type=int,
-        default=default.load_customers,
-        help="customers loaded per round",
-    )
-    add(
-        "--folder", type=Path, default=default.folder, help="folder of the databases; it is emptied"
-    )
-    add("--output", type=Path, default=default.output, help="the JSON report")
-    return Options(**vars(parser.parse_args(arguments)))
+    return parse(Options, "bench.micro", __doc__, arguments)
 
 
 # ---------------------------------------------------------------- databases

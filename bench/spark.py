@@ -6,10 +6,11 @@ compare times of one run. The times include all work of Spark.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Annotated
 
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -19,6 +20,7 @@ from bench.deferred import deferred
 from bench.initial import initial
 from bench.materialize import apply, materialize, serving
 from bench.measure import Figure, in_turns, print_figures, ratios
+from bench.options import ROUNDS, parse
 from bench.tpch import SCHEMA
 from bench.tpch.data import files, load
 from hornbeam.transport import Transport, open_transport, parse_url
@@ -35,18 +37,19 @@ WORKLOAD = (
 SECTION = "reconcile"
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options that `--help` explains."""
+
+    scale: Annotated[float, "TPC-H's scale factor"] = 0.05
+    rows: Annotated[int, "rows below the deferred aggregate"] = 2_000_000
+    changes: Annotated[int, "changes of these rows in a batch"] = 100_000
+    rounds: Annotated[int, ROUNDS] = 5
+    master: Annotated[str, "Spark's master"] = LOCAL
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=float, default=0.05, help="TPC-H's scale factor")
-    parser.add_argument(
-        "--rows", type=int, default=2_000_000, help="rows below the deferred aggregate"
-    )
-    parser.add_argument(
-        "--changes", type=int, default=100_000, help="changes of these rows in a batch"
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--master", default=LOCAL)
-    options = parser.parse_args()
+    options = parse(Options, "bench.spark", __doc__)
     console = Console()
     with database(options.scale) as url, session(options.master) as spark:
         register(spark)

@@ -10,7 +10,6 @@ Spark with all its tasks. Processor time is this process's, which uses one core 
 
 from __future__ import annotations
 
-import argparse
 import logging
 import shutil
 import time
@@ -19,6 +18,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import happybase
 import structlog
@@ -29,6 +29,7 @@ from bench.initial import initial
 from bench.materialize import VIEW, materialize
 from bench.measure import Figure, Taken, in_turns, print_figures, ratios, write_report
 from bench.nodes import NodeProcesses
+from bench.options import EMPTIED, REPORT, ROUNDS, parse
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.cluster import Cluster
 from hornbeam_server.pipeline.sources.reader import Reader, register
@@ -49,28 +50,15 @@ GOAL = 0.6
 class Options:
     """The options that `--help` explains."""
 
-    rows: int = 200_000
-    rounds: int = 5
-    single: int = 1_600
-    folder: Path = Path("var/bench-spark-cluster")
-    output: Path = Path("bench/reports/spark-cluster.json")
+    rows: Annotated[int, "rows of the view that is built and read"] = 200_000
+    rounds: Annotated[int, ROUNDS] = 5
+    single: Annotated[int, "rows that are inserted one by one"] = 1_600
+    folder: Annotated[Path, EMPTIED] = Path("var/bench-spark-cluster")
+    output: Annotated[Path, REPORT] = Path("bench/reports/spark-cluster.json")
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
-    default = Options()
-    parser = argparse.ArgumentParser(prog="python -m bench.spark_cluster", description=__doc__)
-    add = parser.add_argument
-    add("--rows", type=int, default=default.rows, help="rows of the view that is built and read")
-    add(
-        "--rounds",
-        type=int,
-        default=default.rounds,
-        help="number of rounds; figures are medians over rounds",
-    )
-    add("--single", type=int, default=default.single, help="rows that are inserted one by one")
-    add("--folder", type=Path, default=default.folder, help="folder of the cluster; it is emptied")
-    add("--output", type=Path, default=default.output, help="the JSON report")
-    return Options(**vars(parser.parse_args(arguments)))
+    return parse(Options, "bench.spark_cluster", __doc__, arguments)
 
 
 def scans(spark: SparkSession, cluster: Cluster, url: str, options: Options) -> list[Figure]:

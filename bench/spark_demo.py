@@ -8,22 +8,22 @@ with its query. Then it damages a view, and Spark reconciles it.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rich.console import Console
 
 import hornbeam
 from bench.demo import new_console, served
 from bench.materialize import apply
+from bench.options import parse
 from bench.tpch import SCHEMA, VIEWS
 from bench.tpch.changes import Changes
 from bench.tpch.data import files
@@ -56,23 +56,15 @@ DAMAGED_ROWS = 5
 class Options:
     """The options that `--help` explains."""
 
-    scale: float
-    batches: int
-    seed: int
-    master: str
-    folder: Path
+    scale: Annotated[float, "TPC-H's scale factor"] = 0.01
+    batches: Annotated[int, "batches of deferred views to compare"] = 4
+    seed: Annotated[int, "seed of the writer"] = 1
+    master: Annotated[str, "Spark's master"] = LOCAL
+    folder: Annotated[Path, "folder of the database; it is emptied"] = Path("var/demo-spark")
 
 
-def parse_options(arguments: list[str] | None = None) -> Options:
-    parser = argparse.ArgumentParser(prog="python -m bench.spark_demo", description=__doc__)
-    parser.add_argument("--scale", type=float, default=0.01, help="TPC-H's scale factor")
-    parser.add_argument(
-        "--batches", type=int, default=4, help="batches of deferred views to compare"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="seed of the writer")
-    parser.add_argument("--master", default=LOCAL, help="Spark's master")
-    parser.add_argument("--folder", type=Path, default=Path("var/demo-spark"))
-    return Options(**vars(parser.parse_args(arguments)))
+def parse_options(arguments: Sequence[str] | None = None) -> Options:
+    return parse(Options, "bench.spark_demo", __doc__, arguments)
 
 
 class Server:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+from itertools import islice
 from pathlib import Path
 
 from hornbeam_server.cluster.layout import HOST
@@ -20,14 +21,19 @@ _OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports on which no process listens now. Raises Unavailable."""
-    found: list[int] = []
-    for port in random.sample(_range(), _TRIES):
-        if len(found) == count:
-            return found
-        if is_free(port):
-            found.append(port)
-    raise Unavailable(f"There are no {count} free ports.")
+    """`count` different ports on which no process listens now.
+
+    Another call may return the same port until a process listens on it, so processes that start
+    together get their ports from one call. Raises Unavailable.
+    """
+    ports = random.sample(_range(), _TRIES)
+    found = list(islice(filter(is_free, ports), count))
+    if len(found) < count:
+        raise Unavailable(
+            f"Of {len(ports)} ports tried, {len(found)} are free, and {count} are needed.",
+            cure=f"Stop processes that listen on {HOST}, or start fewer.",
+        )
+    return found
 
 
 def _range() -> range:

@@ -17,7 +17,7 @@ from hornbeam_server.query.workers.control import Options
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.codec.folds import LANES
-from hornbeam_server.storage.ports import START, Coordination, Log
+from hornbeam_server.storage.ports import START, Coordination, Log, Peers
 from hornbeam_server.storage.tables import create_tables
 from hornbeam_server.txlayer.cluster import assignment
 from hornbeam_server.txlayer.cluster.assignment import Word
@@ -174,90 +174,122 @@ async def join(settings: Settings, ports: Ports, address: str) -> tuple[Parts, M
     `address`. A failure closes the ports. Raises Unavailable and Corruption.
     """
     store, coordination, clock = ports.store, ports.coordination, ports.clock
-    peers = ports.peers
-    assert peers is not None
+    assert ports.peers is not None
     async with contextlib.AsyncExitStack() as undo:
         undo.push_async_callback(coordination.close)
         undo.push_async_callback(store.close)
-        undo.push_async_callback(peers.close)
+        undo.push_async_callback(ports.peers.close)
         await create_tables(store, SYSTEM_TABLES)
         if ports.logs is not None:
             undo.push_async_callback(ports.logs.close)
         view, began = View(ports.ids.new()), clock.monotonic()
         log = await ports.open_log(view.name, 1, 0)
         undo.push_async_callback(log.close)
-        rates = SlotRates(clock)
-        nothing, table = Recovered(0, START, 0), LockTable(rates.count)
-        parts = Parts(settings, ports, log, nothing, table, view.name, lambda: view.lane)
-        committer, hlc = parts.committer, parts.hlc
+        joining = _Joining(settings, ports, ports.peers, view, log)
+        parts = joining.parts
         undo.callback(parts.engine.close)
-        undo.push_async_callback(committer.close)
-        links = Links(peers, view, clock)
-        locks = TravellingLocks(parts.lock_table, view, links, hlc, clock)
-        own = OwnSnapshots(committer, hlc)
-        snapshots = MembersSnapshots(
-            own, committer, view, links, clock, lambda: parts.manager.state.catalog.version
-        )
-        await parts.start(NO_CATALOG, locks, snapshots, view.name)
-        guests = Guests(parts.lock_table, view, hlc, clock)
-        answering = Answering(view, guests, snapshots, parts.manager, hlc, committer)
-        membership = Membership(
-            coordination=coordination,
-            clock=clock,
-            view=view,
-            word=Word(address, await peers.listen(answering.answer)),
-            hlc=hlc,
-            committer=committer,
-            manager=parts.manager,
-            guests=guests,
-            links=links,
-            snapshots=snapshots,
-            readers=parts.keeper.readers,
-            rates=rates,
-            load=partial(load_catalog, store),
-            max_skew_s=settings.max_clock_skew_s,
-        )
-
-        before = await _owner_before(coordination, settings.slave)
-
-        async def recover_dead(dead: assignment.Member, epoch: int) -> int:
-            if dead in before:  # its epochs have a counter of their own
-                epoch = await _next_epoch(coordination, dead.name)
-            log = await ports.open_log(dead.name, epoch, view.assignment.catalog)
-            try:
-                found = await recover(store, log, log_name=dead.name, steps=ports.steps)
-                parts.lost += [] if found.lost is None else [found.lost]
-                return found.last_ts
-            finally:
-                await log.close()
-
-        member = Member(
-            coordination=coordination,
-            store=store,
-            clock=clock,
-            view=view,
-            membership=membership,
-            links=links,
-            manager=parts.manager,
-            keeper=parts.keeper,
-            committer=committer,
-            snapshots=snapshots,
-            hlc=hlc,
-            rates=rates,
-            recover=recover_dead,
-            address=address,
-            idle_rate=settings.slot_idle_rate,
-            before=before,
-        )
+        undo.push_async_callback(parts.committer.close)
+        await joining.start()
+        member = await joining.member(address)
         undo.push_async_callback(member.close)
         undo.push_async_callback(parts.keeper.close)
         if clock.monotonic() - began > JOIN_S:
             raise Unavailable("It took too long to open a log.", cure="It is tried again.")
         await member.start()
-        await LowWater(coordination).begin(hlc.observe())
+        await LowWater(coordination).begin(parts.hlc.observe())
         undo.pop_all()
     _LOG.info("joined", name=view.name, catalog=parts.manager.state.catalog.version)
     return parts, member
+
+
+class _Joining:
+    """The parts of a node that joins others: `start` them, then ask for the `member`."""
+
+    def __init__(
+        self, settings: Settings, ports: Ports, peers: Peers, view: View, log: Log
+    ) -> None:
+        self._settings, self._ports, self._peers, self._view = settings, ports, peers, view
+        self._rates = SlotRates(ports.clock)
+        self._locks = LockTable(self._rates.count)
+        nothing = Recovered(0, START, 0)
+        self.parts = Parts(settings, ports, log, nothing, self._locks, view.name, lambda: view.lane)
+        self._links = Links(peers, view, ports.clock)
+        committer, hlc = self.parts.committer, self.parts.hlc
+        own = OwnSnapshots(committer, hlc)
+        self._snapshots = MembersSnapshots(
+            own, committer, view, self._links, ports.clock, self._catalog_version
+        )
+        self._guests = Guests(self._locks, view, hlc, ports.clock)
+
+    def _catalog_version(self) -> int:
+        return self.parts.manager.state.catalog.version
+
+    async def start(self) -> None:
+        """Accept transactions, whose locks other nodes may own."""
+        hlc, clock = self.parts.hlc, self._ports.clock
+        locks = TravellingLocks(self._locks, self._view, self._links, hlc, clock)
+        await self.parts.start(NO_CATALOG, locks, self._snapshots, self._view.name)
+
+    async def member(self, address: str) -> Member:
+        """The member, which answers the others from now on. It has not joined yet."""
+        membership = await self._membership(address)
+        before = await _owner_before(self._ports.coordination, self._settings.slave)
+        parts = self.parts
+        return Member(
+            coordination=self._ports.coordination,
+            store=self._ports.store,
+            clock=self._ports.clock,
+            view=self._view,
+            membership=membership,
+            links=self._links,
+            manager=parts.manager,
+            keeper=parts.keeper,
+            committer=parts.committer,
+            snapshots=self._snapshots,
+            hlc=parts.hlc,
+            rates=self._rates,
+            recover=partial(self._recover, before),
+            address=address,
+            idle_rate=self._settings.slot_idle_rate,
+            before=before,
+        )
+
+    async def _membership(self, address: str) -> Membership:
+        parts = self.parts
+        answering = Answering(
+            self._view, self._guests, self._snapshots, parts.manager, parts.hlc, parts.committer
+        )
+        return Membership(
+            coordination=self._ports.coordination,
+            clock=self._ports.clock,
+            view=self._view,
+            word=Word(address, await self._peers.listen(answering.answer)),
+            hlc=parts.hlc,
+            committer=parts.committer,
+            manager=parts.manager,
+            guests=self._guests,
+            links=self._links,
+            snapshots=self._snapshots,
+            readers=parts.keeper.readers,
+            rates=self._rates,
+            load=partial(load_catalog, self._ports.store),
+            max_skew_s=self._settings.max_clock_skew_s,
+        )
+
+    async def _recover(
+        self, before: tuple[assignment.Member, ...], dead: assignment.Member, epoch: int
+    ) -> int:
+        """Recover the log of a dead member. Returns its last timestamp."""
+        ports = self._ports
+        if dead in before:  # its epochs have a counter of their own
+            epoch = await _next_epoch(ports.coordination, dead.name)
+        log = await ports.open_log(dead.name, epoch, self._view.assignment.catalog)
+        try:
+            found = await recover(ports.store, log, log_name=dead.name, steps=ports.steps)
+            self.parts.lost += [] if found.lost is None else [found.lost]
+            return found.last_ts
+        finally:
+            await log.close()
 
 
 async def _owner_before(coordination: Coordination, slave: str) -> tuple[assignment.Member, ...]:

@@ -100,8 +100,8 @@ class BulkAccess:
         Only a process that owns its store does this, because it also purges the store: nothing may
         be put at or below the horizon of a purge (`pipeline.spark.sink`). A purge that began
         earlier has a horizon no higher than `Ownership.kept_from` was then, and that only rises. A
-        purge that begins meanwhile stays below the snapshot that is held here. Raises NotFound,
-        SnapshotTooOld, InvalidRequest, LimitExceeded, Unsupported, Unavailable.
+        purge that begins during the call stays below the snapshot that is held here. Raises
+        NotFound, SnapshotTooOld, InvalidRequest, LimitExceeded, Unsupported, Unavailable.
         """
         if self._member is not None:
             raise Unsupported(

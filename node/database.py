@@ -291,12 +291,17 @@ class Database:
         return self.catalog
 
     async def sizes(self, names: Sequence[str] | None = None) -> dict[str, int]:
-        """Approximate bytes by name of relation, view or index (default: all but deferred views).
-        Reads the tables once."""
+        """Approximate bytes by name of relation, view or index (default: all). A deferred view's
+        bytes include its states. Reads the tables once."""
         catalog = self.catalog
         if names is None:
-            names = [*catalog.schema.names, *catalog.view, *catalog.index]
-        return {name: await self.store.size(catalog.layout(name).table) for name in names}
+            names = [*catalog.schema.names, *catalog.all_views, *catalog.index]
+        return {name: await self._size(catalog, name) for name in names}
+
+    async def _size(self, catalog: Catalog, name: str) -> int:
+        deferred = catalog.deferred_view.get(name)
+        stored = (name,) if deferred is None else deferred.stored
+        return sum([await self.store.size(catalog.layout(layout).table) for layout in stored])
 
     async def status(self) -> Mapping[str, Any]:
         """The state of this node, for operators."""
@@ -324,7 +329,7 @@ class Database:
                 "bytes": sum(s.bytes for s in segments),
                 "missing": [lost.document() for lost in self._parts.lost],
             },
-            "views": {name: self.catalog.state[name].value for name in self.catalog.view},
+            "views": {name: self.catalog.state[name].value for name in self.catalog.all_views},
             "builds": [build.document() for build in self.keeper.builds.values()],
             "loading": [] if self.catalog.load is None else list(self.catalog.load.relations),
             "nodes": None if member is None else member.status(await member.words()),

@@ -216,7 +216,7 @@ class DeferredViews:
         if lost:
             raise SnapshotTooOld(
                 f"{', '.join(lost)} cannot go on from {work.as_of}: what they are made of was"
-                f" loaded since, beside the logs ({', '.join(loaded)}).",
+                f" loaded since without the logs ({', '.join(loaded)}).",
                 cure=f"Rebuild them: hornbeam refresh --rebuild {' '.join(lost)}.",
             )
 

@@ -2,7 +2,7 @@
 
 The rows of a snapshot are kept for the retention. In HBase an export needs nothing else. An
 embedded store makes a checkpoint, a folder of linked files. Until the export is ended the
-checkpoint takes the space of files that the store drops meanwhile.
+checkpoint takes the space of files that the store drops while the checkpoint exists.
 """
 
 from __future__ import annotations

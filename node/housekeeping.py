@@ -95,7 +95,7 @@ class Housekeeping:
             try:
                 dropped += await self._store.purge(table, horizon)
             except (Unavailable, Corruption):
-                if table in await self._store.tables():  # else it was dropped meanwhile
+                if table in await self._store.tables():  # else it has been dropped
                     raise
 
         works.append(purge_tables)

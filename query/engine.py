@@ -71,18 +71,14 @@ class QueryEngine:
         new_threads: Callable[[int], Executor] = new_threads,
         prepared: int = PREPARED,
     ) -> None:
-        self.workers = Workers(options, places=places, processes=processes, new_worker=new_worker)
-        self.checking = Workers(options, places=1, processes=1, new_worker=new_worker)
+        new_pool = partial(Workers, new_worker=new_worker, new_threads=new_threads)
+        self.workers = new_pool(options, places=places, processes=processes)
+        self.checking = new_pool(options, places=1, processes=1)
         """A separate pool for verifications, which have no time limit and cannot restart. One runs
         at a time and takes no place of a query."""
         # A separate pool: a transaction that holds locks must not wait for queries.
-        self._expressions = Workers(
-            replace(options, threads=1, spill_folder=None),
-            places=places,
-            processes=processes,
-            new_worker=new_worker,
-            new_threads=new_threads,
-        )
+        alone = replace(options, threads=1, spill_folder=None)
+        self._expressions = new_pool(alone, places=places, processes=processes)
         self._prepared: TextCache[tuple[str, int, bool, bool], PreparedQuery] = TextCache(prepared)
         self._new_threads = new_threads
         self._reading: Executor | None = None

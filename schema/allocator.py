@@ -42,7 +42,7 @@ def trim() -> bool:
 
 
 async def keep_trimmed() -> None:
-    """Call `trim` every TRIM_S seconds, in a thread: other threads only wait for a heap meanwhile.
+    """Call `trim` every TRIM_S seconds, in a thread: other threads wait only for the heap in work.
 
     After an hour of hostile SQL, holes of small blocks were a third of a server's memory.
     """

@@ -406,6 +406,10 @@ class Catalog:
         """All views that the schema declares, by name."""
         return {**self.deferred_view, **self.immediate_view}
 
+    def all_views(self) -> tuple[str, ...]:
+        """Names of join views and declared views."""
+        return (*self.view, *self.declared_view)
+
     @cached_property
     def index(self) -> dict[str, Index]:
         return {index.name: index for index in self.indexes}

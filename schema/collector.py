@@ -20,7 +20,7 @@ def settle_collector() -> None:
     Rows, keys and puts are tuples and bytes, which reference counting frees; traversing them
     repeatedly takes a third of the time of a bulk load. Only for processes that belong to Hornbeam:
     a server, or a Python worker of Spark while it runs Hornbeam's tasks. The second generation is
-    collected while it is small, because all requests wait meanwhile; the third is collected rarely.
+    collected while it is small, because all requests wait for it; the third is collected rarely.
     """
     gc.set_threshold(5_000, 10, SELDOM)
 

@@ -170,7 +170,7 @@ class BeingLoaded(HornbeamError):
 
 class NotFound(HornbeamError):
     code = "not-found"
-    usual_cure = "See what there is: hornbeam status, hornbeam views, or GET /v1/schema."
+    usual_cure = "See what there is: hornbeam schema show, hornbeam view list, or GET /v1/schema."
 
 
 class LimitExceeded(HornbeamError):

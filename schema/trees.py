@@ -1,7 +1,7 @@
 """Syntax trees that are freed by reference counting.
 
 Each node refers to its parent, so a tree has cycles, and reference counts do not free it. Python's
-cyclic collector does, but stops all other threads meanwhile: for a second, for the trees of a
+cyclic collector does, but no other thread runs during its work: for a second, for the trees of a
 statement of 100 000 words. Therefore every planner unlinks its trees when it has finished.
 """
 
@@ -26,7 +26,9 @@ def unlink_all(nodes: Iterable[exp.Expr]) -> None:
 
 
 def unlink_gone(before: Iterable[exp.Expr], now: Iterable[exp.Expr]) -> None:
-    """Unlink the nodes that a change removed from a tree, given its nodes before and after."""
+    """Unlink the nodes that a change removed from a tree, given its nodes before and after. For
+    changes by code that does not report what it removes, such as sqlglot's; `supersede` reads only
+    what it removes."""
     kept = set(map(id, now))
     unlink_all(node for node in before if id(node) not in kept)
 

@@ -29,7 +29,10 @@ def require_storable(writes: Mapping[str, Sequence[Put]]) -> None:
 def require_sendable(what: str, data: bytes) -> None:
     """Raises LimitExceeded if `data` is longer than MESSAGE_BYTES. `what` names it in the error."""
     if len(data) > MESSAGE_BYTES:
-        raise LimitExceeded(f"{what} has {len(data)} bytes; {MESSAGE_BYTES} are allowed.")
+        raise LimitExceeded(
+            f"{what} has {len(data)} bytes; {MESSAGE_BYTES} are allowed.",
+            cure="Write fewer rows in one transaction.",
+        )
 
 
 def _too_large(what: str, found: int, limit: int) -> LimitExceeded:

@@ -1,4 +1,4 @@
-"""Locations of a database's rows and logs, for processes that read them beside its nodes.
+"""Locations of a database's rows and logs, for other processes than its nodes.
 
 Such a process reads all rows of all relations: the grants of API keys do not apply.
 """

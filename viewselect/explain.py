@@ -263,7 +263,7 @@ def _dropped(plan: SelectionPlan) -> Iterator[tuple[str, str]]:
         if item.budget:
             reason = f"dropped by the budget: worth {worth} for {size}"
         else:
-            reason = f"does not pay: upkeep is {worth} more than it saves beside the others"
+            reason = f"does not pay: upkeep is {worth} more than it saves in addition to the others"
         yield str(item.view), reason
 
 

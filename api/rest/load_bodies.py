@@ -17,9 +17,9 @@ from hornbeam_server.schema.errors import (
     InvalidRequest,
     LimitExceeded,
     TypeMismatch,
-    UnknownName,
 )
 from hornbeam_server.schema.model import Relation
+from hornbeam_server.schema.named_columns import require_columns
 from hornbeam_server.schema.sqltext import literal_sql
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -61,7 +61,8 @@ def _arrow_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[st
     rows: list[Sequence[Any]] = []
     unpacked = referred = 0
     with pa.ipc.open_stream(body) as reader:
-        names = _checked_names(list(reader.schema.names), relation)
+        names = list(reader.schema.names)
+        require_columns(relation, names)
         for batch in reader:
             batch.validate(full=True)  # its offsets may be wrong
             unpacked += batch.nbytes
@@ -124,7 +125,8 @@ def _csv_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str]
             null_values=[""],
         ),
     )
-    names = _checked_names(table.column_names, relation)
+    names = list(table.column_names)
+    require_columns(relation, names)
     _check_count(table.num_rows, max_rows)
     rows: list[Sequence[Any]] = []
     for start in range(0, table.num_rows, STEP_ROWS):
@@ -169,19 +171,6 @@ def _opening_quote(body: bytes, start: int) -> int:
         if found is not None:
             return found.start() + 1
     return -1
-
-
-def _checked_names(names: list[str], relation: Relation) -> list[str]:
-    for place, name in enumerate(names):
-        if name not in relation.positions:
-            raise UnknownName(
-                f"Relation {relation.name} has no column {name!r}.",
-                cure=f"Its columns are {', '.join(relation.column_names)}.",
-                column=name,
-            )
-        if name in names[:place]:
-            raise InvalidRequest(f"Column {name!r} is given twice.", cure="Give it once.")
-    return names
 
 
 def _check_count(rows: int, max_rows: int) -> None:

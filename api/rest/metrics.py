@@ -140,7 +140,7 @@ async def _values(db: Database) -> dict[str, float]:
         "locks_waiting": db.locks.waiting_count,
         "log_bytes": await _log_bytes(db),
         "watermark_lag_seconds": db.lag_s(),
-        "views_not_readable": sum(not catalog.readable(name) for name in catalog.view),
+        "views_not_readable": sum(not catalog.readable(name) for name in catalog.all_views),
         "ready": int(db.ready()),
         **_slots(db.member),
     }

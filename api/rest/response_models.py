@@ -460,4 +460,10 @@ def verify(*statuses: int) -> Documented:
         '{"report":{"snapshot":1795262813860,"differences":0,"checked":[]}}\n'
     )
     content = {NDJSON: {"schema": {"type": "string"}, "example": lines}}
-    return {200: {"description": "Lines of JSON.", "content": content}, **problems(*statuses)}
+    return {
+        200: {
+            "description": "Lines of JSON. `differences` also counts what `repaired` counts.",
+            "content": content,
+        },
+        **problems(*statuses),
+    }

@@ -102,7 +102,7 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def write(report: Report, output: Path) -> None:
-    """Write the document to `output`, and the page to a file beside it with the suffix .html."""
+    """Write the document to `output`, and the page to a file next to it with the suffix .html."""
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_bytes(encode(report))
     output.with_suffix(".html").write_text(page(report.results, report.findings))

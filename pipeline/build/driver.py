@@ -242,7 +242,11 @@ class Driver:
             end(self._node, export)
             self._require_wanted(group)
             if time.monotonic() > give_up:
-                raise Unavailable("A node has not heard of the catalog in force for too long.")
+                raise Unavailable(
+                    "A node has not heard of the catalog in force for too long.",
+                    cure="Look which node's catalog_version in hornbeam status is behind, and"
+                    " restart it.",
+                )
             time.sleep(POLL_S)
 
     def _task(self, part: Part, export: Export) -> Task:

@@ -187,7 +187,10 @@ def planned(
         catalog = export.codecs().catalog
         unknown = [name for name in sources if name not in catalog.schema]
         if unknown:
-            raise NotFound(f"There is no relation {', '.join(unknown)}.")
+            raise NotFound(
+                f"There is no relation {', '.join(unknown)}.",
+                cure=f"There are: {', '.join(catalog.schema.names) or 'none'}.",
+            )
         asyncio.run(_require_empty(export, sources))
     finally:
         end(node, export)
@@ -476,7 +479,11 @@ class Driver:
             end(self._node, export)
             self._under_way()
             if time.monotonic() > give_up:
-                raise Unavailable("A node has not heard of the catalog in force for too long.")
+                raise Unavailable(
+                    "A node has not heard of the catalog in force for too long.",
+                    cure="Look which node's catalog_version in hornbeam status is behind, and"
+                    " restart it.",
+                )
             time.sleep(POLL_S)
 
     def _is_ours(self, catalog: Catalog) -> bool:
@@ -487,7 +494,9 @@ class Driver:
         found = under_way(self._node)
         if found is None or found.identity != self.identity:
             raise NotFound(
-                "This load is not under way any more: it was given up, or another process ended it."
+                "This load is not under way any more: it was cancelled, or another process ended"
+                " it.",
+                cure="Look whether its rows are there. If not, load again, without --resume.",
             )
         return found
 

@@ -48,11 +48,12 @@ from hornbeam_server.schema.errors import (
     Unsupported,
 )
 from hornbeam_server.schema.model import Column, DefaultKind, Relation
+from hornbeam_server.schema.named_columns import require_columns
 from hornbeam_server.schema.types import Kind, Row, Value
 
 LEAST_SPLIT_BYTES, SPLIT_BYTES = 2 << 20, 8 << 20
 SPLITS = 16
-"""Target number of splits of a file that is not large, so that it is read in parallel, too."""
+"""Number of splits of a file that is not large, for reading in parallel; fewer of a small file."""
 CHUNK_ROWS = 4_096
 BLOCK_BYTES = 16 << 20
 """Bytes of CSV that are parsed at a time. No record may be longer. Every row that can be stored is
@@ -132,15 +133,7 @@ def inspect(path: str, relation: Relation) -> File:
     with _readable(path):
         about = Path(path).stat()
         columns = _columns(path, form)
-    for place, name in enumerate(columns):
-        if name not in relation.positions:
-            raise UnknownName(
-                f"{path}: relation {relation.name} has no column {name!r}.",
-                cure=f"Its columns are {', '.join(relation.column_names)}.",
-                column=name,
-            )
-        if name in columns[:place]:
-            raise InvalidRequest(f"{path}: column {name!r} is given twice.")
+    require_columns(relation, columns, f"{path}: ")
     if columns:
         for column in relation.columns:
             if column.name not in columns and _is_identity(column):
@@ -162,7 +155,10 @@ def _columns(path: str, form: Format) -> tuple[str, ...]:
             try:
                 column_type(type_)
             except Unsupported:
-                raise InvalidRequest(f"{path}: column {name} has the type {type_}.") from None
+                raise InvalidRequest(
+                    f"{path}: column {name} has the type {type_}, which no column takes.",
+                    cure="Write it as numbers, text, bytes, dates or times.",
+                ) from None
         return tuple(schema.names)
 
 
@@ -171,7 +167,7 @@ def splits(
 ) -> list[Split]:
     """The splits of a file. `single_lines`: no record of a CSV file spans lines. Raises
     InvalidRequest."""
-    split_bytes = split_bytes or min(max(file.size // SPLITS, LEAST_SPLIT_BYTES), SPLIT_BYTES)
+    split_bytes = split_bytes or min(max(-(-file.size // SPLITS), LEAST_SPLIT_BYTES), SPLIT_BYTES)
     match file.format:
         case Format.PARQUET:
             return _row_groups(file, split_bytes)
@@ -201,7 +197,10 @@ def _readable(path: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise InvalidRequest(f"{path} cannot be read: {error}") from None
+        raise InvalidRequest(
+            f"{path} cannot be read: {error}",
+            cure="Look at the path and the format. Every machine that reads needs the file.",
+        ) from None
 
 
 def _require_same(file: File) -> None:

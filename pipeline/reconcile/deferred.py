@@ -51,7 +51,10 @@ def groups(transport: Transport, names: Collection[str] | None) -> list[Group]:
     ]
     readable = {name for group in found for name in group.views}
     if missing := [name for name in names or () if name not in readable]:
-        raise NotFound(f"There is no readable deferred view {', '.join(missing)}.")
+        raise NotFound(
+            f"There is no readable deferred view {', '.join(missing)}.",
+            cure="hornbeam view list shows the views; hornbeam refresh builds deferred ones.",
+        )
     return [group for group in found if group.views]
 
 

@@ -62,10 +62,9 @@ def reconcile(
         later = [name for name in names if name in catalog.deferred_view]
         kept = [name for name in names if name not in later]
         groups = deferred.groups(transport, later if names else None)
-        wanted = list[plan.Scan]()
-        if kept or not names:
-            chosen = plan.with_indexes(catalog, kept) if kept else plan.all_names(catalog)
-            wanted = plan.scans(catalog, chosen, foreign_keys=not names)
+        chosen = plan.with_indexes(catalog, kept) if names else plan.all_names(catalog)
+        views = [name for group in groups for name in group.views if name in catalog.deferred_view]
+        wanted = plan.scans(catalog, chosen, foreign_keys=not names, deferred=views)
         tasks = tasks_of(export, wanted)
         results = compare(context, export, tasks, progress)
     repaired = Counter[str]()

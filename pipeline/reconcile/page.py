@@ -29,7 +29,7 @@ def page(document: Mapping[str, Any]) -> str:
     """The page of a `document` (`pipeline.reconcile.document`)."""
     left, repaired = document["differences"], document["repaired"]
     mood = "bad" if left else "good"
-    more = f", {repaired} repaired" if repaired else ""
+    more = f" left, {repaired} repaired" if repaired else ""
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',

@@ -77,8 +77,12 @@ def with_indexes(catalog: Catalog, names: Sequence[str]) -> list[str]:
     return [name for name in known if name in names or catalog.layout(name).source in names]
 
 
-def scans(catalog: Catalog, names: Sequence[str], *, foreign_keys: bool) -> list[Scan]:
-    """The scans for the views and indexes `names` and, if wanted, for all foreign keys."""
+def scans(
+    catalog: Catalog, names: Sequence[str], *, foreign_keys: bool, deferred: Sequence[str] = ()
+) -> list[Scan]:
+    """The scans for the views and indexes `names` and, if wanted, for all foreign keys. The scans
+    of the relations of the views `deferred` show whether all rows of these can be read."""
+    read = {name for view in deferred for name in catalog.deferred_view[view].relations}
     views = [name for name in names if name in catalog.view]
     indexes = [name for name in names if name in catalog.index]
     made = [
@@ -90,7 +94,11 @@ def scans(catalog: Catalog, names: Sequence[str], *, foreign_keys: bool) -> list
         )
         for relation in catalog.schema.relations
     ]
-    needed = [scan for scan in made if scan.views or scan.indexes or scan.foreign_keys]
+    needed = [
+        scan
+        for scan in made
+        if scan.views or scan.indexes or scan.foreign_keys or scan.relation in read
+    ]
     return [*needed, *map(StoredScan, indexes)]
 
 

@@ -168,7 +168,8 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All comparisons at `snapshot`."""
+    """All comparisons at `snapshot`. After a repair, `differences` are those that are left; those
+    that were repaired are not among them."""
 
     snapshot: int
     checked: tuple[Checked, ...]

@@ -102,7 +102,7 @@ class Changes(msgspec.Struct, frozen=True):
         if layout.name in self.loaded:
             since = self.loaded[layout.name]
             raise SnapshotTooOld(
-                f"{layout.name} was loaded beside the logs: its changes are kept from {since} on.",
+                f"{layout.name} was loaded without the logs: its changes are kept from {since} on.",
                 cure="Read it as of then, or later, and its changes from there on.",
             )
         after = max(self.after, self.begun.get(layout.name, 0))
@@ -140,7 +140,10 @@ def between(transport: Transport, after: int | None, upto: int | None = None) ->
 def layout_of(catalog: Catalog, relation: str) -> Layout:
     """The layout of a relation. Raises NotFound."""
     if relation not in catalog.schema:
-        raise NotFound(f"There is no relation {relation}.")
+        raise NotFound(
+            f"There is no relation {relation}.",
+            cure=f"There are: {', '.join(catalog.schema.names) or 'none'}.",
+        )
     return catalog.layout(relation)
 
 
@@ -257,7 +260,10 @@ class ChangesSource(OptionSource):
 
     def streamReader(self, schema: spark.StructType) -> ChangesStream:
         if self.options.get("upto") is not None:
-            raise InvalidRequest("A stream has no end: the option upto is for batches.")
+            raise InvalidRequest(
+                "A stream has no end: the option upto is for batches.",
+                cure="Leave it out, or use spark.read.",
+            )
         return ChangesStream(self.required("url"), *self._chosen(), self._begun().after)
 
     def _begun(self) -> Changes:
@@ -281,7 +287,10 @@ class ChangesSource(OptionSource):
         if text is None:
             return None
         if not text.isdecimal():
-            raise InvalidRequest(f"The option {name} is a snapshot, not {text}.")
+            raise InvalidRequest(
+                f"The option {name} is a snapshot, not {text}.",
+                cure="Give a whole number that the database has returned as a snapshot.",
+            )
         return int(text)
 
 

@@ -120,7 +120,10 @@ class Hornbeam(OptionSource):
         self.require_only(self.READING)
         relation, view = self.options.get("relation"), self.options.get("view")
         if (relation is None) == (view is None):
-            raise InvalidRequest("One of the options relation and view is to be set.")
+            raise InvalidRequest(
+                "One of the options relation and view is to be set.",
+                cure="Leave one of them out." if relation is not None else "Set one of them.",
+            )
         catalog = self._begun().codecs().catalog
         return catalog.layout(_readable(catalog, relation, view))
 
@@ -132,11 +135,17 @@ class Hornbeam(OptionSource):
 def _readable(catalog: Catalog, relation: str | None, view: str | None) -> str:
     if relation is not None:
         if relation not in catalog.schema:
-            raise NotFound(f"There is no relation {relation}.")
+            raise NotFound(
+                f"There is no relation {relation}.",
+                cure=f"There are: {', '.join(catalog.schema.names) or 'none'}.",
+            )
         return relation
     assert view is not None
-    if view not in catalog.view and view not in catalog.declared_view:
-        raise NotFound(f"There is no view {view}.")
+    if view not in catalog.all_views:
+        raise NotFound(
+            f"There is no view {view}.",
+            cure=f"There are: {', '.join(catalog.all_views) or 'none'}.",
+        )
     if catalog.state[view] is not State.READABLE:
         raise NotFound(f"View {view} is {catalog.state[view]}, not readable.", cure="Try later.")
     return view

@@ -53,7 +53,10 @@ def chosen(layout: Layout, names: str | None) -> list[Column]:
     wanted = [name.strip() for name in names.split(",")]
     unknown = [name for name in wanted if name not in layout.positions]
     if unknown:
-        raise NotFound(f"{layout.name} has no column {', '.join(unknown)}.")
+        raise NotFound(
+            f"{layout.name} has no column {', '.join(unknown)}.",
+            cure=f"Its columns are {', '.join(layout.column_names)}.",
+        )
     return [layout.columns[layout.positions[name]] for name in wanted]
 
 

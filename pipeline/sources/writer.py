@@ -167,7 +167,10 @@ def _batch_rows(asked: str | None) -> int:
     if asked is None:
         return BATCH_ROWS
     if not asked.isdecimal() or int(asked) < 1:
-        raise InvalidRequest(f"batchRows is {asked}; it is a number of rows, at least 1.")
+        raise InvalidRequest(
+            f"batchRows is {asked}; it is a number of rows, at least 1.",
+            cure=f"Leave it out for {BATCH_ROWS} rows in each transaction.",
+        )
     return int(asked)
 
 
@@ -178,7 +181,9 @@ def _require_fitting(
     InvalidRequest."""
     known = {document["name"]: document for document in relations}
     if relation not in known:
-        raise NotFound(f"There is no relation {relation}.")
+        raise NotFound(
+            f"There is no relation {relation}.", cure=f"There are: {', '.join(known) or 'none'}."
+        )
     columns = {column["name"]: column for column in known[relation]["columns"]}
     names = schema.fieldNames()
     for field_ in schema.fields:
@@ -188,13 +193,16 @@ def _require_fitting(
                 cure=f"Its columns are {', '.join(columns)}.",
             )
         if names.count(field_.name) > 1:
-            raise InvalidRequest(f"The frame has column {field_.name!r} twice.")
+            raise InvalidRequest(
+                f"The frame has column {field_.name!r} twice.", cure="Drop or rename one of them."
+            )
         _require_type(relation, columns[field_.name], field_.dataType)
     for name, column in columns.items():
         if name not in names and not column["nullable"] and column["default"] is None:
             raise InvalidRequest(
                 f"The frame lacks column {name!r}, which is NOT NULL in {relation} and has no"
-                " default."
+                " default.",
+                cure="Add the column to the frame.",
             )
 
 

@@ -45,7 +45,10 @@ def session(master: str = LOCAL) -> Iterator[SparkSession]:
     try:
         made = builder.getOrCreate()
     except PySparkException as error:
-        raise InvalidRequest(f"Spark does not start on {master}: {error}") from None
+        raise InvalidRequest(
+            f"Spark does not start on {master}: {error}",
+            cure="Look at the address of the master, and at Spark's settings.",
+        ) from None
     try:
         yield made
     finally:

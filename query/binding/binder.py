@@ -660,7 +660,7 @@ class _Binder:
 
     def _unknown_relation(self, node: exp.Table, ctes: Mapping[str, object]) -> UnknownName:
         name = ".".join(part.name for part in node.parts)
-        made = (*self.catalog.view, *self.catalog.deferred_view)
+        made = self.catalog.all_views
         views = [view for view in made if self.catalog.readable(view)]
         known = [*self.catalog.schema.names, *views, *ctes]
         return unknown("relation", name, at(node, self.sql), known)

@@ -118,7 +118,6 @@ VOLATILE = frozenset(
         "get_current_timestamp",
         "getvariable",
         "in_search_path",
-        "json_group_object",
         "nextval",
         "now",
         "pg_sleep",

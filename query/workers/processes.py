@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from itertools import chain
 from typing import Protocol
 
@@ -353,16 +354,25 @@ if hasattr(os, "register_at_fork"):
 
 async def fork_worker(options: Options) -> Worker:
     """A worker in a separate process. Raises Unavailable."""
-    forked = asyncio.get_running_loop().run_in_executor(None, FORK_SERVER.fork, options)
+    forked: Future[WorkerProcess] = Future()
+    asyncio.get_running_loop().run_in_executor(None, _fork, options, forked)
     try:
-        return await asyncio.shield(forked)
+        return await asyncio.shield(asyncio.wrap_future(forked))
     except asyncio.CancelledError:
+        # Called in the thread that forks: the event loop may have ended by then.
         forked.add_done_callback(_discard)
         raise
 
 
-def _discard(forked: asyncio.Future[WorkerProcess]) -> None:
-    if not forked.cancelled() and forked.exception() is None:
+def _fork(options: Options, forked: Future[WorkerProcess]) -> None:
+    try:
+        forked.set_result(FORK_SERVER.fork(options))
+    except BaseException as error:
+        forked.set_exception(error)
+
+
+def _discard(forked: Future[WorkerProcess]) -> None:
+    if forked.exception() is None:
         forked.result().discard()
 
 

@@ -91,7 +91,11 @@ class Calls:
 
     def _is_missing(self, table: str) -> NoReturn:
         self.sound.discard(table)
-        raise Corruption(f"Table {table} does not exist in HBase's namespace {self.namespace}.")
+        raise Corruption(
+            f"Table {table} does not exist in HBase's namespace {self.namespace}.",
+            cure="Look whether it was dropped or disabled in HBase. If its rows are lost, restore a"
+            " backup.",
+        )
 
     def require_open(self) -> None:
         if self._closed:
@@ -107,7 +111,10 @@ class Calls:
 
         def in_time() -> T:
             if time.monotonic() - asked > self.timeout_s:
-                raise Unavailable("HBase is too slow: all connections were busy for too long.")
+                raise Unavailable(
+                    "HBase is too slow: all connections were busy for too long.",
+                    cure="Try again later. If it lasts, look at the gateways and region servers.",
+                )
             return work()
 
         return asyncio.get_running_loop().run_in_executor(self._threads, in_time)

@@ -51,7 +51,10 @@ class Flushing:
                 if set(chosen.values()) <= set(await self.regions(written)):
                     return
             if time.monotonic() > deadline:
-                raise Unavailable("HBase's logs cannot be forced to disk: regions are moving.")
+                raise Unavailable(
+                    "HBase's logs cannot be forced to disk: regions are moving.",
+                    cure="Try again when HBase has no regions in transition.",
+                )
             await asyncio.sleep(PAUSES_S[0])
 
     async def regions(self, written: set[bytes]) -> list[servers.Region]:

@@ -136,7 +136,7 @@ class Gateways:
 
     def _use(self, connection: _Connection) -> None:
         """Note that `connection` is in use. Raises CallFailed once the pool is closed, also for a
-        connection that was opened meanwhile."""
+        connection that was opened since."""
         with self._lock:
             if not self._closed:
                 self._used.add(connection)

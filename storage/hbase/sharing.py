@@ -3,8 +3,8 @@
 While a call of a route is on its way, new requests for that route are collected, and leave with the
 next call. On a free route the next call leaves at once, with all requests of the same turn of the
 event loop; so a single request waits for no other. Nor does a request wait long for a slow call,
-perhaps for a region that is away: the next call then leaves beside it. A request is never answered
-by a call that left before it.
+perhaps for a region that is away: the next call then starts without waiting for it. A request is
+never answered by a call that left before it.
 
 Each request is answered as if it were alone. A refused call is repeated for each of its requests,
 since one of them may be the cause; any other failure fails all of them. If a request is cancelled,

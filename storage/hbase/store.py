@@ -2,7 +2,7 @@
 
 Versions are HBase's own: a read at timestamp `at` takes the newest cell of the time range [0, at],
 so a scan needs no state in a server. Each batch of a scan is a call of its own that begins behind
-the last key. Any gateway answers it, whatever regions and servers did meanwhile.
+the last key. Any gateway answers it, whatever regions and servers have done since.
 
 A put is in its region server's log when it returns, in the memory of all data nodes that keep a
 copy (SYNC_WAL); `flush` forces these logs to disk. The files that HBase writes from then on are
@@ -109,7 +109,7 @@ class HBaseStore:
         """As the port says.
 
         HBase compares the bytes of a row's newest cell and puts at a timestamp that was chosen
-        before. If the value that was read went away and came back meanwhile, the comparison
+        before. If the value that was read went away and has come back, the comparison
         would succeed and the put might lie below the newest version. So the comparison is made
         with bytes that no other version has. This method writes values with a fresh signature. A
         newest version without a signature is first written again with one, at its own timestamp;

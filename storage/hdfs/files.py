@@ -167,7 +167,10 @@ class HdfsFiles:
             return None
         if len(names) != 1 or not names[0].isdigit():
             held = ", ".join(names) or "nothing"
-            raise Unavailable(f"{self._url}{self._home} is no log: it holds {held}.")
+            raise Unavailable(
+                f"{self._url}{self._home} is no log: it holds {held}.",
+                cure="Move everything out of this folder that Hornbeam has not written.",
+            )
         return int(names[0])
 
     async def _found(self) -> None:
@@ -207,7 +210,10 @@ class HdfsFiles:
                 if _now() > deadline:
                     raise
             if _now() > deadline:
-                raise Unavailable(f"HDFS does not close {self._path(name)}.")
+                raise Unavailable(
+                    f"HDFS does not close {self._path(name)}.",
+                    cure="Look at HDFS: the blocks of this file need a data node that works.",
+                )
             await asyncio.sleep(RETRY_S)
 
     # ------------------------------------------------------------ writing

@@ -77,7 +77,10 @@ class HdfsLogs:
             except FileNotFoundError:
                 return None
             except ValueError:
-                raise Unavailable(f"{home} is no log.") from None
+                raise Unavailable(
+                    f"{home} is no log: it does not hold exactly one folder.",
+                    cure="Move everything out of it that Hornbeam has not written.",
+                ) from None
             if holder == before:
                 return None
             with suppress(FileNotFoundError):
@@ -105,7 +108,10 @@ class HdfsLogs:
                 if _now() > deadline:
                     raise
             if _now() > deadline:
-                raise Unavailable(f"HDFS does not close {folder}/{file}.")
+                raise Unavailable(
+                    f"HDFS does not close {folder}/{file}.",
+                    cure="Look at HDFS: the blocks of this file need a data node that works.",
+                )
             await asyncio.sleep(RETRY_S)
 
     async def _call(self, work: Awaitable[T], seconds: float = CALL_S) -> T:
@@ -116,7 +122,10 @@ class HdfsLogs:
         except FileNotFoundError:
             raise
         except Exception as error:
-            raise Unavailable(f"The logs in {self._folder} cannot be seen: {error!r}") from error
+            raise Unavailable(
+                f"The logs in {self._folder} cannot be read: {error!r}.",
+                cure="Look whether HDFS answers, and whether this process may read the folder.",
+            ) from error
 
 
 def _now() -> float:

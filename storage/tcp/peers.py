@@ -212,7 +212,10 @@ def _split(address: str) -> tuple[str, int]:
     """Host and port. Raises Unavailable."""
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise Unavailable(f"{address!r} is no address: host:port is asked for.")
+        raise Unavailable(
+            f"{address!r} is no address: host:port is asked for.",
+            cure="Correct peer_address at the node that has it.",
+        )
     return host.strip("[]"), int(port)
 
 

@@ -276,10 +276,16 @@ class ZookeeperCoordination:
         except (NoNodeError, NodeExistsError, BadVersionError):
             raise
         except TimeoutError:
-            raise Unavailable(f"ZooKeeper at {self._hosts} has not answered in time.") from None
+            raise Unavailable(
+                f"ZooKeeper at {self._hosts} has not answered in time.",
+                cure="Try again in a moment. If it lasts, look at ZooKeeper and the network.",
+            ) from None
         except KazooException as error:
             name = type(error).__name__
-            raise Unavailable(f"ZooKeeper at {self._hosts} cannot be used: {name}.") from error
+            raise Unavailable(
+                f"ZooKeeper at {self._hosts} cannot be used: {name}.",
+                cure="Look at ZooKeeper, and at the addresses in the setting zookeeper.",
+            ) from error
 
     def _hand_over(self, work: Callable[[], object]) -> None:
         """Run `work` in the event loop, from a thread of the client library. The loop may be closed

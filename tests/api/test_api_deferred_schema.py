@@ -60,6 +60,10 @@ def test_a_declared_view_is_planned_shown_and_read(shop):
     assert (view["deferred"]["as_of"], view["deferred"]["lag_s"]) == (None, None)
     assert view["deferred"]["program"][0].startswith("0. inner join on ")
     assert 'hornbeam_deferred_lag_seconds{group="default"} NaN' in shop.client.get("/metrics").text
+    assert "hornbeam_views_not_readable 1.0" in shop.client.get("/metrics").text
+    status = shop.client.get("/v1/status?sizes=true").json()
+    assert status["views"]["by_name"] == "building"
+    assert "by_name" in status["bytes"]
     assert "by_name" in [one["name"] for one in shop.client.get("/v1/views").json()]
     document = shop.client.get("/v1/schema").json()
     assert document["views"][-1]["columns"] == view["columns"]
@@ -68,6 +72,7 @@ def test_a_declared_view_is_planned_shown_and_read(shop):
 
     batch = refreshed(shop)
     assert batch["built"] == ["by_name"]
+    assert "hornbeam_views_not_readable 0.0" in shop.client.get("/metrics").text
     assert shop.rows("SELECT * FROM by_name", max_staleness_ms=60_000) == []
     stale = shop.post("/v1/query", {"sql": "SELECT * FROM by_name", "max_staleness_ms": 1})
     assert (stale.status_code, stale.headers["Retry-After"]) == (503, "1"), stale.text
@@ -147,6 +152,20 @@ def test_names_may_contain_characters_of_urls(shop):
         load = f"/v1/load/{quote('t/a?b %', safe='')}"
         assert db.transport.post(load, b"id\n1\n", {"Content-Type": "text/csv"})["rows"] == 1
     assert 'route="/v1/load/{relation}"' in shop.client.get("/metrics").text
+
+
+def test_the_bytes_of_a_deferred_view_include_its_states(shop, monkeypatch):
+    apply(shop, DDL + SUM)
+    database = shop.database
+
+    async def size(table):
+        return 1
+
+    monkeypatch.setattr(database.store, "size", size)
+    stored = database.catalog.deferred_view["by_name"].stored
+    assert len(stored) > 1
+    assert shop.run(database.sizes())["by_name"] == len(stored)
+    assert shop.client.get("/v1/views/by_name").json()["bytes"] == len(stored)
 
 
 def table_of(shop):

@@ -133,7 +133,7 @@ def test_names_may_contain_characters_of_urls(run: Run, tmp_path: Path) -> None:
 def test_inspection_commands_print_text_and_json(run: Run) -> None:
     for words in (
         ["schema", "show"], ["schema", "graph"], ["view", "list"], ["view", "show", "author__book"],
-        ["status"], ["config", "show"], ["verify"],
+        ["status", "--sizes"], ["config", "show"], ["verify"],
     ):  # fmt: skip
         code, out, _ = run(*words)
         assert code == 0, words
@@ -141,6 +141,7 @@ def test_inspection_commands_print_text_and_json(run: Run) -> None:
         code, out, _ = run(*words, "--json")
         assert code == 0, words
         json.loads(out)
+    assert "author__book" in json.loads(run("status", "--sizes", "--json")[1])["bytes"]
     assert "CREATE TABLE book" in run("schema", "show", "--ddl")[1]
     assert "-- name: by_author" in run("schema", "show", "--workload")[1]
     assert run("schema", "graph", "--format", "svg")[1].lstrip().startswith("<")

@@ -107,6 +107,17 @@ def test_free_ports_are_distinct_and_below_the_ephemeral_range():
     assert max(ports) < max(outgoing, 32_000)
 
 
+def test_the_last_port_that_is_tried_counts(monkeypatch):
+    from hornbeam_server.cluster import ports
+    from hornbeam_server.schema.errors import Unavailable
+
+    monkeypatch.setattr(ports, "_TRIES", 3)
+    monkeypatch.setattr(ports, "is_free", lambda _: True)
+    assert len(set(free_ports(3))) == 3
+    with pytest.raises(Unavailable, match="3 are free, and 4 are needed"):
+        free_ports(4)
+
+
 def test_a_port_with_a_listener_is_not_free():
     import socket
 

@@ -170,75 +170,85 @@ def live(
 
 async def _live(world: World, work: Work, crash_at: int | None, callbacks: int | None) -> Life:
     loop = asyncio.get_running_loop()
-    process = loop.process("process")
-    life, databases = Life(), []
+    process, clock = loop.process("process"), SimulatedClock(start_ms=world.wall_ms)
+    mortal = _Mortal(world, process, crash_at)
+    world.lives += 1
+    ids = SimulatedIds(random.Random(world.lives))
+    process.crash_after(callbacks)
+    task = process.start(mortal.run(work, clock, ids))
+    while not (task.done() or process.dead):
+        await asyncio.wait({task}, timeout=POLL_S)
+    mortal.life.crashed = process.dead
+    process.crash()
+    await process.bury()
+    if mortal.database is not None:
+        mortal.database.engine.close()
+    world.wall_ms = clock.wall_ms() + 1
+    if not mortal.life.crashed:
+        task.result()
+    assert not loop.uncaught, loop.uncaught
+    return mortal.life
 
-    def reach(point: str, at_death: Callable[[], object] = lambda: None) -> None:
-        """Pass a point, or die there; `at_death` is the last effect on the world."""
-        _require_alive(process)
-        if databases:
-            life.seen_ts = max(life.seen_ts, databases[0].watermark())
-        life.points.append(point)
-        if len(life.points) - 1 == crash_at:
-            at_death()
-            process.crash()
-            raise asyncio.CancelledError
 
-    async def carry(operation: Operation) -> Any:
-        await asyncio.sleep(0)
-        _require_alive(process)
-        if operation.kind in NOBODY_READS:
-            return operation.apply()
-        reach(f"before {operation.kind}")
-        if operation.kind in FILE_WRITES:
-            half = len(operation.data) // 2
-            reach(
-                f"half {operation.kind}",
-                lambda: operation.disk.perform(operation, half, synced=False),
-            )
-        found = operation.apply()
-        reach(f"after {operation.kind}")
-        await asyncio.sleep(0)
-        return found
+class _Mortal:
+    """A process on a world, which records its life and dies at the point `crash_at`."""
 
-    async def open_log(name: str, epoch: int, catalog_version: int) -> SegmentedLog:
-        files = SimulatedFiles(world.disk, SLAVE, carry=carry)
-        return await SegmentedLog.open(files, SLAVE, epoch, catalog_version=catalog_version)
+    def __init__(self, world: World, process: Process, crash_at: int | None) -> None:
+        self.life = Life()
+        self.database: Database | None = None
+        self._world = world
+        self._process = process
+        self._crash_at = crash_at
 
-    async def run() -> None:
-        calls = _Calls(process, reach)
+    async def run(self, work: Work, clock: SimulatedClock, ids: SimulatedIds) -> None:
+        calls = _Calls(self._process, self._reach)
         ports = Ports(
-            SimulatedStore(world.tables, calls),
-            await SimulatedCoordination.open(world.registry, calls),
-            open_log,
+            SimulatedStore(self._world.tables, calls),
+            await SimulatedCoordination.open(self._world.registry, calls),
+            self._open_log,
             clock,
             ids,
             InlineExecutor,
             inline_worker,
-            reach,
+            self._reach,
         )
-        database = await Database.start(_SETTINGS, ports)
-        databases.append(database)
-        life.started = len(life.points)
-        await work(database, life)
+        self.database = await Database.start(_SETTINGS, ports)
+        self.life.started = len(self.life.points)
+        await work(self.database, self.life)
 
-    clock = SimulatedClock(start_ms=world.wall_ms)
-    world.lives += 1
-    ids = SimulatedIds(random.Random(world.lives))
-    process.crash_after(callbacks)
-    task = process.start(run())
-    while not (task.done() or process.dead):
-        await asyncio.wait({task}, timeout=POLL_S)
-    life.crashed = process.dead
-    process.crash()
-    await process.bury()
-    for database in databases:
-        database.engine.close()
-    world.wall_ms = clock.wall_ms() + 1
-    if not life.crashed:
-        task.result()
-    assert not loop.uncaught, loop.uncaught
-    return life
+    def _reach(self, point: str, at_death: Callable[[], object] = lambda: None) -> None:
+        """Pass a point, or die there; `at_death` is the last effect on the world."""
+        _require_alive(self._process)
+        if self.database is not None:
+            self.life.seen_ts = max(self.life.seen_ts, self.database.watermark())
+        self.life.points.append(point)
+        if len(self.life.points) - 1 == self._crash_at:
+            at_death()
+            self._process.crash()
+            raise asyncio.CancelledError
+
+    async def _open_log(self, name: str, epoch: int, catalog_version: int) -> SegmentedLog:
+        files = SimulatedFiles(self._world.disk, SLAVE, carry=self._carry)
+        return await SegmentedLog.open(files, SLAVE, epoch, catalog_version=catalog_version)
+
+    async def _carry(self, operation: Operation) -> Any:
+        """Apply an operation on a file, with a point before, after, and half way through a
+        write."""
+        await asyncio.sleep(0)
+        _require_alive(self._process)
+        if operation.kind in NOBODY_READS:
+            return operation.apply()
+        self._reach(f"before {operation.kind}")
+        if operation.kind in FILE_WRITES:
+            half = len(operation.data) // 2
+            self._reach(
+                f"half {operation.kind}",
+                lambda: operation.disk.perform(operation, half, synced=False),
+            )
+        found = operation.apply()
+        self._reach(f"after {operation.kind}")
+        await asyncio.sleep(0)
+        return found
 
 
 _SETTINGS = Settings(

@@ -210,6 +210,8 @@ def test_the_number_of_splits_depends_on_the_file_size(megabytes, cuts):
     file = files.File("rows.jsonl", files.Format.JSON_LINES, megabytes << 20, 0)
     found = files.splits(file)
     assert len(found) == cuts
+    odd = files.File("rows.jsonl", files.Format.JSON_LINES, (megabytes << 20) - 1, 0)
+    assert megabytes == 0 or len(files.splits(odd)) == cuts
     assert [split.start for split in found[1:]] == [split.end for split in found[:-1]]
 
 

@@ -62,7 +62,7 @@ def test_differences_are_shown_and_repaired(run, shop, tmp_path):
     ]  # fmt: skip
     assert "<title>5 differences</title>" in page.read_text()
     code, out, _ = run(view, "--repair")
-    assert (code, "0 differences, 5 repaired" in out) == (0, True)
+    assert (code, "0 differences left, 5 repaired" in out) == (0, True)
 
 
 def test_orphans_are_shown(run, shop):
@@ -105,7 +105,7 @@ def test_the_page_shows_all_values_and_runs_no_script():
     parser = Balance()
     parser.feed(text)
     assert parser.open == []
-    assert {"<b>", "ee", "<script>, NULL", "1 differences, 3 repaired"} <= set(parser.text)
+    assert {"<b>", "ee", "<script>, NULL", "1 differences left, 3 repaired"} <= set(parser.text)
     later = command.page(
         {"snapshot": 1, "differences": 1, "repaired": 3, "checked": [item | {"as_of": 2_000}]}
     )

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from hornbeam_server.pipeline.reconcile import deferred, job
+from hornbeam_server.pipeline.reconcile import deferred, job, plan
 from hornbeam_server.pipeline.reconcile.deferred import Group
 from hornbeam_server.pipeline.reconcile.document import document
 from hornbeam_server.pipeline.reconcile.report import Fault, Kind
@@ -133,9 +133,8 @@ def test_damage_is_found_and_repaired_by_a_rebuild(spark, shop):
     assert differing(reconcile(spark, shop)[0]) == planted
     only, _ = reconcile(spark, shop, "names")
     assert differing(only) == {"names": planted["names"]}
-    assert {item.name for item in only.checked} == set(
-        shop.database.catalog.deferred_view["names"].stored
-    )
+    stored = shop.database.catalog.deferred_view["names"].stored
+    assert {item.name for item in only.checked} == {*stored, "customer", "orders"}
     before = as_of(shop)
     mended, _ = reconcile(spark, shop, repair=True)
     assert differing(mended) == {}
@@ -160,8 +159,12 @@ def test_views_over_unreadable_rows_are_not_compared(spark, shop):
     plant(shop, "customer", {sound.key: b"\x01\xc1"}, shop.database.watermark())
     try:
         report, _ = reconcile(spark, shop)
+        only, _ = reconcile(spark, shop, "names")
     finally:
         plant(shop, "customer", {sound.key: sound.value}, shop.database.watermark())
+    assert {item.name: item.left_out for item in only.checked if item.left_out} == {
+        name: len(cells(shop, name)) for name in shop.database.catalog.deferred_view["names"].stored
+    }
     checked = {item.name: item for item in report.checked}
     assert checked["customer"].count(Fault.UNDECODABLE) == 1
     for name in ("by_name", "names", "apart"):
@@ -171,10 +174,18 @@ def test_views_over_unreadable_rows_are_not_compared(spark, shop):
         assert (checked[name].left_out, checked[name].differences) == (0, 0)
 
 
+def test_the_relations_of_named_deferred_views_are_scanned(shop):
+    """Views over rows that cannot be read are left out, so all these rows are read first."""
+    catalog = shop.database.catalog
+    for view in ("names", "apart", "in_all"):
+        scans = plan.scans(catalog, [], foreign_keys=False, deferred=[view])
+        assert [scan.relation for scan in scans] == [*catalog.deferred_view[view].relations]
+
+
 def test_kept_and_deferred_views_can_be_named_together(spark, shop):
     index = next(iter(shop.database.catalog.index))
     report, _ = reconcile(spark, shop, index, "apart")
-    assert [item.name for item in report.checked] == [index, "apart", "customer"]
+    assert {item.name for item in report.checked} == {index, "apart", "customer"}
 
 
 def test_a_missing_view_is_refused(spark, shop):

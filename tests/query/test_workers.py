@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -28,7 +30,12 @@ from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import Envelope, Failed, Query, Register, Reply, Rows
 from hornbeam_server.query.workers.places import CLIENT
 from hornbeam_server.query.workers.pool import ThreadWorkers, Workers
-from hornbeam_server.query.workers.processes import FORK_SERVER, InlineWorker, WorkerProcess
+from hornbeam_server.query.workers.processes import (
+    FORK_SERVER,
+    InlineWorker,
+    WorkerProcess,
+    fork_worker,
+)
 from hornbeam_server.schema.errors import (
     LimitExceeded,
     MemoryExceeded,
@@ -226,6 +233,20 @@ async def test_a_fork_server_that_is_killed_is_replaced():
         assert await rows(engine, SMALL) == [(10,)]  # a new worker answers
 
 
+def test_all_pools_of_an_engine_have_its_threads():
+    made: list[int] = []
+
+    def new_threads(number: int) -> Executor:
+        made.append(number)
+        return ThreadPoolExecutor(number)
+
+    engine = QueryEngine(places=3, new_threads=new_threads)
+    for pool in (engine.workers, engine.checking, engine._expressions):
+        assert isinstance(pool.threads, ThreadPoolExecutor)
+    engine.close()
+    assert made == [3, 1, 3]
+
+
 async def test_workers_end_with_their_engine():
     async with with_engine() as engine:
         await rows(engine, SMALL)
@@ -326,6 +347,32 @@ async def test_expressions_that_are_preempted_start_again():
         for task in slow:
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
+
+
+def test_a_worker_is_discarded_that_is_forked_after_its_caller_and_event_loop_ended(monkeypatch):
+    begun, go, discarded = threading.Event(), threading.Event(), threading.Event()
+
+    class Forked:
+        def discard(self) -> None:
+            discarded.set()
+
+    def fork(_: Options) -> Forked:
+        begun.set()
+        assert go.wait(20)
+        return Forked()
+
+    async def cancelled() -> None:
+        asked = asyncio.ensure_future(fork_worker(Options()))
+        await asyncio.to_thread(begun.wait)
+        asked.cancel()
+        await asyncio.wait([asked])
+
+    monkeypatch.setattr(FORK_SERVER, "fork", fork)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(cancelled())
+    loop.close()
+    go.set()
+    assert discarded.wait(20)
 
 
 def test_threads_wait_for_their_worker_up_to_their_limit():

@@ -324,7 +324,7 @@ async def _run(
             await follower.catch_up()
             follower.check(journal.acknowledged)
         await _resolve(cluster, journal)
-        await _require_nothing_stuck(cluster)
+        await require_nothing_stuck(cluster)
         assert profile.faults or not journal.counts["unknown"], "no answer, and nothing went wrong"
         if workload.oracle:
             at = {
@@ -424,9 +424,13 @@ def _stuck(database: Database) -> str:
     return ", ".join(what for what, there in found.items() if there)
 
 
-async def _require_nothing_stuck(cluster: Cluster) -> None:
+async def require_nothing_stuck(cluster: Cluster) -> None:
     """Check that soon after the last fault no node that serves holds a lock or has an unfinished
-    transaction, and that no watermark falls."""
+    transaction, and that no watermark falls or stands still.
+
+    An idle node reserves no timestamps, so its watermark moves only when a read asks for a later
+    one.
+    """
     await asyncio.sleep(SETTLED_S)
     databases = [node.database for node in cluster.serving]
     if any(map(_stuck, databases)):
@@ -437,3 +441,7 @@ async def _require_nothing_stuck(cluster: Cluster) -> None:
     assert all(
         database.watermark() >= ts for database, ts in zip(databases, before, strict=True)
     ), "a watermark has fallen"
+    later = max(before, default=0) + 1
+    for node in cluster.serving:
+        reached = await node.process.start(node.database.snapshots.read_point(later))
+        assert reached >= later, "a watermark stands still"

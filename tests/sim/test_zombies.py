@@ -14,6 +14,7 @@ from hornbeam_server.storage.simulated.coordination import SESSION_S
 from hornbeam_server.txlayer.commit.failpoints import Step, no_steps
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 from tests.sim.simulated_cluster import Cluster
+from tests.sim.simulation import require_nothing_stuck
 from tests.sim.stories import opened, run
 from tests.sim.workload_bank import SCHEMA
 from tests.txlayer.database_world import catalog_of
@@ -59,6 +60,17 @@ async def test_a_zombie_commits_nothing():
         await run(owner, owner.database.execute(INSERT, (8, 8)))
         rows = await run(owner, owner.database.fetch("SELECT a_id FROM account"))
         assert sorted(rows) == [(0,), (1,), (2,), (8,)]
+
+
+@in_virtual_time
+async def test_a_watermark_that_stands_still_is_found():
+    """A timestamp that is never released holds the watermark back."""
+    async with one_owner() as (owner, cluster):
+        await require_nothing_stuck(cluster)
+        held = owner.database.committer.held()
+        await run(owner, held.__aenter__())
+        with pytest.raises(AssertionError, match="stands still"):
+            await require_nothing_stuck(cluster)
 
 
 @in_virtual_time

@@ -146,7 +146,7 @@ class Word(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The facts that the master knows besides the newest assignment."""
+    """The facts that the master knows in addition to the newest assignment."""
 
     version: int
     """The number of the newest version of the assignment."""

@@ -278,7 +278,7 @@ async def _take_each(
     require_still: Callable[[Sequence[LockName]], None],
 ) -> None:
     """Take all of `names`, which may be taken now. After each wait `require_still` checks whether
-    the rest still may: a slot without held locks may have moved meanwhile."""
+    the rest still may: a slot without held locks may have moved."""
     for taken, name in enumerate(names, start=1):
         if not own.take(owner, name, mode):
             await own.acquire(owner, [name], mode, deadline)

@@ -559,7 +559,7 @@ class Committer:
     def _refusal(self) -> Unavailable:
         why = self.failed.message if self.failed is not None else ""
         if isinstance(self.failed, DiskFull):
-            cure = "Free space on the log's disk, then restart; reads go on meanwhile."
+            cure = "Free space on the log's disk, then restart; reads still work."
             return DiskFull(f"Nothing can be committed: {why}", cure=cure)
         return Unavailable(f"Nothing can be committed: {why}", cure="Restart, or ask another node.")
 

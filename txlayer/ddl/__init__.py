@@ -1,1 +1,1 @@
-"""Changes of the schema: the catalog's versions, builds and initial loads beside writers."""
+"""Changes of the schema: the catalog's versions, builds and initial loads while writers write."""

@@ -503,7 +503,7 @@ class CatalogKeeper:
         """Check stored rows against the new constraints of `catalog`, and fill its new UNIQUE
         indexes. Returns `catalog` with these indexes READABLE, in force since `at`.
 
-        The first commit under the catalog relies on both, so writers wait meanwhile. Raises
+        The first commit under the catalog relies on both, so writers wait for it. Raises
         UniqueViolation or ForeignKeyViolation for stored rows that break a constraint.
         """
         codecs, states = Codecs(catalog), dict(catalog.states)
@@ -661,7 +661,7 @@ class CatalogKeeper:
                 await self._clock.sleep(0)
 
     async def _mark_readable(self, tables: set[str]) -> None:
-        """Make the views and indexes in `tables` readable, unless they were dropped meanwhile."""
+        """Make the views and indexes in `tables` readable, unless they have been dropped."""
         await self._store.flush()
         self._steps(Step.BUILT)
         async with self.changing:

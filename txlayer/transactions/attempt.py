@@ -35,9 +35,9 @@ from hornbeam_server.schema.errors import (
     SqlError,
     TransactionAborted,
     UniqueViolation,
-    UnknownName,
 )
 from hornbeam_server.schema.model import Column, Default, DefaultKind, OnDelete, Relation
+from hornbeam_server.schema.named_columns import unknown_column
 from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
@@ -260,10 +260,7 @@ class Transaction:
         relation = self.state.catalog.schema.relation(batch.relation)
         unknown = [name for name in batch.columns if name not in relation.positions]
         if unknown:
-            raise UnknownName(
-                f"Relation {relation.name} has no column {unknown[0]}.",
-                cure=f"It has: {', '.join(relation.column_names)}.",
-            )
+            raise unknown_column(relation, unknown[0])
         positions = [relation.positions[name] for name in batch.columns]
         if any(len(row) != len(positions) for row in batch.rows):
             raise InvalidRequest(

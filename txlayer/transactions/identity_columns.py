@@ -60,7 +60,7 @@ class IdentityBlocks:
             fresh = await self._take(counter, BLOCK)
             if not fresh.rest:
                 raise _exhausted(counter)
-            # Another coroutine may have taken a block meanwhile: use that up first.
+            # Another coroutine may have taken a block during the wait: use that up first.
             if not self._block(counter).rest:
                 self._blocks[_key(counter)] = fresh
         self._blocks[_key(counter)] = _Block(block.begin, block.rest[1:])

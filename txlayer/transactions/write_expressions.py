@@ -13,6 +13,7 @@ from hornbeam_server.query.duckdb.scalar import evaluate
 from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.errors import UnknownName
 from hornbeam_server.schema.model import Column, Relation
+from hornbeam_server.schema.named_columns import unknown_column
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 from hornbeam_server.txlayer.transactions.requests import Parameters
 
@@ -32,10 +33,7 @@ class RowScope:
         """The position of a column in the relation. Raises UnknownName."""
         position = self.relation.positions.get(name)
         if position is None:
-            raise UnknownName(
-                f"Relation {self.relation.name} has no column {name}.",
-                cure=f"It has: {', '.join(self.relation.column_names)}.",
-            )
+            raise unknown_column(self.relation, name)
         return position
 
     def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:

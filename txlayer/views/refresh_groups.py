@@ -227,7 +227,7 @@ class Groups:
             raise Corruption(f"The state of group {group} cannot be read: {error}.") from None
 
     async def _written(self, group: str, state: GroupState, version: int) -> bool:
-        """Whether the write succeeded. False: another process has changed the state meanwhile."""
+        """Whether the write succeeded. False: another process has changed the state."""
         try:
             await self._coordination.write(_path(group), msgspec.json.encode(state), version)
         except StalePlan:

@@ -61,7 +61,8 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The results of all checks at `snapshot`."""
+    """The results of all checks at `snapshot`. `differences` are those found there, also those that
+    are repaired afterwards."""
 
     snapshot: int
     checked: tuple[Checked, ...]

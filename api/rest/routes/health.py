@@ -60,7 +60,7 @@ async def status(
     sizes: Annotated[bool, Query(description="Count the bytes of all tables; slow.")] = False,
 ) -> Response:
     """Catalog version, watermark, locks, log and builds; with `sizes` also bytes per relation, view
-    and index, except deferred views.
+    and index.
 
     Only administrators get the data folder and the hot locks.
     """

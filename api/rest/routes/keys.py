@@ -34,7 +34,7 @@ async def create_key(body: KeyBody, request: Request, db: Db) -> Response:
         body.role,
         body.grants,
         frozenset(schema.names),
-        frozenset((*db.catalog.view, *db.catalog.deferred_view)),
+        frozenset(db.catalog.all_views),
     )
     fresh, now_ms = api_keys.fresh(), db.clock.wall_ms()
     key = api_keys.ApiKey(

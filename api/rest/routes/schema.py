@@ -150,8 +150,8 @@ Sizes = Annotated[bool, Query(description="Count the bytes, which reads the tabl
 async def views(db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
     """All views that the API key may read, with their states and the progress of their builds."""
     shown = visible_catalog(asking, db.catalog)
-    names = (*shown.view, *shown.declared_view)
-    return encoded([await _view(db, shown, name, sizes, program=False) for name in names])
+    found = [await _view(db, shown, name, sizes, program=False) for name in shown.all_views]
+    return encoded(found)
 
 
 @router.get(
@@ -163,7 +163,7 @@ async def view(name: str, db: ReadDb, asking: Asking, sizes: Sizes = True) -> Re
     """A view, with its state and the progress of its build."""
     shown = visible_catalog(asking, db.catalog)
     if not db.catalog.relations_of(name):
-        known = ", ".join((*shown.view, *shown.declared_view))
+        known = ", ".join(shown.all_views)
         raise NotFound(f"There is no view {name}.", cure=f"There are: {known or 'none'}.")
     asking.require_read([name])
     return encoded(await _view(db, shown, name, sizes, program=True))

@@ -26,6 +26,7 @@ from hornbeam.cli.common import (
 )
 from hornbeam.cli.loadfiles import Columns, is_compressed
 from hornbeam.cli.rejects import rejects_file
+from hornbeam.connection import Connection
 
 _BATCH_ROWS = 5_000
 _MAX_REJECTS = 1_000
@@ -37,52 +38,59 @@ def register(app: typer.Typer) -> None:
     app.command("load")(load)
 
 
+What = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="RELATION FILE | RELATION=FILE",
+        help="A relation and its files; for several relations, each file as RELATION=FILE."
+        " Files are CSV with a header row, JSON lines (.jsonl, .ndjson), or Parquet. CSV and"
+        " JSON lines may be compressed (.gz).",
+        show_default=False,
+    ),
+]
+RejectsFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Skip rows that the database refuses, and write them to this file as JSON lines"
+        " with file, place, reason and record. An existing file is replaced.",
+    ),
+]
+MaxRejects = Annotated[
+    int, typer.Option(min=0, metavar="N", help="End the load when more than N rows are bad.")
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Continue an interrupted load: repeat its command.")
+]
+Again = Annotated[
+    bool, typer.Option("--again", help="Insert the files even if they were loaded before.")
+]
+BatchRows = Annotated[int, typer.Option(min=1, help="Rows per transaction (without --spark).")]
+Spark = Annotated[
+    bool, typer.Option("--spark", help="Load empty relations with Spark, all rows at once.")
+]
+Master = Annotated[str, typer.Option(help="Spark's master.")]
+SingleLines = Annotated[
+    bool,
+    typer.Option(
+        "--single-lines",
+        help="With --spark: each record of CSV is one line, so files may be split.",
+    ),
+]
+Cancel = Annotated[bool, typer.Option("--cancel", help="Cancel the running load with Spark.")]
+
+
 def load(
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="RELATION FILE | RELATION=FILE",
-            help="A relation and its files; for several relations, each file as RELATION=FILE."
-            " Files are CSV with a header row, JSON lines (.jsonl, .ndjson), or Parquet. CSV and"
-            " JSON lines may be compressed (.gz).",
-            show_default=False,
-        ),
-    ] = None,
-    rejects: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Skip rows that the database refuses, and write them to this file as JSON lines"
-            " with file, place, reason and record. An existing file is replaced.",
-        ),
-    ] = None,
-    max_rejects: Annotated[
-        int, typer.Option(min=0, metavar="N", help="End the load when more than N rows are bad.")
-    ] = _MAX_REJECTS,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted load: repeat its command.")
-    ] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Insert the files even if they were loaded before.")
-    ] = False,
-    batch_rows: Annotated[
-        int, typer.Option(min=1, help="Rows per transaction (without --spark).")
-    ] = _BATCH_ROWS,
-    spark: Annotated[
-        bool,
-        typer.Option("--spark", help="Load empty relations with Spark, all rows at once."),
-    ] = False,
-    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
-    single_lines: Annotated[
-        bool,
-        typer.Option(
-            "--single-lines",
-            help="With --spark: each record of CSV is one line, so files may be split.",
-        ),
-    ] = False,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="Cancel the running load with Spark.")
-    ] = False,
+    what: What = None,
+    rejects: RejectsFile = None,
+    max_rejects: MaxRejects = _MAX_REJECTS,
+    resume: Resume = False,
+    again: Again = False,
+    batch_rows: BatchRows = _BATCH_ROWS,
+    spark: Spark = False,
+    master: Master = "local[*]",
+    single_lines: SingleLines = False,
+    cancel: Cancel = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -120,12 +128,16 @@ def load(
         return
     with opened(url) as db, rejects_file(rejects, max_rejects) as rejected:
         loader = Loader(db, batch_rows, resume, again, rejected)
-        schema = db.transport.json("GET", "/v1/schema")
-        relations = {relation["name"]: relation for relation in schema["relations"]}
-        for relation in in_order(sources, relations):
-            for path in sources[relation]:
-                _load_file(loader, relation, _columns(relations[relation]), path)
+        _load_all(db, loader, sources)
     _print_report(loader, rejects, as_json)
+
+
+def _load_all(db: Connection, loader: Loader, sources: Sources) -> None:
+    schema = db.transport.json("GET", "/v1/schema")
+    relations = {relation["name"]: relation for relation in schema["relations"]}
+    for relation in in_order(sources, relations):
+        for path in sources[relation]:
+            _load_file(loader, relation, _columns(relations[relation]), path)
 
 
 def sources_of(what: Sequence[str]) -> Sources:

@@ -42,7 +42,7 @@ def materialize(
     rebuild: Annotated[
         bool,
         typer.Option(
-            "--rebuild", help="Rebuild readable views. Queries do not use them meanwhile."
+            "--rebuild", help="Rebuild readable views. Queries do not use them until then."
         ),
     ] = False,
     cancel: Annotated[

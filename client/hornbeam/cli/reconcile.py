@@ -110,7 +110,7 @@ def _show(document: dict[str, Any]) -> None:
                 " rows cannot be read."
             )
     colour = "red" if document["differences"] else "green"
-    more = f", {document['repaired']} repaired" if document["repaired"] else ""
+    more = f" left, {document['repaired']} repaired" if document["repaired"] else ""
     OUT.print(f"{document['differences']} differences{more}", style=colour)
 
 

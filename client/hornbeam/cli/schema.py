@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from inspect import Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -84,8 +86,6 @@ QueryLog = Annotated[
         " the workload."
     ),
 ]
-
-
 Rows = Annotated[
     list[str] | None,
     typer.Option(
@@ -95,6 +95,37 @@ Rows = Annotated[
         " counted rows, or an assumed number for relations without rows.",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to plan: the options that plan, apply and diff have in common."""
+
+    ddl: Ddl
+    workload: Workload = None
+    roots: Roots = None
+    learn_roots: LearnRoots = False
+    method: MethodOption = Method.optimal
+    budget: Budget = None
+    query_log: QueryLog = None
+    rows: Rows = None
+
+
+def planning(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options of `Wanted` and its own ones. `command` takes the `Wanted`, then
+    its own options."""
+    _, *own = signature(command, eval_str=True).parameters.values()
+    common = signature(Wanted, eval_str=True).parameters
+    parameters = [*common.values(), *own]
+
+    def with_all_options(**given: Any) -> None:
+        wanted = Wanted(**{name: given.pop(name) for name in common})
+        command(wanted, **given)
+
+    with_all_options.__doc__ = command.__doc__
+    with_all_options.__annotations__ = {each.name: each.annotation for each in parameters}
+    with_all_options.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return with_all_options
 
 
 def register(app: typer.Typer) -> None:
@@ -110,23 +141,15 @@ def register(app: typer.Typer) -> None:
     app.add_typer(schema, name="schema")
 
 
+@planning
 def plan(
-    ddl: Ddl,
-    workload: Workload = None,
-    roots: Roots = None,
-    learn_roots: LearnRoots = False,
-    method: MethodOption = Method.optimal,
-    budget: Budget = None,
-    query_log: QueryLog = None,
-    rows: Rows = None,
+    wanted: Wanted,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Show the trees, views and indexes that a schema would get, and why. Changes nothing."""
     with opened(url) as db:
-        body = _body(
-            db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log, rows or ()
-        )
+        body = _body(db, wanted)
         planned = _plan(db, body)
     if as_json:
         print_json({key: planned[key] for key in planned if key != "svg"})
@@ -134,15 +157,9 @@ def plan(
         OUT.print(planned["text"], soft_wrap=True)
 
 
+@planning
 def apply(
-    ddl: Ddl,
-    workload: Workload = None,
-    roots: Roots = None,
-    learn_roots: LearnRoots = False,
-    method: MethodOption = Method.optimal,
-    budget: Budget = None,
-    query_log: QueryLog = None,
-    rows: Rows = None,
+    wanted: Wanted,
     allow_drop: Annotated[
         bool, typer.Option("--allow-drop", help="Allow dropping relations that are not in DDL.")
     ] = False,
@@ -157,12 +174,10 @@ def apply(
 ) -> None:
     """Put a schema into force: show the plan, ask, apply it, and watch the views being built.
 
-    With --yes the command plans again when row counts have changed the plan meanwhile.
+    With --yes the command plans again when row counts have changed the plan since it was made.
     """
     with opened(url) as db:
-        body = _body(
-            db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log, rows or ()
-        )
+        body = _body(db, wanted)
         options = {"allow_drop": allow_drop, "build": build.value}
 
         def put_into_force() -> dict[str, Any]:
@@ -192,23 +207,15 @@ def apply(
     OUT.print(f"Applied: catalog version {answer['catalog_version']}{left}.", style="green")
 
 
+@planning
 def diff(
-    ddl: Ddl,
-    workload: Workload = None,
-    roots: Roots = None,
-    learn_roots: LearnRoots = False,
-    method: MethodOption = Method.optimal,
-    budget: Budget = None,
-    query_log: QueryLog = None,
-    rows: Rows = None,
+    wanted: Wanted,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Show the changes that applying a schema would make. Exit code 1: there are changes."""
     with opened(url) as db:
-        body = _body(
-            db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log, rows or ()
-        )
+        body = _body(db, wanted)
         changes = _changes(db, _plan(db, body))
     if as_json:
         print_json(changes)
@@ -255,25 +262,18 @@ def graph(
         fail(f"{output} cannot be written: {error}")
 
 
-def _roots(roots: str | None, learn: bool) -> list[str] | None:
-    if roots is not None and learn:
+def _roots(wanted: Wanted) -> list[str] | None:
+    if wanted.roots is not None and wanted.learn_roots:
         fail("Give --roots or --learn-roots, not both.")
-    if roots is None:
+    if wanted.roots is None:
         return None
-    return [name.strip() for name in roots.split(",") if name.strip()]
+    return [name.strip() for name in wanted.roots.split(",") if name.strip()]
 
 
-def _body(
-    db: Connection,
-    ddl: str,
-    workload: Path | None,
-    roots: list[str] | None,
-    method: Method,
-    budget: float | None,
-    query_log: Path | None,
-    rows: Sequence[str],
-) -> dict[str, Any]:
+def _body(db: Connection, wanted: Wanted) -> dict[str, Any]:
     """The request body of plan and apply."""
+    ddl, workload, query_log = wanted.ddl, wanted.workload, wanted.query_log
+    roots = _roots(wanted)
     if workload is not None:
         statements = read_text(workload)
     else:
@@ -282,12 +282,12 @@ def _body(
         "ddl": _reflected(ddl) if "://" in ddl else read_text(Path(ddl)),
         "workload": statements,
         "roots": roots,
-        "method": method.value,
-        "budget": budget,
+        "method": wanted.method.value,
+        "budget": wanted.budget,
         "ddl_file": DDL if "://" in ddl else ddl,
         "workload_file": str(workload or "<hornbeam schema show --workload>"),
         "query_log": read_text(query_log) if query_log is not None else "",
-        "row_counts": dict(map(_expected, rows)) or None,
+        "row_counts": dict(map(_expected, wanted.rows or ())) or None,
     }
 
 

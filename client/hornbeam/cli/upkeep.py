@@ -143,15 +143,16 @@ def verify(
     with opened(url) as db:
         report = _verified(db, {"names": names or None, "repair": repair})
     repaired = sum(item["repaired"] for item in report["checked"])
+    are_left = report["differences"] > repaired
     if as_json:
         print_json(report)
     else:
         columns = ("name", "kind", "rows", *_FAULTS, "repaired")
         OUT.print(table(columns, ([item[c] for c in columns] for item in report["checked"])))
-        colour = "green" if not report["differences"] else "red"
-        more = f", {repaired} repaired" if repaired else ""
+        more = f" found, {repaired} of them repaired" if repaired else ""
+        colour = "red" if are_left else "green"
         OUT.print(f"{report['differences']} differences{more}", style=colour)
-    raise typer.Exit(1 if report["differences"] > repaired else 0)
+    raise typer.Exit(1 if are_left else 0)
 
 
 def _verified(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
@@ -169,17 +170,24 @@ def _verified(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
     raise OperationalError("The answer ended before its report.", {"outcome": "unknown"})
 
 
-def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Show version, watermark, transactions, locks, log, builds and sizes."""
+def status(
+    sizes: Annotated[
+        bool, typer.Option("--sizes", help="Count the bytes of all tables, which reads them once.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show version, watermark, transactions, locks, log and builds."""
     with opened(url) as db:
-        document = db.transport.json("GET", "/v1/status")
+        params = {"sizes": "true"} if sizes else None
+        document = db.transport.json("GET", "/v1/status", params=params)
     if as_json:
         print_json(document)
         return
-    sizes = document.pop("bytes", {})
+    counted = document.pop("bytes", {})
     OUT.print(table(("what", "value"), list(_flat(document))))
-    if sizes:
-        OUT.print(table(("stored", "bytes"), sizes.items()))
+    if counted:
+        OUT.print(table(("stored", "bytes"), counted.items()))
 
 
 def _flat(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

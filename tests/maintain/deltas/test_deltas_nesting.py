@@ -102,6 +102,13 @@ def test_views_that_cannot_be_named_are_refused(declared, words):
     assert refused.value.cure
 
 
+def test_a_recomputed_view_may_have_any_repeatable_aggregate():
+    (view,) = compiled(views(one="* SELECT json_group_object(i, i)::TEXT AS pairs FROM a"))
+    assert [column.name for column in view.columns] == ["pairs"]
+    with pytest.raises(Unsupported, match="another value each time"):
+        compiled(views(one="* SELECT random() AS r FROM a"))
+
+
 def test_errors_have_places_in_the_views_own_text():
     inner, outer = views(one="SELECT\n\n\n i FROM a", two="SELECT i,\n nothing FROM one")
     with pytest.raises(UnknownName, match=r"nothing is unknown.*line 2, column 2"):
