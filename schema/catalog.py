@@ -219,6 +219,11 @@ class ImmediateView:
         """The names of the layouts of values."""
         return tuple(f"{self.name}.{state.name}" for state in self.values)
 
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """Names of the layouts of the view that have a table of their own."""
+        return (self.name, *self.values_names)
+
 
 @dataclass(frozen=True)
 class Index:
@@ -358,9 +363,7 @@ class Catalog:
     @cached_property
     def stored(self) -> tuple[str, ...]:
         """Names of all layouts that have a table of their own."""
-        deferred = (name for view in self.deferred for name in view.stored)
-        values = (name for view in self.immediate for name in view.values_names)
-        declared = (*deferred, *self.immediate_view, *values)
+        declared = (name for view in self.declared_view.values() for name in view.stored)
         return (*self.schema.names, *self.view, *self.index, *declared)
 
     @cached_property
@@ -406,6 +409,7 @@ class Catalog:
         """All views that the schema declares, by name."""
         return {**self.deferred_view, **self.immediate_view}
 
+    @cached_property
     def all_views(self) -> tuple[str, ...]:
         """Names of join views and declared views."""
         return (*self.view, *self.declared_view)
