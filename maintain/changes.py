@@ -29,3 +29,16 @@ class Mutation:
     key: bytes
     old: Row | None
     new: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """The amounts that a transaction adds to one group of an immediate view.
+
+    `layout` is the layout of the view's cells. `amounts` are the number of rows and the sums, in
+    the order of the layout's columns after the lane.
+    """
+
+    layout: str
+    group: Row
+    amounts: Row

@@ -47,6 +47,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hornbeam_server.maintain.changes import Change, Mutation
+from hornbeam_server.maintain.immediate.program import (
+    ImmediateProgram,
+    Joined,
+    compile_immediate,
+)
 from hornbeam_server.maintain.indexes import IndexProgram, compile_index
 from hornbeam_server.maintain.paths import BaseRows, JoinPath, Key, Level, compile_path
 from hornbeam_server.maintain.ways import Way, way_into_view, way_to_children
@@ -219,11 +224,16 @@ class Programs:
         keys: Mapping[str, Callable[[Row], Key]],
         relations: Mapping[str, Stored],
         views: Sequence[ViewProgram],
+        immediate: Sequence[ImmediateProgram] = (),
     ) -> None:
         self._keys = keys
         self._relations = relations
         self._views = {
             relation: tuple(v for v in views if relation in v.path.relations)
+            for relation in relations
+        }
+        self._immediate = {
+            relation: tuple(v for v in immediate if relation in v.relations)
             for relation in relations
         }
 
@@ -244,6 +254,19 @@ class Programs:
             found += await made(view.stored.mutations(await view.pairs(base)))
         return found
 
+    async def joined(self, changes: Sequence[Change], reader: RowReader) -> list[Joined]:
+        """What `changes` change in immediate views. The arguments are those of `mutations`."""
+        programs = self._adding(changes)
+        if not programs:
+            return []
+        base = BaseRows(reader, await self._by_key(changes))
+        return [await program.joined(base) for program in programs]
+
+    def _adding(self, changes: Sequence[Change]) -> list[ImmediateProgram]:
+        """The programs of the immediate views over the changed relations."""
+        relations = dict.fromkeys(change.relation for change in changes)
+        return list(dict.fromkeys(p for name in relations for p in self._immediate[name]))
+
     def sources(self, relations: Iterable[str]) -> set[str]:
         """The relations and views whose rows, or whose indexes' rows, may differ after changes of
         `relations`."""
@@ -251,6 +274,7 @@ class Programs:
         for relation in relations:
             found.add(relation)
             found.update(view.stored.name for view in self._views[relation])
+            found.update(program.name for program in self._immediate[relation])
         return found
 
     async def _by_key(self, changes: Sequence[Change]) -> dict[str, dict[Key, Change]]:
@@ -275,6 +299,11 @@ def compile_programs(catalog: Catalog, codecs: Codecs) -> Programs:
         {name: projection(catalog.layout(name).key_positions) for name in names},
         {name: _stored(catalog, codecs, name) for name in names},
         [_view(catalog, codecs, v) for v in catalog.views if catalog.maintained(v.name)],
+        [
+            compile_immediate(view, catalog)
+            for view in catalog.immediate
+            if catalog.maintained(view.name)
+        ],
     )
 
 

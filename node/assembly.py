@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.storage.codec.folds import LANES
 from hornbeam_server.storage.ports import START, Coordination, Log, Peers
 from hornbeam_server.storage.tables import create_tables
 from hornbeam_server.txlayer.cluster import assignment
@@ -66,6 +68,7 @@ class Parts:
         recovered: Recovered,
         lock_table: LockTable,
         log_name: str,
+        lane: Callable[[], int | None] = lambda: LANES[0],
     ) -> None:
         self.settings = settings
         self.lost = [] if recovered.lost is None else [recovered.lost]
@@ -84,6 +87,7 @@ class Parts:
             steps=ports.steps,
             checkpoint_interval_s=settings.checkpoint_interval_s,
             log_name=log_name,
+            lane=lane,
         )
         self.lock_table = lock_table
         self.engine = QueryEngine(
@@ -207,7 +211,8 @@ class _Joining:
         self._settings, self._ports, self._peers, self._view = settings, ports, peers, view
         self._rates = SlotRates(ports.clock)
         self._locks = LockTable(self._rates.count)
-        self.parts = Parts(settings, ports, log, Recovered(0, START, 0), self._locks, view.name)
+        nothing = Recovered(0, START, 0)
+        self.parts = Parts(settings, ports, log, nothing, self._locks, view.name, lambda: view.lane)
         self._links = Links(peers, view, ports.clock)
         committer, hlc = self.parts.committer, self.parts.hlc
         own = OwnSnapshots(committer, hlc)

@@ -291,16 +291,16 @@ class Database:
         return self.catalog
 
     async def sizes(self, names: Sequence[str] | None = None) -> dict[str, int]:
-        """Approximate bytes by name of relation, view or index (default: all). A deferred view's
-        bytes include its states. Reads the tables once."""
+        """Approximate bytes by name of relation, view or index (default: all). The bytes of a
+        declared view include its states and values. Reads the tables once."""
         catalog = self.catalog
         if names is None:
             names = [*catalog.schema.names, *catalog.all_views, *catalog.index]
         return {name: await self._size(catalog, name) for name in names}
 
     async def _size(self, catalog: Catalog, name: str) -> int:
-        deferred = catalog.deferred_view.get(name)
-        stored = (name,) if deferred is None else deferred.stored
+        declared = catalog.declared_view.get(name)
+        stored = (name,) if declared is None else declared.stored
         return sum([await self.store.size(catalog.layout(layout).table) for layout in stored])
 
     async def status(self) -> Mapping[str, Any]:

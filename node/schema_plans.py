@@ -18,10 +18,19 @@ from hornbeam_server.maintain.deltas.program import (
     outline,
     stored_program,
 )
+from hornbeam_server.maintain.immediate.definition import define
+from hornbeam_server.maintain.immediate.program import program_of as immediate_program
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.schema.build import Place
-from hornbeam_server.schema.catalog import Catalog, DeferredView, Forest, State, WorkloadStatement
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    DeferredView,
+    Forest,
+    ImmediateView,
+    State,
+    WorkloadStatement,
+)
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.diff import SchemaDiff, diff
@@ -54,7 +63,7 @@ class PlanRequest:
 @dataclass(frozen=True, slots=True)
 class PlannedSchema:
     """A plan, the changes that it makes, and the catalog that it would put into force. `rebuilt`
-    names deferred views with an unchanged declaration that must be rebuilt because the relations or
+    names declared views with an unchanged declaration that must be rebuilt because the relations or
     views that they read have changed."""
 
     plan_id: str
@@ -165,7 +174,17 @@ def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Cat
     Raises SqlError with the place in the DDL file where the view's SELECT begins.
     """
     numbers, states = dict(catalog.incarnations), dict(catalog.states)
-    views = tuple(_deferred(declared, catalog, request) for declared in catalog.schema.views)
+    deferred = [
+        _deferred(declared, catalog, request)
+        for declared in catalog.schema.views
+        if declared.refresh is not Refresh.IMMEDIATE
+    ]
+    immediate = [
+        _immediate(declared, catalog, request)
+        for declared in catalog.schema.views
+        if declared.refresh is Refresh.IMMEDIATE
+    ]
+    views: list[DeferredView | ImmediateView] = [*deferred, *immediate]
     for view in views:
         number = dict(base.incarnations).get(view.name, 0)
         kept = _keeps_rows(view, catalog, base)
@@ -173,7 +192,8 @@ def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Cat
         states[view.name] = base.state[view.name] if kept else State.BUILDING
     return replace(
         catalog,
-        deferred=views,
+        deferred=tuple(deferred),
+        immediate=tuple(immediate),
         incarnations=tuple(numbers.items()),
         states=tuple(states.items()),
     )
@@ -183,7 +203,7 @@ def _rebuilt(catalog: Catalog, base: Catalog, changes: SchemaDiff) -> tuple[str,
     new = {view.name for view in changes.added_views}
     return tuple(
         view.name
-        for view in catalog.deferred
+        for view in catalog.declared_view.values()
         if view.name not in new
         and dict(catalog.incarnations)[view.name] != dict(base.incarnations)[view.name]
     )
@@ -200,6 +220,13 @@ def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) ->
         program.key,
         program.states,
     )
+
+
+def _immediate(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> ImmediateView:
+    with _errors_located(declared, catalog, request):
+        definition = define(declared, _all_readable(catalog))
+        immediate_program(definition, catalog)
+    return definition.view
 
 
 @contextmanager
@@ -246,8 +273,8 @@ def program_of(catalog: Catalog, name: str) -> DeltaProgram:
     return stored_program(view, _all_readable(catalog)) or _compiled(view.declared, catalog)
 
 
-def _keeps_rows(view: DeferredView, catalog: Catalog, base: Catalog) -> bool:
-    before = base.deferred_view.get(view.name)
+def _keeps_rows(view: DeferredView | ImmediateView, catalog: Catalog, base: Catalog) -> bool:
+    before = base.declared_view.get(view.name)
     if before is None:
         return False
     interval_s = view.declared.interval_s
@@ -259,7 +286,7 @@ def _keeps_rows(view: DeferredView, catalog: Catalog, base: Catalog) -> bool:
     return same and rows and _select(view, catalog) == _select(before, base)
 
 
-def _select(view: DeferredView, catalog: Catalog) -> str:
+def _select(view: DeferredView | ImmediateView, catalog: Catalog) -> str:
     """The SELECT of a view, with the SELECTs of the views that it names written out."""
     return written_out(view.declared, catalog.schema.views).sql()
 

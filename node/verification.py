@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from hornbeam_server.maintain.immediate.definition import define
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.reads import Reads
@@ -41,6 +42,7 @@ class Verification:
         self._store = parts.ports.store
         self._engine = parts.engine
         self._manager = parts.manager
+        self._keeper = parts.keeper
         self._holds = parts.keeper.readers
         self._deferred = deferred
         self._reads = reads
@@ -55,7 +57,7 @@ class Verification:
     ) -> VerifyReport:
         """Recompute views and indexes at one snapshot, deferred views at the snapshot of their
         group, and compare them with the stored rows. `repair` rewrites damaged rows of views and
-        indexes that commits maintain. Raises NotFound."""
+        indexes that commits maintain, and builds damaged immediate views again. Raises NotFound."""
         async with self._reads.at() as (state, at):
             kept, deferred = names, names
             if names is not None:
@@ -68,6 +70,10 @@ class Verification:
                 at,
                 self._engine.checking,
                 names=kept,
+                queries={
+                    view.name: define(view.declared, state.catalog).sql
+                    for view in state.catalog.immediate
+                },
                 progress=progress,
             )
             later = await self._verify_deferred(state, deferred, progress)
@@ -94,13 +100,24 @@ class Verification:
         return found
 
     async def _repair(self, item: Checked) -> Checked:
+        if not item.differences:
+            return item
+        if item.name in self._manager.state.catalog.immediate_view:
+            return await self._rebuild(item)
         return replace(item, repaired=await self._repair_rows(item.name, item.keys))
+
+    async def _rebuild(self, item: Checked) -> Checked:
+        """Build an immediate view again, in new tables: the nodes that write its cells may have
+        other values in memory than the damaged ones in the store."""
+        await self._keeper.rebuild([item.name])
+        await self._keeper.wait_built()
+        return replace(item, repaired=item.differences)
 
     async def repair(self, name: str, keys: Sequence[bytes]) -> int:
         """Recompute the rows under some encoded keys of a view or index, and write those that
         differ. Returns their number. Raises NotFound."""
         catalog = self._manager.state.catalog
-        if not catalog.readable(name) or catalog.layout(name).source in catalog.deferred_view:
+        if not catalog.readable(name) or catalog.layout(name).source in catalog.declared_view:
             raise NotFound(f"There is no readable view or index {name} that commits keep.")
         return await self._repair_rows(name, keys)
 

@@ -153,6 +153,78 @@ class DeferredView:
         return (self.name, *(f"{self.name}.{state.name}" for state in self.states))
 
 
+class Folding(enum.StrEnum):
+    """How a column of an immediate view follows from the sums of a group's cells."""
+
+    GROUP = "group"
+    """A grouping column."""
+    COUNT = "count"
+    """A count."""
+    SUM = "sum"
+    """A sum, or NULL if the count of its values is 0."""
+    AVG = "avg"
+    """A sum divided by the count of its values, as a DOUBLE, or NULL if the count is 0."""
+    MIN = "min"
+    MAX = "max"
+    """The first or last value of the group in a layout of values, or NULL if there is none."""
+    DISTINCT = "distinct"
+    """The number of values of the group in a layout of values."""
+
+
+@dataclass(frozen=True)
+class FoldedColumn:
+    """The origin of a column of an immediate view. `position` is a position in the columns of the
+    cells; for MIN, MAX and DISTINCT it is the number of the layout of values."""
+
+    folding: Folding
+    position: int
+    count: int = 0
+    """Position of the count of values, for SUM and AVG."""
+
+
+@dataclass(frozen=True)
+class ImmediateView:
+    """A declared aggregate view that transactions maintain.
+
+    A group is stored as *cells*, one per lane that has changed it. The columns of `cells` are the
+    grouping columns, the lane, the number of rows, and the sums; its key is the grouping columns
+    and the lane. A group has the sums over its cells, and exists while its number of rows is
+    above 0; without GROUP BY the only group always exists. Each layout in `values` has the values
+    of one argument of MIN, MAX or COUNT(DISTINCT): cells of the grouping columns, the value, the
+    lane, and the number of rows with that value. Readers see rows of `columns` and `hidden`, under
+    `key`; `folded` has the origin of each column.
+    """
+
+    declared: DeclaredView
+    relations: tuple[str, ...]
+    columns: tuple[Column, ...]
+    hidden: tuple[Column, ...]
+    key: tuple[KeyPart, ...]
+    cells: StateLayout
+    folded: tuple[FoldedColumn, ...]
+    grouped: bool = True
+    values: tuple[StateLayout, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+    @property
+    def cells_name(self) -> str:
+        """The name of the layout of the cells."""
+        return f"{self.name}.{self.cells.name}"
+
+    @cached_property
+    def values_names(self) -> tuple[str, ...]:
+        """The names of the layouts of values."""
+        return tuple(f"{self.name}.{state.name}" for state in self.values)
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """Names of the layouts of the view that have a table of their own."""
+        return (self.name, *self.values_names)
+
+
 @dataclass(frozen=True)
 class Index:
     """A covered index over a relation or a view: `columns`, then the source's key, then `include`.
@@ -246,7 +318,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class Catalog:
-    """One version of the catalog. `states` has all views (also deferred ones) and indexes by name.
+    """One version of the catalog. `states` has all views and indexes by name.
 
     `incarnations` gives the number in the name of a physical table: a relation, view or index that
     is dropped and created again gets a new table, so old cells never reappear. When a catalog takes
@@ -273,6 +345,7 @@ class Catalog:
     method: str = "optimal"
     budget: float | None = None
     beginnings: tuple[Beginning, ...] = ()
+    immediate: tuple[ImmediateView, ...] = ()
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )
@@ -284,13 +357,14 @@ class Catalog:
             or name in self.view
             or name in self.index
             or name in self.deferred_view
+            or name in self.immediate_view
         )
 
     @cached_property
     def stored(self) -> tuple[str, ...]:
-        """Names of all layouts. Each layout has its own table."""
-        kept = (name for view in self.deferred for name in view.stored)
-        return (*self.schema.names, *self.view, *self.index, *kept)
+        """Names of all layouts that have a table of their own."""
+        declared = (name for view in self.declared_view.values() for name in view.stored)
+        return (*self.schema.names, *self.view, *self.index, *declared)
 
     @cached_property
     def counters(self) -> dict[tuple[str, str], Counter]:
@@ -327,9 +401,18 @@ class Catalog:
         return {view.name: view for view in self.deferred}
 
     @cached_property
+    def immediate_view(self) -> dict[str, ImmediateView]:
+        return {view.name: view for view in self.immediate}
+
+    @cached_property
+    def declared_view(self) -> dict[str, DeferredView | ImmediateView]:
+        """All views that the schema declares, by name."""
+        return {**self.deferred_view, **self.immediate_view}
+
+    @cached_property
     def all_views(self) -> tuple[str, ...]:
-        """Names of join views and deferred views."""
-        return (*self.view, *self.deferred_view)
+        """Names of join views and declared views."""
+        return (*self.view, *self.declared_view)
 
     @cached_property
     def index(self) -> dict[str, Index]:
@@ -339,12 +422,12 @@ class Catalog:
         """The relations that view `name` reads; empty if there is no such view."""
         if name in self.view:
             return self.view[name].path
-        return self.deferred_view[name].relations if name in self.deferred_view else ()
+        return self.declared_view[name].relations if name in self.declared_view else ()
 
     def visible(self, name: str) -> tuple[Column, ...]:
         """Columns of a relation or view that queries can read: the first columns of its layout."""
-        deferred = self.deferred_view.get(name)
-        return deferred.columns if deferred is not None else self.layout(name).columns
+        declared = self.declared_view.get(name)
+        return declared.columns if declared is not None else self.layout(name).columns
 
     def indexes_on(self, name: str) -> tuple[Index, ...]:
         """Indexes over relation or view `name`, in any state."""
@@ -371,13 +454,20 @@ class Catalog:
     @cached_property
     def loaded(self) -> Catalog:
         """The catalog after the load: the loaded relations, views and indexes are readable, in
-        their new tables."""
+        their new tables. Immediate views over them are to be built again."""
         if self.load is None:
             return self
-        numbers = dict(self.incarnations) | dict.fromkeys(self.loading, self.load.number)
-        names = set(self.loading)
-        states = ((name, State.READABLE if name in names else was) for name, was in self.states)
-        return replace(self, load=None, incarnations=tuple(numbers.items()), states=tuple(states))
+        relations, made = set(self.load.relations), set(self.loading)
+        again = {v.name for v in self.immediate if not relations.isdisjoint(v.relations)}
+        numbers = dict(self.incarnations) | dict.fromkeys([*made, *again], self.load.number)
+        states = dict(self.states) | dict.fromkeys(made & self.state.keys(), State.READABLE)
+        states |= dict.fromkeys(again, State.BUILDING)
+        return replace(
+            self,
+            load=None,
+            incarnations=tuple(numbers.items()),
+            states=tuple(states.items()),
+        )
 
     @cached_property
     def frozen(self) -> frozenset[str]:
@@ -428,8 +518,8 @@ class Catalog:
 
     @cached_property
     def _kept(self) -> dict[str, Layout]:
-        """The layouts of deferred views. A view's states have its incarnation, and are created and
-        dropped with it."""
+        """The layouts of declared views. A view's states have its incarnation, and are created and
+        dropped with it. The rows and the cells of an immediate view are in one table."""
         numbers = dict(self.incarnations)
         made: dict[str, Layout] = {}
         for view in self.deferred:
@@ -438,6 +528,17 @@ class Catalog:
             for name, state in zip(view.stored, (rows, *view.states), strict=True):
                 table = f"d.{name}.{number}"
                 made[name] = Layout(name, table, state.columns, state.key, name)
+        for folded in self.immediate:
+            table = f"a.{folded.name}.{numbers.get(folded.name, 0)}"
+            columns = (*folded.columns, *folded.hidden)
+            made[folded.name] = Layout(folded.name, table, columns, folded.key, folded.name)
+            cells = folded.cells
+            made[folded.cells_name] = Layout(
+                folded.cells_name, table, cells.columns, cells.key, folded.name
+            )
+            for name, state in zip(folded.values_names, folded.values, strict=True):
+                table = f"a.{name}.{numbers.get(folded.name, 0)}"
+                made[name] = Layout(name, table, state.columns, state.key, folded.name)
         return made
 
     def _view_layout(self, view: JoinView, number: int) -> Layout:

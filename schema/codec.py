@@ -18,7 +18,9 @@ from hornbeam_server.schema.catalog import (
     Beginning,
     Catalog,
     DeferredView,
+    FoldedColumn,
     Forest,
+    ImmediateView,
     Index,
     JoinView,
     Load,
@@ -59,6 +61,8 @@ class Format(enum.IntEnum):
     SIXTH = 6
     """With identity columns that have a beginning or options: an older server would give numbers
     a second time."""
+    SEVENTH = 7
+    """With immediate views: an older server would not maintain them."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -96,6 +100,18 @@ class _DeferredForm(msgspec.Struct):
     states: tuple[_StateForm, ...]
 
 
+class _ImmediateForm(msgspec.Struct, omit_defaults=True):
+    declared: DeclaredView
+    relations: tuple[str, ...]
+    columns: tuple[_ColumnForm, ...]
+    hidden: tuple[_ColumnForm, ...]
+    key: tuple[KeyPart, ...]
+    cells: _StateForm
+    folded: tuple[FoldedColumn, ...]
+    grouped: bool = True
+    values: tuple[_StateForm, ...] = ()
+
+
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
     format: Format
     version: int
@@ -117,6 +133,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     budget: float | None = None
     """An older server drops `method` and `budget`."""
     beginnings: tuple[Beginning, ...] = ()
+    immediate: tuple[_ImmediateForm, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -145,11 +162,14 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.method,
             catalog.budget,
             catalog.beginnings,
+            tuple(_immediate_form(view) for view in catalog.immediate),
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
+    if catalog.immediate:
+        return Format.SEVENTH
     counters = catalog.counters.values()
     if catalog.beginnings or any(counter.identity != Identity() for counter in counters):
         return Format.SIXTH
@@ -169,6 +189,7 @@ def decode_catalog(data: bytes) -> Catalog:
         form = _decoder.decode(data)
         relations = tuple(_relation(relation) for relation in form.relations)
         deferred = tuple(_deferred(view) for view in form.deferred)
+        immediate = tuple(_immediate(view) for view in form.immediate)
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
             f"The stored catalog cannot be read: {error}",
@@ -190,6 +211,7 @@ def decode_catalog(data: bytes) -> Catalog:
         form.method,
         form.budget,
         form.beginnings,
+        immediate,
     )
 
 
@@ -205,8 +227,26 @@ def _deferred_form(view: DeferredView) -> _DeferredForm:
         _column_forms(view.columns),
         _column_forms(view.hidden),
         view.key,
-        tuple(_StateForm(s.name, _column_forms(s.columns), s.key) for s in view.states),
+        tuple(map(_state_form, view.states)),
     )
+
+
+def _immediate_form(view: ImmediateView) -> _ImmediateForm:
+    return _ImmediateForm(
+        view.declared,
+        view.relations,
+        _column_forms(view.columns),
+        _column_forms(view.hidden),
+        view.key,
+        _state_form(view.cells),
+        view.folded,
+        view.grouped,
+        tuple(map(_state_form, view.values)),
+    )
+
+
+def _state_form(state: StateLayout) -> _StateForm:
+    return _StateForm(state.name, _column_forms(state.columns), state.key)
 
 
 def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
@@ -244,8 +284,26 @@ def _deferred(form: _DeferredForm) -> DeferredView:
         _columns(form.columns),
         _columns(form.hidden),
         form.key,
-        tuple(StateLayout(state.name, _columns(state.columns), state.key) for state in form.states),
+        tuple(map(_state, form.states)),
     )
+
+
+def _immediate(form: _ImmediateForm) -> ImmediateView:
+    return ImmediateView(
+        form.declared,
+        form.relations,
+        _columns(form.columns),
+        _columns(form.hidden),
+        form.key,
+        _state(form.cells),
+        form.folded,
+        form.grouped,
+        tuple(map(_state, form.values)),
+    )
+
+
+def _state(form: _StateForm) -> StateLayout:
+    return StateLayout(form.name, _columns(form.columns), form.key)
 
 
 def _columns(forms: Iterable[_ColumnForm]) -> tuple[Column, ...]:

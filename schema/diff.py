@@ -120,6 +120,8 @@ def _indexed(index: DeclaredIndex) -> str:
 
 
 def _refreshed(view: DeclaredView) -> str:
+    if view.refresh is Refresh.IMMEDIATE:
+        return "immediate"
     if view.refresh is Refresh.RECOMPUTE:
         return f"recomputed, every {view.interval_s:g} s, group {view.group}"
     return f"deferred, every {view.interval_s:g} s, group {view.group}"

@@ -133,8 +133,10 @@ DEFAULT_INTERVAL_S = 5.0
 
 
 class Refresh(enum.StrEnum):
-    """How a batch refreshes a view."""
+    """How a declared view is maintained."""
 
+    IMMEDIATE = "immediate"
+    """The writing transaction maintains it."""
     DEFERRED = "deferred"
     """The batch applies the changes of the relations."""
     RECOMPUTE = "recompute"
@@ -145,9 +147,8 @@ class Refresh(enum.StrEnum):
 class DeclaredView:
     """CREATE MATERIALIZED VIEW … WITH (refresh = …, interval = …, group = …) AS `sql`.
 
-    Batches refresh it, from the changes of its relations unless `refresh` says otherwise. All views
-    of one `group` are always as of one snapshot, and get a new snapshot every `interval_s` (the
-    minimum in the group).
+    Unless it is immediate, batches refresh it. All views of one `group` are always as of one
+    snapshot, and get a new snapshot every `interval_s` (the minimum in the group).
     """
 
     name: str

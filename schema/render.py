@@ -19,6 +19,7 @@ from hornbeam_server.schema.model import (
     Identity,
     KeyPart,
     OnDelete,
+    Refresh,
     Relation,
     Schema,
 )
@@ -87,11 +88,10 @@ def _render_index(index: DeclaredIndex) -> str:
 
 
 def _render_view(view: DeclaredView) -> str:
-    options = {
-        "refresh": view.refresh.value,
-        "interval": f"{Decimal(repr(view.interval_s)):f} s",
-        "group": view.group,
-    }
+    options = {"refresh": view.refresh.value}
+    if view.refresh is not Refresh.IMMEDIATE:
+        options["interval"] = f"{Decimal(repr(view.interval_s)):f} s"
+        options["group"] = view.group
     listed = ", ".join(f"{name} = {literal_sql(value)}" for name, value in options.items())
     return f"CREATE MATERIALIZED VIEW {identifier(view.name)} WITH ({listed}) AS\n{view.sql}"
 

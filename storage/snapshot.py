@@ -21,6 +21,7 @@ from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.batches import bytes_of_values
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
+from hornbeam_server.storage.folded import FoldedReads, OwnCells
 from hornbeam_server.storage.ports import BATCH_BYTES, Cell, TableStore
 from hornbeam_server.storage.together import read_together
 
@@ -107,6 +108,10 @@ class Overlay:
         last = len(keys) if end is None else bisect_left(keys, end)
         return keys[bisect_left(keys, start) : last]
 
+    def cells(self) -> OwnCells:
+        """The transaction's cells of immediate views."""
+        return OwnCells(self.between, self.rows)
+
 
 class Snapshot:
     """A `RowReader` over a table store at timestamp `at`."""
@@ -134,9 +139,21 @@ class Snapshot:
         self._require_valid = require_valid
         self._budget = budget
 
+    def _folded(self, layout: str) -> FoldedReads | None:
+        """Reads of an immediate view; None for any other layout."""
+        fold = self._codecs.fold(layout)
+        if fold is None:
+            return None
+        own = self._overlay.cells() if self._overlay is not None else None
+        return FoldedReads(self._store, self._codecs, fold, self.at, own)
+
     async def get(
         self, layout: str, keys: Sequence[tuple[Value, ...]], *, room: int | None = None
     ) -> list[RowVersion | None]:
+        if (folded := self._folded(layout)) is not None:
+            groups = await folded.get(keys)
+            self._require_valid()
+            return [None if group is None else RowVersion(*group) for group in groups]
         codec = self._codecs(layout)
         if room is not None:
             return await self._get(codec, layout, [codec.key_of(key) for key in keys], room)
@@ -182,6 +199,10 @@ class Snapshot:
     async def prefixes(
         self, layout: str, prefixes: Sequence[tuple[Value, ...]], *, room: int | None = None
     ) -> list[list[RowVersion]]:
+        if (folded := self._folded(layout)) is not None:
+            found_groups = await folded.prefixes(prefixes, room)
+            self._require_valid()
+            return [[RowVersion(*group) for group in groups] for groups in found_groups]
         if room is not None:
             return await self._prefixes(layout, prefixes, room)
         found: list[list[RowVersion]] = []
@@ -218,6 +239,12 @@ class Snapshot:
         reverse: bool = False,
         limit: int | None = None,
     ) -> AsyncGenerator[list[Row], None]:
+        if (folded := self._folded(layout)) is not None:
+            async for groups in folded.scan(key_range, reverse=reverse, limit=limit):
+                self._require_valid()
+                yield [group.row for group in groups]
+            self._require_valid()
+            return
         codec = self._codecs(layout)
         start, end = codec.range(key_range)
         mine = self._overlay.between(layout, start, end) if self._overlay is not None else []

@@ -152,6 +152,9 @@ class View(Answer):
     deferred: dict[str, Any] | None = Field(
         description="Of a deferred view: its SELECT and group, as of when it is, how it is kept."
     )
+    immediate: dict[str, Any] | None = Field(
+        description="Of an immediate view: its SELECT, and how transactions maintain it."
+    )
 
 
 class Schema(Answer):

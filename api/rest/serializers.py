@@ -17,12 +17,13 @@ import msgspec
 
 from hornbeam_server.api.rest.metrics import now_s
 from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.maintain.immediate.program import compile_immediate
 from hornbeam_server.maintain.recompute import scanned_relation
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.query.explain import Explanation
-from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.catalog import Catalog, DeferredView, ImmediateView, Index
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
@@ -159,7 +160,8 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
         "trees": _trees_document(catalog),
         "views": [
             *(view_document(db, catalog, name) for name in catalog.view),
-            *(_declared_document(catalog, name) for name in catalog.deferred_view),
+            *(_deferred_document(catalog, name) for name in catalog.deferred_view),
+            *(immediate_view_document(db, name) for name in catalog.immediate_view),
         ],
         "indexes": [_index_document(catalog, index) for index in catalog.indexes],
         "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
@@ -269,13 +271,29 @@ def view_document(db: Database, shown: Catalog, name: str) -> dict[str, Any]:
         "rows": db.keeper.counts().get(name, 0),
         "progress": _progress_document(db, name),
         "deferred": None,
+        "immediate": None,
+    }
+
+
+def immediate_view_document(db: Database, name: str) -> dict[str, Any]:
+    """An immediate view: its columns, its SELECT and how it is maintained, and the progress of its
+    build. Raises KeyError."""
+    catalog = db.catalog
+    view = catalog.immediate_view[name]
+    program = compile_immediate(view, catalog) if catalog.maintained(name) else None
+    return _declared_document(catalog, view) | {
+        "progress": _progress_document(db, name),
+        "immediate": {
+            "sql": view.declared.sql,
+            "program": [] if program is None else list(program.explain()),
+        },
     }
 
 
 async def deferred_view_document(db: Database, name: str, *, program: bool) -> dict[str, Any]:
     """A deferred view: its columns, its freshness, and, if asked for, the `program` that maintains
     it. Raises KeyError."""
-    catalog, document = db.catalog, _declared_document(db.catalog, name)
+    catalog, document = db.catalog, _deferred_document(db.catalog, name)
     (group,) = [g for g in await db.deferred.status() if g.name == document["deferred"]["group"]]
     fresh = group_document(group)
     fresh = {key: fresh[key] for key in ("interval_s", "as_of", "lag_s", "under_way", "last")}
@@ -283,27 +301,34 @@ async def deferred_view_document(db: Database, name: str, *, program: bool) -> d
     return document | {"deferred": document["deferred"] | fresh | {"program": lines}}
 
 
-def _declared_document(catalog: Catalog, name: str) -> dict[str, Any]:
+def _deferred_document(catalog: Catalog, name: str) -> dict[str, Any]:
     """The declaration and columns of a deferred view."""
     view = catalog.deferred_view[name]
-    return {
-        "name": name,
-        "path": list(view.relations),
-        "key": [part.column for part in view.key],
-        "columns": [
-            {"name": c.name, "type": c.type.sql(), "relation": "", "column": ""}
-            for c in view.columns
-        ],
-        "state": catalog.state[name].value,
-        "indexes": [],
-        "rows": None,
-        "progress": None,
+    return _declared_document(catalog, view) | {
         "deferred": {
             "sql": view.declared.sql,
             "refresh": view.declared.refresh.value,
             "group": view.declared.group,
             "states": [state.name for state in view.states],
         },
+    }
+
+
+def _declared_document(catalog: Catalog, view: DeferredView | ImmediateView) -> dict[str, Any]:
+    return {
+        "name": view.name,
+        "path": list(view.relations),
+        "key": [part.column for part in view.key],
+        "columns": [
+            {"name": c.name, "type": c.type.sql(), "relation": "", "column": ""}
+            for c in view.columns
+        ],
+        "state": catalog.state[view.name].value,
+        "indexes": [],
+        "rows": None,
+        "progress": None,
+        "deferred": None,
+        "immediate": None,
     }
 
 

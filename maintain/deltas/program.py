@@ -107,6 +107,8 @@ def compile_view(
             return _deltas(declared, tree, catalog)
         case Refresh.RECOMPUTE:
             return _recomputed(declared, tree, catalog)
+        case Refresh.IMMEDIATE:
+            raise AssertionError("transactions maintain immediate views")
 
 
 def stored_program(view: DeferredView, catalog: Catalog) -> DeltaProgram | None:
@@ -124,16 +126,44 @@ def outline(declared: DeclaredView, catalog: Catalog) -> DeferredView:
     columns, states), which needs the compiled program. Raises the binder's errors and
     Unsupported."""
     tree = written_out(declared, catalog.schema.views)
-    allowed = check if declared.refresh is Refresh.DEFERRED else check_repeatable
+    allowed = check_repeatable if declared.refresh is Refresh.RECOMPUTE else check
     columns = tuple(field.column() for field in _described(declared, tree, catalog, allowed))
     return DeferredView(declared, named_relations(tree, catalog), columns, (), (), ())
 
 
-def _deltas(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> DeltaProgram:
+@dataclass(frozen=True)
+class Translated:
+    """A view's SELECT as algebra. `sql` has AVG spelled out; `described` are the columns of the
+    SELECT, and the fields of `result` are these and the hidden ones."""
+
+    sql: str
+    described: Fields
+    result: Map
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns of the view; hidden ones get names that no other column has."""
+        names = [field.name for field in self.described]
+        for field in self.result.fields[len(names) :]:
+            names.append(unlike(names, "_" + field.name.rpartition(".")[2]))
+        return names
+
+
+def translated(declared: DeclaredView, catalog: Catalog) -> Translated:
+    """The algebra of a declared view. Raises the binder's errors and Unsupported."""
+    return _translated(declared, written_out(declared, catalog.schema.views), catalog)
+
+
+def _translated(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> Translated:
     described = _described(declared, tree, catalog, check)
     result = Translator(tree, declared.sql, catalog).query(tree, {}, keep_unique=True)
-    compiler = _Compiler(declared.name, catalog, result, described)
-    return compiler.program(text(spelled_out(tree)))
+    return Translated(text(spelled_out(tree)), described, result)
+
+
+def _deltas(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> DeltaProgram:
+    found = _translated(declared, tree, catalog)
+    result = replace(found, result=_with_one(found.result))
+    return _Compiler(declared.name, catalog, result).program()
 
 
 def _recomputed(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> DeltaProgram:
@@ -141,7 +171,7 @@ def _recomputed(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> Del
     described = _described(declared, tree, catalog, check_repeatable)
     require_keys(described)
     columns = tuple(field.column() for field in described)
-    copy = Column(_unlike([c.name for c in columns], COPY), ColumnType(Kind.BIGINT))
+    copy = Column(unlike([c.name for c in columns], COPY), ColumnType(Kind.BIGINT))
     return DeltaProgram(
         declared.name,
         text(spelled_out(tree)),
@@ -199,11 +229,11 @@ async def refresh(
 
 
 class _Compiler:
-    def __init__(self, name: str, catalog: Catalog, result: Map, described: Fields) -> None:
+    def __init__(self, name: str, catalog: Catalog, translated: Translated) -> None:
         self._name = name
         self._catalog = catalog
-        self._described = described
-        self._result = _with_one(result)
+        self._translated = translated
+        self._described, self._result = translated.described, translated.result
         self._nodes = list(walk(self._result))
         aggregates = [node for node in self._nodes if isinstance(node, Aggregate)]
         orders, ranked = group_orders(self._nodes), ranked_calls(self._nodes)
@@ -219,7 +249,7 @@ class _Compiler:
         }
         self._stage_of: dict[int, int] = {}
 
-    def program(self, sql: str) -> DeltaProgram:
+    def program(self) -> DeltaProgram:
         stages: list[Stage] = []
         for node in self._nodes:
             if isinstance(node, Join):
@@ -235,7 +265,7 @@ class _Compiler:
         scans = [node.relation for node in self._nodes if isinstance(node, Scan)]
         return DeltaProgram(
             self._name,
-            sql,
+            self._translated.sql,
             view.state.columns[:width],
             view.state.columns[width:],
             view.state.key,
@@ -293,12 +323,12 @@ class _Compiler:
 
     def _view(self) -> ViewStage:
         result, unique = self._result, self._result.unique
-        names = _column_names(self._described, result.fields)
+        names = self._translated.names
         types = [f.type for f in (*self._described, *result.fields[len(self._described) :])]
         columns = [Column(name, type_) for name, type_ in zip(names, types, strict=True)]
         if unique is None:
             require_keys(result.fields)
-            columns.append(Column(_unlike(names, COPY), ColumnType(Kind.BIGINT)))
+            columns.append(Column(unlike(names, COPY), ColumnType(Kind.BIGINT)))
             key = [column.name for column in columns]
         else:
             places = zip(names, result.fields, strict=True)
@@ -349,14 +379,7 @@ def _common(join: Join, i: int) -> Field:
     return Field(f"_k{i}", found.duck, found.type)
 
 
-def _column_names(described: Fields, fields: Fields) -> list[str]:
-    """The names of all columns of a view; hidden columns get names that no other column has."""
-    names = [field.name for field in described]
-    for field in fields[len(described) :]:
-        names.append(_unlike(names, "_" + field.name.rpartition(".")[2]))
-    return names
-
-
-def _unlike(names: Sequence[str], name: str) -> str:
+def unlike(names: Sequence[str], name: str) -> str:
+    """`name`, with a number if it is one of `names`."""
     free = (f"{name}_{number}" if number > 1 else name for number in itertools.count(1))
     return next(found for found in free if found not in names)

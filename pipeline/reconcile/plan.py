@@ -64,6 +64,11 @@ def with_indexes(catalog: Catalog, names: Sequence[str]) -> list[str]:
     readable view or index."""
     known = all_names(catalog)
     for name in names:
+        if name in catalog.immediate_view:
+            raise NotFound(
+                f"{name} is an immediate view, which Spark does not compare.",
+                cure="Compare it by hornbeam verify.",
+            )
         if name not in known:
             raise NotFound(
                 f"There is no readable view or index {name}.",

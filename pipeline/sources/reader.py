@@ -50,6 +50,7 @@ from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.schema.errors import InvalidRequest, NotFound
 from hornbeam_server.schema.model import Column
 from hornbeam_server.storage.codec.keyrange import KeyRange
+from hornbeam_server.storage.folded import FoldedReads
 
 TIMEOUT_S = 60.0
 
@@ -140,7 +141,7 @@ def _readable(catalog: Catalog, relation: str | None, view: str | None) -> str:
             )
         return relation
     assert view is not None
-    if view not in catalog.view and view not in catalog.deferred_view:
+    if view not in catalog.all_views:
         raise NotFound(
             f"There is no view {view}.",
             cure=f"There are: {', '.join(catalog.all_views) or 'none'}.",
@@ -166,9 +167,13 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[Part]:
         """A part for each of the store's splits of the table, within the filters' range."""
-        codec = self._export.codecs()(self._name)
+        codecs = self._export.codecs()
+        codec, fold = codecs(self._name), codecs.fold(self._name)
         first, last = codec.range(self._range)
-        splits = asyncio.run(self._splits(codec.layout.table))
+        splits: Sequence[bytes] = asyncio.run(self._splits(codec.layout.table))
+        if fold is not None:  # a part has whole groups
+            is_cell = codecs(fold.cells).is_key
+            splits = list(dict.fromkeys(fold.group_key(key) for key in splits if is_cell(key)))
         inner = [key for key in splits if key > first and (last is None or key < last)]
         return [Part(a, b) for a, b in zip([first, *inner], [*inner, last], strict=True)]
 
@@ -193,10 +198,18 @@ class Reader(DataSourceReader):
                 runner.run(batches.aclose())
 
     async def _batches(self, part: Part) -> AsyncGenerator[pa.RecordBatch, None]:
-        codec = self._export.codecs()(self._name)
+        codecs = self._export.codecs()
+        codec, fold = codecs(self._name), codecs.fold(self._name)
         at = [codec.layout.positions[column.name] for column in self._columns]
         store = self._export.open()
         try:
+            if fold is not None:
+                folded = FoldedReads(store, codecs, fold, self._export.snapshot, None)
+                async for groups in folded.between(part.start, part.end):
+                    self._export.require_kept()
+                    yield to_batch(self._columns, at, [group.row for group in groups])
+                self._export.require_kept()
+                return
             cells = store.scan(codec.layout.table, part.start, part.end, self._export.snapshot)
             async for batch in cells:
                 rows = codec.decode_all([cell.value for cell in batch])

@@ -512,6 +512,8 @@ def _references(catalog: Catalog, source: Layout) -> Iterator[tuple[set[str], st
         for foreign_key in catalog.schema.relation(source.name).foreign_keys:
             yield set(foreign_key.columns), foreign_key.parent
         return
+    if source.name not in catalog.view:
+        return  # a declared view: its keys are grouping columns, of any relation
     view = catalog.view[source.name]
     for name in view.path:
         relation = catalog.schema.relation(name)

@@ -29,14 +29,23 @@ def read_view(statement: Statement, tree: exp.Create) -> ViewDraft:
         )
     name = statement.table(tree.this)
     options = dict(_options(statement, tree, cure))
+    if options.get("refresh") == "sync":
+        options["refresh"] = Refresh.IMMEDIATE.value
     if options.get("refresh") not in set(Refresh):
         raise name.place.error(
-            f"View {name.text} does not say that it is refreshed later.",
-            cure="Say WITH (refresh = 'deferred'), or 'recompute' for what cannot be kept from"
-            " changes; views that commits keep are chosen from the workload.",
+            f"View {name.text} does not say how it is maintained.",
+            cure="Say WITH (refresh = 'immediate') for an aggregate that transactions maintain,"
+            " 'deferred' for a view that batches maintain, or 'recompute' for any other SELECT.",
             name=name.text,
         )
     refresh = Refresh(options["refresh"])
+    if refresh is Refresh.IMMEDIATE and len(options) > 1:
+        raise name.place.error(
+            f"View {name.text} is immediate: transactions maintain it, so it has no interval and no"
+            " group.",
+            cure="Leave both options out, or say refresh = 'deferred'.",
+            name=name.text,
+        )
     try:
         interval_s = _seconds(options["interval"]) if "interval" in options else DEFAULT_INTERVAL_S
     except ValueError as error:

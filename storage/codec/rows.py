@@ -20,6 +20,7 @@ from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Column, DefaultKind
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.types import PYTHON_TYPES, Row, Value
+from hornbeam_server.storage.codec.folds import Fold
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.keys import decode_parts, part_encoder, successor
 
@@ -243,6 +244,17 @@ class Codecs:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self._codecs: dict[str, LayoutCodec] = {}
+        self._folds: dict[str, Fold] = {}
+
+    def fold(self, name: str) -> Fold | None:
+        """The fold of an immediate view; None for any other layout."""
+        view = self.catalog.immediate_view.get(name)
+        if view is None:
+            return None
+        fold = self._folds.get(name)
+        if fold is None:
+            fold = self._folds[name] = Fold(view)
+        return fold
 
     def __call__(self, name: str) -> LayoutCodec:
         """Raises KeyError."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 
 import msgspec
 
@@ -36,6 +37,14 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag=1):
     commits: list[msgspec.Raw]
 
 
+class CellBatch(Batch, frozen=True, array_like=True, tag=3):
+    """A batch that also changes cells of immediate views. `cells` maps physical tables to puts of
+    whole cells: what the writer's lane has added up to, with this batch. A version that does not
+    know this record cannot replay the log, and says so."""
+
+    cells: dict[str, list[Put]]
+
+
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """All records before `applied_upto` are applied, and durable in the store.
 
@@ -48,7 +57,7 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True, tag=2):
     catalog_version: int
 
 
-Record = Batch | Checkpoint
+Record = Batch | CellBatch | Checkpoint
 _Item = Put | tuple[str, bytes | None, bytes | None]
 """A put, or a change of a base row."""
 
@@ -83,14 +92,21 @@ async def encode_commit(commit: Commit) -> Sequence[bytes]:
     return pieces.all()
 
 
-def encode_batch(ts: int, commits: Sequence[Sequence[bytes]]) -> Sequence[bytes]:
-    """A `Batch` of commits at `ts` in consecutive pieces; `commits` are results of
-    `encode_commit`."""
+def encode_batch(
+    ts: int,
+    commits: Sequence[Sequence[bytes]],
+    cells: Mapping[str, Sequence[Put]] = MappingProxyType({}),
+) -> Sequence[bytes]:
+    """A `Batch` of commits at `ts`, or a `CellBatch` if there are `cells`, in consecutive pieces;
+    `commits` are results of `encode_commit`."""
     pieces = _Pieces()
-    pieces.add(_array_header(3) + _encoder.encode(1) + _encoder.encode(ts))
+    size, tag = (4, 3) if cells else (3, 1)
+    pieces.add(_array_header(size) + _encoder.encode(tag) + _encoder.encode(ts))
     pieces.add(_array_header(len(commits)))
     for piece in chain.from_iterable(commits):
         pieces.add(piece)
+    if cells:
+        pieces.add(_encoder.encode(cells))
     return pieces.all()
 
 

@@ -23,6 +23,7 @@ from tests.sim.workload_load import Loads
 from tests.sim.workload_orders import Orders
 from tests.sim.workload_random import Random
 from tests.sim.workload_schema import ChangingSchema
+from tests.sim.workload_totals import Totals
 
 WORKLOADS: Mapping[str, type[Workload]] = {
     "bank": Bank,
@@ -35,6 +36,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "random": Random,
     "schema": ChangingSchema,
     "load": Loads,
+    "totals": Totals,
 }
 _FILE = Path(__file__).with_name("scenarios.toml")
 _OPTIONS = {field.name for field in fields(Profile)} - {"rate", "every_s"}

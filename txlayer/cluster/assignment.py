@@ -9,6 +9,8 @@ The assignment is one value of the coordination service, written by the master a
 - A member may commit only after all earlier members have acknowledged it, at a version without dead
   nodes. From then on it may commit until it dies.
 - The clock never falls, and is at least every clock that was acknowledged before.
+- A lane has one owner at most. A member keeps its lane until it dies; another member gets the lane
+  when the logs of all dead nodes are recovered.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.storage.codec.folds import LANES
 from hornbeam_server.txlayer.cluster.balance import NO_OWNER, handed_over, rebalanced
 
 PATH = "assignment"
@@ -40,6 +43,8 @@ class Member(msgspec.Struct, frozen=True):
     peer: str
     commits: bool = False
     """False: the node has joined, and not all other members count its watermark yet."""
+    lane: int = 0
+    """The lane of its cells of immediate views (`txlayer.commit.lanes`); 0: it has none."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -220,15 +225,24 @@ def _deaths(now: Assignment, known: Known) -> Assignment:
 
 def _settled(now: Assignment, known: Known) -> Assignment:
     """Death 2, and the end of a join: when no node is dead, or all are recovered, all members may
-    commit, and all slots get owners."""
+    commit and have lanes, and all slots get owners."""
     if not now.members or any(member.name not in known.recovered for member in now.dead):
         return now
-    members = tuple(replace(member, commits=True) for member in now.members)
+    members = tuple(replace(member, commits=True) for member in _with_lanes(now.members))
     slots = now.slots
     if NO_OWNER in slots:
         given = handed_over(slots, _staying(now, known), _weights(now, known))
         slots = tuple(owner or new for owner, new in zip(slots, given, strict=True))
     return replace(now, members=members, dead=(), slots=slots)
+
+
+def _with_lanes(members: Iterable[Member]) -> Iterator[Member]:
+    """The members, with free lanes for those without a lane, as far as there are any."""
+    members = tuple(members)
+    taken = {member.lane for member in members}
+    free = (lane for lane in LANES if lane not in taken)
+    for member in members:
+        yield member if member.lane else replace(member, lane=next(free, 0))
 
 
 def _joined(now: Assignment, known: Known) -> Assignment:

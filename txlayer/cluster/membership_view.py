@@ -66,3 +66,9 @@ class View:
         """May this member commit?"""
         me = self.assignment.member(self.name)
         return me is not None and me.commits
+
+    @property
+    def lane(self) -> int | None:
+        """The lane of this member; None: it has none."""
+        me = self.assignment.member(self.name)
+        return me.lane if me is not None and me.commits and me.lane else None

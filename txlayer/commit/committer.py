@@ -6,7 +6,9 @@ The log stage takes all waiting transactions and gives them one timestamp and on
 commit point. The apply stage takes all logged batches, puts them into the store concurrently, moves
 the watermark and answers, in the order of the log. Transactions that arrive meanwhile are logged
 meanwhile. All transactions in the committer at one time hold locks against one another, so those of
-one batch may share a timestamp, and no two batches write the same row.
+one batch may share a timestamp, and no two batches write the same row. Cells of immediate views are
+the exception (lanes.py): what the transactions of a batch add is added up when the batch is made,
+and consecutive batches write newer versions of the same cells.
 
 A timestamp is *in flight* from its tick until its batch is applied, and the watermark stays below
 it. A timestamp whose outcome is unknown (the log failed) stays in flight until the process is
@@ -25,7 +27,7 @@ import contextlib
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -39,6 +41,7 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.schema.turns import chunks, turn, worked_off
 from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.folds import LANES
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.limits import require_storable
 from hornbeam_server.storage.log.files import NoRoom
@@ -51,9 +54,10 @@ from hornbeam_server.storage.log.records import (
     merged_writes,
 )
 from hornbeam_server.storage.ports import START, TOMBSTONE, Clock, Log, Position, Put, TableStore
-from hornbeam_server.txlayer.commit import log_end
+from hornbeam_server.txlayer.commit import lanes, log_end
 from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
 from hornbeam_server.txlayer.commit.hlc import RESERVED_MS, HybridClock
+from hornbeam_server.txlayer.commit.lanes import LaneAddition, LaneCell, Lanes
 
 MAX_WAITING = 10_000
 """Maximum number of transactions that wait for the log; more are refused as Overloaded."""
@@ -78,8 +82,8 @@ class Prepared:
     """A transaction that has passed every check and holds its locks, encoded (`encoded`).
 
     `writes` are the puts of all stored rows that change, by physical table; `payload` is its record
-    in the log, in consecutive pieces. The commit must be later than the timestamp `not_before` (the
-    client's bookmark).
+    in the log, in consecutive pieces. `additions` are its changes of immediate views. The commit
+    must be later than the timestamp `not_before` (the client's bookmark).
     """
 
     transaction_id: str
@@ -87,6 +91,7 @@ class Prepared:
     writes: Mapping[str, Sequence[Put]]
     payload: Sequence[bytes]
     not_before: int = 0
+    additions: Sequence[LaneAddition] = ()
 
     @property
     def logged_bytes(self) -> int:
@@ -122,6 +127,10 @@ class _Batch:
     members: list[_Waiting]
     logged_at: float | None = None
     end: Position = START
+    before: Mapping[LaneCell, Row] = field(default_factory=dict)
+    """The values of the cells that the batch changes, before the batch."""
+    cells: Mapping[str, Sequence[Put]] = field(default_factory=dict)
+    """The cells that the batch changes, as stored, by table."""
 
 
 class Committer:
@@ -141,8 +150,11 @@ class Committer:
         max_waiting: int = MAX_WAITING,
         checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
         log_name: str = "",
+        lane: Callable[[], int | None] = lambda: LANES[0],
     ) -> None:
-        """`log_name`: the name of `log` in the store's notes of logs' ends; empty: no notes."""
+        """`log_name`: the name of `log` in the store's notes of logs' ends; empty: no notes.
+        `lane` returns the lane of this process; None: it has none."""
+        self.lanes = Lanes(store, lane)
         self._store = store
         self._log = log
         self._clock = clock
@@ -325,8 +337,11 @@ class Committer:
     async def _log_batches(self) -> None:
         while True:
             batch = self._new_batch(self._take(await self._waiting.get()))
+            if batch is None:
+                continue
             self._steps(Step.TICKED)
-            record = encode_batch(batch.ts, [w.prepared.payload for w in batch.members])
+            payloads = [w.prepared.payload for w in batch.members]
+            record = encode_batch(batch.ts, payloads, batch.cells)
             try:
                 batch.end = await self._log.append([record])
             except NoRoom as error:
@@ -349,6 +364,7 @@ class Committer:
         newest = self._open_batches.pop()
         assert newest is batch, "batches are logged in their order"
         self._in_flight.discard(batch.ts)
+        lanes.restore(batch.before)
         self.finished += len(batch.members)
         if not self.without_room:
             _LOG.warning("the log has no room; writes are refused", error=str(error))
@@ -365,11 +381,29 @@ class Committer:
             size += members[-1].prepared.logged_bytes
         return members
 
-    def _new_batch(self, members: list[_Waiting]) -> _Batch:
-        batch = _Batch(self._hlc.tick(), members)
+    def _new_batch(self, taken: Sequence[_Waiting]) -> _Batch | None:
+        """A batch of transactions at the next timestamp, with the cells of immediate views to which
+        they add; None if all of them are refused."""
+        before = lanes.values(a for waiting in taken for a in waiting.prepared.additions)
+        members = [waiting for waiting in taken if self._added(waiting)]
+        if not members:
+            return None
+        batch = _Batch(self._hlc.tick(), members, before=before, cells=lanes.puts(before))
         self._in_flight.add(batch.ts)
         self._open_batches.append(batch)
         return batch
+
+    def _added(self, waiting: _Waiting) -> bool:
+        """Add what a transaction adds to immediate views. If a sum is out of range, refuse the
+        transaction, which has no effect."""
+        try:
+            lanes.add_all(waiting.prepared.additions)
+        except HornbeamError as error:
+            self.finished += 1
+            _refuse(waiting, error)
+            self._notify()
+            return False
+        return True
 
     async def _apply_batches(self) -> None:
         while True:
@@ -393,7 +427,8 @@ class Committer:
     async def _put(self, batch: _Batch) -> None:
         """Put a committed batch. A commit cannot be undone, so the put is retried until it succeeds
         or another process has taken over, which puts the batch from the log."""
-        writes, ts = merged_writes(w.prepared.writes for w in batch.members), batch.ts
+        writes = merged_writes([*(w.prepared.writes for w in batch.members), batch.cells])
+        ts = batch.ts
         if self._log_name and self._clock.monotonic() - self._noted_at >= self._note_s:
             self._noted_at = self._clock.monotonic()
             writes[log_end.TABLE] = [log_end.note_of(self._log_name, batch.end)]
@@ -550,11 +585,13 @@ async def encoded(
     extra_puts: Mapping[str, Sequence[Put]],
     codecs: Codecs,
     not_before: int = 0,
+    additions: Sequence[LaneAddition] = (),
 ) -> Prepared:
     """Encode a transaction for the log and the store, each row once. Raises LimitExceeded.
 
     `mutations` are all stored rows that change, `changes` the base rows among them, `extra_puts`
-    encoded system rows by physical table; `codecs` are those of the catalog's version.
+    encoded system rows by physical table, `additions` the changes of immediate views; `codecs` are
+    those of the catalog's version.
     """
     encoding = _Encoding(codecs)
     await worked_off(map(encoding.put, mutations))
@@ -568,7 +605,7 @@ async def encoded(
             await turn(some_puts)
     commit = Commit(bytes.fromhex(transaction_id), catalog_version, writes, encoding.logged)
     payload = await encode_commit(commit)
-    return Prepared(transaction_id, catalog_version, writes, payload, not_before)
+    return Prepared(transaction_id, catalog_version, writes, payload, not_before, additions)
 
 
 class _Encoding:

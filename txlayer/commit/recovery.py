@@ -16,6 +16,7 @@ import structlog
 
 from hornbeam_server.storage.log.records import (
     Batch,
+    CellBatch,
     Checkpoint,
     Record,
     commits,
@@ -135,7 +136,8 @@ class _Replay:
     async def _put_again(self, batch: Batch) -> None:
         self._steps(Step.REPLAYING)
         members = commits(batch)
-        writes = merged_writes(commit.writes for commit in members)
+        cells = batch.cells if isinstance(batch, CellBatch) else {}
+        writes = merged_writes([*(commit.writes for commit in members), cells])
         await self._create_missing(set(writes))
         await self._store.put(writes, batch.ts)
         self.last_ts = max(self.last_ts, batch.ts)

@@ -110,6 +110,11 @@ def families(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _family(catalog: Catalog, name: str) -> Iterator[str]:
+    if name in catalog.immediate_view:
+        raise InvalidRequest(
+            f"View {name} is immediate: only the node that leads builds it.",
+            cure="Leave it out; its build begins by itself. hornbeam verify --repair corrects it.",
+        )
     if name in catalog.index:
         yield name
         return
@@ -123,8 +128,15 @@ def _family(catalog: Catalog, name: str) -> Iterator[str]:
 def building(catalog: Catalog) -> dict[str, str]:
     """The views and indexes that are being built while writers continue, by table."""
     indexes = (index.name for index in catalog.indexes if not index.unique)
-    found = [n for n in (*catalog.view, *indexes) if catalog.state[n] is State.BUILDING]
+    names = (*catalog.view, *catalog.immediate_view, *indexes)
+    found = [name for name in names if catalog.state[name] is State.BUILDING]
     return {catalog.layout(name).table: name for name in found}
+
+
+def external(catalog: Catalog) -> dict[str, str]:
+    """Those of `building` that an external builder can build."""
+    found = building(catalog).items()
+    return {table: name for table, name in found if name not in catalog.immediate_view}
 
 
 def rebuilt(catalog: Catalog, names: Iterable[str]) -> Catalog:

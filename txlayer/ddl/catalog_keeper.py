@@ -30,6 +30,8 @@ from typing import Any
 
 import structlog
 
+from hornbeam_server.maintain.immediate.build import base_cells
+from hornbeam_server.maintain.immediate.program import compile_immediate
 from hornbeam_server.maintain.lifecycle import Event, transition
 from hornbeam_server.maintain.recompute import build_batches, scanned_relation
 from hornbeam_server.maintain.spans import Span
@@ -216,7 +218,7 @@ class CatalogKeeper:
             self._steps(Step.TABLES_CREATED)
             await self._begin_behind(catalog, current)
             if external:
-                await self._note_external(build_records.building(catalog).keys() & new)
+                await self._note_external(build_records.external(catalog).keys() & new)
             await self._stop_building()
             try:
                 await self._publish(lambda at: self._admitted(catalog, at))
@@ -340,11 +342,20 @@ class CatalogKeeper:
         await self.carry_out(self._take_over(asked))
         return list(build_records.families(self.state.catalog, asked))
 
+    async def rebuild(self, names: Iterable[str]) -> None:
+        """Build readable views again, in new tables. Raises Unavailable."""
+        wanted = list(names)
+
+        async def make(current: Catalog) -> Catalog:
+            return build_records.rebuilt(current, [n for n in wanted if current.readable(n)])
+
+        await self.change(make)
+
     async def _take_over(self, names: Iterable[str]) -> None:
         async with self.changing:
             catalog = self.state.catalog
             found = build_records.families(catalog, names)
-            tables = {t for t, name in build_records.building(catalog).items() if name in found}
+            tables = {t for t, name in build_records.external(catalog).items() if name in found}
             if tables := tables - self.external.tables:
                 await self._stop_building()
                 try:
@@ -415,7 +426,7 @@ class CatalogKeeper:
 
     def _external_names(self) -> dict[str, str]:
         """The names of BUILDING views and indexes with an external build, by table."""
-        found = build_records.building(self.state.catalog)
+        found = build_records.external(self.state.catalog)
         return {table: name for table, name in found.items() if table in self.external.tables}
 
     def _show_external(self, names: Mapping[str, str]) -> None:
@@ -620,6 +631,9 @@ class CatalogKeeper:
         claim, _ = self.led()
         codec, build.rows = codecs(build.name), 0
         reader = Snapshot(self._store, codecs, build.at)
+        if build.name in catalog.immediate_view:
+            await self._build_immediate(catalog, codecs, reader, build)
+            return
         async with aclosing(reader.scan(scanned_relation(catalog, build.name))) as scanned:
             async for batch in build_batches(catalog, codecs, [build.name], reader, scanned):
                 rows = batch.rows[build.name]
@@ -629,6 +643,21 @@ class CatalogKeeper:
                 claim.require_session()
                 await self._store.put(puts, build.at)
                 build.rows += len(rows)
+                await self._clock.sleep(0)
+
+    async def _build_immediate(
+        self, catalog: Catalog, codecs: Codecs, reader: Snapshot, build: Build
+    ) -> None:
+        """Put the base lane of an immediate view at its T."""
+        claim, _ = self.led()
+        program = compile_immediate(catalog.immediate_view[build.name], catalog)
+        async with aclosing(base_cells(program, codecs, reader)) as batches:
+            async for puts in batches:
+                require_storable(puts)
+                self._steps(Step.BUILDING)
+                claim.require_session()
+                await self._store.put(puts, build.at)
+                build.rows += sum(map(len, puts.values()))
                 await self._clock.sleep(0)
 
     async def _mark_readable(self, tables: set[str]) -> None:
@@ -685,7 +714,7 @@ def _build_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
     builds, then views, then other indexes."""
 
     def rank(name: str) -> int:
-        if name in catalog.view:
+        if name in catalog.view or name in catalog.immediate_view:
             return 1
         return 0 if catalog.index[name].purpose is Purpose.FOREIGN_KEY else 2
 

@@ -37,7 +37,7 @@ def with_numbers(made: Catalog, current: Catalog, number: int) -> Catalog:
     known, asked = dict(current.incarnations), dict(made.incarnations)
     loaded = dict(current.loaded.incarnations) if made.load is None else known
     number = max([number, *(n + 1 for n in (*known.values(), *loaded.values()))])
-    for name in (*made.schema.names, *made.view, *made.index, *made.deferred_view):
+    for name in (*made.schema.names, *made.view, *made.index, *made.declared_view):
         wanted = asked.get(name, known.get(name, 0))
         kept = name in current and wanted in (known.get(name, 0), loaded.get(name, 0))
         asked[name] = wanted if kept else number

@@ -68,6 +68,7 @@ from hornbeam_server.txlayer.transactions.workspace import (
     Workspace,
     budget_of_reads,
     budget_of_writes,
+    changed_since,
     gathered,
 )
 from hornbeam_server.txlayer.transactions.write_compiler import with_values
@@ -148,6 +149,8 @@ class Transaction:
         checks, stored = ConstraintChecks(workspace, identity), StoredRows(workspace, store)
         self.lock, self.net_changes = workspace.lock, workspace.net_changes
         self.mutations, self.check = workspace.mutations, checks.check
+        self.lock_joined, self.additions = workspace.lock_joined, workspace.additions
+        self.overlay = workspace.overlay
         self.validate, self.repair = stored.validate, stored.repair
 
     async def read_ahead(self, work: Sequence[Work], plans: Sequence[WritePlan | None]) -> None:
@@ -585,7 +588,7 @@ class Transaction:
             if await self._workspace.reader.get(relation.name, some) != await base.get(
                 relation.name, some
             ):
-                raise _changed_since(relation.name)
+                raise changed_since(relation.name)
             await turn(some)
 
     async def _base(self) -> Snapshot:
@@ -608,9 +611,11 @@ class Transaction:
             return base
         layout = self.state.catalog.layout
         mutations = [
-            m for m in await self._workspace.mutations() if layout(m.layout).source in sources
+            m for m in await self._workspace.overlay() if layout(m.layout).source in sources
         ]
         await self._require_base(mutations)
+        if immediate := self.state.catalog.immediate_view.keys() & sources:
+            await self._workspace.require_joined(base, immediate)
         return Snapshot(self._store, self.state.codecs, base.at, mutations=Overlay(mutations))
 
     async def _require_base(self, mutations: Sequence[Mutation]) -> None:
@@ -626,7 +631,7 @@ class Transaction:
                 keys = [codec.decode_key(mutation.key) for mutation in some]
                 for version, mutation in zip(await base.get(layout, keys), some, strict=True):
                     if (version.row if version is not None else None) != mutation.old:
-                        raise _changed_since(layout)
+                        raise changed_since(layout)
                 await turn(some)
 
 
@@ -668,10 +673,6 @@ def _updated_conflicting(
 
 def _values_of(row: Mapping[int, Value]) -> Iterable[Value]:
     return row.values()
-
-
-def _changed_since(layout: str) -> TransactionAborted:
-    return TransactionAborted(f"A row of {layout} changed after this transaction's snapshot.")
 
 
 def _written_twice(relation: Relation, key: Key) -> SqlError:

@@ -258,12 +258,16 @@ class TransactionManager:
             digests = request.replay.results if request.replay is not None else ()
             attempt.results = await _run(transaction, request.statements, plans, digests)
             await transaction.check()
+            joined = await transaction.lock_joined()
             attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
             mutations = await transaction.mutations()
+            additions = await self._committer.lanes.prepared(
+                transaction.additions(joined), state.codecs
+            )
             await transaction.move_numbers()
         attempt.affected, attempt.growth = await count_by_layout(mutations)
         attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
-        if not mutations and request.idempotency_key is None:
+        if not mutations and not additions and request.idempotency_key is None:
             seen = self._locks.clock(attempt.owner)
             return attempt.result(max(self._committer.watermark(), seen))
         hash_ = request_hash(request)
@@ -276,6 +280,7 @@ class TransactionManager:
             {OUTCOMES: [Put(bytes.fromhex(attempt.transaction_id), outcome)]},
             state.codecs,
             request.bookmark,
+            additions,
         )
 
     async def _begin(
@@ -430,7 +435,7 @@ class TransactionManager:
             plans = await _plans(transaction.state, statements, limit_s)
             await transaction.read_ahead(statements, plans)
             await _run(transaction, statements, plans)
-            return Overlay(await transaction.mutations())
+            return Overlay(await transaction.overlay())
 
     def _unlocked(self, at: int, numbers: Numbers, replay: Replay | None) -> Transaction:
         async def here(_: int) -> int:

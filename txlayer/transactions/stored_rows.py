@@ -108,8 +108,13 @@ class StoredRows:
 
     def _read_origin(self, layout: str, key: bytes) -> tuple[str, Key]:
         """`_origin` of a row that a client reports as read. Raises ReadConflict if the relation,
-        view or index is gone, InvalidRequest for a malformed key."""
+        view or index is gone, InvalidRequest for a malformed key and for a declared view, whose
+        reads are not validated."""
         catalog = self._state.catalog
+        if layout in catalog.declared_view:
+            raise InvalidRequest(
+                f"Rows of {layout} cannot be validated.", cure="Send only reads of relations."
+            )
         if layout not in catalog.schema and not catalog.maintained(layout):
             raise ReadConflict(f"{layout}, which this transaction read, is gone since.")
         try:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from contextlib import aclosing
+from itertools import chain
 
-from hornbeam_server.maintain.changes import Change, Mutation
+from hornbeam_server.maintain.changes import Addition, Change, Mutation
+from hornbeam_server.maintain.immediate.program import Joined
 from hornbeam_server.query.engine import QueryStream
-from hornbeam_server.schema.errors import BeingLoaded, LimitExceeded
+from hornbeam_server.schema.errors import BeingLoaded, LimitExceeded, TransactionAborted
 from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.sizes import Budget, bytes_of
 from hornbeam_server.schema.turns import chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage.codec.folds import OWN_LANE
 from hornbeam_server.storage.ports import TableStore
-from hornbeam_server.storage.snapshot import RememberingSnapshot
+from hornbeam_server.storage.snapshot import RememberingSnapshot, Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.constraints import ChildCheck, UniqueCheck
 from hornbeam_server.txlayer.transactions.locks import (
@@ -270,6 +273,64 @@ class Workspace:
         found = await self.state.programs.mutations(changes, self.reader)
         await _require_moderate(found)
         return [*found, *self.repairs]
+
+    def additions(self, joined: Sequence[Joined]) -> list[Addition]:
+        """What the changes add to the groups of immediate views."""
+        return list(chain.from_iterable(each.additions() for each in joined))
+
+    async def joined(self) -> list[Joined]:
+        """What the changes change in immediate views."""
+        return await self.state.programs.joined(await self.net_changes(), self.reader)
+
+    async def lock_joined(self) -> list[Joined]:
+        """`joined`, under locks: a parent that a changed row is joined to must stay, and a parent
+        that changes is locked exclusively, so that no other transaction changes the rows below it.
+        docs/protocols/lanes.md has the reason. Raises TransactionAborted, StatementTimeout."""
+        while True:
+            found = await self.joined()
+            changed = {row for each in found for row in each.changed}
+            kept = {row for each in found for row in each.kept} - changed
+            taken = await self.lock(self._existence(changed))
+            taken |= await self.lock(self._existence(kept), Mode.SHARED)
+            if not taken:
+                return found
+
+    def _existence(self, rows: Iterable[tuple[str, Key]]) -> list[LockName]:
+        codecs = self.state.codecs
+        return sorted(("row", relation, codecs(relation).key_of(key)) for relation, key in rows)
+
+    async def require_joined(self, base: Snapshot, views: Set[str]) -> None:
+        """Raises TransactionAborted unless the rows that the immediate `views` read for this
+        transaction's changes are those of the snapshot `base`: only then can what the changes add
+        be laid over it."""
+        relations = {r for name in views for r in self.state.catalog.relations_of(name)}
+        changes = [c for c in await self.net_changes() if c.relation in relations]
+        joined = await self.state.programs.joined(changes, self.reader)
+        parents = {row for each in joined for row in each.kept | each.changed}
+        key_values = {name: self.state.codecs(name).key_values for name in relations}
+        found = [(c.relation, key_values[c.relation](c.old or c.new or ())) for c in changes]
+        wanted: dict[str, list[Key]] = {}
+        for relation, key in dict.fromkeys([*found, *parents]):
+            wanted.setdefault(relation, []).append(key)
+        for relation, keys in wanted.items():
+            for some in chunks(keys):
+                if await self.reader.get(relation, some) != await base.get(relation, some):
+                    raise changed_since(relation)
+                await turn(some)
+
+    async def overlay(self) -> list[Mutation]:
+        """The changes of all stored rows, as a query inside this transaction shows them: with
+        the additions to immediate views as cells of a lane of their own."""
+        codecs = self.state.codecs
+        found = await self.mutations()
+        for addition in self.additions(await self.joined()):
+            cell = (*addition.group, OWN_LANE, *addition.amounts)
+            found.append(Mutation(addition.layout, codecs(addition.layout).key(cell), None, cell))
+        return found
+
+
+def changed_since(layout: str) -> TransactionAborted:
+    return TransactionAborted(f"A row of {layout} changed after this transaction's snapshot.")
 
 
 def require_few(relation: str, rows: int) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch, quoted, to_record_batch
 from hornbeam_server.query.duckdb.session import DuckSession
@@ -25,6 +26,7 @@ from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.batches import bytes_of_values
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import TableStore
+from hornbeam_server.storage.snapshot import Snapshot
 
 BATCH_ROWS, BATCH_BYTES = 8_192, 4 << 20
 """A batch of stored rows ends when it reaches either limit."""
@@ -82,10 +84,11 @@ async def verify(
     workers: Workers,
     *,
     names: Sequence[str] | None = None,
+    queries: Mapping[str, str] = MappingProxyType({}),
     progress: Progress = lambda _name, _done, _total: None,
 ) -> VerifyReport:
     """Check the views and indexes `names` at snapshot `at`. Default: all readable views and
-    indexes, and all foreign keys.
+    indexes, and all foreign keys. `queries`: the SQL queries of the immediate views, by name.
 
     Raises NotFound for a name that is no readable view or index.
     """
@@ -101,7 +104,10 @@ async def verify(
     try:
         for done, name in enumerate(targets):
             progress(name, done, total)
-            checked.append(await check.stored(name))
+            if name in catalog.immediate_view:
+                checked.append(await check.declared(name, queries[name], "immediate view"))
+            else:
+                checked.append(await check.stored(name))
         for done, (relation, fk) in enumerate(foreign_keys, start=len(targets)):
             progress(fk.name, done, total)
             checked.append(await check.foreign_key(relation, fk))
@@ -128,14 +134,15 @@ async def verify_deferred(
     try:
         for done, (name, query) in enumerate(queries.items()):
             progress(name, done, len(queries))
-            checked.append(await check.deferred(name, query))
+            checked.append(await check.declared(name, query, "deferred view"))
     finally:
         check.close()
     return checked
 
 
 def _targets(catalog: Catalog, names: Sequence[str] | None) -> list[str]:
-    known = [n for n in (*catalog.view, *catalog.index) if catalog.readable(n)]
+    kept = (*catalog.view, *catalog.immediate_view, *catalog.index)
+    known = [name for name in kept if catalog.readable(name)]
     for name in names or ():
         if name not in known:
             raise NotFound(
@@ -178,10 +185,10 @@ class _Check:
         await self._forget(name)
         return found
 
-    async def deferred(self, name: str, query: str) -> Checked:
-        """Compare the visible rows of a deferred view as a bag: equal rows differ only in a stored
+    async def declared(self, name: str, query: str, kind: str) -> Checked:
+        """Compare the visible rows of a declared view as a bag: equal rows differ only in a stored
         column that is not visible."""
-        for relation in self._catalog.deferred_view[name].relations:
+        for relation in self._catalog.declared_view[name].relations:
             await self._load(relation)
             await self._duck.run(
                 f"CREATE OR REPLACE TEMP VIEW {quoted(relation)} AS"
@@ -189,11 +196,11 @@ class _Check:
             )
         await self._load(name)
         visible = ", ".join(quoted(column.name) for column in self._catalog.visible(name))
-        found = await self._compare_bags(name, visible, query)
+        found = await self._compare_bags(name, visible, query, kind)
         await self._forget(name)
         return found
 
-    async def _compare_bags(self, name: str, visible: str, query: str) -> Checked:
+    async def _compare_bags(self, name: str, visible: str, query: str, kind: str) -> Checked:
         stored = f"SELECT {visible} FROM {_table(name)}"
         # The table has the types of the stored rows, so the query's result is cast to them.
         await self._duck.run(
@@ -206,7 +213,7 @@ class _Check:
         rows = await self._count(f"SELECT count(*) FROM {_table(name)}")
         await self._duck.run("DROP TABLE expected")
         misplaced = len(self._misplaced.pop(name, {}))
-        return Checked(name, "deferred view", rows, missing, extra, misplaced=misplaced)
+        return Checked(name, kind, rows, missing, extra, misplaced=misplaced)
 
     async def foreign_key(self, relation: Relation, fk: ForeignKey) -> Checked:
         await self._load(relation.name)
@@ -278,6 +285,11 @@ class _Check:
         codec, layout = self._codecs(name), self._catalog.layout(name)
         table = _loaded(name)
         await self._duck.append(table, to_record_batch(layout.columns, []), first=True)
+        if name in self._catalog.immediate_view:
+            async for found in Snapshot(self._store, self._codecs, self._at).scan(name):
+                await self._duck.append(table, to_record_batch(layout.columns, found), first=False)
+            self._loaded.add(name)
+            return
         async for batch in self._batches(name):
             rows = []
             for key, value in batch:

@@ -14,6 +14,7 @@ from hornbeam_server.api.rest.request_models import ApplyBody, PlanBody, Restart
 from hornbeam_server.api.rest.serializers import (
     deferred_view_document,
     graph_document,
+    immediate_view_document,
     plan_document,
     schema_document,
     view_document,
@@ -173,6 +174,8 @@ async def _view(
 ) -> dict[str, Any]:
     if name in shown.deferred_view:
         document = await deferred_view_document(db, name, program=program)
+    elif name in shown.immediate_view:
+        document = immediate_view_document(db, name)
     else:
         document = view_document(db, shown, name)
     counted = (await db.sizes([name]))[name] if sizes else None

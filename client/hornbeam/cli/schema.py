@@ -338,8 +338,8 @@ def _stream_plan(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
 def _changes(db: Connection, planned: dict[str, Any]) -> list[dict[str, str]]:
     """The changes to declared objects, trees, views and indexes that the plan would make."""
     old, new = db.transport.json("GET", "/v1/schema"), planned["plan"]
-    # Deferred views are declared, not selected, so `changes` lists them.
-    chosen = [view for view in old["views"] if not view["deferred"]]
+    # Declared views are not selected, so `changes` lists them.
+    chosen = [view for view in old["views"] if not (view["deferred"] or view.get("immediate"))]
     changes: list[dict[str, str]] = list(planned["changes"])
     known = {(change["kind"], change["name"]) for change in changes}
     parts = (

@@ -55,8 +55,8 @@ def show_view(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show a view: path, key, columns, indexes and state. Of a deferred view also show its program
-    and its lag."""
+    """Show a view: path, key, columns, indexes and state. For a declared view also show its SELECT
+    and its program, and for a deferred view its lag."""
     with opened(url) as db:
         view = db.transport.json("GET", f"/v1/views/{quote(name, safe='')}")
     if as_json:
@@ -65,11 +65,15 @@ def show_view(
     OUT.print(view["name"], style="bold", end="  ")
     OUT.print(_over(view))
     OUT.print(f"state {_state(view)}, key ({', '.join(view['key'])})")
-    deferred = view["deferred"]
-    columns = ("name", "type") if deferred else ("name", "type", "relation", "column")
+    deferred, immediate = view["deferred"], view.get("immediate")
+    declared = deferred or immediate
+    columns = ("name", "type") if declared else ("name", "type", "relation", "column")
     OUT.print(table(columns, ([c[key] for key in columns] for c in view["columns"]), "Columns"))
     if deferred:
         _show_deferred(deferred)
+    if immediate:
+        for line in ("immediate", "", immediate["sql"], "", *immediate["program"]):
+            OUT.print(line, soft_wrap=True)
     if view["indexes"]:
         rows = [
             (i["name"], ", ".join(i["columns"]), i["purpose"], i["reason"], i["state"])
@@ -79,7 +83,8 @@ def show_view(
 
 
 def _over(view: dict[str, Any]) -> str:
-    return (", " if view["deferred"] else " → ").join(view["path"])
+    declared = view["deferred"] or view.get("immediate")
+    return (", " if declared else " → ").join(view["path"])
 
 
 def _lag(view: dict[str, Any]) -> str:

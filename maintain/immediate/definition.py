@@ -1,0 +1,184 @@
+"""The definition of an immediate view: its star, its groups, its sums, and how it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Call, Function, Map
+from hornbeam_server.maintain.deltas.program import Translated, translated, unlike
+from hornbeam_server.maintain.deltas.relations import Field
+from hornbeam_server.maintain.deltas.states import GroupState, Part
+from hornbeam_server.maintain.immediate.stars import LATER, Star, star_of
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    FoldedColumn,
+    Folding,
+    ImmediateView,
+    StateLayout,
+)
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.model import Column, DeclaredView, KeyPart
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
+
+CELLS = "cells"
+LANE = "_lane"
+_INTEGER, _BIGINT = ColumnType(Kind.INTEGER), ColumnType(Kind.BIGINT)
+_SUMMED = ("rows", "count", "sum")
+"""The kinds of parts that are sums."""
+_VALUED = {
+    Function.MIN: Folding.MIN,
+    Function.MAX: Folding.MAX,
+    Function.DISTINCT: Folding.DISTINCT,
+}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """The parts of an immediate view's SELECT. `groups` and `arguments` are expressions over the
+    fields of the star, as SQL, with the type of their values. `parts` are the sums of a cell."""
+
+    view: ImmediateView
+    sql: str
+    star: Star
+    groups: tuple[tuple[str, Field], ...]
+    arguments: tuple[tuple[str, Field], ...]
+    parts: tuple[Part, ...]
+    valued: tuple[int, ...]
+    """The arguments whose values are stored, by number."""
+    where: tuple[str, ...]
+
+
+def define(declared: DeclaredView, catalog: Catalog) -> Definition:
+    """The definition of a declared view. Raises the binder's errors, and Unsupported with the
+    reason and a cure for a SELECT that transactions cannot maintain."""
+    found = translated(declared, catalog)
+    aggregate, inner = _aggregate(found.result)
+    state = GroupState(declared.name, 0, aggregate, tuple(g.name for g in aggregate.groups))
+    star = star_of(inner.input, catalog)
+    sql_of = dict(zip((f.name for f in inner.fields), inner.expressions, strict=True))
+    return Definition(
+        _stored(declared, star, found, state),
+        found.sql,
+        star,
+        tuple((sql_of[group.name], group) for group in aggregate.groups),
+        tuple((sql_of[name], inner.field[name]) for name in state.arguments),
+        _sums(state),
+        state.valued,
+        (*star.filters, *([inner.where] if inner.where else ())),
+    )
+
+
+def _aggregate(result: Map) -> tuple[Aggregate, Map]:
+    """The aggregate of a SELECT and the projection below it. Raises Unsupported."""
+    aggregate, having = result.input, result.where
+    if isinstance(aggregate, Map) and aggregate.where:
+        having, aggregate = aggregate.where, aggregate.input
+    if not isinstance(aggregate, Aggregate) or not isinstance(aggregate.input, Map):
+        raise Unsupported(
+            "A view without GROUP BY and aggregates cannot be maintained by transactions yet.",
+            cure=f"Group, or name the columns in a workload, which chooses join views. {LATER}",
+        )
+    if having:
+        raise Unsupported(
+            "HAVING cannot be maintained by transactions.",
+            cure=f"Leave it out, and filter the rows when you read the view. {LATER}",
+        )
+    for place in result.fields:
+        if place.name not in result.passes:
+            raise Unsupported(
+                f"Column {place.name} is computed from aggregates.",
+                cure=f"Select the aggregates, and compute when you read the view. {LATER}",
+            )
+    return aggregate, aggregate.input
+
+
+def _stored(
+    declared: DeclaredView, star: Star, found: Translated, state: GroupState
+) -> ImmediateView:
+    """The view as it is stored."""
+    fields, names = found.result.fields, found.names
+    width = len(found.described)
+    types = [f.type for f in (*found.described, *fields[width:])]
+    columns = [Column(name, type_) for name, type_ in zip(names, types, strict=True)]
+    folded = [_folded(found.result.passes[field.name], state) for field in fields]
+    if not state.order:
+        columns.append(Column(unlike(names, "_one"), _INTEGER))
+        folded.append(FoldedColumn(Folding.GROUP, 0))
+    groups = {
+        f.position: c.name
+        for f, c in zip(folded, columns, strict=True)
+        if f.folding is Folding.GROUP
+    }
+    return ImmediateView(
+        declared,
+        star.relations,
+        tuple(columns[:width]),
+        tuple(columns[width:]),
+        tuple(KeyPart(groups[i]) for i in range(len(groups))),
+        _cells(state),
+        tuple(folded),
+        bool(state.order),
+        tuple(_values(state, number) for number in state.valued),
+    )
+
+
+def _sums(state: GroupState) -> tuple[Part, ...]:
+    return tuple(part for part in state.parts if part.kind in _SUMMED)
+
+
+def _values(state: GroupState, number: int) -> StateLayout:
+    """The layout of the values of argument `number`."""
+    *groups, value, copies = (Column(f.name, f.type) for f in state.value_fields(number))
+    lane = Column(LANE, _INTEGER, nullable=False)
+    key = tuple(KeyPart(column.name) for column in (*groups, value, lane))
+    counted = Column(copies.name, copies.type, nullable=False)
+    return StateLayout(f"values{number}", (*groups, value, lane, counted), key)
+
+
+def _cells(state: GroupState) -> StateLayout:
+    groups = tuple(Column(field.name, field.type) for field in state.groups)
+    lane = Column(LANE, _INTEGER, nullable=False)
+    sums = tuple(
+        Column(part.field.name, _sum_type(part, state), nullable=False) for part in _sums(state)
+    )
+    key = tuple(KeyPart(column.name) for column in (*groups, lane))
+    return StateLayout(CELLS, (*groups, lane, *sums), key)
+
+
+def _sum_type(part: Part, state: GroupState) -> ColumnType:
+    """The type of a sum in a cell: that of its total, or the widest one for averages."""
+    if part.kind != "sum":
+        return _BIGINT
+    calls = [call for call in state.node.calls if call.argument == part.argument]
+    if any(c.function is Function.SUM and c.field.type.kind is Kind.BIGINT for c in calls):
+        return _BIGINT
+    scale = part.field.type.scale if part.field.type.kind is Kind.DECIMAL else 0
+    return ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, scale)
+
+
+def _folded(source: str, state: GroupState) -> FoldedColumn:
+    """The origin of the column that passes on `source`, a group or a call of the aggregate."""
+    if source in state.order:
+        return FoldedColumn(Folding.GROUP, state.order.index(source))
+    call = next(call for call in state.node.calls if call.field.name == source)
+    place = {(part.kind, part.argument): at for at, part in _placed(state)}
+    match call.function:
+        case Function.ROWS:
+            return FoldedColumn(Folding.COUNT, place["rows", ""])
+        case Function.COUNT:
+            return FoldedColumn(Folding.COUNT, place["count", call.argument])
+    if call.function in _VALUED:
+        number = state.valued.index(state.arguments.index(call.argument))
+        return FoldedColumn(_VALUED[call.function], number)
+    folding = Folding.SUM if call.function is Function.SUM else Folding.AVG
+    return _valued(folding, call, place)
+
+
+def _valued(folding: Folding, call: Call, place: dict[tuple[str, str], int]) -> FoldedColumn:
+    return FoldedColumn(folding, place["sum", call.argument], place["count", call.argument])
+
+
+def _placed(state: GroupState) -> Iterator[tuple[int, Part]]:
+    """The sums of a cell with their positions in its columns."""
+    return enumerate(_sums(state), start=len(state.groups) + 1)

@@ -1,0 +1,379 @@
+"""Programs of immediate views: from the changes of a transaction to additions to groups.
+
+**Algorithm.** A *joined row* is a row of the fact followed by the rows of its parents.
+
+1. *Affected rows* of the fact: its changed rows, and the rows below each changed row of a parent,
+   found level by level through foreign keys in the state before. Inserted and deleted parents need
+   nothing, because all rows that reference them are changed as well.
+2. *Joined rows* of the affected rows before and after, by walking up, one read per level.
+3. The contribution of a joined row: nothing if it does not pass the filter, else its group and the
+   amounts of each sum. Additions are the contributions after minus the contributions before.
+
+Step 2 is exact for any row, so step 1 must only miss none. Take a row of the fact whose joined row
+differs although the row itself does not, and the nearest changed row above it. The rows between are
+unchanged, and the changed row is in both states, so the row of the fact is found by descending from
+it in the state before. ∎
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from hornbeam_server.maintain.changes import Addition, Change
+from hornbeam_server.maintain.deltas.relations import Field
+from hornbeam_server.maintain.immediate.definition import Definition, define
+from hornbeam_server.maintain.immediate.stars import LATER, Star
+from hornbeam_server.maintain.paths import BaseRows, Key, Side
+from hornbeam_server.maintain.ways import Way, way_to_children
+from hornbeam_server.query.binding.parse import DIALECT
+from hornbeam_server.query.expressions import compile_expression
+from hornbeam_server.schema.catalog import Catalog, ImmediateView, Layout, StateLayout
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.rows import Projection, projection
+from hornbeam_server.schema.turns import chunks, turn
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.storage.codec.folds import minus, plus
+from hornbeam_server.storage.codec.rows import LayoutCodec
+
+Evaluate = Callable[[Row], Any]
+Reference = tuple[str, Key]
+"""A relation, and the key of a row of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One parent of a star. `foreign` projects its key out of the joined row so far; `width` is its
+    number of columns. `same_root`: the row of the fact and this parent are under one root, whose
+    lock protects both."""
+
+    relation: str
+    foreign: Projection
+    width: int
+    outer: bool
+    same_root: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """From changed rows of one parent down to rows of the fact. `used` projects the columns that
+    the view reads; `ways` lead to children, level by level."""
+
+    relation: str
+    used: Projection
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A layout of cells. `zero` are the amounts of nothing; `key` encodes the columns before the
+    lane."""
+
+    name: str
+    key: Callable[[Row], bytes]
+    zero: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """From a joined row to what it adds to cells: to those of its group, and to those of its values
+    in each layout of values."""
+
+    where: Evaluate | None
+    groups: tuple[Evaluate, ...]
+    amounts: tuple[Evaluate, ...]
+    cells: Cells
+    values: tuple[tuple[Cells, Evaluate], ...]
+
+    def of(self, row: Row) -> Iterator[tuple[Cells, Row, Row]]:
+        """Cells, the columns before the lane, and amounts; nothing if the row does not pass the
+        filter."""
+        if self.where is not None and self.where(row) is not True:
+            return
+        group = tuple([evaluate(row) for evaluate in self.groups]) or _ONLY
+        yield self.cells, group, tuple([amount(row) for amount in self.amounts])
+        for cells, evaluate in self.values:
+            if (value := evaluate(row)) is not None:
+                yield cells, (*group, value), _ONE_ROW
+
+    def all_cells(self) -> tuple[Cells, ...]:
+        return (self.cells, *(cells for cells, _ in self.values))
+
+
+Sums = dict[tuple[str, bytes], tuple[Row, list[Any]]]
+"""Amounts by layout and encoded key, with the columns before the lane. The key is encoded because
+equal values may have several forms."""
+_ONE_ROW: Row = (1,)
+_ONLY: Row = (1,)
+"""The key of the only group of a view without GROUP BY."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImmediateProgram:
+    """Maintains one immediate view; see the module's algorithm."""
+
+    name: str
+    fact: str
+    used: Projection
+    steps: tuple[Step, ...]
+    descents: tuple[Descent, ...]
+    contribution: Contribution
+
+    @property
+    def relations(self) -> frozenset[str]:
+        return frozenset([self.fact, *(step.relation for step in self.steps)])
+
+    def explain(self) -> Iterator[str]:
+        """How the view is maintained, in lines of text."""
+        yield f"for each changed row of {self.fact}: add to its group, without a lock on the group"
+        for step, descent in zip(self.steps, self.descents, strict=True):
+            lock = "under the same root" if step.same_root else "its existence is locked, shared"
+            yield f"   joined to {step.relation} by its key ({lock})"
+            ways = ", ".join(way.layout for way in reversed(descent.ways))
+            yield f"   for a changed row of {step.relation}: the rows below it, through {ways}"
+
+    async def joined(self, base: BaseRows) -> Joined:
+        """The joined rows of all affected rows before and after."""
+        found = Joined(self)
+        for keys in chunks(await self._affected(base)):
+            found.before += (await self.rows(base, keys, BaseRows.before, found.kept)).values()
+            found.after += (await self.rows(base, keys, BaseRows.after, found.kept)).values()
+            await turn(keys)
+        for step, descent in zip(self.steps, self.descents, strict=True):
+            if not step.same_root:
+                updated = _updated(base.changes(descent.relation), descent.used)
+                found.changed.update((descent.relation, key) for key in updated)
+        return found
+
+    def add(self, rows: Iterable[Row], sign: int, sums: Sums) -> None:
+        """Add the contributions of joined rows, times `sign`, to the amounts by group."""
+        combine = plus if sign > 0 else minus
+        for row in rows:
+            for cells, group, amounts in self.contribution.of(row):
+                place = (cells.name, cells.key(group))
+                known = sums.get(place)
+                if known is None:
+                    known = sums[place] = (group, list(cells.zero))
+                known[1][:] = map(combine, known[1], amounts)
+
+    async def _affected(self, base: BaseRows) -> list[Key]:
+        """Keys of the rows of the fact whose contribution may differ."""
+        changes = base.changes(self.fact).items()
+        keys = dict.fromkeys([key for key, change in changes if _differs(change, self.used)])
+        for descent in self.descents:
+            below = list(_updated(base.changes(descent.relation), descent.used))
+            for way in descent.ways:
+                if not below:
+                    break
+                rows = await way.rows(base.reader, below)
+                below = list(dict.fromkeys(map(way.key, rows)))
+                await turn(rows)
+            keys.update(dict.fromkeys(below))
+        return list(keys)
+
+    async def rows(
+        self, base: BaseRows, keys: Sequence[Key], side: Side, kept: set[Reference] | None = None
+    ) -> dict[Key, Row]:
+        """The joined rows of rows of the fact, by their keys; one read per level. The parents that
+        were looked up outside of the fact's root are added to `kept`."""
+        await base.fetch(self.fact, keys)
+        look_up = side(base, self.fact)
+        rows = {key: row for key in keys if (row := look_up(key)) is not None}
+        for step in self.steps:
+            if not rows:
+                break
+            above = {key: step.foreign(row) for key, row in rows.items()}
+            wanted = {parent for parent in above.values() if None not in parent}
+            await base.fetch(step.relation, wanted)
+            if kept is not None and not step.same_root:
+                kept.update((step.relation, parent) for parent in wanted)
+            rows = dict(_stepped(step, rows, above, side(base, step.relation)))
+        return rows
+
+
+@dataclass(slots=True)
+class Joined:
+    """What a transaction changes in an immediate view: joined rows before and after, the parents
+    that must not change until the commit, and the parents that the transaction changes. Parents
+    under the root of the fact are left out."""
+
+    program: ImmediateProgram
+    before: list[Row] = field(default_factory=list)
+    after: list[Row] = field(default_factory=list)
+    kept: set[Reference] = field(default_factory=set)
+    changed: set[Reference] = field(default_factory=set)
+
+    def additions(self) -> list[Addition]:
+        """The amounts to add to each group whose sums change."""
+        sums: Sums = {}
+        self.program.add(self.before, -1, sums)
+        self.program.add(self.after, 1, sums)
+        return [
+            Addition(name, group, tuple(amounts))
+            for (name, _), (group, amounts) in sums.items()
+            if any(amounts)
+        ]
+
+
+def _stepped(
+    step: Step,
+    rows: Mapping[Key, Row],
+    above: Mapping[Key, Key],
+    look_up: Callable[[Key], Row | None],
+) -> Iterator[tuple[Key, Row]]:
+    """The joined rows with the rows of one more parent."""
+    for key, row in rows.items():
+        parent = None if None in above[key] else look_up(above[key])
+        if parent is not None:
+            yield key, row + parent
+        elif step.outer:
+            yield key, row + (None,) * step.width
+
+
+def _differs(change: Change, used: Projection) -> bool:
+    return change.old is None or change.new is None or used(change.old) != used(change.new)
+
+
+def _updated(changes: Mapping[Key, Change], used: Projection) -> Iterator[Key]:
+    """The keys of updated rows that differ in the columns that the view reads."""
+    for key, change in changes.items():
+        if change.old is not None and change.new is not None and _differs(change, used):
+            yield key
+
+
+def compile_immediate(view: ImmediateView, catalog: Catalog) -> ImmediateProgram:
+    """The program of a stored view. Raises the errors of `define`, and Unsupported for an
+    expression whose value only DuckDB knows."""
+    return program_of(define(view.declared, catalog), catalog)
+
+
+def program_of(definition: Definition, catalog: Catalog) -> ImmediateProgram:
+    """The program of a defined view. Raises Unsupported for an expression whose value only DuckDB
+    knows."""
+    star = definition.star
+    relations = [catalog.schema.relation(scan.relation) for scan in star.scans]
+    starts = [sum(len(r.columns) for r in relations[:i]) for i in range(len(relations))]
+    used = [
+        projection([relation.positions[column] for column in scan.columns])
+        for relation, scan in zip(relations, star.scans, strict=True)
+    ]
+    steps = tuple(_steps(star, catalog, starts))
+    descents = tuple(
+        Descent(scan.relation, used[i], tuple(_ways(star, i, catalog)))
+        for i, scan in enumerate(star.scans)
+        if i
+    )
+    view = definition.view
+    types = [column.type for column in view.cells.columns[-len(definition.parts) :]]
+    return ImmediateProgram(
+        view.name,
+        star.scans[0].relation,
+        used[0],
+        steps,
+        descents,
+        _contribution(definition, types, _Scope(star, catalog, starts)),
+    )
+
+
+def _steps(star: Star, catalog: Catalog, starts: Sequence[int]) -> Iterator[Step]:
+    same_root = {0}
+    for number, edge in enumerate(star.edges, start=1):
+        child = catalog.schema.relation(star.scans[edge.child].relation)
+        parent = catalog.schema.relation(edge.key.parent)
+        if edge.child in same_root and catalog.forest.parent.get(child.name) == edge.key:
+            same_root.add(number)
+        positions = [starts[edge.child] + child.positions[column] for column in edge.key.columns]
+        order = [edge.key.parent_columns.index(column) for column in parent.primary_key]
+        yield Step(
+            parent.name,
+            projection([positions[i] for i in order]),
+            len(parent.columns),
+            edge.outer,
+            number in same_root,
+        )
+
+
+def _ways(star: Star, number: int, catalog: Catalog) -> Iterator[Way]:
+    """The ways from scan `number` down to the fact."""
+    while number:
+        edge = star.edges[number - 1]
+        yield way_to_children(catalog, star.scans[edge.child].relation, edge.key)
+        number = edge.child
+
+
+class _Scope:
+    """The columns of joined rows, by the names of the star's fields."""
+
+    def __init__(self, star: Star, catalog: Catalog, starts: Sequence[int]) -> None:
+        self._places: dict[str, tuple[int, ColumnType]] = {}
+        for start, scan in zip(starts, star.scans, strict=True):
+            positions = catalog.schema.relation(scan.relation).positions
+            for one in scan.fields:
+                self._places[one.name] = (start + positions[scan.column[one.name]], one.type)
+
+    def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
+        return self._places[column.name]
+
+    def parameter_type(self, name: int | str) -> ColumnType | None:
+        return None
+
+
+def _contribution(
+    definition: Definition, types: Sequence[ColumnType], scope: _Scope
+) -> Contribution:
+    view = definition.view
+    arguments = [_compiled(sql, scope, field) for sql, field in definition.arguments]
+    names = {field.name: i for i, (_, field) in enumerate(definition.arguments)}
+    conditions = " AND ".join(f"({sql})" for sql in definition.where)
+    return Contribution(
+        _compiled(conditions, scope) if conditions else None,
+        tuple(_compiled(sql, scope, field) for sql, field in definition.groups),
+        tuple(
+            _amount(part.kind, type_, arguments[names[part.argument]] if part.argument else None)
+            for part, type_ in zip(definition.parts, types, strict=True)
+        ),
+        _cells(view.cells_name, view.cells, tuple(map(_zero, types))),
+        tuple(
+            (_cells(name, state, (0,)), arguments[number])
+            for name, state, number in zip(
+                view.values_names, view.values, definition.valued, strict=True
+            )
+        ),
+    )
+
+
+def _cells(name: str, state: StateLayout, zero: Row) -> Cells:
+    return Cells(name, LayoutCodec(Layout(name, "", state.columns, state.key, "")).prefix, zero)
+
+
+def _amount(kind: str, type_: ColumnType, argument: Evaluate | None) -> Evaluate:
+    """The amount that a joined row adds to one sum of its group, which has the type `type_`."""
+    if argument is None:
+        return lambda _: 1
+    if kind == "count":
+        return lambda row: 0 if argument(row) is None else 1
+    zero = _zero(type_)
+    if isinstance(zero, Decimal):
+        return lambda row: zero if (value := argument(row)) is None else Decimal(value)
+    return lambda row: zero if (value := argument(row)) is None else int(value)
+
+
+def _zero(type_: ColumnType) -> Value:
+    return Decimal(0) if type_.kind is Kind.DECIMAL else 0
+
+
+def _compiled(sql: str, scope: _Scope, field: Field | None = None) -> Evaluate:
+    """A condition, or an expression with the type of `field`, as a closure over joined rows.
+
+    Raises Unsupported if only DuckDB can evaluate it.
+    """
+    compiled = compile_expression(sqlglot.parse_one(sql, dialect=DIALECT), scope)
+    if compiled is None or (field is not None and compiled.type not in (field.type, None)):
+        raise Unsupported(f"The expression {sql} cannot be evaluated in a transaction.", cure=LATER)
+    evaluate = compiled.evaluate
+    return lambda row: evaluate(row, ())

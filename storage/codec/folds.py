@@ -1,0 +1,157 @@
+"""The row of a group of an immediate view, from the cells of the group.
+
+A cell is a row of the layout of cells (`ImmediateView.cells`): the grouping columns, the lane, the
+number of rows, and the sums. A group is the sum over its cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Context, Decimal
+from functools import cache, reduce
+from typing import Any, NamedTuple
+
+from hornbeam_server.schema.catalog import FoldedColumn, Folding, ImmediateView
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
+
+LANES = range(1, 16)
+"""The lanes that members of a cluster can have. The encoded key of every lane has two bytes."""
+BASE_LANE = 16
+"""The lane of the rows that a build of the view has read."""
+OWN_LANE = 17
+"""The lane of the changes of an open transaction, which are never stored."""
+_LANE_BYTES = 2
+_OF_VALUES = (Folding.MIN, Folding.MAX, Folding.DISTINCT)
+_EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION)
+"""The sum over lanes may pass values that do not fit its type."""
+
+
+class Fold:
+    """Folds cells of one immediate view to rows."""
+
+    def __init__(self, view: ImmediateView) -> None:
+        self.name = view.name
+        self.cells = view.cells_name
+        """The name of the layout of the cells."""
+        self.values = view.values_names
+        """The names of the layouts of values."""
+        self.grouped = view.grouped
+        self._width = len(view.cells.key) - 1
+        columns = zip((*view.columns, *view.hidden), view.folded, strict=True)
+        self._finish = tuple(_finisher(column, folded, self._width) for column, folded in columns)
+        self._nothing = (0,) * (len(view.cells.columns) - self._width - 1)
+        self.no_values = (NO_VALUES,) * len(self.values)
+        self.needed = tuple(
+            frozenset(f.folding for f in view.folded if f.folding in _OF_VALUES and f.position == i)
+            for i in range(len(self.values))
+        )
+        """For each layout of values, the kinds of columns that follow from it."""
+
+    def group_key(self, cell: bytes) -> bytes:
+        """The encoded key of the group of a cell, from the encoded key of the cell."""
+        return cell[:-_LANE_BYTES]
+
+    def exists(self, cells: Sequence[Row]) -> bool:
+        """Does a group with these cells exist? Raises Corruption for a group with fewer than no
+        rows."""
+        at = self._width + 1
+        rows = sum([cell[at] for cell in cells])  # type: ignore[misc]
+        if rows < 0:
+            raise Corruption(f"A group of {self.name} has {rows} rows.", cure="Rebuild the view.")
+        return rows > 0 or not self.grouped
+
+    def row(self, cells: Sequence[Row], values: Sequence[Values] | None = None) -> Row | None:
+        """The row of a group with these cells, and these values for each layout of values; None if
+        the group has no rows.
+
+        Raises Corruption for a group with fewer than no rows.
+        """
+        if not self.exists(cells):
+            return None
+        values = self.no_values if values is None else values
+        if not cells:
+            return tuple([finish((1,), self._nothing, values) for finish in self._finish])
+        group, at = cells[0][: self._width], self._width + 1
+        totals = cells[0][at:] if len(cells) == 1 else added(row[at:] for row in cells)
+        return tuple([finish(group, totals, values) for finish in self._finish])
+
+
+class Values(NamedTuple):
+    """The values of a group in one layout of values: the first, the last, and their number."""
+
+    first: Value = None
+    last: Value = None
+    number: int = 0
+
+
+NO_VALUES = Values()
+
+
+def added(amounts: Iterable[Row]) -> Row:
+    """The sums of tuples of numbers, position by position."""
+    return tuple([reduce(plus, column) for column in zip(*amounts, strict=True)])
+
+
+def plus(a: Any, b: Any) -> Any:
+    """The exact sum of two numbers. The thread's own context would round decimals to 28 digits."""
+    return _EXACT.add(a, b) if isinstance(a, Decimal) or isinstance(b, Decimal) else a + b
+
+
+def minus(a: Any, b: Any) -> Any:
+    """The exact difference of two numbers."""
+    return _EXACT.subtract(a, b) if isinstance(a, Decimal) or isinstance(b, Decimal) else a - b
+
+
+Finish = Callable[[Row, Row, Sequence[Values]], Value]
+"""From the grouping columns, the sums and the values of a group to a column of its row."""
+
+
+def _finisher(column: Column, folded: FoldedColumn, width: int) -> Finish:
+    at, count = folded.position - width - 1, folded.count - width - 1
+    number = folded.position
+    match folded.folding:
+        case Folding.GROUP:
+            return lambda group, _, __: group[number]
+        case Folding.COUNT:
+            return lambda _, totals, __: totals[at]
+        case Folding.SUM if column.type.kind is not Kind.DECIMAL:
+            return lambda _, totals, __: totals[at] if totals[count] else None
+        case Folding.SUM:
+            unit = Decimal((0, (1,), -(column.type.scale or 0)))
+            return lambda _, totals, __: _rounded(totals[at], unit) if totals[count] else None
+        case Folding.AVG:
+            return lambda _, totals, __: average(totals[at], totals[count])
+        case Folding.MIN:
+            return lambda _, __, values: values[number].first
+        case Folding.MAX:
+            return lambda _, __, values: values[number].last
+        case Folding.DISTINCT:
+            return lambda _, __, values: values[number].number
+
+
+def _rounded(total: Any, unit: Decimal) -> Decimal:
+    """The total with the number of decimals of its type."""
+    return _EXACT.quantize(total, unit)
+
+
+def average(total: Any, count: Any) -> float | None:
+    """The quotient as DuckDB computes SUM::DOUBLE / COUNT::DOUBLE; None if `count` is 0."""
+    return float(total) / float(count) if count else None
+
+
+def within_lane(column: Column, amount: Any) -> bool:
+    """May a cell hold this sum? The sums of all lanes together then have the type of their total:
+    each has at most its share."""
+    share = _share(column.type)
+    within: bool = -share < amount < share
+    return within
+
+
+@cache
+def _share(type_: ColumnType) -> int:
+    if type_.kind is Kind.DECIMAL:
+        digits = (type_.precision or MAX_DECIMAL_PRECISION) - (type_.scale or 0)
+        return int(10**digits // (len(LANES) + 1))
+    return type_.integers[-1] // (len(LANES) + 1)

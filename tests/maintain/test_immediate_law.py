@@ -1,0 +1,225 @@
+"""Immediate views: what transactions add, folded, is the answer of DuckDB, over generated schemas,
+stars and transactions."""
+
+import asyncio
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hornbeam_server.maintain.immediate.build import base_cells
+from hornbeam_server.maintain.immediate.definition import define
+from hornbeam_server.maintain.immediate.program import program_of
+from hornbeam_server.maintain.paths import BaseRows
+from hornbeam_server.schema.catalog import Layout
+from hornbeam_server.schema.model import DeclaredView, Refresh
+from hornbeam_server.storage.codec.folds import Fold, added
+from hornbeam_server.storage.codec.rows import LayoutCodec
+from hornbeam_server.storage.folded import FoldedReads
+from hornbeam_server.storage.ports import TOMBSTONE, Cell, Put
+from tests.maintain.maintain_world import EVERYTHING, World, catalog, index
+from tests.maintain.test_maintain_law import Transaction, changed_rows, draw_schema
+
+AGGREGATES = [
+    *("count(*)", "count({})", "sum({})", "avg({})", "sum({} * {})", "sum({} + 1)"),
+    *(
+        "min({})",
+        "max({})",
+        "min({} + {})",
+        "count(DISTINCT {})",
+        "count(*) FILTER (WHERE {} > {})",
+    ),
+]
+CONDITIONS = ["{} > 0", "{} IS NULL OR {} <> 1", "{} = {}"]
+
+
+def draw_star(random, schema):
+    """Draw a SELECT over a star: a relation, parents along its foreign keys at any depth, filters,
+    grouping columns and aggregates. The last relations have most parents."""
+    fact = random.choice(schema.relations[-2:])
+    joined, joins, outer = [("a0", fact)], [], False
+    for _ in range(random.choice([0, 1, 1, 2, 3])):
+        child, relation = random.choice(joined)
+        if not relation.foreign_keys:
+            continue
+        edge = random.choice(relation.foreign_keys)
+        alias, parent = f"a{len(joined)}", schema.relation(edge.parent)
+        on = " AND ".join(
+            f"{child}.{a} = {alias}.{b}"
+            for a, b in zip(edge.columns, edge.parent_columns, strict=True)
+        )
+        outer = outer or random.random() < 0.2
+        joins.append(f" {'LEFT ' * outer}JOIN {parent.name} {alias} ON {on}")
+        joined.append((alias, parent))
+
+    def column():
+        alias, relation = random.choice(joined)
+        return f"{alias}.{random.choice(relation.columns).name}"
+
+    groups = list(dict.fromkeys(column() for _ in range(random.choice([0, 1, 1, 2]))))
+    shown = random.sample(groups, random.randint(0, len(groups)))
+    aggregates = [
+        f"{random.choice(AGGREGATES).format(column(), column())} AS x{i}"
+        for i in range(random.randint(1, 3))
+    ]
+    outputs = [*(f"{name} AS g{i}" for i, name in enumerate(shown)), *aggregates]
+    sql = f"SELECT {', '.join(outputs)} FROM {fact.name} a0{''.join(joins)}"
+    if random.random() < 0.4:
+        sql += f" WHERE {random.choice(CONDITIONS).format(column(), column())}"
+    return sql + (f" GROUP BY {', '.join(groups)}" if groups else "")
+
+
+class Store:
+    """Cells by table and key, in the way of a table store; all were written at timestamp 1."""
+
+    def __init__(self):
+        self.tables = {}
+
+    def put(self, table, puts):
+        rows = self.tables.setdefault(table, {})
+        for put in puts:
+            rows.pop(put.key, None)
+            if put.value != TOMBSTONE:
+                rows[put.key] = put.value
+
+    def _cells(self, table):
+        return [Cell(key, 1, value) for key, value in sorted(self.tables.get(table, {}).items())]
+
+    async def scan_prefixes(self, table, prefixes, at, *, room=None):
+        cells = self._cells(table)
+        return [[cell for cell in cells if cell.key.startswith(prefix)] for prefix in prefixes]
+
+    async def scan(self, table, start, end, at, *, reverse=False, limit=None):
+        cells = [c for c in self._cells(table) if start <= c.key and (end is None or c.key < end)]
+        cells = cells[::-1][:limit] if reverse else cells[:limit]
+        for i in range(0, len(cells), 3):
+            yield cells[i : i + 3]
+
+
+class Kept:
+    """The cells of a view, kept by additions, or built and then kept."""
+
+    def __init__(self, world, sql, name="star"):
+        declared = DeclaredView(name, sql, refresh=Refresh.IMMEDIATE)
+        self.world = world
+        self.definition = define(declared, world.catalog)
+        self.program = program_of(self.definition, world.catalog)
+        view = self.definition.view
+        self.fold = Fold(view)
+        self.store = Store()
+        states = zip((view.cells_name, *view.values_names), (view.cells, *view.values), strict=True)
+        layouts = [Layout(n, f"t.{n}", s.columns, s.key, view.name) for n, s in states]
+        columns = (*view.columns, *view.hidden)
+        layouts.append(Layout(view.name, layouts[0].table, columns, view.key, view.name))
+        self.codecs = {layout.name: LayoutCodec(layout) for layout in layouts}
+
+    async def add(self, changes, lane):
+        by_relation = {}
+        for change in changes:
+            key = self.world.key(change.relation, change.new or change.old)
+            by_relation.setdefault(change.relation, {})[key] = change
+        joined = await self.program.joined(BaseRows(self.world, by_relation))
+        for addition in joined.additions():
+            codec = self.codecs[addition.layout]
+            key = codec.key_of((*addition.group, lane))
+            stored = self.store.tables.get(codec.layout.table, {}).get(key)
+            amounts = addition.amounts
+            if stored is not None:
+                amounts = added([codec.decode(stored)[-len(amounts) :], amounts])
+            row = codec.encode((*addition.group, lane, *amounts)) if any(amounts) else TOMBSTONE
+            self.store.put(codec.layout.table, [Put(key, row)])
+
+    def reads(self, own=None):
+        return FoldedReads(self.store, self.codecs.__getitem__, self.fold, 1, own)
+
+    def check(self):
+        expected = self.world.duck.execute(self.definition.sql).fetchall()
+        rows = asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=False, limit=None)))
+        self._compare(rows, expected)
+        back = asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=True, limit=None)))
+        assert back == rows[::-1]
+        some = asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=False, limit=2)))
+        assert some == rows[:2]
+        keys = [self.codecs[self.fold.name].key_values(row) for row in rows]
+        found = asyncio.run(self.reads().get(keys))
+        assert [group.row for group in found] == rows
+
+    def _compare(self, rows, expected):
+        visible = len(self.definition.view.columns)
+        assert Counter(repr(row[:visible]) for row in rows) == Counter(map(repr, expected))
+
+
+async def _all(batches):
+    return [group.row async for batch in batches for group in batch]
+
+
+@settings(max_examples=150)
+@given(st.randoms(use_true_random=True))
+def test_additions_equal_the_answer_of_duckdb(random):
+    schema = draw_schema(random)
+    indexes = [
+        index(relation.name, " ".join(edge.columns))
+        for relation in schema.relations
+        for edge in relation.foreign_keys
+        if random.random() < 0.5
+    ]
+    indexes = [type(i)(f"i{n}", i.on, i.columns) for n, i in enumerate(indexes)]
+    world = World(catalog(schema, (), indexes))
+    views = [Kept(world, draw_star(random, schema), f"star{i}") for i in range(2)]
+    for number in range(8):
+        rows = changed_rows(world, Transaction(world, random).run())
+        changes = world.changes(rows)
+        for view in views:
+            asyncio.run(view.add(changes, lane=1 + number % 3))
+        world.commit(rows)
+        for view in views:
+            view.check()
+
+
+class Building(World):
+    """A world whose cells are readable, for builds."""
+
+    def __init__(self, catalog, view):
+        super().__init__(catalog)
+        self.view = view
+
+    async def scan(self, layout, *arguments, **options):
+        codec = self.view.codecs.get(layout)
+        if codec is not None:
+            cells = self.view.store.scan(codec.layout.table, b"", None, 1)
+            async for batch in cells:
+                yield codec.decode_all([cell.value for cell in batch])
+            return
+        async for rows in super().scan(layout, *arguments, **options):
+            yield rows
+
+
+@settings(max_examples=80)
+@given(st.randoms(use_true_random=True), st.sampled_from([1, 2, 1_000]))
+def test_a_base_lane_completes_the_additions_since(random, most):
+    schema = draw_schema(random)
+    world = World(catalog(schema))
+    view = Kept(world, draw_star(random, schema))
+    for _ in range(4):
+        world.commit(changed_rows(world, Transaction(world, random).run()))
+    for _ in range(random.randint(1, 2)):
+        rows = changed_rows(world, Transaction(world, random).run())
+        asyncio.run(view.add(world.changes(rows), lane=1))
+        world.commit(rows)
+        build(world, view, most)
+        view.check()
+
+
+def build(world, view, most):
+    reading = Building(world.catalog, view)
+    reading.rows = world.rows
+
+    def codecs(name):
+        return view.codecs[name] if name in view.codecs else world.codecs(name)
+
+    async def run():
+        async for puts in base_cells(view.program, codecs, reading, most):
+            for table, of_table in puts.items():
+                view.store.put(table, of_table)
+
+    asyncio.run(run())

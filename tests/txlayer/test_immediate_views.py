@@ -1,0 +1,261 @@
+"""Immediate views in an embedded database: kept, read, refused, built, verified and repaired."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from decimal import Decimal
+
+import pytest
+
+from hornbeam_server.maintain.immediate.definition import define
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.schema_plans import PlanRequest
+from hornbeam_server.node.settings import load_settings
+from hornbeam_server.schema.catalog import State
+from hornbeam_server.schema.errors import LimitExceeded, SchemaError, Unsupported
+from hornbeam_server.storage.ports import TOMBSTONE, Put
+from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from tests.txlayer.database_world import fill_load
+from tests.txlayer.test_transactions_loads import finish
+
+TABLES = """
+CREATE TABLE customer (c_id INTEGER PRIMARY KEY, city TEXT, tier INTEGER);
+CREATE TABLE orders (
+  o_id INTEGER PRIMARY KEY, c_id INTEGER REFERENCES customer (c_id), day DATE,
+  total DECIMAL(10,2));
+"""
+BY_CITY = """
+SELECT city, count(*) AS n, sum(total) AS total, avg(total) AS average, min(total) AS low,
+  max(day) AS latest, count(DISTINCT day) AS days
+FROM orders o JOIN customer c ON o.c_id = c.c_id WHERE tier < 5 GROUP BY city
+"""
+
+
+def view(sql, name="v"):
+    return f"CREATE MATERIALIZED VIEW {name} WITH (refresh = 'immediate') AS {sql};"
+
+
+@asynccontextmanager
+async def opened(folder, ddl=None):
+    async with await Database.open(load_settings(data=folder)) as database:
+        await apply(database, TABLES + view(BY_CITY) if ddl is None else ddl)
+        yield database
+
+
+async def apply(database, ddl):
+    request = PlanRequest(ddl)
+    plan = database.plan_schema(request)
+    await database.apply_schema(request, plan.plan_id, allow_drop=True)
+    await database.keeper.wait_built()
+
+
+async def run(database, *statements):
+    return await database.transact(TransactionRequest(tuple(map(Statement, statements))))
+
+
+async def require_right(database):
+    """Check each immediate view against DuckDB's answer to its SELECT, without views."""
+    for each in database.catalog.immediate:
+        expected = await database.fetch(
+            define(each.declared, database.catalog).sql, use_views=False
+        )
+        found = await database.fetch(f"SELECT * FROM {each.name}")
+        assert sorted(map(repr, found)) == sorted(map(repr, expected)), each.name
+    report = await database.verify()
+    assert report.differences == 0, report
+
+
+CUSTOMERS = "INSERT INTO customer VALUES (1, 'Bern', 0), (2, 'Bern', 1), (3, NULL, 0), (4, 'x', 9)"
+ORDERS = (
+    "INSERT INTO orders VALUES (10, 1, DATE '2024-01-01', 1.50), (11, 2, DATE '2024-01-02', 2),"
+    " (12, 3, NULL, NULL), (13, NULL, DATE '2024-01-01', 4), (14, 4, DATE '2024-01-03', 8)"
+)
+
+
+async def test_statements_maintain_groups(tmp_path):
+    async with opened(tmp_path) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        two = Decimal("3.50")
+        assert await database.fetch("SELECT city, n, total, days FROM v ORDER BY city") == [
+            ("Bern", 2, two, 2),
+            (None, 1, None, 0),
+        ]
+        for sql in (
+            "UPDATE orders SET total = 7 WHERE o_id = 10",
+            "UPDATE orders SET c_id = 3 WHERE o_id = 11",
+            "UPDATE customer SET city = 'Thun' WHERE c_id = 3",
+            "UPDATE customer SET tier = 1 WHERE c_id = 4",
+            "UPDATE customer SET tier = 7 WHERE c_id = 1",
+            "DELETE FROM orders WHERE o_id = 12",
+            "UPDATE orders SET c_id = NULL",
+            "UPDATE orders SET c_id = 1 WHERE o_id > 11",
+            "DELETE FROM orders",
+        ):
+            await run(database, sql)
+            await require_right(database)
+        assert await database.fetch("SELECT * FROM v") == []
+
+
+async def test_groups_are_read_by_key_by_prefix_and_in_ranges(tmp_path):
+    sql = "SELECT day, c_id, count(*) AS n FROM orders GROUP BY day, c_id"
+    async with opened(tmp_path, TABLES + view(sql)) as database:
+        rows = [(n, n % 3, n % 5) for n in range(60)]
+        await run(database, "INSERT INTO customer VALUES (0, 'a', 0), (1, 'b', 0), (2, 'c', 0)")
+        for n, customer, day in rows:
+            await run(
+                database,
+                f"INSERT INTO orders VALUES ({n}, {customer}, DATE '2024-01-0{day + 1}', 1)",
+            )
+        for where in (
+            "day = DATE '2024-01-02' AND c_id = 1",
+            "day = DATE '2024-01-02'",
+            "day >= DATE '2024-01-02' AND day < DATE '2024-01-04'",
+            "n > 3",
+        ):
+            found = await database.fetch(f"SELECT * FROM v WHERE {where} ORDER BY day, c_id")
+            expected = await database.fetch(
+                f"SELECT * FROM ({sql}) WHERE {where} ORDER BY day, c_id", use_views=False
+            )
+            assert found == expected
+        backwards = "SELECT day, c_id FROM v ORDER BY day DESC, c_id DESC LIMIT 2"
+        assert [row[1] for row in await database.fetch(backwards)] == [2, 1]
+
+
+async def test_a_view_without_groups_always_has_a_row(tmp_path):
+    sql = "SELECT count(*) AS n, sum(total) AS total, min(day) AS first FROM orders"
+    async with opened(tmp_path, TABLES + view(sql)) as database:
+        assert await database.fetch("SELECT * FROM v") == [(0, None, None)]
+        await run(database, CUSTOMERS, ORDERS)
+        await require_right(database)
+        await run(database, "DELETE FROM orders")
+        assert await database.fetch("SELECT n, total FROM v") == [(0, None)]
+
+
+async def test_a_transaction_reads_groups_behind_its_own_writes(tmp_path):
+    async with opened(tmp_path) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        await run(
+            database,
+            "INSERT INTO orders VALUES (20, 1, DATE '2023-01-01', 0.25)",
+            "INSERT INTO customer SELECT 100 + n, city || '!', days FROM v WHERE city = 'Bern'",
+        )
+        assert await database.fetch("SELECT * FROM customer WHERE c_id > 99") == [(103, "Bern!", 3)]
+        pending = [Statement("DELETE FROM orders WHERE o_id IN (10, 20)")]
+        async with database.query("SELECT n, total, low FROM v", pending=pending) as result:
+            rows = await result.stream.all()
+        assert sorted(rows, key=repr) == [(1, Decimal("2.00"), Decimal("2.00")), (1, None, None)]
+
+
+async def test_a_view_is_as_old_as_its_snapshot(tmp_path):
+    async with opened(tmp_path) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        before = (await run(database, "UPDATE orders SET total = 5 WHERE o_id = 10")).commit_ts
+        await run(database, "UPDATE orders SET total = 6 WHERE o_id = 10")
+        sql = "SELECT total FROM v WHERE city = 'Bern'"
+        async with database.query(sql, snapshot=before) as result:
+            assert await result.stream.all() == [(Decimal("7.00"),)]
+        assert await database.fetch(sql) == [(Decimal("8.00"),)]
+
+
+async def test_a_sum_out_of_range_is_refused_with_its_group(tmp_path):
+    ddl = "CREATE TABLE t (k INTEGER PRIMARY KEY, g TEXT, x DECIMAL(38,0));"
+    sql = "SELECT g, sum(x) AS total FROM t GROUP BY g"
+    async with opened(tmp_path, ddl + view(sql)) as database:
+        large = "5" + "0" * 36
+        await run(database, f"INSERT INTO t VALUES (1, 'a', {large})")
+        with pytest.raises(LimitExceeded, match=r"a sum|A sum of v .*\('a'\)"):
+            await run(database, f"INSERT INTO t VALUES (2, 'a', {large})")
+        await run(database, f"INSERT INTO t VALUES (3, 'b', {large})")
+        assert await database.fetch("SELECT * FROM t WHERE k = 2") == []
+        await require_right(database)
+
+
+async def test_groups_survive_a_restart(tmp_path):
+    async with opened(tmp_path) as database:
+        await run(database, CUSTOMERS, ORDERS)
+    async with await Database.open(load_settings(data=tmp_path)) as database:
+        await run(database, "INSERT INTO orders VALUES (20, 1, DATE '2023-01-01', 0.25)")
+        await require_right(database)
+
+
+async def test_a_view_is_built_over_rows_and_dropped_without_a_trace(tmp_path):
+    async with opened(tmp_path, TABLES) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        before = set(await database.store.tables())
+        await apply(database, TABLES + view(BY_CITY))
+        assert database.catalog.state["v"] is State.READABLE
+        await require_right(database)
+        await run(database, "DELETE FROM orders WHERE o_id = 11")
+        await require_right(database)
+        await apply(database, TABLES)
+        await database.keeper.wait_built()
+        assert set(await database.store.tables()) == before
+
+
+async def test_an_initial_load_builds_the_view_again(tmp_path):
+    async with opened(tmp_path) as database:
+        await run(database, CUSTOMERS)
+        rows = {"orders": [(10, 1, None, Decimal("1.50")), (11, 2, None, Decimal("2.00"))]}
+        await database.initial_loads.begin(["orders"], "files", {})
+        await fill_load(database, rows)
+        await finish(database, rows)
+        await database.initial_loads.end(database.catalog.load.number)
+        await database.keeper.wait_built()
+        assert await database.fetch("SELECT city, n, total FROM v") == [
+            ("Bern", 2, Decimal("3.50"))
+        ]
+        await require_right(database)
+
+
+async def test_damaged_groups_are_found_and_repaired(tmp_path):
+    async with opened(tmp_path) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        cells = database.catalog.layout("v.cells").table
+        values = database.catalog.layout(database.catalog.immediate[0].values_names[0]).table
+        for table in (cells, values):
+            async for batch in database.store.scan(table, b"", None, 1 << 62):
+                put = Put(batch[0].key, TOMBSTONE)
+                await database.store.put({table: [put]}, database.watermark())
+        report = await database.verify()
+        assert report.differences
+        await database.verify(repair=True)
+        await run(database, "INSERT INTO orders VALUES (20, 1, DATE '2023-01-01', 0.25)")
+        await require_right(database)
+
+
+REFUSED = {
+    "SELECT o_id FROM orders": "without GROUP BY",
+    "SELECT city, sum(total) AS t FROM orders o, customer c GROUP BY city": "no equality",
+    "SELECT tier, count(*) AS n FROM orders o JOIN customer c ON o.o_id = c.c_id GROUP BY tier": (
+        "No single relation"
+    ),
+    "SELECT c_id, count(*) AS n FROM orders GROUP BY c_id HAVING count(*) > 1": "HAVING",
+    "SELECT c_id, count(*) + 1 AS n FROM orders GROUP BY c_id": "computed from aggregates",
+    "SELECT c_id, sum(total::DOUBLE) AS n FROM orders GROUP BY c_id": "floating-point",
+    "SELECT upper(strftime(day, '%Y')) AS y, count(*) AS n FROM orders GROUP BY y": (
+        "cannot be evaluated in a transaction"
+    ),
+    "SELECT c_id, count(*) AS n FROM (SELECT DISTINCT c_id FROM orders) AS s GROUP BY c_id": (
+        "DISTINCT"
+    ),
+    "SELECT tier, count(*) AS n FROM customer c LEFT JOIN orders o ON o.c_id = c.c_id GROUP BY tier": (  # noqa: E501
+        "LEFT JOIN"
+    ),
+}
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+async def test_what_transactions_cannot_maintain_is_refused_with_a_reason(tmp_path, sql):
+    async with opened(tmp_path, TABLES) as database:
+        with pytest.raises(Unsupported, match=REFUSED[sql]) as caught:
+            database.plan_schema(PlanRequest(TABLES + view(sql)))
+        assert "deferred" in caught.value.cure or "refresh" in caught.value.cure
+        assert caught.value.details["line"], "the error has a place"
+
+
+@pytest.mark.parametrize("option", ["interval = '5 s'", "\"group\" = 'g'"])
+async def test_options_of_batches_are_refused(tmp_path, option):
+    async with opened(tmp_path, TABLES) as database:
+        ddl = f"CREATE MATERIALIZED VIEW v WITH (refresh = 'immediate', {option}) AS {BY_CITY};"
+        with pytest.raises(SchemaError, match="no interval"):
+            database.plan_schema(PlanRequest(TABLES + ddl))
