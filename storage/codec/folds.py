@@ -11,9 +11,10 @@ from decimal import Context, Decimal
 from functools import cache, reduce
 from typing import Any, NamedTuple
 
-from hornbeam_server.schema.catalog import FoldedColumn, Folding, ImmediateView
-from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.catalog import FoldedColumn, Folding, ImmediateView, Layout
+from hornbeam_server.schema.errors import Corruption, LimitExceeded
 from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.sqltext import literal_sql
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
 
 LANES = range(1, 16)
@@ -141,12 +142,19 @@ def average(total: Any, count: Any) -> float | None:
     return float(total) / float(count) if count else None
 
 
-def within_lane(column: Column, amount: Any) -> bool:
-    """May a cell hold this sum? The sums of all lanes together then have the type of their total:
-    each has at most its share."""
-    share = _share(column.type)
-    within: bool = -share < amount < share
-    return within
+def require_within_lane(layout: Layout, key: Row, amounts: Row) -> None:
+    """Raises LimitExceeded for sums that leave the share of a lane. The sums of all lanes together
+    then have the type of their total. `key` are the columns of the cell up to its lane."""
+    for column, amount in zip(layout.columns[len(key) :], amounts, strict=True):
+        share = _share(column.type)
+        if not -share < amount < share:  # type: ignore[operator]
+            group = ", ".join(map(literal_sql, key[:-1]))
+            raise LimitExceeded(
+                f"A sum of {layout.source} would leave the range of its type, in the group"
+                f" ({group}).",
+                cure="Write smaller values, or drop the view.",
+                view=layout.source,
+            )
 
 
 @cache
