@@ -150,7 +150,7 @@ short rows_found, sum_found, rows_total, sum_total, rows_true, sum_true;
 #define logged(b) (stage[b] == LOGGED || stage[b] == APPLIED)
 #define cell(b, g) ((b) * 2 + (g))
 
-/* ---------------------------------------------------------------- what the store says */
+/* ---------------------------------------------------------------- the store, and the truth */
 
 /* The newest version at or below `at` of lane `l`'s cell of group `g`. */
 inline newest(l, g, at)
@@ -671,7 +671,7 @@ end:
 #define in_flight(n) (stage[n] == TICKED || stage[n] == LOGGED)
 #endif
 #define holds_back(n, m) (writer[n] == (m) && in_flight(n) && ts[n] <= NEXT)
-/* A watermark that is told moves the clock on. That of a dead member stands still. */
+/* A watermark that is reported moves the clock on. That of a dead member stands still. */
 #define permits(m) (gone[m] || !any2(holds_back, m) && (works(m) || last[m] >= NEXT))
 #define observe(m) if :: !gone[m] && works(m) -> raise(last[m], snapshot) :: else fi
 
