@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
 from typing import Protocol
 
 from hornbeam_server.maintain.deltas.algebra import (
@@ -32,6 +32,7 @@ from hornbeam_server.maintain.deltas.algebra import (
     Scan,
     Union,
 )
+from hornbeam_server.maintain.deltas.keys import between, stored_keys
 from hornbeam_server.maintain.deltas.relations import (
     Field,
     Fields,
@@ -46,7 +47,7 @@ from hornbeam_server.maintain.deltas.relations import (
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.errors import Unsupported
-from hornbeam_server.schema.rows import projection
+from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.snapshot import RowReader
@@ -103,7 +104,7 @@ class LayoutRows:
     base: Layout | None
     fields: Fields
 
-    async def by_prefix(self, reader: RowReader, prefixes: list[Row]) -> Typed:
+    async def by_prefix(self, reader: RowReader, prefixes: Sequence[Row]) -> list[Row]:
         """Rows by values of the leading key columns."""
         if len(prefixes[0]) == len(self.layout.key):
             versions = await reader.get(self.layout.name, prefixes)
@@ -111,19 +112,27 @@ class LayoutRows:
         found = await reader.prefixes(self.layout.name, prefixes)
         return await self._kept(reader, [v.row for versions in found for v in versions])
 
-    async def between(self, reader: RowReader, low: Value, high: Value) -> Typed:
+    async def between(self, reader: RowReader, low: Value, high: Value) -> list[Row]:
         """Rows by a range of the first key column, both ends included; None: unbounded."""
         batches = reader.scan(self.layout.name, KeyRange((), low, True, high, True))
         return await self._kept(reader, [row async for batch in batches for row in batch])
 
-    async def _kept(self, reader: RowReader, found: list[Row]) -> Typed:
+    async def _kept(self, reader: RowReader, found: list[Row]) -> list[Row]:
         if self.base is not None and found:
-            key = projection([self.layout.positions[part.column] for part in self.base.key])
-            versions = await reader.get(self.base.name, [key(row) for row in found])
+            versions = await reader.get(self.base.name, [self._base_key(row) for row in found])
             found = [version.row for version in versions if version is not None]
+        return list(map(self._pick, found))
+
+    @cached_property
+    def _base_key(self) -> Projection:
+        """The key of the base row from an index entry."""
+        assert self.base is not None
+        return projection([self.layout.positions[part.column] for part in self.base.key])
+
+    @cached_property
+    def _pick(self) -> Projection:
         positions = (self.base or self.layout).positions
-        pick = projection([positions[field.name] for field in self.fields])
-        return from_rows(self.fields, [pick(row) for row in found])
+        return projection([positions[field.name] for field in self.fields])
 
     def words(self) -> str:
         through = f" through {self.layout.name}" if self.base is not None else ""
@@ -133,20 +142,27 @@ class LayoutRows:
 @dataclass(frozen=True)
 class Stored:
     """Look-up in a layout by values of its leading key columns, whose types are `targets`.
-    `constant` is the key of an only row. `finish` turns stored rows into the operator's rows."""
+    `constant` is the key of an only row. `state`: the stored rows are those of an aggregate."""
 
     fields: Fields
     columns: tuple[str, ...]
     source: LayoutRows
     targets: Fields
-    finish: Callable[[Typed], Typed]
+    state: State | None = None
     constant: Row | None = None
 
     async def rows(self, reader: RowReader, keys: Typed) -> Typed:
-        prefixes = [self.constant] if self.constant is not None else _values(keys, self.targets)
-        if keys.empty or not prefixes:
+        prefixes = self.prefixes(keys.rows(), keys.fields)
+        if not prefixes:
             return nothing(self.fields)
-        return self.finish(await self.source.by_prefix(reader, prefixes))
+        found = await self.source.by_prefix(reader, prefixes)
+        return _finished(self, from_rows(self.source.fields, found))
+
+    def prefixes(self, keys: Sequence[Row], given: Fields) -> list[Row]:
+        """The keys to read for look-up keys whose columns are `given`."""
+        if self.constant is not None:
+            return [self.constant] if keys else []
+        return stored_keys(keys, given, self.targets)
 
     def words(self) -> str:
         by = ", ".join(field.name for field in self.targets)
@@ -164,35 +180,29 @@ class Between:
     source: LayoutRows
     target: Field
     above: bool
-    finish: Callable[[Typed], Typed]
+    state: State | None = None
 
     async def rows(self, reader: RowReader, keys: Typed) -> Typed:
-        given = quoted(keys.fields[0].name)
-        doubles = "DOUBLE" in (keys.fields[0].duck, self.target.duck)
-        casts = [
-            f"TRY_CAST({_widened(given, sign) if doubles else given} AS {self.target.duck})"
-            for sign in "-+"
-        ]
-        # Rounding a bound to the column's type never skips a value that the column can hold.
-        columns = [f"MIN({casts[0]})", f"MAX({casts[1]})"]
-        exact = f"{casts[0]} IS NOT NULL AND {casts[1]} IS NOT NULL"
-        counts = [f"COUNT({given}) AS n", f"COUNT(*) FILTER (WHERE {exact}) AS exact"]
-        fields = (*(replace(self.target, name=name) for name in ("low", "high")), *_COUNTS)
-        sql = f"SELECT {', '.join([*columns, *counts])} FROM keys"
-        ((low, high, count, castable),) = evaluate(sql, {"keys": keys}, fields).rows()
-        if not count:
+        found = self.range(keys.rows(), keys.fields)
+        if found is None:
             return nothing(self.fields)
-        if castable != 2:
-            low, high = (low, None) if self.above else (None, high)
-        return self.finish(await self.source.between(reader, low, high))
+        rows = await self.source.between(reader, *found)
+        return _finished(self, from_rows(self.source.fields, rows))
+
+    def range(self, keys: Sequence[Row], given: Fields) -> tuple[Value, Value] | None:
+        """The range to read for the values of a bound, whose column is `given`."""
+        values = (key[0] for key in keys)
+        return between(values, given[0].type, self.target.type, above=self.above)
 
     def words(self) -> str:
         return f"{self.source.words()} by {self.target.name}, between the old and the new bound"
 
 
-def _widened(given: str, sign: str) -> str:
-    """SQL that moves a number by the distance within which doubles may compare as equal."""
-    return f"CASE WHEN isfinite({given}) THEN {given} {sign} abs({given}) * 1e-12 ELSE {given} END"
+def _finished(lookup: Stored | Between, stored: Typed) -> Typed:
+    """Rows of the operator from stored rows."""
+    if lookup.state is None:
+        return stored.renamed(lookup.fields)
+    return lookup.state.finish(stored)
 
 
 @dataclass(frozen=True)
@@ -296,22 +306,6 @@ def keys_of(rows: Typed, columns: Sequence[str]) -> Typed:
     return evaluate(select, {"rows": rows}, fields)
 
 
-def _values(keys: Typed, targets: Fields) -> list[Row]:
-    """Keys cast to the types of the stored columns; drops values that a column cannot hold."""
-    if keys.empty:
-        return []
-    # Two columns of the keys may have the same name, so use positions.
-    fields = tuple(Field(f"k{i}", f.duck, f.type) for i, f in enumerate(keys.fields))
-    casts = [f"TRY_CAST({f.name} AS {t.duck})" for f, t in zip(fields, targets, strict=True)]
-    same = " AND ".join(f"{cast} = {f.name}" for cast, f in zip(casts, fields, strict=True))
-    plain = [
-        f"{cast} + 0.0" if target.type.kind is Kind.DOUBLE else cast  # no negative zero
-        for cast, target in zip(casts, targets, strict=True)
-    ]
-    sql = f"SELECT DISTINCT {', '.join(plain)} FROM keys WHERE {same}"
-    return evaluate(sql, {"keys": keys.renamed(fields)}, targets).rows()
-
-
 def find_lookup(node: Node, columns: Sequence[str], ways: Ways) -> Lookup:
     """The look-up of rows of `node` at S0 by `columns` (or some of them: see `Lookup.columns`).
 
@@ -357,10 +351,9 @@ def _scan(node: Scan, wanted: Sequence[str], ways: Ways) -> Lookup:
     )
     rows = LayoutRows(best, None if best is base else base, stored)
     columns = tuple(by_column[column] for column in leading)
-    finish = partial(Typed.renamed, fields=node.fields)
     if ways.bound is not None:
-        return Between(node.fields, columns, rows, targets[0], ways.bound.above, finish)
-    return Stored(node.fields, columns, rows, targets, finish)
+        return Between(node.fields, columns, rows, targets[0], ways.bound.above)
+    return Stored(node.fields, columns, rows, targets)
 
 
 def _leading(layout: Layout, wanted: Mapping[str, str] | Sequence[str]) -> list[str]:
@@ -484,7 +477,7 @@ def _aggregate(node: Aggregate, wanted: Sequence[str], ways: Ways) -> Lookup:
     state = ways.state(node)
     rows = LayoutRows(state.layout, None, state.fields)
     if ways.bound is None and not node.groups:
-        return Stored(node.fields, (), rows, (), state.finish, constant=(1,))
+        return Stored(node.fields, (), rows, (), state, constant=(1,))
     columns = list(itertools.takewhile(lambda name: name in wanted, state.order))
     if not columns:
         columns = [name for name in wanted if name in state.ranks][:1]
@@ -506,11 +499,8 @@ def _aggregate(node: Aggregate, wanted: Sequence[str], ways: Ways) -> Lookup:
     targets = tuple(node.field[column] for column in columns)
     if ways.bound is not None:
         above = ways.bound.above
-        return Between(node.fields, tuple(columns), rows, targets[0], above, state.finish)
-    return Stored(node.fields, tuple(columns), rows, targets, state.finish)
-
-
-_COUNTS = tuple(Field(name, "BIGINT", ColumnType(Kind.BIGINT)) for name in ("n", "exact"))
+        return Between(node.fields, tuple(columns), rows, targets[0], above, state)
+    return Stored(node.fields, tuple(columns), rows, targets, state)
 
 
 def _computed(wanted: Iterable[str]) -> Unsupported:

@@ -10,14 +10,17 @@ and types equal DuckDB's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from hornbeam_server.maintain.deltas.algebra import Map, Scan
-from hornbeam_server.maintain.deltas.relations import Field, Fields
+from hornbeam_server.maintain.deltas.relations import Field, Fields, one_nan
 from hornbeam_server.maintain.deltas.rows.parsing import NotCompiledError, flattened, parsed
+from hornbeam_server.maintain.deltas.zsets import Weighted
 from hornbeam_server.query.expressions import MAY_BE_NAN, CompiledExpression, compile_expression
+from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
@@ -40,6 +43,13 @@ class RowMap:
     def rows(self, rows: Iterable[Row]) -> list[Row]:
         kept = rows if self.passes is None else filter(self.passes, rows)
         return list(map(self.project, kept))
+
+    def weighted(self, rows: Iterable[Weighted]) -> list[Weighted]:
+        """The same of a change."""
+        passes, project = self.passes, self.project
+        if passes is None:
+            return [(project(row), weight) for row, weight in rows]
+        return [(project(row), weight) for row, weight in rows if passes(row)]
 
 
 def compile_map(map_: Map) -> RowMap:
@@ -84,12 +94,48 @@ def _condition(tree: exp.Expr, columns: _Columns) -> Test:
 def _projection(
     fields: Fields, trees: Iterable[exp.Expr], columns: _Columns
 ) -> Callable[[Row], Row]:
-    pairs = list(zip(fields, trees, strict=True))
-    places = [columns.place.get(tree.name) for _, tree in pairs if isinstance(tree, exp.Column)]
-    if len(places) == len(pairs):
-        return projection([place for place in places if place is not None])
-    values = [columns.value(tree, field.type) for field, tree in pairs]
-    return lambda row: tuple([value(row) for value in values])
+    """The projection picks from a row, followed by what is computed from it, and by constants."""
+    values = _Values(columns)
+    picked = [values.place(tree, field.type) for field, tree in zip(fields, trees, strict=True)]
+    return values.projection(picked)
+
+
+class _Values:
+    """The values from which a projection picks: a row, then computed values, then constants."""
+
+    def __init__(self, columns: _Columns) -> None:
+        self._columns = columns
+        self._computed: list[Evaluate] = []
+        self._constants: list[Value] = []
+
+    def place(self, tree: exp.Expr, type_: ColumnType) -> tuple[int, int]:
+        """The part of the values (0, 1 or 2) and the place in this part."""
+        if isinstance(tree, exp.Column):
+            return 0, self._columns.place[tree.name]
+        if _is_null(tree):
+            return self._constant(None)
+        evaluate = self._columns.value(tree, type_)
+        if tree.find(exp.Column) is None:
+            with suppress(SqlError):  # it fails when it is evaluated, which may be never
+                return self._constant(evaluate(()))
+        self._computed.append(evaluate)
+        return 1, len(self._computed) - 1
+
+    def _constant(self, value: Value) -> tuple[int, int]:
+        self._constants.append(value)
+        return 2, len(self._constants) - 1
+
+    def projection(self, places: Sequence[tuple[int, int]]) -> Callable[[Row], Row]:
+        computed, constants, width = self._computed, tuple(self._constants), len(self._columns)
+        begins = (0, width, width + len(computed))
+        pick = projection([begins[part] + place for part, place in places])
+        if not computed:
+            return (lambda row: pick(row + constants)) if constants else pick
+        return lambda row: pick((*row, *[value(row) for value in computed], *constants))
+
+
+def _is_null(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Null) or (isinstance(tree, exp.Cast) and _is_null(tree.this))
 
 
 class _Columns:
@@ -110,14 +156,14 @@ class _Columns:
     def parameter_type(self, name: int | str) -> ColumnType | None:
         return None
 
+    def __len__(self) -> int:
+        return len(self._fields)
+
     def value(self, tree: exp.Expr, type_: ColumnType) -> Evaluate:
-        """The closure of a column or an expression of `type_`. Raises NotCompiledError."""
-        if isinstance(tree, exp.Column):
-            place = self.place[tree.name]
-            return lambda row: row[place]
+        """The closure of an expression of `type_`. Raises NotCompiledError."""
         evaluate = self.compiled(tree, type_).evaluate
         if type_.kind is Kind.DOUBLE:
-            return lambda row: same_nan(evaluate(row, ()))
+            return lambda row: one_nan(evaluate(row, ()))
         return lambda row: evaluate(row, ())
 
     def compiled(self, tree: exp.Expr, type_: ColumnType) -> CompiledExpression:
@@ -135,15 +181,6 @@ class _Columns:
         for node in tree.find_all(exp.Column):
             double = self._fields[self.place[node.name]].type.kind is Kind.DOUBLE
             node.meta[MAY_BE_NAN] = double and not self._stored
-
-
-NAN = float("nan")
-
-
-def same_nan(value: Value) -> Value:
-    """`value`, and `NAN` itself for each NaN: as one object it is equal to itself in tuples and
-    dictionaries, as NaN is in DuckDB."""
-    return NAN if value != value else value  # noqa: PLR0124
 
 
 def _is_exact(field: Field) -> bool:

@@ -11,7 +11,6 @@ from deltas_world import Rows, World, catalog_of, shown
 
 from hornbeam_server.maintain.changes import Change
 from hornbeam_server.maintain.deltas.program import compile_view, refresh, stored_program
-from hornbeam_server.maintain.deltas.relations import changed_rows
 from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.schema.catalog import DeferredView, State
 from hornbeam_server.schema.errors import Corruption, SqlError, UnknownName, Unsupported
@@ -255,8 +254,8 @@ def test_a_program_can_be_pickled():
 def test_nothing_is_read_for_a_first_build():
     world = World(CATALOG, {"v": "SELECT a.i, b.n FROM a JOIN b ON a.i = b.j"})
     changes = {
-        "a": changed_rows(world.relations["a"].columns, [Change("a", None, a_row(1))]),
-        "b": changed_rows(world.relations["b"].columns, [Change("b", None, (1, 1, 1, 1, "x"))]),
+        "a": world.zset("a", [Change("a", None, a_row(1))]),
+        "b": world.zset("b", [Change("b", None, (1, 1, 1, 1, "x"))]),
     }
     mutations = asyncio.run(refresh(world.programs["v"], changes, world.store))
     assert [m.new for m in mutations] == [(1, 1, 1)]
@@ -280,7 +279,7 @@ def test_only_changed_keys_are_looked_up():
     world.commit(*(("a", a_row(i)) for i in range(9)), *(("b", (i, 0, i, 0, "")) for i in range(9)))
     world.store.reads.clear()
     change = Change("b", (3, 0, 3, 0, ""), None)
-    changes = {"b": changed_rows(world.relations["b"].columns, [change])}
+    changes = {"b": world.zset("b", [change])}
     asyncio.run(refresh(world.programs["v"], changes, world.store))
     assert world.store.reads == {("get", "a"): 1, ("prefixes", "b_j"): 1, ("get", "b"): 1}
 
@@ -428,7 +427,7 @@ def test_join_columns_of_different_types_meet():
 
 def test_changes_that_do_not_fit_the_state_are_corruption():
     world = World(CATALOG, {"v": "SELECT t, COUNT(*) AS n FROM a GROUP BY t"})
-    gone = changed_rows(world.relations["a"].columns, [Change("a", a_row(1, t="x"), None)])
+    gone = world.zset("a", [Change("a", a_row(1, t="x"), None)])
     with pytest.raises(Corruption, match="do not fit"):
         asyncio.run(refresh(world.programs["v"], {"a": gone}, Rows(CATALOG, world.layouts)))
 
