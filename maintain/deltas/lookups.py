@@ -33,6 +33,7 @@ from hornbeam_server.maintain.deltas.algebra import (
     Union,
 )
 from hornbeam_server.maintain.deltas.keys import between, stored_keys
+from hornbeam_server.maintain.deltas.planned import Planned
 from hornbeam_server.maintain.deltas.relations import (
     Field,
     Fields,
@@ -96,7 +97,7 @@ class Lookup(Protocol):
 
 
 @dataclass(frozen=True)
-class LayoutRows:
+class LayoutRows(Planned):
     """Rows of a layout. With `base`, the layout is an index, and the rows are those of `base`, read
     by their key. `fields` are the columns to return."""
 

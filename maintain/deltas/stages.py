@@ -34,6 +34,7 @@ import pyarrow.compute as pc
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.maintain.deltas.algebra import Join, JoinKind, Map, null_of
 from hornbeam_server.maintain.deltas.lookups import Lookup, join_sql, keys_of
+from hornbeam_server.maintain.deltas.planned import Planned
 from hornbeam_server.maintain.deltas.relations import (
     WEIGHT,
     Field,
@@ -223,15 +224,16 @@ def side_map(join: Join, side: int, keys: Fields) -> Map:
     """The projection from rows of one side to rows of the join's input."""
     mine = join.left if side == LEFT else join.right
     both = (*join.left.fields, *join.right.fields)
-    own = {field.name for field in mine.fields}
-    columns = [quoted(f.name) if f.name in own else null_of(f) for f in both]
+    of_key = {key.name: pair[side] for pair, key in zip(join.keys, keys, strict=True)}
+    passes = {field.name: field.name for field in mine.fields} | {
+        key.name: of_key[key.name] for key in keys if mine.field[of_key[key.name]].duck == key.duck
+    }
+    columns = [quoted(f.name) if f.name in passes else null_of(f) for f in both]
     casts = [
-        f"CAST({quoted(pair[side])} AS {key.duck})"
-        for pair, key in zip(join.keys, keys, strict=True)
+        quoted(name) if key.name in passes else f"CAST({quoted(name)} AS {key.duck})"
+        for key, name in zip(keys, of_key.values(), strict=True)
     ]
-    passes = {name: name for name in own}
-    expressions = (*columns, str(side), *casts)
-    return Map(mine, (*both, SIDE, *keys), expressions, "", passes, None)
+    return Map(mine, (*both, SIDE, *keys), (*columns, str(side), *casts), "", passes, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +267,7 @@ class AggregateStage:
 
 
 @dataclass(frozen=True, eq=False)
-class ViewStage:
+class ViewStage(Planned):
     """Writes rows of the SELECT as rows of the view: `columns` are stored as `layout`'s, in order.
 
     `counted`: a last column numbers equal rows from 1. Their number at S0 is read from the view

@@ -19,6 +19,7 @@ from functools import cached_property
 
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.maintain.deltas.algebra import Aggregate, Function
+from hornbeam_server.maintain.deltas.planned import Planned
 from hornbeam_server.maintain.deltas.relations import (
     Field,
     Fields,
@@ -83,7 +84,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class GroupState:
+class GroupState(Planned):
     """The state of one aggregate. `order` is the order of the grouping columns in the key; groups
     are also looked up by the values of the calls `ranked`."""
 
@@ -299,7 +300,8 @@ class GroupState:
             rows.append((*row[:-1], before, after))
             new = (*row[:-1], after) if after else None
             stored = version.row if version is not None else None
-            mutations.append(Mutation(codec.layout.name, codec.key(row), stored, new))
+            key = version.key if version is not None else codec.key(row)
+            mutations.append(Mutation(codec.layout.name, key, stored, new))
         return rows, mutations
 
     async def _next_values(

@@ -112,7 +112,7 @@ class _Values:
         """The part of the values (0, 1 or 2) and the place in this part."""
         if isinstance(tree, exp.Column):
             return 0, self._columns.place[tree.name]
-        if _is_null(tree):
+        if isinstance(tree, exp.Null):
             return self._constant(None)
         evaluate = self._columns.value(tree, type_)
         if tree.find(exp.Column) is None:
@@ -132,10 +132,6 @@ class _Values:
         if not computed:
             return (lambda row: pick(row + constants)) if constants else pick
         return lambda row: pick((*row, *[value(row) for value in computed], *constants))
-
-
-def _is_null(tree: exp.Expr) -> bool:
-    return isinstance(tree, exp.Null) or (isinstance(tree, exp.Cast) and _is_null(tree.this))
 
 
 class _Columns:

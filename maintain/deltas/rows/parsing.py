@@ -41,7 +41,7 @@ class Flat:
 def parsed(sql: str) -> exp.Expr:
     """The tree of an expression in DuckDB's SQL."""
     tree: exp.Expr = parse_one(sql, read="duckdb")
-    return tree.transform(cast_literal)
+    return tree.transform(cast_literal) if tree.find(exp.Anonymous) else tree
 
 
 def column(name: str) -> exp.Expr:
@@ -68,7 +68,12 @@ def _projected(map_: Map, columns: Trees) -> Trees:
     found: dict[str, exp.Expr] = {}
     for field, sql in zip(map_.fields, map_.expressions, strict=True):
         source = map_.passes.get(field.name)
-        found[field.name] = columns[source] if source else _over(parsed(sql), columns)
+        if source is not None:
+            found[field.name] = columns[source]
+        elif field.name in map_.nulls:
+            found[field.name] = exp.Null()
+        else:
+            found[field.name] = _over(parsed(sql), columns)
     return found
 
 
