@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from hornbeam_server.maintain.deltas.algebra import Map, Scan
 from hornbeam_server.maintain.deltas.relations import Field, Fields, one_nan
-from hornbeam_server.maintain.deltas.rows.parsing import NotCompiledError, flattened, parsed
+from hornbeam_server.maintain.deltas.rows.parsing import Flat, NotCompiledError, flattened, parsed
 from hornbeam_server.maintain.deltas.zsets import Weighted
 from hornbeam_server.query.expressions import MAY_BE_NAN, CompiledExpression, compile_expression
 from hornbeam_server.schema.errors import SqlError
@@ -61,14 +61,19 @@ def compile_map(map_: Map) -> RowMap:
 def compile_maps(maps: Sequence[Map], fields: Fields, *, stored: bool) -> RowMap:
     """A chain of Maps over rows of `fields`, the first Map first. `stored`: the rows are those of a
     relation, which have no NaN. Raises NotCompiledError."""
-    flat = flattened(maps, [field.name for field in fields])
-    columns = _Columns(fields, stored)
     try:
-        tests = [_condition(tree, columns) for tree in flat.conditions]
-        output = maps[-1].fields if maps else fields
-        return RowMap(_all(tests), _projection(output, flat.columns.values(), columns))
-    finally:
-        flat.unlink()
+        flat = flattened(maps, [field.name for field in fields])
+        try:
+            return _compiled(flat, maps[-1].fields if maps else fields, _Columns(fields, stored))
+        finally:
+            flat.unlink()
+    except RecursionError:
+        raise NotCompiledError(maps[-1].select("its input")) from None
+
+
+def _compiled(flat: Flat, output: Fields, columns: _Columns) -> RowMap:
+    tests = [_condition(tree, columns) for tree in flat.conditions]
+    return RowMap(_all(tests), _projection(output, flat.columns.values(), columns))
 
 
 def compile_condition(sql: str, fields: Fields) -> Test:

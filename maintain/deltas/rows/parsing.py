@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
 
 from hornbeam_server.maintain.deltas.algebra import Map
 from hornbeam_server.query.dialect.duckdb_sql import cast_literal
@@ -39,8 +40,12 @@ class Flat:
 
 
 def parsed(sql: str) -> exp.Expr:
-    """The tree of an expression in DuckDB's SQL."""
-    tree: exp.Expr = parse_one(sql, read="duckdb")
+    """The tree of an expression in DuckDB's SQL. Raises NotCompiledError if the parser does not
+    know a construct of it."""
+    try:
+        tree: exp.Expr = parse_one(sql, read="duckdb")
+    except SqlglotError:
+        raise NotCompiledError(sql) from None
     return tree.transform(cast_literal) if tree.find(exp.Anonymous) else tree
 
 
