@@ -11,7 +11,7 @@ empty groups.
 * `nesting.py`: replaces the views that a view reads by their SELECTs.
 * `expressions.py`, `calls.py`, `operators.py`, `translate.py`: from SQL to the five operators of
   `algebra.py`.
-* `lookups.py`: looks up rows of any operator at S0 by some of its columns.
+* `lookups.py`: looks up rows of any operator at S0 by some of its columns; `access.py` chooses how.
 * `keys.py`: values of one numeric type as keys and bounds of a column of another.
 * `states.py`: the state of aggregates; `stages.py`: the steps of a program, computed by DuckDB;
   `program.py`: the compiler, and the executor that runs a whole program in one process.

@@ -9,17 +9,16 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from hornbeam_server.maintain.changes import Mutation
-from hornbeam_server.maintain.deltas.algebra import Aggregate, Join, Map, Node, Scan, Union, walk
-from hornbeam_server.maintain.deltas.executors import FEW, run, run_inputs
-from hornbeam_server.maintain.deltas.expressions import check, check_repeatable, spelled_out, text
-from hornbeam_server.maintain.deltas.lookups import (
-    Lookup,
-    Narrowed,
+from hornbeam_server.maintain.deltas.access import (
     Ways,
     find_lookup,
     group_orders,
     ranked_calls,
 )
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Join, Map, Node, Scan, Union, walk
+from hornbeam_server.maintain.deltas.executors import FEW, run, run_inputs
+from hornbeam_server.maintain.deltas.expressions import check, check_repeatable, spelled_out, text
+from hornbeam_server.maintain.deltas.lookups import Lookup, Narrowed
 from hornbeam_server.maintain.deltas.nesting import written_out
 from hornbeam_server.maintain.deltas.relations import (
     Field,
