@@ -86,6 +86,19 @@ def test_not_a_number_is_a_value_like_others():
     assert {math.isnan(row[1]) for row in world.store.rows["v"].values()} == {True}
 
 
+def test_groups_whose_key_has_another_order_than_group_by():
+    """The join looks groups up by `g`, so the key of the state begins with it."""
+    grouped = "SELECT x, j AS g, MIN(i) AS m, SUM(d) AS s FROM b GROUP BY x, j"
+    sql = f"SELECT a.i, s.x, s.m, s.s FROM a LEFT JOIN ({grouped}) AS s ON a.i = s.g"
+    world = World(catalog_of(DDL), {"v": sql, "all": grouped})
+    assert [part.column for part in world.programs["v"].states[0].key] == ["g0", "g1"]
+    random = Random(5)
+    for _ in range(3):
+        rows = [(name, draw_row(random, random.randint(0, 3))) for name in "abbb"]
+        world.commit(*rows)
+        world.check()
+
+
 def test_a_sum_beyond_its_type_is_reported():
     world = World(catalog_of(DDL), {"v": "SELECT SUM(d) AS s FROM a"})
     most = D("9" * 36 + ".99")
