@@ -245,10 +245,16 @@ def test_an_older_view_keeps_its_stored_types():
     assert stored_program(other, CATALOG) is None
 
 
-def test_a_program_can_be_pickled():
+def test_a_program_can_be_pickled_also_after_it_has_run():
     sql = "SELECT a.t, MIN(b.x) AS m FROM a LEFT JOIN b ON b.j = a.i GROUP BY a.t"
-    program = compiled(sql)
-    assert [*pickle.loads(pickle.dumps(program)).explain()] == [*program.explain()]
+    world = World(CATALOG, {"v": sql})
+    world.commit(("a", a_row(1, t="x")), ("b", (1, 1, 1, 1, "y")))
+    program = world.programs["v"]
+    arrived = pickle.loads(pickle.dumps(program))
+    assert [*arrived.explain()] == [*program.explain()]
+    world.programs["v"] = arrived
+    world.commit(("b", (1, 2, 1, 0, "y")))
+    world.check()
 
 
 def test_nothing_is_read_for_a_first_build():
