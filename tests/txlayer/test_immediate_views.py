@@ -29,7 +29,8 @@ CREATE TABLE orders (
 BY_CITY = """
 SELECT city, count(*) AS n, sum(total) AS total, avg(total) AS average, min(total) AS low,
   max(day) AS latest, count(DISTINCT day) AS days
-FROM orders o JOIN customer c ON o.c_id = c.c_id WHERE tier < 5 GROUP BY city
+FROM orders o JOIN customer c ON o.c_id = c.c_id
+WHERE tier < 5 AND (day IS NULL OR day > DATE '2020-01-01') GROUP BY city
 """
 
 

@@ -1,8 +1,8 @@
 """Builds: their progress, and the changes of the catalog for builds outside of the nodes, for
 example by Spark (`pipeline.build.driver`), whose progress is durable.
 
-An external build bears the name of its table, which no other build ever has. Its record states a fact that
-stays true as long as the table exists: for these keys of the scanned relation
+An external build bears the name of its table, which no other build ever has. Its record states a
+fact that stays true as long as the table exists: for these keys of the scanned relation
 (`scanned_relation`), all rows are in the table, and on disk. So records may be written by any
 process, in any order, any number of times. A replaced leader that writes late can hide ranges that
 were finished after it; they are then built again, which changes nothing.
