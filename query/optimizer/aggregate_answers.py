@@ -96,7 +96,10 @@ def answer(
     for other in answers:
         if other is not best:
             unlink(other.select)
-    return best, [] if best is not None else notes
+    if best is None:
+        return None, notes
+    names.namer.alias(best.view)
+    return best, []
 
 
 def _listed(views: list[ImmediateView]) -> str:
@@ -114,7 +117,7 @@ def _answer(view: ImmediateView, block: AggregateBlock, catalog: Catalog, names:
     if _is_point_read(view, block, catalog):
         raise NotAnswered(f"the statement reads one row of {view.relations[0]} by its key")
     found = match(view, block, catalog)
-    alias = names.namer.alias(view.name)
+    alias = names.namer.free(view.name)
     built = _Answering(found, block, catalog, alias)
     select = built.select()
     aliases = tuple(source.alias for source in block.block.sources)

@@ -13,7 +13,7 @@ from hornbeam_server.query.binding.algebra import Block
 from hornbeam_server.query.binding.binder import output_name
 from hornbeam_server.query.binding.blocks import Classes, ColumnOf, joinable, split
 from hornbeam_server.query.binding.constants import CONSTANT
-from hornbeam_server.query.dialect.functions import is_aggregate
+from hornbeam_server.query.dialect.functions import function_name, is_aggregate
 from hornbeam_server.query.optimizer.select_trees import (
     flatten,
     identifier,
@@ -29,6 +29,11 @@ _PARTS = {
     "with_",
 }  # fmt: skip
 _PART_NAMES = {"distinct": "DISTINCT", "qualify": "QUALIFY", "windows": "WINDOW"}
+_RANDOM = {
+    "error", "gen_random_uuid", "nextval", "pg_sleep", "rand", "random", "setseed", "sleep_ms",
+    "uuid", "uuidv4", "uuidv7", "write_log",
+}  # fmt: skip
+"""Functions that are evaluated for each row."""
 _CONSTANTS = (exp.Literal, exp.Null, exp.Boolean, exp.Placeholder)
 _EXCHANGED: dict[type[exp.Expr], type[exp.Binary]] = {exp.GT: exp.LT, exp.GTE: exp.LTE}
 _SYMMETRIC = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
@@ -145,6 +150,8 @@ def _read(number: int, block: Block, select: exp.Select, catalog: Catalog) -> Ag
         raise NotAnswered("the block selects *")
     if select.find(exp.Window) is not None:
         raise NotAnswered("the block has window functions")
+    if any(function_name(call) in _RANDOM for call in select.find_all(exp.Func)):
+        raise NotAnswered("the block has a function that is evaluated for each row")
     named = _named(select)
     _name_projections(select)
     _spell_out(select, named)

@@ -109,11 +109,17 @@ class Namer:
         self.taken = {node.name for node in tree.find_all(exp.Identifier)}
 
     def alias(self, view: str) -> str:
+        """A new alias for `view`."""
+        alias = self.free(view)
+        self.taken.add(alias)
+        return alias
+
+    def free(self, view: str) -> str:
+        """The alias that `alias` would give next."""
         alias, n = view, 1
         while alias in self.taken:
             n += 1
             alias = f"{view}_{n}"
-        self.taken.add(alias)
         return alias
 
 
