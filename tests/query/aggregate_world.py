@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
@@ -78,13 +78,19 @@ def _rows(view: ImmediateView, connection: duckdb.DuckDBPyConnection) -> list[Ro
 
 
 class World:
-    """One catalog with rows; `ask` runs a query by the engine."""
+    """One catalog with rows. `ask` runs a query by the engine, `oracle` by DuckDB alone."""
 
-    def __init__(self, engine: QueryEngine, catalog: Catalog, data: Data) -> None:
+    def __init__(
+        self,
+        engine: QueryEngine,
+        catalog: Catalog,
+        data: Data,
+        connection: duckdb.DuckDBPyConnection | None = None,
+    ) -> None:
         self.engine = engine
         self.catalog = catalog
-        with connect() as connection:
-            self.data = with_views(catalog, data, connection)
+        self.connection = connection or connect()
+        self.data = with_views(catalog, data, self.connection)
 
     def prepared(self, sql: str, *, use_views: bool = True) -> PreparedQuery:
         return self.engine.prepare(sql, self.catalog, use_views=use_views)
@@ -95,6 +101,14 @@ class World:
             query = self.prepared(sql, use_views=use_views)
             stream = await query.run(reader, parameters)
             rows = await stream.all()
-            return Answered(rows, [column.type for column in stream.columns])
+            return Answered(rows, [_bare(column.type) for column in stream.columns])
 
         return asyncio.run(run())
+
+    def oracle(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        return ask(self.connection, sql, parameters)
+
+
+def _bare(type_: ColumnType | None) -> ColumnType | None:
+    """A type without the length of texts, which DuckDB does not keep."""
+    return None if type_ is None else replace(type_, length=None)
