@@ -114,7 +114,7 @@ class FoldedReads:
         self, start: bytes, end: bytes | None, *, reverse: bool
     ) -> AsyncGenerator[list[Cell], None]:
         """Batches of stored cells and cells of the transaction, in key order."""
-        own = self._own_cells(start, end) if self._own is not None else []
+        own = self._own_between(start, end)
         waiting = own if not reverse else own[::-1]
         async for cells in self._store.scan(self._table, start, end, self._at, reverse=reverse):
             if waiting and cells:
@@ -126,14 +126,18 @@ class FoldedReads:
         if waiting:
             yield waiting
 
-    def _own_cells(self, start: bytes, end: bytes | None = None) -> list[Cell]:
-        """The transaction's cells from `start` to `end`, or under the prefix `start`."""
+    def _own_cells(self, prefix: bytes) -> list[Cell]:
+        """The transaction's cells under a prefix, in key order."""
+        return self._own_between(prefix, None, lambda key: key.startswith(prefix))
+
+    def _own_between(
+        self, start: bytes, end: bytes | None, wanted: Callable[[bytes], bool] = lambda _: True
+    ) -> list[Cell]:
+        """The transaction's `wanted` cells from `start` to before `end`, in key order."""
         if self._own is None:
             return []
         rows = self._own.rows(self._fold.cells)
-        keys = self._own.between(self._fold.cells, start, end)
-        if end is None and start:
-            keys = [key for key in keys if key.startswith(start)]
+        keys = filter(wanted, self._own.between(self._fold.cells, start, end))
         return [Cell(key, 0, self._cells.encode(row)) for key in keys if (row := rows[key])]
 
     def _all_folded(self, cells: Sequence[Cell]) -> Iterator[Group]:
