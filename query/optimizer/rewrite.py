@@ -1,9 +1,9 @@
 """Query rewriting: joins that a readable view contains are read from the view (Synergy, VI-B).
 
-Only blocks with inner joins are rewritten. Sources whose foreign-key joins form the path of a view,
-or the lower end of a path, are replaced by the view. The join conditions inside the view are
-dropped, all others stay, and result columns keep their names and order. Beyond the paper, this
-covers blocks in subqueries, self-joins, several uses of one view in a block, and implied joins.
+Sources whose foreign-key inner joins form the path of a view, or the lower end of a path, are
+replaced by the view. The join conditions inside the view are dropped, all others stay, and result
+columns keep their names and order. Beyond the paper, this covers blocks in subqueries, self-joins,
+several uses of one view in a block, implied joins, and LEFT JOINs beside the replaced sources.
 
 The result is the same for these reasons. A view holds one row per row of its last relation whose
 foreign keys up the path are not NULL, joined with its ancestors. The replaced sources' conditions
@@ -27,6 +27,7 @@ from hornbeam_server.query.binding.blocks import Classes, split
 from hornbeam_server.query.binding.parse import DIALECT
 from hornbeam_server.query.optimizer.aggregate_answers import Answer, Names, answer
 from hornbeam_server.query.optimizer.cover import MAX_CANDIDATES, best_disjoint
+from hornbeam_server.query.optimizer.outer_joins import outer_aliases, simplify
 from hornbeam_server.query.optimizer.select_trees import (
     Namer,
     column_of,
@@ -42,6 +43,7 @@ from hornbeam_server.query.optimizer.select_trees import (
 from hornbeam_server.schema.catalog import Catalog, JoinView
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 
+_OUTER = "a block with outer, semi or anti joins is answered from its relations"
 _POINT = {Comparison.EQ, Comparison.IN}
 
 
@@ -69,6 +71,31 @@ def rewrite(bound: BoundQuery, catalog: Catalog, *, grouped: bool = True) -> Rew
     a bound query. `grouped`: immediate views may answer aggregates."""
     if bound.statement.kind is not StatementKind.SELECT:
         return Rewritten(bound)
+    if all(block.inner_only for block in bound.statement.blocks):
+        return _over_views(bound, catalog, grouped)
+    simple = _with_inner_joins(bound, catalog)
+    found = _over_views(simple or bound, catalog, grouped)
+    if simple is None:
+        return found
+    unlink(simple.ast)
+    return found if found.uses else replace(found, bound=bound)
+
+
+def _with_inner_joins(bound: BoundQuery, catalog: Catalog) -> BoundQuery | None:
+    """The statement with those outer joins as inner joins that are so in effect, if any."""
+    tree = bound.ast.copy()
+    if simplify(bound, tree, catalog):
+        return _bound_again(tree, bound, catalog)
+    unlink(tree)
+    return None
+
+
+def _bound_again(tree: exp.Expr, bound: BoundQuery, catalog: Catalog) -> BoundQuery:
+    again = bind_tree(tree, written(tree, DIALECT), catalog)
+    return replace(again, columns=bound.columns, parameter_types=bound.parameter_types)
+
+
+def _over_views(bound: BoundQuery, catalog: Catalog, grouped: bool) -> Rewritten:
     selects = selects_of(bound.ast)
     ctes = {cte.alias for cte in bound.ast.find_all(exp.CTE)}
     namer = Namer(bound.ast)
@@ -94,9 +121,8 @@ def rewrite(bound: BoundQuery, catalog: Catalog, *, grouped: bool = True) -> Rew
     tree = _answered(tree, answers)
     _Change(tree, catalog, uses).apply(selects_of(tree))
     unlink_gone(before, tree.walk())
-    again = bind_tree(tree, written(tree, DIALECT), catalog)
-    kept = replace(again, columns=bound.columns, parameter_types=bound.parameter_types)
     uses += [ViewUse(a.view, a.aliases, n, a.alias) for n, a in answers.items()]
+    kept = _bound_again(tree, bound, catalog)
     return Rewritten(kept, tuple(uses), tuple(dict.fromkeys(notes)))
 
 
@@ -122,8 +148,9 @@ def _cover(
     in `ctes` hides a view of the same name."""
     if len(block.sources) < 2:
         return (), []
-    if not block.inner_only:
-        return (), ["a block with outer, semi or anti joins is answered from its relations"]
+    outer: set[str] | None = set() if block.inner_only else outer_aliases(number, select)
+    if outer is None:
+        return (), [_OUTER]
     free = free_names(select)
     if free is None:
         return (), ["some columns have no name to call them by: give every FROM item an alias"]
@@ -134,6 +161,7 @@ def _cover(
         for view in readable
         if view.name not in hidden
         for aliases in _occurrences(block, view, catalog)
+        if outer.isdisjoint(aliases)
     ]
     chosen = _best(candidates, block, catalog)
     covered = {frozenset(pair) for use in chosen for pair in pairwise(use.aliases)}
@@ -141,8 +169,10 @@ def _cover(
         join
         for join in block.fk_joins
         if not join.implied and frozenset((join.child, join.parent)) not in covered
+        if outer.isdisjoint((join.child, join.parent))
     )
-    return chosen, [_why(join, block, catalog, hidden) for join in uncovered]
+    notes = [_why(join, block, catalog, hidden) for join in uncovered]
+    return chosen, notes if chosen or notes or not outer else [_OUTER]
 
 
 def _occurrences(block: Block, view: JoinView, catalog: Catalog) -> Iterator[tuple[str, ...]]:
@@ -286,6 +316,9 @@ class _Change:
     # FROM and WHERE
 
     def _replace_sources(self, select: exp.Select, number: int) -> None:
+        joins = select.args.get("joins") or []
+        outer = [join for join in joins if join.args.get("side")]
+        select.set("joins", [join for join in joins if not join.args.get("side")])
         items, conditions = flatten(select)
         where = select.args.get("where")
         if where is not None:
@@ -294,7 +327,10 @@ class _Change:
         origin: list[exp.Expr] = [view_table(use.view, use.alias) for use in self.uses[number]]
         origin += [item for item in items if item.meta.get("source") not in self.of]
         select.set("from_", exp.From(this=origin[0]))
-        select.set("joins", [exp.Join(this=item) for item in origin[1:]])
+        # A condition of an outer join sees only the items that it is joined to, not those before a
+        # comma.
+        kind = "CROSS" if outer else None
+        select.set("joins", [*(exp.Join(this=item, kind=kind) for item in origin[1:]), *outer])
         kept = [condition for condition in conditions if not self._inside(condition)]
         select.set("where", exp.Where(this=conjunction(kept)) if kept else None)
 

@@ -112,6 +112,15 @@ ANSWERED = {
         'SELECT by_parity.parity AS "s_qty % 2",'
         " by_parity.qa AS \"sum(s_qty) FILTER(WHERE s_kind = 'a')\" FROM by_parity"
     ),
+    # outer joins that are inner joins in effect
+    "SELECT c_name, sum(s_qty) FROM sale LEFT JOIN customer ON s_c = c_id GROUP BY c_name": (
+        'SELECT by_customer.c_name AS c_name, CAST(SUM(by_customer.q) AS BIGINT) AS "sum(s_qty)"'
+        " FROM by_customer GROUP BY by_customer.c_name"
+    ),
+    "SELECT sum(s_qty) FROM sale LEFT JOIN product ON s_p = p_id WHERE s_qty > 0 AND p_id < 2": (
+        'SELECT CAST(SUM(by_product.q) AS BIGINT) AS "sum(s_qty)" FROM by_product'
+        " WHERE by_product.s_p < 2"
+    ),
     # blocks inside of others
     "SELECT c_id, (SELECT sum(s_qty) FROM sale WHERE s_c = c_id) AS s FROM customer": (
         "SELECT customer.c_id, (SELECT CAST(SUM(by_customer.q) AS BIGINT) AS"
@@ -152,8 +161,8 @@ REFUSED = {
     "SELECT count(*) FROM sale, customer WHERE s_qty = c_id": {
         "view by_customer: it joins by sale.s_c = customer.c_id, the statement does not",
     },
-    "SELECT count(*) FROM sale LEFT JOIN customer ON s_c = c_id": {
-        "view by_customer: the block has outer, semi or anti joins",
+    "SELECT sum(s_qty) FROM sale LEFT JOIN product ON s_p = p_id AND s_qty > 0": {
+        "view by_product: the block has outer, semi or anti joins",
         "a block with outer, semi or anti joins is answered from its relations",
     },
     "SELECT DISTINCT sum(s_qty) FROM sale, customer WHERE s_c = c_id": {
