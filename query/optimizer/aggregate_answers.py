@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from sqlglot import exp
 
@@ -38,6 +39,8 @@ from hornbeam_server.schema.catalog import Catalog, ImmediateView
 from hornbeam_server.schema.trees import unlink, written
 from hornbeam_server.schema.types import Kind
 
+MAX_VIEWS = 64
+"""Maximum number of views that are compared with a block."""
 _COUNTS = (Function.ROWS, Function.COUNT, Function.DISTINCT)
 
 
@@ -73,15 +76,18 @@ def answer(
     number: int, block: Block, select: exp.Select, catalog: Catalog, names: Names
 ) -> tuple[Answer | None, list[str]]:
     """The answer over the view with the fewest rows to read, and the reasons why no view answers
-    the block, one for each view that reads all its relations."""
+    the block, one for each view that aggregates one of its relations."""
+    if not catalog.immediate or not aggregates(select):
+        return None, []
     relations = {source.relation for source in block.sources}
-    views = [view for view in catalog.immediate if relations <= set(view.relations)]
-    if not views or not aggregates(select):
+    near = (view for view in catalog.immediate if view.relations[0] in relations)
+    views = list(islice(near, MAX_VIEWS))
+    if not views:
         return None, []
     try:
         found = aggregate_block(number, block, select, catalog)
     except NotAnswered as reason:
-        return None, [f"{_listed(views)}: {reason}"]
+        return None, [f"no view answers the aggregates: {reason}"]
     answers: list[Answer] = []
     notes: list[str] = []
     try:
@@ -102,11 +108,6 @@ def answer(
     return best, []
 
 
-def _listed(views: list[ImmediateView]) -> str:
-    names = ", ".join(view.name for view in views)
-    return f"view{'s' if len(views) > 1 else ''} {names}"
-
-
 def _answer(view: ImmediateView, block: AggregateBlock, catalog: Catalog, names: Names) -> Answer:
     if not catalog.readable(view.name):
         state = catalog.state.get(view.name)
@@ -120,8 +121,8 @@ def _answer(view: ImmediateView, block: AggregateBlock, catalog: Catalog, names:
     alias = names.namer.free(view.name)
     built = _Answering(found, block, catalog, alias)
     select = built.select()
-    aliases = tuple(source.alias for source in block.block.sources)
-    return Answer(view.name, alias, aliases, select, built.cost())
+    replaced = (s.alias for s in block.block.sources if s.alias not in found.beside)
+    return Answer(view.name, alias, tuple(replaced), select, built.cost())
 
 
 def _is_point_read(view: ImmediateView, block: AggregateBlock, catalog: Catalog) -> bool:
@@ -153,6 +154,8 @@ class _Answering:
         view = self.found.view
         keys = {self._text(key) for key in self.block.keys}
         one = self.found.determined(self.fixed | keys)
+        if self.found.beside:
+            return Way.UNION
         if view.grouped and not {part.column for part in view.key} <= one:
             return Way.UNION
         if self.block.keys or (not view.grouped and not self.found.rest):
@@ -203,9 +206,14 @@ class _Answering:
         elif group is not None:
             group.set("expressions", [self._over(node) for node in group.expressions])
         view = self.found.view.name
+        beside = [table.copy() for table in select.find_all(exp.Table) if self._is_beside(table)]
         select.set("from_", exp.From(this=view_table(view, self.alias)))
-        select.set("joins", None)
+        select.set("joins", [exp.Join(this=table) for table in beside])
         select.set("where", exp.Where(this=conjunction(where)) if where else None)
+
+    def _is_beside(self, table: exp.Table) -> bool:
+        number, alias = table.meta.get("source", (None, ""))
+        return number == self.block.number and alias in self.found.beside
 
     def _text(self, node: exp.Expr) -> str:
         return text_of(node, self.block, self.found.name)
@@ -221,6 +229,9 @@ class _Answering:
         if column is not None:
             return self._column(column)
         if isinstance(node, exp.Column):
+            place = self.block.place(node)
+            if place is not None and place[0] in self.found.beside:
+                return node
             raise NotAnswered(f"{written(node, 'duckdb')} is no grouping column of it")
         for child in list(node.iter_expressions()):
             new = self._over(child)

@@ -3,18 +3,19 @@
 Write *B* for the rows that a block aggregates, and *V* for those of a view; both are combinations
 of rows of relations that fulfil the conditions of FROM and WHERE. A view answers a block if
 
-1. each source of the block is a source of the view, over the same relation;
+1. each source of the block is a source of the view, over the same relation, or stays beside it;
 2. each further source of the view is joined to the others by a foreign key that is NOT NULL, to
    the key that it references, and no other condition of the view reads it: since foreign keys are
    enforced, it neither drops nor repeats a row;
 3. each condition of the view follows from the block's: it is one of them, or an equality that
    follows from the block's equalities;
 4. each condition of the block that does not follow from the view's is over grouping columns of the
-   view only, and so is each expression of the block outside of aggregates;
+   view and columns of sources beside it only, and so is each expression outside of aggregates;
 5. each aggregate of the block follows from columns of the view, for a union of groups.
 
-By 1 to 3 each row of B is a row of V, and by 4 the rows of V that are not in B are whole groups of
-the view. So the block's groups are unions of groups of the view, and its aggregates follow by 5. ∎
+By 1 to 3 each row of B is a row of V, combined with rows of the sources beside it. By 4 each such
+combination is in B for all rows of a group of V or for none. So a group of the block is a union of
+groups of the view, each as often as it is combined, and its aggregates follow by 5. ∎
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import islice, permutations, product
+from itertools import combinations, islice, permutations, product
 
 from sqlglot import exp
 
+from hornbeam_server.query.binding.algebra import Block
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.binding.blocks import Classes, ColumnOf
 from hornbeam_server.query.optimizer.aggregate_blocks import (
@@ -76,6 +78,7 @@ class Match:
     `rest` are the conditions that the view's rows must still be checked for. `sources` has, for
     each source of the view, its primary key and all its columns as texts; `reads` has, for each
     column of the view that holds a group, its text and those of the columns that it reads.
+    `beside` are the sources of the block that stay.
     """
 
     view: ImmediateView
@@ -85,6 +88,7 @@ class Match:
     rest: tuple[exp.Expr, ...]
     sources: tuple[tuple[frozenset[str], frozenset[str]], ...]
     reads: tuple[tuple[str, str, frozenset[str]], ...]
+    beside: frozenset[str]
 
     def determined(self, texts: Iterable[str]) -> set[str]:
         """The columns of the view that have one value each if the expressions `texts` have."""
@@ -151,22 +155,29 @@ def _view_block(sql: str, relations: tuple[Relation, ...]) -> ViewBlock | None:
 
 
 def _mappings(shape: ViewBlock, block: AggregateBlock) -> Iterator[dict[str, str]]:
-    """Yield the ways to map the block's sources to sources of the view: alias → alias."""
-    of_view: dict[str, list[str]] = {}
-    of_block: dict[str, list[str]] = {}
-    for source in shape.block.block.sources:
-        of_view.setdefault(source.relation, []).append(source.alias)
-    for source in block.block.sources:
-        of_block.setdefault(source.relation, []).append(source.alias)
-    for relation in of_block:
-        if relation not in of_view:
-            raise NotAnswered(f"it does not join {relation}")
+    """Yield the ways to map sources of the block to sources of the view: alias → alias."""
+    of_view = _by_relation(shape.block.block)
     choices = [
-        permutations(of_view[relation], len(aliases)) for relation, aliases in of_block.items()
+        list(_pairings(mine, of_view[relation]))
+        for relation, mine in _by_relation(block.block).items()
+        if relation in of_view
     ]
-    mine = [alias for aliases in of_block.values() for alias in aliases]
     for chosen in islice(product(*choices), MAX_MAPPINGS):
-        yield dict(zip(mine, [alias for some in chosen for alias in some], strict=True))
+        yield {mine: theirs for pairs in chosen for mine, theirs in pairs}
+
+
+def _by_relation(block: Block) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for source in block.sources:
+        found.setdefault(source.relation, []).append(source.alias)
+    return found
+
+
+def _pairings(mine: list[str], theirs: list[str]) -> Iterator[list[tuple[str, str]]]:
+    """Yield the ways to pair as many of two lists as possible."""
+    size = min(len(mine), len(theirs))
+    for some, others in product(combinations(mine, size), permutations(theirs, size)):
+        yield list(zip(some, others, strict=True))
 
 
 class _Matching:
@@ -188,10 +199,11 @@ class _Matching:
         groups, calls = self._columns(name)
         rest = tuple(self._rest(name, mapped))
         sources, reads = tuple(self._sources(name)), tuple(self._reads(name))
-        return Match(self.view, mapped, groups, calls, rest, sources, reads)
+        beside = frozenset(s.alias for s in self.block.block.sources) - self.mapping.keys()
+        return Match(self.view, mapped, groups, calls, rest, sources, reads, beside)
 
     def _mapped(self, place: ColumnOf) -> ColumnOf:
-        return self.mapping[place[0]], place[1]
+        return self.mapping.get(place[0], f"beside {place[0]}"), place[1]
 
     def _mapped_name(self, name: Name, place: ColumnOf) -> ColumnOf:
         return name(self._mapped(place))
@@ -203,8 +215,12 @@ class _Matching:
     def _alike(self, pairs: Iterable[tuple[ColumnOf, ColumnOf]]) -> Classes:
         """Classes of equal columns of one type: each stands for any other, in any expression."""
         block, catalog = self.shape.block.block, self.shape.catalog
+        aliases = {source.alias for source in block.sources}
         return classes_of(
-            (a, b) for a, b in pairs if type_of(a, block, catalog) == type_of(b, block, catalog)
+            (a, b)
+            for a, b in pairs
+            if {a[0], b[0]} <= aliases
+            if type_of(a, block, catalog) == type_of(b, block, catalog)
         )
 
     def _known(self) -> list[tuple[ColumnOf, ColumnOf]]:

