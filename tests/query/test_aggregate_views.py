@@ -150,6 +150,10 @@ REFUSED = {
         "view by_customer: avg(sale.s_qty) is not computed from sums, since its last digit depends"
         " on DuckDB's plan; CAST(SUM(x) AS DOUBLE) / COUNT(x) is",
     },
+    "SELECT avg(s_qty) FROM sale": {
+        "view by_parity: avg(sale.s_qty) is not computed from sums, since its last digit depends on"
+        " DuckDB's plan; CAST(SUM(x) AS DOUBLE) / COUNT(x) is",
+    },
     "SELECT s_kind, count(*) FROM sale GROUP BY s_kind": {
         "view by_customer: sale.s_kind is no grouping column of it",
         "view by_product: it joins product, which may drop or repeat rows",

@@ -111,6 +111,7 @@ def _calls(draw: st.DrawFn, star: Star, most: int) -> list[Call]:
     numbers = star.places(*NUMBERS)
     choices: list[Call] = [("count({})", None), *(("count({})", p) for p in star.places())]
     choices += [("sum({})", place) for place in numbers] * 3
+    choices += [("avg({})", place) for place in numbers]
     return draw(st.lists(st.sampled_from(choices), min_size=1, max_size=most, unique=True))
 
 
@@ -164,11 +165,7 @@ def _query(draw: st.DrawFn, view: Spec) -> tuple[str, list[Any]]:
         calls += [(extra, draw(st.sampled_from(own)))] if extra else []
     if odd == 2 and (numbers := kept(star.places(*NUMBERS))):
         calls.append((draw(st.sampled_from(["avg({})", "max({})"])), numbers[0]))
-    parameters: list[Any] = []
-    for i, (place, rest) in enumerate(filters):
-        if rest.startswith("= ") and "'" not in rest and draw(st.booleans()):
-            filters[i] = place, "= ?"
-            parameters.append(int(rest[2:]))
+    filters, parameters = _parameters(draw, filters)
     groups = list(dict.fromkeys(groups))
     spec = Spec(star, sources, groups, calls or [("count({})", None)], filters)
     if odd == 3:
@@ -182,6 +179,18 @@ def _query(draw: st.DrawFn, view: Spec) -> tuple[str, list[Any]]:
     if shape == 0:
         sql = f"SELECT * FROM ({sql}) AS inner_query"
     return sql, parameters
+
+
+def _parameters(
+    draw: st.DrawFn, filters: list[tuple[Place, str]]
+) -> tuple[list[tuple[Place, str]], list[Any]]:
+    """The filters with parameters for some numbers, and the parameters."""
+    found, parameters = [], []
+    for place, rest in filters:
+        given = rest.startswith("= ") and "'" not in rest and draw(st.booleans())
+        found.append((place, "= ?" if given else rest))
+        parameters += [int(rest[2:])] if given else []
+    return found, parameters
 
 
 def _point(

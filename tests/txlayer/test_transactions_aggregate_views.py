@@ -33,6 +33,8 @@ QUERIES = [
     "SELECT s_kind, count(*), count(s_qty), sum(s_qty) FROM sale GROUP BY s_kind",
     "SELECT sum(s_qty) FROM sale WHERE s_kind IS NULL",
     "SELECT c_name, sum(s_price), count(*) FROM sale JOIN customer ON c_id = s_c GROUP BY c_name",
+    "SELECT s_c, count(*) FROM sale GROUP BY s_c ORDER BY s_c DESC LIMIT 2",
+    "SELECT s_c, sum(s_price) FROM sale WHERE s_c IN (1, 3, 9) GROUP BY s_c",
     "SELECT s_c, sum(s_qty) AS q FROM sale WHERE s_c > 1 GROUP BY s_c HAVING count(*) > 1",
 ]
 ROWS = [(i, i % 3 + 1, (None, "a", "b")[i % 3], (None, i)[i % 2], f"{i}.25") for i in range(12)]
