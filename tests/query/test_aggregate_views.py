@@ -327,3 +327,24 @@ def test_a_relation_that_is_joined_twice_is_matched_to_either_occurrence():
             f'SELECT v.{name} AS name, CAST(SUM(v.km) AS BIGINT) AS "sum(km)" FROM v'
             f" GROUP BY v.{name}"
         )
+
+
+def test_part_of_a_key_does_not_determine_its_row(engine):
+    schema = load_ddl(
+        "CREATE TABLE seat (line INTEGER, no INTEGER, kind TEXT, PRIMARY KEY (line, no));"
+        "CREATE TABLE visit (id INTEGER PRIMARY KEY, line INTEGER NOT NULL, no INTEGER NOT NULL,"
+        " FOREIGN KEY (line, no) REFERENCES seat (line, no));"
+    )
+    view = (
+        "SELECT v.line, kind, count(*) AS n FROM visit v JOIN seat s"
+        " ON v.line = s.line AND v.no = s.no GROUP BY v.line, kind"
+    )
+    data = {
+        "seat": [(1, 1, "a"), (1, 2, "b"), (2, 1, None)],
+        "visit": [(1, 1, 1), (2, 1, 1), (3, 1, 2), (4, 2, 1)],
+    }
+    world = World(engine, catalog_with(schema, {"v": view}, version=2), data)
+    assert world.ask("SELECT count(*) FROM visit WHERE line = 1").rows == [(3,)]
+    assert world.prepared("SELECT count(*) FROM visit WHERE line = 1").rewritten.uses
+    found = world.ask("SELECT line, count(*) FROM visit GROUP BY line").rows
+    assert sorted(found) == [(1, 3), (2, 1)]
