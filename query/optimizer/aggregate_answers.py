@@ -25,6 +25,7 @@ from hornbeam_server.query.optimizer.aggregate_blocks import (
     aggregates,
     call_of,
     is_call,
+    own_nodes,
     text_of,
 )
 from hornbeam_server.query.optimizer.aggregate_views import Match, call_text, column_text, match
@@ -117,6 +118,8 @@ def _answer(view: ImmediateView, block: AggregateBlock, catalog: Catalog, names:
         raise NotAnswered("an alias or a CTE of the statement has one of its names")
     if _is_point_read(view, block, catalog):
         raise NotAnswered(f"the statement reads one row of {view.relations[0]} by its key")
+    if block.keys and not view.grouped:
+        raise NotAnswered("it has no groups")  # and a row over nothing, which GROUP BY has not
     found = match(view, block, catalog)
     alias = names.namer.free(view.name)
     built = _Answering(found, block, catalog, alias)
@@ -193,6 +196,7 @@ class _Answering:
         where = [self._over(node.copy()) for node in self.found.rest]
         group, having = select.args.get("group"), select.args.get("having")
         order = select.args.get("order")
+        keys = [self._over(node) for node in group.expressions] if group is not None else []
         for node in select.expressions:
             node.set("this", self._over(node.this))
         if having is not None:
@@ -204,7 +208,7 @@ class _Answering:
             select.set("group", None)
             select.set("having", None)
         elif group is not None:
-            group.set("expressions", [self._over(node) for node in group.expressions])
+            group.set("expressions", keys)
         view = self.found.view.name
         beside = [table.copy() for table in select.find_all(exp.Table) if self._is_beside(table)]
         select.set("from_", exp.From(this=view_table(view, self.alias)))
@@ -221,9 +225,11 @@ class _Answering:
     def _over(self, node: exp.Expr) -> exp.Expr:
         """An expression of the block, over the view's row. May change `node`. Raises
         NotAnswered."""
+        if isinstance(node, exp.Query):
+            return node  # it reads no column of the block
         if is_call(node):
             return self._aggregate(node)
-        if not self.block.reads(node) and not any(map(is_call, node.walk())):
+        if not self.block.reads(node) and not any(map(is_call, own_nodes(node))):
             return node
         column = self.found.groups.get(self._text(node))
         if column is not None:

@@ -70,7 +70,7 @@ Call = tuple[str, Place | None]
 class Spec:
     """An aggregate SELECT over some sources of a star. `filters` are (place, rest of the text).
     `unjoined` is a source without its join, `beside` a relation with a column and the place that
-    equals it."""
+    equals it. The first `hidden` groups are not selected."""
 
     star: Star
     sources: list[int]
@@ -79,6 +79,7 @@ class Spec:
     filters: list[tuple[Place, str]]
     unjoined: int = 0
     beside: tuple[str, str, Place] | None = None
+    hidden: int = 0
 
     def sql(self, prefix: str, order: list[int], tail: str = "") -> str:
         def at(place: Place) -> str:
@@ -95,7 +96,8 @@ class Spec:
             for a, b in pairs
         ]
         where = [*joins, *(f"{at(place)} {rest}" for place, rest in self.filters)]
-        shown = [f"{at(place)} AS g{i}" for i, place in enumerate(self.groups)]
+        groups = [f"{at(place)} AS g{i}" for i, place in enumerate(self.groups)]
+        shown = groups[self.hidden :]
         shown += [f"{call(*each)} AS a{i}" for i, each in enumerate(self.calls)]
         if self.beside is not None:
             relation, column, place = self.beside
@@ -168,6 +170,7 @@ def _query(draw: st.DrawFn, view: Spec) -> tuple[str, list[Any]]:
     filters, parameters = _parameters(draw, filters)
     groups = list(dict.fromkeys(groups))
     spec = Spec(star, sources, groups, calls or [("count({})", None)], filters)
+    spec.hidden = draw(st.integers(0, len(groups)))
     if odd == 3:
         spec.unjoined = draw(st.sampled_from(sources))
     if odd in (4, 5) and own:
