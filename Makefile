@@ -19,7 +19,7 @@ READY := $(VENV)/.ready
 SPARK := $(VENV)/.spark
 PEERS := $(VENV)/.peers
 
-.PHONY: demo demo-cluster demo-spark test test-quick check docs sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
+.PHONY: demo demo-cluster demo-spark test test-quick check docs sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -105,6 +105,9 @@ cluster-down: $(READY)  ## stop it; data stay
 
 bench: $(READY)  ## measure, and write bench/reports/latest.json
 	@$(BIN)/python -m bench.micro
+
+bench-groups: $(READY)  ## what immediate views cost writers of one hot group, and save readers
+	@$(BIN)/python -m bench.groups
 
 bench-cluster: bench-nodes bench-peers  ## all that is measured on a real HBase, about an hour
 

@@ -1,9 +1,9 @@
 """The micro-benchmark: it measures the parts on this machine, in one run (`make bench`).
 
 It measures reads and writes in-process, REST next to `/livez`, bulk loads, the whole-result joins
-of Synergy (IX-B) with views, by our best plan without views and by index nested loops, and the
-memory of a server that streams. Prints a table and writes a JSON report. `--help` lists the
-options.
+of Synergy (IX-B) with views, by our best plan without views and by index nested loops, batches of
+deferred views after few changes, and the memory of a server that streams. Prints a table and writes
+a JSON report. `--help` lists the options.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import microdata, serving
+from bench.deltas import deltas
 from bench.measure import (
     Figure,
     percentile,
@@ -49,6 +50,8 @@ from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.txlayer.transactions.requests import Timings
 
 LOAD_BATCH = 5_000
+DELTA_ROWS = 20
+"""Rows per customer of the relation that deferred views are refreshed from."""
 WRITERS = (1, 16, 64)
 PIECES = ("plan", "lock", "compute", "log", "apply")
 Work = Callable[[], Awaitable[object]]
@@ -411,13 +414,17 @@ async def measure(options: Options, step: Callable[[str], None]) -> list[Figure]
         figures += await joins(database, options)
     step("REST")
     figures += rest(kept, options, 1_000 / read[0].value)
+    step("deferred views after few changes")
+    shutil.rmtree(scratch, ignore_errors=True)
+    async with await reopened(scratch) as database:
+        figures += await deltas(database, options.customers * DELTA_ROWS, options.rounds)
     step("memory of a streaming server")
     figures += memory(kept, options)
     shutil.rmtree(options.folder)
     return figures
 
 
-STEPS = 7
+STEPS = 8
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

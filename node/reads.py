@@ -89,7 +89,12 @@ class Reads:
         deadline = self._clock.monotonic() + (timeout_s or self._settings.statement_timeout_s)
         async with self.at(snapshot, bookmark, strong=strong) as (state, newest):
             prepare = partial(
-                self._engine.prepare, sql, state.catalog, use_views=use_views, columnar=columnar
+                self._engine.prepare,
+                sql,
+                state.catalog,
+                use_views=use_views,
+                columnar=columnar,
+                traced=trace,
             )
             prepared = await self._engine.read(len(sql), prepare, deadline)
             at = newest

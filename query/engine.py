@@ -79,23 +79,34 @@ class QueryEngine:
         # A separate pool: a transaction that holds locks must not wait for queries.
         alone = replace(options, threads=1, spill_folder=None)
         self._expressions = new_pool(alone, places=places, processes=processes)
-        self._prepared: TextCache[tuple[str, int, bool, bool], PreparedQuery] = TextCache(prepared)
+        self._prepared: TextCache[tuple[str, int, bool, bool, bool], PreparedQuery] = TextCache(
+            prepared
+        )
         self._new_threads = new_threads
         self._reading: Executor | None = None
 
     def prepare(
-        self, sql: str, catalog: Catalog, *, use_views: bool = True, columnar: bool = False
+        self,
+        sql: str,
+        catalog: Catalog,
+        *,
+        use_views: bool = True,
+        columnar: bool = False,
+        traced: bool = False,
     ) -> PreparedQuery:
         """Plan a SELECT. Raises SqlError, UnknownName, Unsupported.
 
         `columnar`: optimise the plan for reading by `QueryStream.arrow`. Reading rows still works
-        but may be slower.
+        but may be slower. `traced`: the rows that are read will be validated. Groups of immediate
+        views cannot be, so no aggregate is answered from them.
         """
-        key = (sql, catalog.version, use_views, columnar)
+        key = (sql, catalog.version, use_views, columnar, traced)
         found = self._prepared.get(key)
         if found is None or found.catalog is not catalog:
             bound = bind(sql, catalog)
-            found = self.prepare_bound(bound, catalog, use_views=use_views, columnar=columnar)
+            found = self.prepare_bound(
+                bound, catalog, use_views=use_views, columnar=columnar, traced=traced
+            )
             self._prepared.put(key, len(sql), found)
         return found
 
@@ -106,6 +117,7 @@ class QueryEngine:
         *,
         use_views: bool = True,
         columnar: bool = False,
+        traced: bool = False,
     ) -> PreparedQuery:
         """Plan a bound SELECT, such as a part of another statement. The plan is not cached. Each
         `bound` can be planned only once."""
@@ -113,12 +125,18 @@ class QueryEngine:
         try:
             _require_query(bound)
             if use_views:
-                rewritten = rewrite(bound, catalog)
+                rewritten = rewrite(bound, catalog, grouped=not traced)
             plan = plan_query(rewritten.bound, catalog, columnar=columnar)
         finally:
             unlink(bound.ast)
             unlink(rewritten.bound.ast)
-        again = partial(self.prepare_bound, catalog=catalog, use_views=use_views, columnar=columnar)
+        again = partial(
+            self.prepare_bound,
+            catalog=catalog,
+            use_views=use_views,
+            columnar=columnar,
+            traced=traced,
+        )
         return PreparedQuery(self, bound, catalog, rewritten, plan, again)
 
     async def read(

@@ -59,7 +59,7 @@ class Step:
 class Explanation:
     """The explanation of a query's plan. `rewritten` is the SQL over views. `duckdb` is the SQL
     that DuckDB runs, or "". `reason` says why DuckDB is needed, `notes` why views do not cover
-    joins.
+    joins or do not answer aggregates.
     """
 
     sql: str
@@ -104,7 +104,7 @@ def explain(sql: str, catalog: Catalog, rewritten: Rewritten, plan: Plan) -> Exp
     return Explanation(
         sql=sql,
         rewritten=written(rewritten.bound.ast, "duckdb") if rewritten.uses else sql,
-        views=tuple(name for name in sources if name in catalog.view),
+        views=tuple(n for n in sources if n in catalog.view or n in catalog.immediate_view),
         indexes=tuple(name for name in layouts if name in catalog.index),
         steps=tuple(_steps(plan, catalog)),
         strategy=_strategy(plan),

@@ -6,14 +6,16 @@ empty groups.
 
     SQL ─ binder ─► bound tree ─ translate ─► algebra ─ program ─► stages ─ refresh ─► mutations
 
-* `relations.py`: tables, Z-sets, and DuckDB as the only evaluator of expressions, so that a view's
-  values equal the query engine's.
+* `relations.py`: tables, and DuckDB as the evaluator of expressions, so that a view's values equal
+  the query engine's; `zsets.py`: changes as tables or as rows.
 * `nesting.py`: replaces the views that a view reads by their SELECTs.
 * `expressions.py`, `calls.py`, `operators.py`, `translate.py`: from SQL to the five operators of
   `algebra.py`.
-* `lookups.py`: looks up rows of any operator at S0 by some of its columns.
-* `states.py`: the state of aggregates; `stages.py`: the steps of a program; `program.py`: the
-  compiler, and the executor that runs a whole program in one process.
+* `lookups.py`: looks up rows of any operator at S0 by some of its columns; `access.py` chooses how.
+* `keys.py`: values of one numeric type as keys and bounds of a column of another.
+* `states.py`: the state of aggregates; `stages.py`: the steps of a program, computed by DuckDB;
+  `program.py`: the compiler, and the executor that runs a whole program in one process.
+* `rows/`: the same steps in Python's own loops, for inputs of few rows; `executors.py` chooses.
 
 **Algebra.** A change is a Z-set: inserted rows (+1) and deleted rows (-1); an update is both.
 With `Δ` for the change of an operator's rows from S0 to S1:

@@ -6,26 +6,23 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
 from sqlglot import exp
 
 from hornbeam_server.maintain.changes import Mutation
-from hornbeam_server.maintain.deltas.algebra import Aggregate, Join, Map, Node, Scan, Union, walk
-from hornbeam_server.maintain.deltas.expressions import check, check_repeatable, spelled_out, text
-from hornbeam_server.maintain.deltas.lookups import (
-    Lookup,
-    Narrowed,
+from hornbeam_server.maintain.deltas.access import (
     Ways,
     find_lookup,
     group_orders,
     ranked_calls,
 )
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Join, Map, Node, Scan, Union, walk
+from hornbeam_server.maintain.deltas.executors import FEW, run, run_inputs
+from hornbeam_server.maintain.deltas.expressions import check, check_repeatable, spelled_out, text
+from hornbeam_server.maintain.deltas.lookups import Lookup, Narrowed
 from hornbeam_server.maintain.deltas.nesting import written_out
 from hornbeam_server.maintain.deltas.relations import (
-    WEIGHT,
     Field,
     Fields,
-    columns_sql,
     describe,
     stored_fields,
 )
@@ -39,14 +36,13 @@ from hornbeam_server.maintain.deltas.stages import (
     JoinStage,
     Stage,
     ViewStage,
-    run_inputs,
-    side_select,
+    side_map,
 )
 from hornbeam_server.maintain.deltas.states import GroupState
 from hornbeam_server.maintain.deltas.translate import Translator
+from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.binding.binder import bind_tree
 from hornbeam_server.query.dialect.duckdb_sql import WIDE
-from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog, DeferredView, StateLayout
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh
@@ -210,20 +206,20 @@ def named_relations(tree: exp.Expr, catalog: Catalog) -> tuple[str, ...]:
 
 
 async def refresh(
-    program: DeltaProgram, changes: Mapping[str, pa.Table], old: RowReader
+    program: DeltaProgram, changes: Mapping[str, ZSet], old: RowReader, few: int = FEW
 ) -> list[Mutation]:
     """Run all stages in this process, in order, and return the mutations to write at S1. `changes`
     are the relations' changes from S0 to S1, and `old` reads at S0. Relations without changes may
-    be left out.
+    be left out. Inputs of up to `few` rows are worked off row by row.
 
     For the first build nothing is stored at S0 (`old` finds nothing), and the changes are all rows
     of all relations. This executor is the reference for every other.
     """
-    zsets: dict[str | int, pa.Table] = dict[str | int, pa.Table](changes.items())
+    zsets = dict[str | int, ZSet](changes.items())
     mutations: list[Mutation] = []
     for number, stage in enumerate(program.stages):
-        result = await stage.run(run_inputs(stage, zsets), old)
-        zsets[number] = result.table
+        result = await run(stage, run_inputs(stage, zsets, few), old, few)
+        zsets[number] = result.changed
         mutations += result.mutations
     return mutations
 
@@ -286,7 +282,7 @@ class _Compiler:
         keys = tuple(_common(join, i) for i in range(len(join.keys)))
         columns = (*join.left.fields, *join.right.fields, SIDE, *keys)
         inputs = [
-            Input(part.source, part.fields, side_select(join, side, part.select, keys), columns)
+            replace(part, maps=(*part.maps, side_map(join, side, keys)))
             for node, side in ((join.left, LEFT), (join.right, RIGHT))
             for part in self._inputs(node)
         ]
@@ -297,28 +293,18 @@ class _Compiler:
         """The sources of an operator's changes, through filters, projections and unions."""
         match node:
             case Scan():
-                stored = tuple(
-                    Field(column, field.duck, field.type)
+                columns = tuple(
+                    replace(field, name=column)
                     for column, field in zip(node.columns, node.fields, strict=True)
                 )
-                columns = ", ".join(
-                    f"{quoted(column)} AS {quoted(field.name)}"
-                    for column, field in zip(node.columns, node.fields, strict=True)
-                )
-                select = f"SELECT {columns}, {WEIGHT} FROM changes"
-                return (Input(node.relation, stored, select, node.fields),)
+                return (Input(node.relation, columns, node.fields, ()),)
             case Map():
-                return tuple(
-                    replace(
-                        part, select=node.select(f"({part.select})", WEIGHT), output=node.fields
-                    )
-                    for part in self._inputs(node.input)
-                )
+                below = self._inputs(node.input)
+                return tuple(replace(part, maps=(*part.maps, node)) for part in below)
             case Union():
                 return tuple(found for part in node.parts for found in self._inputs(part))
             case Join() | Aggregate():
-                select = f"SELECT {columns_sql(node.fields)}, {WEIGHT} FROM changes"
-                return (Input(self._stage_of[id(node)], node.fields, select, node.fields),)
+                return (Input(self._stage_of[id(node)], node.fields, node.fields, ()),)
         raise AssertionError(node)
 
     def _view(self) -> ViewStage:

@@ -18,9 +18,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hornbeam_server.maintain.changes import Change
 from hornbeam_server.query.dialect.duckdb_types import (
-    arrow_schema,
     arrow_type,
     from_record_batch,
     quoted,
@@ -38,7 +36,7 @@ from hornbeam_server.query.workers.messages import (
 )
 from hornbeam_server.query.workers.pool import ThreadWorkers
 from hornbeam_server.schema.model import Column
-from hornbeam_server.schema.types import ColumnType, Kind, Row
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
 WEIGHT = "_w"
 MEMORY_MB = 1_024
@@ -83,7 +81,25 @@ class Typed:
         """The rows as Python values of the fields' stored types."""
         types = [field.type for field in self.fields]
         batches = self.table.to_batches()
-        return [row for batch in batches for row in from_record_batch(batch, types)]
+        rows = [row for batch in batches for row in from_record_batch(batch, types)]
+        return with_one_nan(self.fields, rows)
+
+
+NAN = float("nan")
+
+
+def with_one_nan(fields: Fields, rows: list[Row]) -> list[Row]:
+    """The same rows with `NAN` for each NaN."""
+    doubles = [i for i, field in enumerate(fields) if field.type.kind is Kind.DOUBLE]
+    if any(row[i] != row[i] for row in rows for i in doubles):
+        return [tuple(map(one_nan, row)) for row in rows]
+    return rows
+
+
+def one_nan(value: Value) -> Value:
+    """`value`, and `NAN` for NaN: as a single object it is equal to itself in tuples and
+    dictionaries, as NaN is in DuckDB."""
+    return NAN if value != value else value  # noqa: PLR0124
 
 
 def weighted(fields: Fields) -> Fields:
@@ -133,23 +149,6 @@ def stored_fields(columns: Iterable[Column]) -> Fields:
 def _plain(type_: ColumnType) -> ColumnType:
     """The type without a text's length and without its declared form: expressions ignore both."""
     return ColumnType(Kind.TEXT) if type_.kind is Kind.TEXT else type_.stored()
-
-
-def changed_rows(columns: Sequence[Column], changes: Iterable[Change]) -> pa.Table:
-    """Net changes of one relation as a Z-set: old rows with -1, new rows with +1."""
-    rows: list[Row] = []
-    for change in changes:
-        if change.old is not None:
-            rows.append((*change.old, -1))
-        if change.new is not None:
-            rows.append((*change.new, 1))
-    batch = to_record_batch([*columns, Column(WEIGHT, ColumnType(Kind.INTEGER))], rows)
-    return pa.Table.from_batches([batch]).cast(changes_schema(columns))
-
-
-def changes_schema(columns: Iterable[Column]) -> pa.Schema:
-    """The Arrow schema of a relation's changes. UUID and JSON may also be text."""
-    return arrow_schema(columns).append(pa.field(WEIGHT, pa.int8()))
 
 
 def evaluate(

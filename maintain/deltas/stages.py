@@ -23,7 +23,7 @@ effect.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -32,8 +32,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hornbeam_server.maintain.changes import Mutation
-from hornbeam_server.maintain.deltas.algebra import Join, JoinKind, null_of
+from hornbeam_server.maintain.deltas.algebra import Join, JoinKind, Map, null_of
 from hornbeam_server.maintain.deltas.lookups import Lookup, join_sql, keys_of
+from hornbeam_server.maintain.deltas.planned import Planned
 from hornbeam_server.maintain.deltas.relations import (
     WEIGHT,
     Field,
@@ -49,6 +50,7 @@ from hornbeam_server.maintain.deltas.relations import (
     with_weight,
 )
 from hornbeam_server.maintain.deltas.states import GroupState
+from hornbeam_server.maintain.deltas.zsets import Weighted, ZSet
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Layout, StateLayout
 from hornbeam_server.schema.errors import Corruption
@@ -63,28 +65,44 @@ COPY = "_copy"
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """A Z-set of the stage's `output`, and the mutations to write at S1."""
+    """The change of the stage's `output`, and the mutations to write at S1."""
 
-    table: pa.Table
+    changed: ZSet
     mutations: list[Mutation]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Input:
-    """One input of a stage: `source` is a relation or the number of an earlier stage. `select` is
-    SQL over `changes`, the source's Z-set with (at least) `fields`."""
+    """One input of a stage: the rows of `source`, a relation or the number of an earlier stage,
+    after the filters and projections `maps`. `columns` are read from the source; the first of
+    `maps` calls them `names`."""
 
     source: str | int
-    fields: Fields
-    select: str
-    output: Fields
+    columns: Fields
+    names: Fields
+    maps: tuple[Map, ...]
 
-    def project(self, changes: pa.Table) -> pa.Table:
+    @property
+    def output(self) -> Fields:
+        return self.maps[-1].fields if self.maps else self.names
+
+    @property
+    def select(self) -> str:
+        """The input as SQL over `changes`, the source's Z-set."""
+        pairs = zip(self.columns, self.names, strict=True)
+        columns = [f"{quoted(a.name)} AS {quoted(b.name)}" for a, b in pairs]
+        select = f"SELECT {', '.join(columns)}, {WEIGHT} FROM changes"
+        for map_ in self.maps:
+            select = map_.select(f"({select})", WEIGHT)
+        return select
+
+    def project(self, changes: ZSet) -> ZSet:
         """The source's changes as rows of the stage's input; `changes` may be any part of them."""
-        if not changes.num_rows:
-            return nothing(weighted(self.output)).table
-        given = Typed(weighted(self.fields), changes)
-        return net(evaluate(self.select, {"changes": given}, weighted(self.output))).table
+        if not changes:
+            return ZSet(self.output)
+        given = changes.select(self.columns).typed
+        found = net(evaluate(self.select, {"changes": given}, weighted(self.output)))
+        return ZSet(self.output, table=found.table)
 
 
 class Stage(Protocol):
@@ -99,8 +117,9 @@ class Stage(Protocol):
     @property
     def output(self) -> Fields: ...
 
-    async def run(self, table: pa.Table, old: RowReader) -> StageResult:
-        """`table` has the union of the inputs' projections; `old` reads at S0."""
+    async def run(self, zset: ZSet, old: RowReader) -> StageResult:
+        """`zset` has the union of the inputs' projections; `old` reads at S0. DuckDB computes the
+        result."""
 
     def words(self) -> Iterator[str]:
         """The stage's work, in lines of readable text."""
@@ -111,12 +130,7 @@ def input_schema(stage: Stage) -> pa.Schema:
     return schema_of(weighted(stage.columns))
 
 
-def output_schema(stage: Stage) -> pa.Schema:
-    """The Arrow schema of a stage's result, `_w` last."""
-    return schema_of(weighted(stage.output))
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JoinStage:
     """One join. The input holds rows of both sides; `_side` says which, and the columns of the
     other side are NULL. `_k…` are the join keys, in a type common to both sides."""
@@ -132,8 +146,8 @@ class JoinStage:
     def output(self) -> Fields:
         return self.join.fields
 
-    async def run(self, table: pa.Table, old: RowReader) -> StageResult:
-        both = Typed(weighted(self.columns), table)
+    async def run(self, zset: ZSet, old: RowReader) -> StageResult:
+        both = zset.typed
         left, right = self._side(both, LEFT), self._side(both, RIGHT)
         ours, theirs = self._keys(both, LEFT), self._keys(both, RIGHT)
         left_before = await self.left.rows(old, self._bounds(right) if self.join.bound else theirs)
@@ -143,7 +157,7 @@ class JoinStage:
         else:
             right_before = await self.right.rows(old, concat(ours.fields, [ours, theirs]))
             changed = self._linear(left, right, left_before, right_before)
-        return StageResult(net(changed).table, [])
+        return StageResult(ZSet(self.output, table=net(changed).table), [])
 
     def _side(self, both: Typed, side: int) -> Typed:
         node = self.join.left if side == LEFT else self.join.right
@@ -206,23 +220,23 @@ def _present(zset: Typed) -> Typed:
     return Typed(zset.fields[:-1], there.drop_columns([WEIGHT]))
 
 
-def side_select(join: Join, side: int, select: str, keys: Fields) -> str:
-    """SQL that turns rows of one side into rows of the join's input."""
+def side_map(join: Join, side: int, keys: Fields) -> Map:
+    """The projection from rows of one side to rows of the join's input."""
     mine = join.left if side == LEFT else join.right
-    columns = [
-        quoted(field.name) if node is mine else f"{null_of(field)} AS {quoted(field.name)}"
-        for node in (join.left, join.right)
-        for field in node.fields
+    both = (*join.left.fields, *join.right.fields)
+    of_key = {key.name: pair[side] for pair, key in zip(join.keys, keys, strict=True)}
+    passes = {field.name: field.name for field in mine.fields} | {
+        key.name: of_key[key.name] for key in keys if mine.field[of_key[key.name]].duck == key.duck
+    }
+    columns = [quoted(f.name) if f.name in passes else null_of(f) for f in both]
+    casts = [
+        quoted(name) if key.name in passes else f"CAST({quoted(name)} AS {key.duck})"
+        for key, name in zip(keys, of_key.values(), strict=True)
     ]
-    columns += [f"{side} AS _side"]
-    columns += [
-        f"CAST({quoted(pair[side])} AS {key.duck}) AS {key.name}"
-        for pair, key in zip(join.keys, keys, strict=True)
-    ]
-    return f"SELECT {', '.join(columns)}, _w FROM ({select})"
+    return Map(mine, (*both, SIDE, *keys), (*columns, str(side), *casts), "", passes, None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AggregateStage:
     """One GROUP BY (or DISTINCT)."""
 
@@ -241,9 +255,9 @@ class AggregateStage:
     def output(self) -> Fields:
         return self.state.node.fields
 
-    async def run(self, table: pa.Table, old: RowReader) -> StageResult:
-        changed, mutations = await self.state.change(Typed(weighted(self.columns), table), old)
-        return StageResult(changed.table, mutations)
+    async def run(self, zset: ZSet, old: RowReader) -> StageResult:
+        changed, mutations = await self.state.change(zset.typed, old)
+        return StageResult(ZSet(self.output, table=changed.table), mutations)
 
     def words(self) -> Iterator[str]:
         by = ", ".join(self.state.order)
@@ -252,8 +266,8 @@ class AggregateStage:
             yield f"state {layout.name}: {', '.join(column.name for column in layout.columns)}"
 
 
-@dataclass(frozen=True)
-class ViewStage:
+@dataclass(frozen=True, eq=False)
+class ViewStage(Planned):
     """Writes rows of the SELECT as rows of the view: `columns` are stored as `layout`'s, in order.
 
     `counted`: a last column numbers equal rows from 1. Their number at S0 is read from the view
@@ -276,36 +290,39 @@ class ViewStage:
     def codec(self) -> LayoutCodec:
         return LayoutCodec(self.layout)
 
-    async def run(self, table: pa.Table, old: RowReader) -> StageResult:
-        if not table.num_rows:
-            return StageResult(nothing(weighted(self.output)).table, [])
-        zset = net(Typed(weighted(self.columns), table))
-        mutations = await self._copies(zset, old) if self.counted else self._keyed(zset)
-        return StageResult(nothing(weighted(self.output)).table, mutations)
-
-    def _keyed(self, zset: Typed) -> list[Mutation]:
-        before: dict[bytes, Row] = {}
-        after: dict[bytes, Row] = {}
-        for *values, weight in zset.rows():
-            row = tuple(values)
-            rows = after if weight == 1 else before
-            key = self.codec.key(row)
-            if key in rows:
-                raise Corruption(f"Two rows of {self.view} have one key.", cure="Rebuild it.")
-            rows[key] = row
-        return [Mutation(self.view, key, before.get(key), after.get(key)) for key in before | after]
-
-    async def _copies(self, zset: Typed, old: RowReader) -> list[Mutation]:
+    async def run(self, zset: ZSet, old: RowReader) -> StageResult:
+        if not zset:
+            return StageResult(ZSet(()), [])
+        if not self.counted:
+            rows = ZSet(self.columns, table=net(zset.typed).table).rows
+            return StageResult(ZSet(()), self.keyed(rows))
         columns = columns_sql(self.columns)
         count = Field("n", "BIGINT", ColumnType(Kind.BIGINT))
         sql = f"SELECT {columns}, CAST(SUM(_w) AS BIGINT) AS n FROM z GROUP BY ALL HAVING n <> 0"
-        changed = evaluate(sql, {"z": zset}, (*self.columns, count)).rows()
-        keys = [row[:-1] for row in changed]
+        counted = evaluate(sql, {"z": zset.typed}, (*self.columns, count)).rows()
+        counts = [(row[:-1], int(row[-1])) for row in counted]  # type: ignore[arg-type]
+        return StageResult(ZSet(()), await self.copies(counts, old))
+
+    def keyed(self, rows: Iterable[Weighted]) -> list[Mutation]:
+        """The mutations of a net change."""
+        before: dict[bytes, Row] = {}
+        after: dict[bytes, Row] = {}
+        for row, weight in rows:
+            rows_ = after if weight == 1 else before
+            key = self.codec.key(row)
+            if key in rows_:
+                raise Corruption(f"Two rows of {self.view} have one key.", cure="Rebuild it.")
+            rows_[key] = row
+        return [Mutation(self.view, key, before.get(key), after.get(key)) for key in before | after]
+
+    async def copies(self, counts: Sequence[Weighted], old: RowReader) -> list[Mutation]:
+        """The mutations of distinct rows, each of which gets so many copies more or less."""
+        keys = [row for row, _ in counts]
         found = await old.prefixes(self.view, keys) if keys else []
         return [
             mutation
-            for row, stored in zip(changed, found, strict=True)
-            for mutation in self._copied(row[:-1], len(stored), len(stored) + int(row[-1]))  # type: ignore[arg-type]
+            for (row, more), stored in zip(counts, found, strict=True)
+            for mutation in self._copied(row, len(stored), len(stored) + more)
         ]
 
     def _copied(self, row: Row, before: int, after: int) -> Iterator[Mutation]:
@@ -319,10 +336,3 @@ class ViewStage:
     def words(self) -> Iterator[str]:
         key = ", ".join(part.column for part in self.state.key)
         yield f"write {self.view} by {key}"
-
-
-def run_inputs(stage: Stage, zsets: Mapping[str | int, pa.Table]) -> pa.Table:
-    """A stage's whole input, from the Z-sets of its sources."""
-    schema = input_schema(stage)
-    parts = [part.project(zsets[part.source]) for part in stage.inputs if part.source in zsets]
-    return pa.concat_tables([schema.empty_table(), *parts])

@@ -19,6 +19,7 @@ from functools import cached_property
 
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.maintain.deltas.algebra import Aggregate, Function
+from hornbeam_server.maintain.deltas.planned import Planned
 from hornbeam_server.maintain.deltas.relations import (
     Field,
     Fields,
@@ -32,6 +33,7 @@ from hornbeam_server.maintain.deltas.relations import (
     weighted,
     with_weight,
 )
+from hornbeam_server.maintain.deltas.zsets import Weighted, ZSet
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Layout, StateLayout
 from hornbeam_server.schema.errors import Corruption
@@ -82,7 +84,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class GroupState:
+class GroupState(Planned):
     """The state of one aggregate. `order` is the order of the grouping columns in the key; groups
     are also looked up by the values of the calls `ranked`."""
 
@@ -224,26 +226,26 @@ class GroupState:
         mutations: list[Mutation] = []
         tables = {"d": changes, "s": before}
         for i in self.valued:
-            counted, written = await self._count_values(i, zset, old)
+            counted, written = await self.count_values(i, self._changed_values(i, zset), old)
             mutations += written
-            tables[f"v{i}"] = counted
-            for kind in self._extremes(i):
-                tables[f"{kind}_gone{i}"] = await self._next_values(i, kind, before, counted, old)
+            fields = (*self.value_fields(i), _number("after"))
+            values = tables[f"v{i}"] = from_rows(fields, counted)
+            for kind in self.extremes(i):
+                tables[f"{kind}_gone{i}"] = await self._next_values(i, kind, before, values, old)
         after = self._merged(tables)
-        mutations += self._mutations(before.rows(), after.rows())
+        mutations += self.mutations(before.rows(), after.rows())
         present = after if not self.order else _where(after, f"{COUNT} > 0")
         changed = self._difference(before, present)
-        return changed, [*mutations, *self._rank_mutations(changed)]
+        rows = ZSet(self.node.fields, table=changed.table).rows if self.ranked else ()
+        return changed, [*mutations, *self.rank_mutations(rows)]
 
-    def _rank_mutations(self, changed: Typed) -> Iterator[Mutation]:
+    def rank_mutations(self, changed: Sequence[Weighted]) -> Iterator[Mutation]:
         """The mutations of the indexes by calls. NULL values are not indexed, since no comparison
         with NULL is true."""
         place = {field.name: i for i, field in enumerate(self.node.fields)}
         for name, codec in self.rank_codecs.items():
             ranked = projection([place[name], *(place[group] for group in self.order)])
-            gone, come = (
-                {ranked(row) for row in changed.rows() if row[-1] == weight} for weight in (-1, 1)
-            )
+            gone, come = ({ranked(row) for row, w in changed if w == weight} for weight in (-1, 1))
             for row in gone ^ come:
                 if row[0] is not None:
                     old, new = (row, None) if row in gone else (None, row)
@@ -268,22 +270,25 @@ class GroupState:
         found = await old.get(self.layout.name, keys)
         return from_rows(self.fields, [version.row for version in found if version is not None])
 
-    def _extremes(self, i: int) -> list[str]:
+    def extremes(self, i: int) -> list[str]:
         argument = self.arguments[i]
         return [p.kind for p in self.parts if p.argument == argument and p.kind in ("min", "max")]
 
-    async def _count_values(
-        self, i: int, zset: Typed, old: RowReader
-    ) -> tuple[Typed, list[Mutation]]:
-        """The values that changed, with their multiplicity before (`copies`) and `after`."""
+    def _changed_values(self, i: int, zset: Typed) -> list[Row]:
+        """Groups and values, with the change of their multiplicity."""
         argument = quoted(self.arguments[i])
         groups = self._group_columns()
         sql = (
             f"SELECT {', '.join(groups)}, {argument}, CAST(SUM(_w) AS BIGINT) AS n FROM z "
             f"WHERE {argument} IS NOT NULL GROUP BY ALL HAVING n <> 0"
         )
-        fields = self.value_fields(i)
-        changed = evaluate(sql, {"z": zset}, fields).rows()
+        return evaluate(sql, {"z": zset}, self.value_fields(i)).rows()
+
+    async def count_values(
+        self, i: int, changed: Sequence[Row], old: RowReader
+    ) -> tuple[list[Row], list[Mutation]]:
+        """The values of argument `i` that changed, with their multiplicity before and after, and
+        the mutations. `changed` has groups and values, with the change of their multiplicity."""
         codec = self.value_codecs[i]
         found = await old.get(codec.layout.name, [row[:-1] for row in changed]) if changed else []
         rows: list[Row] = []
@@ -295,8 +300,9 @@ class GroupState:
             rows.append((*row[:-1], before, after))
             new = (*row[:-1], after) if after else None
             stored = version.row if version is not None else None
-            mutations.append(Mutation(codec.layout.name, codec.key(row), stored, new))
-        return from_rows((*fields, _number("after")), rows), mutations
+            key = version.key if version is not None else codec.key(row)
+            mutations.append(Mutation(codec.layout.name, key, stored, new))
+        return rows, mutations
 
     async def _next_values(
         self, i: int, kind: str, before: Typed, counted: Typed, old: RowReader
@@ -314,15 +320,19 @@ class GroupState:
         fields = (*self.groups, _number("gone"))
         losing = evaluate(sql, {"s": before, "v": counted}, fields).rows()
         gone = {row[:-2] for row in counted.rows() if row[-1] == 0}
-        rows = [(*row[:-1], await self._first_kept(i, kind, row, gone, old), 1) for row in losing]
+        rows = [
+            (*group, await self.first_kept(i, kind, group, int(count), gone, old), 1)  # type: ignore[arg-type]
+            for *group, count in losing
+        ]
         return from_rows((*self.groups, self.value_fields(i)[-2], _number("hit")), rows)
 
-    async def _first_kept(
-        self, i: int, kind: str, losing: Row, gone: set[Row], old: RowReader
+    async def first_kept(
+        self, i: int, kind: str, group: Sequence[Value], count: int, gone: set[Row], old: RowReader
     ) -> Value:
-        name, group = self.value_codecs[i].layout.name, losing[:-1]
-        limit = int(losing[-1]) + 1  # type: ignore[arg-type]
-        batches = old.scan(name, KeyRange(group), reverse=kind == "max", limit=limit)
+        """The minimum or maximum (`kind`) of argument `i` in a group at S0, apart from the `count`
+        values of the group in `gone`."""
+        name, limit = self.value_codecs[i].layout.name, count + 1
+        batches = old.scan(name, KeyRange(tuple(group)), reverse=kind == "max", limit=limit)
         rows = [row async for batch in batches for row in batch]
         return next((row[-2] for row in rows if row[:-1] not in gone), None)
 
@@ -338,7 +348,7 @@ class GroupState:
                 f"SUM((after > 0)::BIGINT - (copies > 0)::BIGINT) AS more "
                 f"FROM v{i} GROUP BY {groups}"
             )
-            names = [f"w{i}", *(f"{kind}_gone{i}" for kind in self._extremes(i))]
+            names = [f"w{i}", *(f"{kind}_gone{i}" for kind in self.extremes(i))]
             joins += [f"LEFT JOIN {name} ON {self._same('d', name)}" for name in names]
         columns = [columns_sql(self.groups, "d"), *(self._merge(part) for part in self.parts)]
         sql = f"SELECT {', '.join(columns)} FROM d {' '.join(joins)}"
@@ -363,7 +373,8 @@ class GroupState:
             f"{a}.{group.name} IS NOT DISTINCT FROM {b}.{group.name}" for group in self.groups
         )
 
-    def _mutations(self, before: Sequence[Row], after: Sequence[Row]) -> Iterator[Mutation]:
+    def mutations(self, before: Sequence[Row], after: Sequence[Row]) -> Iterator[Mutation]:
+        """The mutations of rows of the state. A row of a group without rows is deleted."""
         key = self.codec.key
         stored = {key(row): row for row in before}
         at = len(self.groups)

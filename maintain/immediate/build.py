@@ -17,7 +17,7 @@ from hornbeam_server.maintain.immediate.program import ImmediateProgram, Sums
 from hornbeam_server.maintain.paths import BaseRows
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row, Value
-from hornbeam_server.storage.codec.folds import BASE_LANE, minus
+from hornbeam_server.storage.codec.folds import BASE_LANE, minus, require_within_lane
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 from hornbeam_server.storage.ports import TOMBSTONE, Put
 from hornbeam_server.storage.snapshot import RowReader
@@ -67,6 +67,7 @@ async def _passes(
 
 
 def _put(codec: LayoutCodec, key: Row, amounts: Sequence[Value]) -> Put:
+    require_within_lane(codec.layout, key, tuple(amounts))
     cell = codec.encode((*key, *amounts)) if any(amounts) else TOMBSTONE
     return Put(codec.key_of(key), cell)
 

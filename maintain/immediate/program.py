@@ -18,21 +18,19 @@ it in the state before. ∎
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-import sqlglot
-from sqlglot import exp
-
 from hornbeam_server.maintain.changes import Addition, Change
-from hornbeam_server.maintain.deltas.relations import Field
+from hornbeam_server.maintain.deltas.algebra import Map
+from hornbeam_server.maintain.deltas.relations import Field, stored_fields
+from hornbeam_server.maintain.deltas.rows.maps import RowMap, compile_maps
+from hornbeam_server.maintain.deltas.rows.parsing import NotCompiledError
 from hornbeam_server.maintain.immediate.definition import Definition, define
 from hornbeam_server.maintain.immediate.stars import LATER, Star
 from hornbeam_server.maintain.paths import BaseRows, Key, Side
 from hornbeam_server.maintain.ways import Way, way_to_children
-from hornbeam_server.query.binding.parse import DIALECT
-from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.catalog import Catalog, ImmediateView, Layout, StateLayout
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.rows import Projection, projection
@@ -82,23 +80,25 @@ class Cells:
 @dataclass(frozen=True, slots=True)
 class Contribution:
     """From a joined row to what it adds to cells: to those of its group, and to those of its values
-    in each layout of values."""
+    in each layout of values. `map` gives the grouping columns, the first `width`, and the
+    arguments; `values` has the places of arguments."""
 
-    where: Evaluate | None
-    groups: tuple[Evaluate, ...]
+    map: RowMap
+    width: int
     amounts: tuple[Evaluate, ...]
     cells: Cells
-    values: tuple[tuple[Cells, Evaluate], ...]
+    values: tuple[tuple[Cells, int], ...]
 
     def of(self, row: Row) -> Iterator[tuple[Cells, Row, Row]]:
         """Cells, the columns before the lane, and amounts; nothing if the row does not pass the
         filter."""
-        if self.where is not None and self.where(row) is not True:
+        mapped = self.map.row(row)
+        if mapped is None:
             return
-        group = tuple([evaluate(row) for evaluate in self.groups]) or _ONLY
-        yield self.cells, group, tuple([amount(row) for amount in self.amounts])
-        for cells, evaluate in self.values:
-            if (value := evaluate(row)) is not None:
+        group = mapped[: self.width] or _ONLY
+        yield self.cells, group, tuple([amount(mapped) for amount in self.amounts])
+        for cells, place in self.values:
+            if (value := mapped[place]) is not None:
                 yield cells, (*group, value), _ONE_ROW
 
     def all_cells(self) -> tuple[Cells, ...]:
@@ -276,7 +276,7 @@ def program_of(definition: Definition, catalog: Catalog) -> ImmediateProgram:
         used[0],
         steps,
         descents,
-        _contribution(definition, types, _Scope(star, catalog, starts)),
+        _contribution(definition, catalog, types),
     )
 
 
@@ -306,40 +306,21 @@ def _ways(star: Star, number: int, catalog: Catalog) -> Iterator[Way]:
         number = edge.child
 
 
-class _Scope:
-    """The columns of joined rows, by the names of the star's fields."""
-
-    def __init__(self, star: Star, catalog: Catalog, starts: Sequence[int]) -> None:
-        self._places: dict[str, tuple[int, ColumnType]] = {}
-        for start, scan in zip(starts, star.scans, strict=True):
-            positions = catalog.schema.relation(scan.relation).positions
-            for one in scan.fields:
-                self._places[one.name] = (start + positions[scan.column[one.name]], one.type)
-
-    def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
-        return self._places[column.name]
-
-    def parameter_type(self, name: int | str) -> ColumnType | None:
-        return None
-
-
 def _contribution(
-    definition: Definition, types: Sequence[ColumnType], scope: _Scope
+    definition: Definition, catalog: Catalog, types: Sequence[ColumnType]
 ) -> Contribution:
-    view = definition.view
-    arguments = [_compiled(sql, scope, field) for sql, field in definition.arguments]
-    names = {field.name: i for i, (_, field) in enumerate(definition.arguments)}
-    conditions = " AND ".join(f"({sql})" for sql in definition.where)
+    view, width = definition.view, len(definition.groups)
+    names = {field.name: width + i for i, (_, field) in enumerate(definition.arguments)}
     return Contribution(
-        _compiled(conditions, scope) if conditions else None,
-        tuple(_compiled(sql, scope, field) for sql, field in definition.groups),
+        _row_map(definition, catalog),
+        width,
         tuple(
-            _amount(part.kind, type_, arguments[names[part.argument]] if part.argument else None)
+            _amount(part.kind, type_, names.get(part.argument))
             for part, type_ in zip(definition.parts, types, strict=True)
         ),
         _cells(view.cells_name, view.cells, tuple(map(_zero, types))),
         tuple(
-            (_cells(name, state, (0,)), arguments[number])
+            (_cells(name, state, (0,)), width + number)
             for name, state, number in zip(
                 view.values_names, view.values, definition.valued, strict=True
             )
@@ -347,33 +328,44 @@ def _contribution(
     )
 
 
+def _row_map(definition: Definition, catalog: Catalog) -> RowMap:
+    """The filter over joined rows, and the projection to groups and arguments."""
+    computed = (*definition.groups, *definition.arguments)
+    where = " AND ".join(f"({sql})" for sql in definition.where)
+    fields, expressions = tuple(f for _, f in computed), tuple(sql for sql, _ in computed)
+    map_ = Map(definition.star.scans[0], fields, expressions, where, {}, None)
+    try:
+        return compile_maps((map_,), tuple(_joined_fields(definition.star, catalog)), stored=True)
+    except NotCompiledError as error:
+        raise Unsupported(
+            f"The expression {error.expression} cannot be evaluated in a transaction.", cure=LATER
+        ) from None
+
+
+def _joined_fields(star: Star, catalog: Catalog) -> Iterator[Field]:
+    """The fields of joined rows. Columns that the view does not read have names of no field."""
+    for number, scan in enumerate(star.scans):
+        known = dict(zip(scan.columns, scan.fields, strict=True))
+        for stored in stored_fields(catalog.schema.relation(scan.relation).columns):
+            yield known.get(stored.name) or replace(stored, name=f"{number} {stored.name}")
+
+
 def _cells(name: str, state: StateLayout, zero: Row) -> Cells:
     return Cells(name, LayoutCodec(Layout(name, "", state.columns, state.key, "")).prefix, zero)
 
 
-def _amount(kind: str, type_: ColumnType, argument: Evaluate | None) -> Evaluate:
-    """The amount that a joined row adds to one sum of its group, which has the type `type_`."""
-    if argument is None:
+def _amount(kind: str, type_: ColumnType, place: int | None) -> Evaluate:
+    """The amount that a row of groups and arguments adds to one sum of its group, which has the
+    type `type_`. `place` is the place of its argument; None: it counts rows."""
+    if place is None:
         return lambda _: 1
     if kind == "count":
-        return lambda row: 0 if argument(row) is None else 1
+        return lambda row: 0 if row[place] is None else 1
     zero = _zero(type_)
     if isinstance(zero, Decimal):
-        return lambda row: zero if (value := argument(row)) is None else Decimal(value)
-    return lambda row: zero if (value := argument(row)) is None else int(value)
+        return lambda row: zero if (value := row[place]) is None else Decimal(value)  # type: ignore[arg-type]
+    return lambda row: zero if (value := row[place]) is None else int(value)  # type: ignore[arg-type]
 
 
 def _zero(type_: ColumnType) -> Value:
     return Decimal(0) if type_.kind is Kind.DECIMAL else 0
-
-
-def _compiled(sql: str, scope: _Scope, field: Field | None = None) -> Evaluate:
-    """A condition, or an expression with the type of `field`, as a closure over joined rows.
-
-    Raises Unsupported if only DuckDB can evaluate it.
-    """
-    compiled = compile_expression(sqlglot.parse_one(sql, dialect=DIALECT), scope)
-    if compiled is None or (field is not None and compiled.type not in (field.type, None)):
-        raise Unsupported(f"The expression {sql} cannot be evaluated in a transaction.", cure=LATER)
-    evaluate = compiled.evaluate
-    return lambda row: evaluate(row, ())

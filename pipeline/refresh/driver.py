@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from urllib.parse import quote
 
 import msgspec
@@ -51,6 +52,7 @@ from hornbeam_server.pipeline.sources.changes import Changes
 from hornbeam_server.pipeline.spark.errors import about
 from hornbeam_server.pipeline.spark.export import Export
 from hornbeam_server.schema.catalog import Catalog, DeferredView, State
+from hornbeam_server.schema.codec import decode_catalog
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Refresh
 from hornbeam_server.storage.ports import Put
@@ -63,6 +65,8 @@ SHARE_BYTES = 1 << 20
 """Approximate bytes of a segment for each task."""
 ROW_BYTES = 100
 """Estimated size of a row, where only the number of rows is known."""
+CATALOGS = 4
+"""Maximum number of catalogs whose programs are kept."""
 SPILLING = StorageLevel.MEMORY_AND_DISK
 
 
@@ -105,13 +109,13 @@ def refresh(context: SparkContext, node: Transport, url: str, group: str) -> Don
 
 def run(context: SparkContext, batch: Batch, node: Transport, url: str) -> Counts:
     """Put all rows of a batch."""
-    catalog = _usable(batch.export.codecs().catalog, batch.usable)
+    programs = programs_of(batch.export.catalog, batch.usable)
     counts = Counts()
     if batch.built or batch.changes.segments:
-        counts = _follow(context, batch, _job(batch, catalog, url))
+        counts = _follow(context, batch, _job(batch, programs, url))
     for name in (*batch.refreshed, *batch.built):
-        if _is_answered(batch, catalog.deferred_view[name]):
-            counts += Counts(rows=_answer(batch, catalog, name, node, url))
+        if _is_answered(batch, programs.catalog.deferred_view[name]):
+            counts += Counts(rows=_answer(batch, programs, name, node, url))
     return counts
 
 
@@ -132,14 +136,14 @@ def _is_answered(batch: Batch, view: DeferredView) -> bool:
     return recomputed and bool(changed or view.name in batch.built)
 
 
-def _answer(batch: Batch, catalog: Catalog, name: str, node: Transport, url: str) -> int:
+def _answer(batch: Batch, programs: Programs, name: str, node: Transport, url: str) -> int:
     path = f"/v1/groups/{quote(batch.group, safe='')}/batches/{batch.upto}/results"
 
     def agree(digest: str) -> None:
         persistently(lambda: node.json("POST", path, {"view": name, "digest": digest}))
 
     as_of = None if name in batch.built else batch.as_of
-    program = program_of(catalog, catalog.deferred_view[name])
+    program, catalog = programs[name], programs.catalog
     with about(name):
         return asyncio.run(recompute(batch.export, url, catalog, program, as_of, agree))
 
@@ -190,7 +194,7 @@ def rebuilt(
     """The rows that a build of `Refresh.DEFERRED` views would put as of an export, with their
     layouts. Nothing is put. Spark computes the rows when they are used."""
     at = export.snapshot
-    job = _job_of(export, export.codecs().catalog, "", at, at, built=names, dry=True)
+    job = _job_of(export, programs_of(export.catalog), "", at, at, built=names, dry=True)
     tasks = _relation_tasks(export, job)
     read = context.parallelize(tasks, max(len(tasks), 1)).flatMap(reading_relations(job))
     rows = [read.persist(SPILLING), context.parallelize(job.seeds(), 1)]
@@ -220,10 +224,10 @@ def _counted(rows: RDD[StageRow]) -> Counts:
     return counted(rows.filter(lambda row: row[0][0] == COUNTS).collect())
 
 
-def _job(batch: Batch, catalog: Catalog, url: str) -> Job:
+def _job(batch: Batch, programs: Programs, url: str) -> Job:
     return _job_of(
         batch.export,
-        catalog,
+        programs,
         url,
         batch.as_of,
         batch.upto,
@@ -235,7 +239,7 @@ def _job(batch: Batch, catalog: Catalog, url: str) -> Job:
 
 def _job_of(
     export: Export,
-    catalog: Catalog,
+    programs: Programs,
     url: str,
     as_of: int,
     upto: int,
@@ -251,11 +255,11 @@ def _job_of(
     levels: list[int] = []
     of_built: set[int] = set()
     feeds: dict[Source, list[tuple[int, Input]]] = {}
+    catalog = programs.catalog
     for name in (*refreshed, *built):
-        view = catalog.deferred_view[name]
-        if view.declared.refresh is not Refresh.DEFERRED:
+        if catalog.deferred_view[name].declared.refresh is not Refresh.DEFERRED:
             continue
-        program = program_of(catalog, view)
+        program = programs[name]
         whole, first = name in built, len(stages)
         if whole:
             rows = sum(catalog.row_count.get(relation, 0) for relation in program.relations)
@@ -286,6 +290,28 @@ def _job_of(
         size // BUCKET_BYTES + 1,
         dry,
     )
+
+
+class Programs:
+    """The delta programs of a catalog's views, compiled when they are first used."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._found: dict[str, DeltaProgram] = {}
+
+    def __getitem__(self, name: str) -> DeltaProgram:
+        """The program of a view. Raises Corruption."""
+        if name not in self._found:
+            self._found[name] = program_of(self.catalog, self.catalog.deferred_view[name])
+        return self._found[name]
+
+
+@lru_cache(maxsize=CATALOGS)
+def programs_of(encoded: str, usable: frozenset[str] | None = None) -> Programs:
+    """The programs of an encoded catalog, which the batches that have it share. `usable`: only
+    these views and indexes are readable."""
+    catalog = decode_catalog(encoded.encode())
+    return Programs(catalog if usable is None else _usable(catalog, usable))
 
 
 def program_of(catalog: Catalog, view: DeferredView) -> DeltaProgram:

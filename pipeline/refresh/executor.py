@@ -17,8 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hornbeam_server.maintain.changes import Mutation
-from hornbeam_server.maintain.deltas.relations import WEIGHT, Field, Typed, evaluate, weighted
+from hornbeam_server.maintain.deltas.executors import FEW, project, run
+from hornbeam_server.maintain.deltas.relations import (
+    WEIGHT,
+    Field,
+    Typed,
+    evaluate,
+    stored_fields,
+    weighted,
+)
 from hornbeam_server.maintain.deltas.stages import Input, Stage, input_schema
+from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.pipeline.sources.changes import Segment, content
 from hornbeam_server.pipeline.sources.types import to_batch
 from hornbeam_server.pipeline.spark.errors import about
@@ -27,6 +36,7 @@ from hornbeam_server.pipeline.spark.sink import Sink, open_sink
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.collector import settle_collector
+from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.log.following import batches, changes
@@ -167,7 +177,7 @@ class _Changes:
         self._source: Source = (whole, name)
         self._codec = job.export.codecs()(name)
         columns = self._codec.layout.columns
-        named = {f.name for _, part in job.feeds[self._source] for f in part.fields}
+        named = {f.name for _, part in job.feeds[self._source] for f in part.columns}
         self._at = [i for i, column in enumerate(columns) if column.name in named]
         self._columns = [columns[i] for i in self._at]
         self.gone: list[bytes] = []
@@ -183,25 +193,29 @@ class _Changes:
 
     def sent(self) -> Iterator[StageRow]:
         """The buffered rows; empties the buffer."""
-        parts = [self._zset(self.gone, -1), self._zset(self.come, 1)]
+        parts = [part for part in ((self.gone, -1), (self.come, 1)) if part[0]]
         self.gone, self.come = [], []
-        tables = [part for part in parts if part is not None]
-        if tables:
-            yield from _sent(self._job, self._source, pa.concat_tables(tables))
+        if parts:
+            yield from _sent(self._job, self._source, self._zset(parts))
 
-    def _zset(self, values: Sequence[bytes], weight: int) -> pa.Table | None:
-        if not values:
-            return None
-        rows = self._codec.decode_all(values)
+    def _zset(self, parts: Sequence[tuple[Sequence[bytes], int]]) -> ZSet:
+        fields = stored_fields(self._columns)
+        decoded = [(self._codec.decode_all(values), weight) for values, weight in parts]
+        if sum(len(rows) for rows, _ in decoded) <= FEW:
+            pick = projection(self._at)
+            return ZSet(fields, rows=[(pick(row), w) for rows, w in decoded for row in rows])
+        return ZSet(fields, table=pa.concat_tables([self._table(*part) for part in decoded]))
+
+    def _table(self, rows: Sequence[Row], weight: int) -> pa.Table:
         table = pa.Table.from_batches([to_batch(self._columns, self._at, rows)])
         return table.append_column(WEIGHT, pa.array([weight] * len(rows), pa.int8()))
 
 
-def _sent(job: Job, source: Source, table: pa.Table) -> Iterator[StageRow]:
+def _sent(job: Job, source: Source, changes: ZSet) -> Iterator[StageRow]:
     """The rows of a source for each stage that takes them, divided into buckets."""
     for target, part in job.feeds.get(source, ()):
         with about(job.views[target]):
-            rows = part.project(table)
+            rows = project(part, changes).table
         by = job.stages[target].partition_by
         for bucket, inside in _in_buckets(part, rows, by, job.buckets):
             yield (target, bucket), _to_bytes(inside)
@@ -241,8 +255,8 @@ def running(job: Job) -> Callable[[Iterable[StageRow]], Iterator[StageRow]]:
                 while waiting:
                     (target, _), payloads = waiting.popitem()
                     with about(job.views[target]):
-                        table, made = runner.run(worker.run(target, payloads))
-                    yield from _sent(job, target, table)
+                        changed, made = runner.run(worker.run(target, payloads))
+                    yield from _sent(job, target, changed)
                     if job.dry:
                         yield (MADE, 0), msgspec.msgpack.encode(made)
                     else:
@@ -278,7 +292,7 @@ class _Worker:
             await self._sink.close()
         await self._store.close()
 
-    async def run(self, target: int, payloads: Iterable[bytes]) -> tuple[pa.Table, Made]:
+    async def run(self, target: int, payloads: Iterable[bytes]) -> tuple[ZSet, Made]:
         """The output of a stage for a part of its input, and the rows to be put."""
         job, stage = self._job, self._job.stages[target]
         tables = [pa.ipc.open_stream(payload).read_all() for payload in payloads if payload]
@@ -286,9 +300,9 @@ class _Worker:
         old: RowReader = self._old
         if target in job.built:
             old = Nothing(self._codecs.catalog)
-        result = await stage.run(table, old)
+        result = await run(stage, ZSet(stage.columns, table=table), old)
         job.export.require_kept()
-        return result.table, self._made(result.mutations)
+        return result.changed, self._made(result.mutations)
 
     def _made(self, mutations: Iterable[Mutation]) -> Made:
         found: Made = {}

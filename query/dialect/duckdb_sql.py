@@ -392,6 +392,20 @@ def canonical(text: str, what: str) -> str:
             return spelling.hexadecimal(spelling.sql_bytes(text))
 
 
+def cast_literal(node: exp.Expr) -> exp.Expr:
+    """A cast of a text literal without the macro that `duckdb_sql` puts around the literal: the
+    literal is spelled canonically. Any other node as it is."""
+    call = node.this if isinstance(node, exp.Cast) else None
+    if not isinstance(call, exp.Anonymous) or call.name.lower() not in _MACROS_OF_TEXT:
+        return node
+    if written_text(call.expressions[0]) is None:
+        return node
+    return exp.Cast(this=call.expressions[0].copy(), to=node.args["to"].copy())
+
+
+_MACROS_OF_TEXT = {_macro(f"{name}_of_text") for name in _OF_TEXT if name != "numeric"}
+
+
 def sum_type(argument: ColumnType | None) -> ColumnType | None:
     """The type of SUM over values of type `argument`, as in PostgreSQL; None if only DuckDB knows
     it."""

@@ -65,7 +65,9 @@ class Aggregate:
     kind: type[exp.Expr]
     argument: Callable[[Row, Any], Value] | None
     whole: bool = False
-    """Whether this is a SUM of INTEGER, whose type is BIGINT."""
+    """Whether this is a SUM whose type is BIGINT: of INTEGER, or cast to BIGINT."""
+    empty: Value = None
+    """The SUM of no values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +382,7 @@ async def _grouped(
     grouping: Grouping, source: AsyncGenerator[Sequence[Row], None], parameters: Parameters
 ) -> AsyncGenerator[list[Row], None]:
     """Yield one row per group, in no particular order. Raises TooManyRows."""
-    empty = [0 if aggregate.kind is exp.Count else None for aggregate in grouping.aggregates]
+    empty = [0 if each.kind is exp.Count else each.empty for each in grouping.aggregates]
     groups: dict[Key, list[Value]] = {(): [*empty]} if grouping.whole else {}
     size = 0
     async with aclosing(source):

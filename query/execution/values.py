@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlglot import exp
 
@@ -251,7 +251,15 @@ def _key_type(node: exp.Expr, rows: RowScope) -> ColumnType:
 
 
 def _aggregate_nodes(nodes: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
-    for node in filter(is_aggregate, itertools.chain.from_iterable(node.walk() for node in nodes)):
+    """The aggregates in expressions. A total is one aggregate, with its cast."""
+    inside: set[int] = set()
+    for node in itertools.chain.from_iterable(node.walk() for node in nodes):
+        total = _total(node)
+        if total is not None:
+            inside.add(id(total.sum))
+            yield node
+        if not is_aggregate(node) or id(node) in inside:
+            continue
         plain = not isinstance(node.this, exp.Distinct) and not node.expressions
         if not isinstance(node, _AGGREGATES) or not plain:
             raise NotNative(f"aggregate {written(node, 'duckdb')}")
@@ -274,7 +282,30 @@ def _over_aggregates(node: N, numbers: Mapping[int, int]) -> N:
     return copy
 
 
+class _Total(NamedTuple):
+    """CAST(SUM(x) AS BIGINT), or CAST(COALESCE(SUM(x), 0) AS BIGINT): a sum of counts."""
+
+    sum: exp.Sum
+    empty: Value
+
+
+def _total(node: exp.Expr) -> _Total | None:
+    """The total that a node is; None for any other node."""
+    if not isinstance(node, exp.Cast) or node.args["to"].this is not exp.DType.BIGINT:
+        return None
+    value, empty = node.this, None
+    if isinstance(value, exp.Coalesce) and value.expressions == [exp.Literal.number(0)]:
+        value, empty = value.this, 0
+    plain = isinstance(value, exp.Sum) and not isinstance(value.this, exp.Distinct)
+    if not plain or isinstance(node, exp.TryCast):
+        return None
+    return None if node.find_ancestor(exp.Window, exp.Filter, exp.AggFunc) else _Total(value, empty)
+
+
 def _aggregate(node: exp.Expr, scope: RowScope) -> Aggregate:
+    total = _total(node)
+    if total is not None:
+        return Aggregate(exp.Sum, _compile(total.sum.this, scope), whole=True, empty=total.empty)
     if node.this is None or isinstance(node.this, exp.Star):
         return Aggregate(type(node), None)
     argument = _compile(node.this, scope)
@@ -285,7 +316,12 @@ def _aggregate(node: exp.Expr, scope: RowScope) -> Aggregate:
 def _aggregate_type(node: exp.Expr, scope: RowScope) -> ColumnType:
     """The aggregate's type. Raises NotNative for sums of doubles, which depend on the order of the
     rows, and for computed doubles."""
-    if isinstance(node, exp.Count):
+    cast = _total(node)
+    if cast is not None:
+        argument = _compile(cast.sum.this, scope).type
+        if argument is None or argument.kind not in (Kind.INTEGER, Kind.BIGINT):
+            raise NotNative(f"the sum {written(node, 'duckdb')}")
+    if isinstance(node, exp.Count) or cast is not None:
         return ColumnType(Kind.BIGINT)
     type_ = _compile(node.this, scope).type
     if type_ is None or (type_.kind is Kind.DOUBLE and "column" not in node.this.meta):

@@ -7,11 +7,16 @@ order of evaluation open (AND, OR, IN), the closures stop early, so they may mis
 DuckDB reports.
 """
 
-from hornbeam_server.query.expressions.compiler import CompiledExpression, compile_expression
+from hornbeam_server.query.expressions.compiler import (
+    MAY_BE_NAN,
+    CompiledExpression,
+    compile_expression,
+)
 from hornbeam_server.query.expressions.operands import Scope
 from hornbeam_server.query.expressions.ordering import SortTerm, sort_rows
 
 __all__ = [
+    "MAY_BE_NAN",
     "CompiledExpression",
     "Scope",
     "SortTerm",

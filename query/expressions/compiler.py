@@ -29,6 +29,9 @@ from hornbeam_server.query.expressions.operands import (
 )
 from hornbeam_server.schema.types import ColumnType, Row, Value
 
+MAY_BE_NAN = "may_be_nan"
+"""Key in the meta of a column's node: the column may hold NaN. Stored rows of relations do not."""
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledExpression:
@@ -102,7 +105,8 @@ def _handles(type_: type, *arguments: str) -> Callable[[Handler], Handler]:
 @_handles(exp.Column, "table", "db", "catalog")
 def _column(compiler: _Compiler, node: exp.Column) -> Operand:
     position, type_ = compiler.scope.resolve(node)
-    return Operand(type_, column_getter(position), position=position)
+    nan = bool(node.meta.get(MAY_BE_NAN))
+    return Operand(type_, column_getter(position), position=position, may_be_nan=nan)
 
 
 @_handles(exp.Literal, "is_string")

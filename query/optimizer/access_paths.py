@@ -483,10 +483,15 @@ def fewest_rows(accesses: Iterable[Access]) -> float:
 
 
 def estimated_rows(catalog: Catalog, name: str) -> float:
-    """The estimated rows of a relation or view. A view has as many rows as its last relation."""
+    """The estimated rows of a relation or view. A join view has as many rows as its last relation.
+    Each grouping column of an immediate view has the square root of its rows as values."""
     found = catalog.row_count.get(name)
     if found is None and name in catalog.view:
         found = catalog.row_count.get(catalog.view[name].last)
+    if found is None and name in catalog.immediate_view:
+        view = catalog.immediate_view[name]
+        rows = estimated_rows(catalog, view.relations[0])
+        return float(min(rows, rows ** (len(view.key) / 2))) if view.grouped else 1.0
     return float(max(1, DEFAULT_ROWS if found is None else found))
 
 
@@ -512,9 +517,9 @@ def _references(catalog: Catalog, source: Layout) -> Iterator[tuple[set[str], st
         for foreign_key in catalog.schema.relation(source.name).foreign_keys:
             yield set(foreign_key.columns), foreign_key.parent
         return
-    if source.name not in catalog.view:
-        return  # a declared view: its keys are grouping columns, of any relation
-    view = catalog.view[source.name]
+    view = catalog.view.get(source.name)
+    if view is None:  # a declared view
+        return
     for name in view.path:
         relation = catalog.schema.relation(name)
         if name != view.last:

@@ -1,9 +1,9 @@
 """Query rewriting: joins that a readable view contains are read from the view (Synergy, VI-B).
 
-Only blocks with inner joins are rewritten. Sources whose foreign-key joins form the path of a view,
-or the lower end of a path, are replaced by the view. The join conditions inside the view are
-dropped, all others stay, and result columns keep their names and order. Beyond the paper, this
-covers blocks in subqueries, self-joins, several uses of one view in a block, and implied joins.
+Sources whose foreign-key inner joins form the path of a view, or the lower end of a path, are
+replaced by the view. The join conditions inside the view are dropped, all others stay, and result
+columns keep their names and order. Beyond the paper, this covers blocks in subqueries, self-joins,
+several uses of one view in a block, implied joins, and LEFT JOINs beside the replaced sources.
 
 The result is the same for these reasons. A view holds one row per row of its last relation whose
 foreign keys up the path are not NULL, joined with its ancestors. The replaced sources' conditions
@@ -15,24 +15,35 @@ dropped only if the view's own join makes it true for all rows of the view.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 
 from hornbeam_server.query.binding.algebra import Block, Comparison, ForeignKeyJoin, StatementKind
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree, output_name
 from hornbeam_server.query.binding.blocks import Classes, split
 from hornbeam_server.query.binding.parse import DIALECT
+from hornbeam_server.query.optimizer.aggregate_answers import Answer, Names, answer
 from hornbeam_server.query.optimizer.cover import MAX_CANDIDATES, best_disjoint
+from hornbeam_server.query.optimizer.outer_joins import outer_aliases, simplify
+from hornbeam_server.query.optimizer.select_trees import (
+    Namer,
+    column_of,
+    conjunction,
+    flatten,
+    free_names,
+    identifier,
+    qualify,
+    selects_of,
+    star_of,
+    view_table,
+)
 from hornbeam_server.schema.catalog import Catalog, JoinView
-from hornbeam_server.schema.trees import unlink_gone, written
+from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 
-_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_OUTER = "a block with outer, semi or anti joins is answered from its relations"
 _POINT = {Comparison.EQ, Comparison.IN}
 
 
@@ -55,30 +66,76 @@ class Rewritten:
     notes: tuple[str, ...] = ()
 
 
-def rewrite(bound: BoundQuery, catalog: Catalog) -> Rewritten:
-    """Rewrite `bound` over the readable views of `catalog`. Writes and queries without joins stay
-    unchanged. Never raises for a bound query."""
+def rewrite(bound: BoundQuery, catalog: Catalog, *, grouped: bool = True) -> Rewritten:
+    """Rewrite `bound` over the readable views of `catalog`. Writes stay unchanged. Never raises for
+    a bound query. `grouped`: immediate views may answer aggregates."""
     if bound.statement.kind is not StatementKind.SELECT:
         return Rewritten(bound)
-    selects = _selects(bound.ast)
+    if all(block.inner_only for block in bound.statement.blocks):
+        return _over_views(bound, catalog, grouped)
+    simple = _with_inner_joins(bound, catalog)
+    found = _over_views(simple or bound, catalog, grouped)
+    if simple is None:
+        return found
+    unlink(simple.ast)
+    return found if found.uses else replace(found, bound=bound)
+
+
+def _with_inner_joins(bound: BoundQuery, catalog: Catalog) -> BoundQuery | None:
+    """The statement with those outer joins as inner joins that are so in effect, if any."""
+    tree = bound.ast.copy()
+    if simplify(bound, tree, catalog):
+        return _bound_again(tree, bound, catalog)
+    unlink(tree)
+    return None
+
+
+def _bound_again(tree: exp.Expr, bound: BoundQuery, catalog: Catalog) -> BoundQuery:
+    again = bind_tree(tree, written(tree, DIALECT), catalog)
+    return replace(again, columns=bound.columns, parameter_types=bound.parameter_types)
+
+
+def _over_views(bound: BoundQuery, catalog: Catalog, grouped: bool) -> Rewritten:
+    selects = selects_of(bound.ast)
     ctes = {cte.alias for cte in bound.ast.find_all(exp.CTE)}
+    namer = Namer(bound.ast)
+    answers: dict[int, Answer] = {}
     found: list[ViewUse] = []
     notes: list[str] = []
     for number, block in enumerate(bound.statement.blocks):
+        names = Names(namer, frozenset(ctes))
+        if grouped:
+            answered, why = answer(number, block, selects[number], catalog, names)
+            notes += why
+            if answered is not None:
+                answers[number] = answered
+                continue
         chosen, why = _cover(number, block, selects[number], catalog, ctes)
         found += chosen
         notes += why
-    if not found:
+    if not found and not answers:
         return Rewritten(bound, (), tuple(notes))
     tree = bound.ast.copy()
-    namer = _Namer(tree)
     uses = [replace(use, alias=namer.alias(use.view)) for use in found]
     before = list(tree.walk())
-    _Change(tree, catalog, uses).apply(_selects(tree))
+    tree = _answered(tree, answers)
+    _Change(tree, catalog, uses).apply(selects_of(tree))
     unlink_gone(before, tree.walk())
-    again = bind_tree(tree, written(tree, DIALECT), catalog)
-    kept = replace(again, columns=bound.columns, parameter_types=bound.parameter_types)
+    uses += [ViewUse(a.view, a.aliases, n, a.alias) for n, a in answers.items()]
+    kept = _bound_again(tree, bound, catalog)
     return Rewritten(kept, tuple(uses), tuple(dict.fromkeys(notes)))
+
+
+def _answered(tree: exp.Expr, answers: Mapping[int, Answer]) -> exp.Expr:
+    """The tree with the blocks that views answer replaced, outer blocks first."""
+    for number, found in answers.items():
+        select = selects_of(tree)[number]
+        if select is tree:
+            unlink(tree)
+            tree = found.select
+        else:
+            supersede(select, found.select)
+    return tree
 
 
 # -- which views
@@ -91,9 +148,10 @@ def _cover(
     in `ctes` hides a view of the same name."""
     if len(block.sources) < 2:
         return (), []
-    if not block.inner_only:
-        return (), ["a block with outer, semi or anti joins is answered from its relations"]
-    free = _free_names(select)
+    outer: set[str] | None = set() if block.inner_only else outer_aliases(number, select)
+    if outer is None:
+        return (), [_OUTER]
+    free = free_names(select)
     if free is None:
         return (), ["some columns have no name to call them by: give every FROM item an alias"]
     readable = [view for view in catalog.views if catalog.readable(view.name)]
@@ -103,6 +161,7 @@ def _cover(
         for view in readable
         if view.name not in hidden
         for aliases in _occurrences(block, view, catalog)
+        if outer.isdisjoint(aliases)
     ]
     chosen = _best(candidates, block, catalog)
     covered = {frozenset(pair) for use in chosen for pair in pairwise(use.aliases)}
@@ -110,8 +169,10 @@ def _cover(
         join
         for join in block.fk_joins
         if not join.implied and frozenset((join.child, join.parent)) not in covered
+        if outer.isdisjoint((join.child, join.parent))
     )
-    return chosen, [_why(join, block, catalog, hidden) for join in uncovered]
+    notes = [_why(join, block, catalog, hidden) for join in uncovered]
+    return chosen, notes if chosen or notes or not outer else [_OUTER]
 
 
 def _occurrences(block: Block, view: JoinView, catalog: Catalog) -> Iterator[tuple[str, ...]]:
@@ -189,75 +250,12 @@ def _why(join: ForeignKeyJoin, block: Block, catalog: Catalog, hidden: set[str])
     return f"{what}: not the whole of {names} is joined here, or another view serves its sources"
 
 
-# -- the tree
-
-
-def _selects(tree: exp.Expr) -> dict[int, exp.Select]:
-    """Block number → its SELECT."""
-    found = {}
-    for table in tree.find_all(exp.Table):
-        source = table.meta.get("source")
-        if source is not None:
-            select = table.find_ancestor(exp.Select)
-            assert isinstance(select, exp.Select)
-            found[source[0]] = select
-    return found
-
-
-def _free_names(select: exp.Select) -> set[str] | None:
-    """Names in a SELECT that stay unqualified, so that a view's column of that name would capture
-    them. None if a star or a USING covers columns of an item without a name."""
-    stars = [star for node in select.expressions if (star := _star_of(node)) is not None]
-    if any(_nameless(star.meta["columns"]) or not star.meta["columns"] for star in stars):
-        return None
-    if any(_nameless(pair) for join in _joins(select) for pair in join.meta.get("pairs", ())):
-        return None
-    listed = {id(node) for star in stars for node in _column_names(star)}
-    return {
-        column.table or column.name
-        for column in select.find_all(exp.Column)
-        if not column.meta.get("column", (None, ""))[1] or column.meta.get("shadowed")
-        if id(column) not in listed
-    }
-
-
-def _column_names(star: exp.Star) -> Iterator[exp.Expr]:
-    """Yield the columns that EXCLUDE and RENAME list; expanding the star removes them."""
-    yield from star.args.get("except_") or ()
-    yield from (alias.this for alias in star.args.get("rename") or ())
-
-
-def _joins(select: exp.Select) -> Iterator[exp.Join]:
-    return (join for join in select.find_all(exp.Join) if join.parent_select is select)
-
-
-def _nameless(places: Iterable[tuple[Any, ...]]) -> bool:
-    return any(not place[1] for place in places)
-
-
-def _star_of(node: exp.Expr) -> exp.Star | None:
-    inner = node.this if isinstance(node, exp.Column) else node
-    return inner if isinstance(inner, exp.Star) else None
-
-
 def _hidden(view: JoinView, free: set[str]) -> bool:
     """Whether a column of this view would capture an unqualified name."""
     return bool(free & set(view.names.values()))
 
 
-class _Namer:
-    """Generates aliases for views that differ from every name in the statement."""
-
-    def __init__(self, tree: exp.Expr) -> None:
-        self.taken = {node.name for node in tree.find_all(exp.Identifier)}
-
-    def alias(self, view: str) -> str:
-        alias, n = view, 1
-        while alias in self.taken:
-            n += 1
-            alias = f"{view}_{n}"
-        self.taken.add(alias)
-        return alias
+# -- the tree
 
 
 class _Change:
@@ -289,10 +287,10 @@ class _Change:
         if (number, alias) in self.of:
             use, relation = self.of[number, alias]
             view = self.catalog.view[use.view]
-            column.set("this", _identifier(view.names[relation, name]))
-            column.set("table", _identifier(use.alias))
-        elif alias and not column.table and not column.meta.get("shadowed"):
-            column.set("table", _identifier(alias))
+            column.set("this", identifier(view.names[relation, name]))
+            column.set("table", identifier(use.alias))
+        else:
+            qualify(column)
 
     # projections
 
@@ -300,35 +298,41 @@ class _Change:
         """Give every result column an explicit name, and expand stars."""
         named: list[exp.Expr] = []
         for node in select.expressions:
-            star = _star_of(node)
+            star = star_of(node)
             if star is not None:
                 named += self._written_out(star)
             elif isinstance(node, exp.Alias):
                 named.append(node)
             else:
-                named.append(exp.Alias(this=node, alias=_identifier(output_name(node))))
+                named.append(exp.Alias(this=node, alias=identifier(output_name(node))))
         select.set("expressions", named)
 
     def _written_out(self, star: exp.Star) -> Iterator[exp.Expr]:
         replaced = {alias.alias: alias.this for alias in star.args.get("replace") or ()}
         for number, alias, column, visible, name in star.meta["columns"]:
-            value = replaced.get(visible) or _column((number, alias, column), visible)
-            yield exp.Alias(this=value, alias=_identifier(name))
+            value = replaced.get(visible) or column_of((number, alias, column), visible)
+            yield exp.Alias(this=value, alias=identifier(name))
 
     # FROM and WHERE
 
     def _replace_sources(self, select: exp.Select, number: int) -> None:
-        items, conditions = _flatten(select)
+        joins = select.args.get("joins") or []
+        outer = [join for join in joins if join.args.get("side")]
+        select.set("joins", [join for join in joins if not join.args.get("side")])
+        items, conditions = flatten(select)
         where = select.args.get("where")
         if where is not None:
             conditions += split(where.this)
         # Views come first: an item that is lateral to a replaced source must follow the view.
-        origin: list[exp.Expr] = [_view_table(use) for use in self.uses[number]]
+        origin: list[exp.Expr] = [view_table(use.view, use.alias) for use in self.uses[number]]
         origin += [item for item in items if item.meta.get("source") not in self.of]
         select.set("from_", exp.From(this=origin[0]))
-        select.set("joins", [exp.Join(this=item) for item in origin[1:]])
+        # A condition of an outer join sees only the items that it is joined to, not those before a
+        # comma.
+        kind = "CROSS" if outer else None
+        select.set("joins", [*(exp.Join(this=item, kind=kind) for item in origin[1:]), *outer])
         kept = [condition for condition in conditions if not self._inside(condition)]
-        select.set("where", exp.Where(this=_conjunction(kept)) if kept else None)
+        select.set("where", exp.Where(this=conjunction(kept)) if kept else None)
 
     def _inside(self, condition: exp.Expr) -> bool:
         """Whether the condition is an equality that the view's own join makes true."""
@@ -346,63 +350,9 @@ class _Change:
         return classes.same((left, places[0][2]), (right, places[1][2])) and places[0] != places[1]
 
 
-def _flatten(select: exp.Select) -> tuple[list[exp.Expr], list[exp.Expr]]:
-    """(FROM items in order, conjuncts of their ON conditions). All joins are inner joins here."""
-    found = list(_flat(select.args["from_"].this, select.args.get("joins") or ()))
-    items = [node for node, is_item in found if is_item]
-    return items, [node for node, is_item in found if not is_item]
-
-
-def _flat(item: exp.Expr, joins: Iterable[exp.Join]) -> Iterator[tuple[exp.Expr, bool]]:
-    """Yield (node, is_item) for the FROM items and the conjuncts of their joins."""
-    own = item.args.get("joins") or []
-    if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Table):
-        yield from _flat(item.this, own)
-    else:
-        item.set("joins", None)
-        yield item, True
-        yield from _flat_joins(own)
-    yield from _flat_joins(joins)
-
-
-def _flat_joins(joins: Iterable[exp.Join]) -> Iterator[tuple[exp.Expr, bool]]:
-    for join in joins:
-        yield from _flat(join.this, ())
-        yield from ((node, False) for node in split(join.args.get("on")))
-        yield from ((_equal(*pair), False) for pair in join.meta.get("pairs", ()))
-
-
-def _equal(left: tuple[Any, ...], right: tuple[Any, ...]) -> exp.EQ:
-    return exp.EQ(this=_column(left, left[3]), expression=_column(right, right[3]))
-
-
-def _column(place: tuple[Any, ...], name: str) -> exp.Column:
-    column = exp.Column(this=_identifier(name), table=_identifier(place[1]))
-    column.meta["column"] = place[:3]
-    return column
-
-
 def _edge_classes(view: JoinView) -> Classes:
     classes = Classes()
     for (parent, child), edge in zip(pairwise(view.path), view.edges, strict=True):
         for column, referenced in zip(edge.columns, edge.parent_columns, strict=True):
             classes.unite((child, column), (parent, referenced))
     return classes
-
-
-def _view_table(use: ViewUse) -> exp.Table:
-    alias = exp.TableAlias(this=_identifier(use.alias)) if use.alias != use.view else None
-    return exp.Table(this=_identifier(use.view), alias=alias)
-
-
-def _conjunction(conditions: Sequence[exp.Expr]) -> exp.Expr:
-    wrapped = [exp.Paren(this=c) if isinstance(c, exp.Or) else c for c in conditions]
-    result = wrapped[0]
-    for condition in wrapped[1:]:
-        result = exp.And(this=result, expression=condition)
-    return result
-
-
-def _identifier(name: str) -> exp.Identifier:
-    plain = _PLAIN.fullmatch(name) and name.upper() not in DuckDB.Tokenizer.KEYWORDS
-    return exp.Identifier(this=name, quoted=not plain)

@@ -11,9 +11,10 @@ from decimal import Context, Decimal
 from functools import cache, reduce
 from typing import Any, NamedTuple
 
-from hornbeam_server.schema.catalog import FoldedColumn, Folding, ImmediateView
-from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.catalog import FoldedColumn, Folding, ImmediateView, Layout
+from hornbeam_server.schema.errors import Corruption, LimitExceeded
 from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.sqltext import literal_sql
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
 
 LANES = range(1, 16)
@@ -40,7 +41,10 @@ class Fold:
         self.grouped = view.grouped
         self._width = len(view.cells.key) - 1
         columns = zip((*view.columns, *view.hidden), view.folded, strict=True)
-        self._finish = tuple(_finisher(column, folded, self._width) for column, folded in columns)
+        self._finish = tuple(
+            _finisher(column, view.cells.columns[folded.position].type, folded, self._width)
+            for column, folded in columns
+        )
         self._nothing = (0,) * (len(view.cells.columns) - self._width - 1)
         self.no_values = (NO_VALUES,) * len(self.values)
         self.needed = tuple(
@@ -108,7 +112,8 @@ Finish = Callable[[Row, Row, Sequence[Values]], Value]
 """From the grouping columns, the sums and the values of a group to a column of its row."""
 
 
-def _finisher(column: Column, folded: FoldedColumn, width: int) -> Finish:
+def _finisher(column: Column, summed: ColumnType, folded: FoldedColumn, width: int) -> Finish:
+    """`summed` is the type of the column of the cells at the position of `folded`."""
     at, count = folded.position - width - 1, folded.count - width - 1
     number = folded.position
     match folded.folding:
@@ -122,7 +127,10 @@ def _finisher(column: Column, folded: FoldedColumn, width: int) -> Finish:
             unit = Decimal((0, (1,), -(column.type.scale or 0)))
             return lambda _, totals, __: _rounded(totals[at], unit) if totals[count] else None
         case Folding.AVG:
-            return lambda _, totals, __: average(totals[at], totals[count])
+            double = double_of_total(summed)
+            return lambda _, totals, __: (
+                double(totals[at]) / float(totals[count]) if totals[count] else None  # type: ignore[arg-type]
+            )
         case Folding.MIN:
             return lambda _, __, values: values[number].first
         case Folding.MAX:
@@ -136,17 +144,39 @@ def _rounded(total: Any, unit: Decimal) -> Decimal:
     return _EXACT.quantize(total, unit)
 
 
-def average(total: Any, count: Any) -> float | None:
-    """The quotient as DuckDB computes SUM::DOUBLE / COUNT::DOUBLE; None if `count` is 0."""
-    return float(total) / float(count) if count else None
+def double_of_total(type_: ColumnType) -> Callable[[Any], float]:
+    """The conversion of a sum of this type to DOUBLE, as DuckDB does it. It rounds decimals with a
+    fraction to the nearest double; whole numbers it converts in two halves, which may round
+    twice."""
+    if type_.scale:
+        return float
+    return lambda total: _of_halves(int(total))
 
 
-def within_lane(column: Column, amount: Any) -> bool:
-    """May a cell hold this sum? The sums of all lanes together then have the type of their total:
-    each has at most its share."""
-    share = _share(column.type)
-    within: bool = -share < amount < share
-    return within
+def _of_halves(number: int) -> float:
+    high, low = number >> _WORD, number & _MASK
+    if high == -1:
+        return -float(_MASK - low) - 1.0
+    return float(low) + float(high) * 2.0**_WORD
+
+
+_WORD = 64
+_MASK = (1 << _WORD) - 1
+
+
+def require_within_lane(layout: Layout, key: Row, amounts: Row) -> None:
+    """Raises LimitExceeded for sums that leave the share of a lane. The sums of all lanes together
+    then have the type of their total. `key` are the columns of the cell up to its lane."""
+    for column, amount in zip(layout.columns[len(key) :], amounts, strict=True):
+        share = _share(column.type)
+        if not -share < amount < share:  # type: ignore[operator]
+            group = ", ".join(map(literal_sql, key[:-1]))
+            raise LimitExceeded(
+                f"A sum of {layout.source} would leave the range of its type, in the group"
+                f" ({group}).",
+                cure="Write smaller values, or drop the view.",
+                view=layout.source,
+            )
 
 
 @cache

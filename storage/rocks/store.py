@@ -44,7 +44,6 @@ from hornbeam_server.storage.rocks.versions import (
     collect,
     entries_backwards,
     entries_between,
-    entries_under,
     invisible_versions,
     newest_versions,
     oldest_last,
@@ -214,7 +213,7 @@ class RocksStore:
         found: list[list[Cell]] = []
         with Mapped(what):
             groups = (
-                newest_versions(entries_under(self._db, number + prefix), newest)
+                newest_versions(self._db, number + prefix, table_end(number + prefix), newest)
                 for prefix in prefixes
             )
             pauses = collect(groups, found, UNLIMITED if room is None else room)
@@ -233,7 +232,7 @@ class RocksStore:
             return iter(())
         if reverse:
             return oldest_last(entries_backwards(self._db, low, high), at)
-        return newest_versions(entries_between(self._db, low, high), LARGEST - at)
+        return newest_versions(self._db, low, high, LARGEST - at)
 
     # ------------------------------------------------------------ writes
 

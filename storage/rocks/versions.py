@@ -20,6 +20,9 @@ _LAST = b"\xff" * 8 + b"\0"
 LARGEST_BATCH = 2_048
 """Maximum rows of a batch. The event loop reads the first batch of a scan itself; later batches are
 larger, and read in a thread."""
+MOST_STEPS = 16
+"""Versions of a row that a scan passes one by one before it seeks: a seek takes as long as some
+twenty steps."""
 _ROW_COST = BATCH_BYTES // LARGEST_BATCH
 """Reading a row takes about as long as reading so many bytes."""
 
@@ -57,11 +60,6 @@ def entries_backwards(db: Rdict, start: bytes, end: bytes) -> Iterator[tuple[byt
         yield key, iterator.value()
         iterator.prev()
     iterator.status()
-
-
-def entries_under(db: Rdict, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Entries that start with `prefix`, the number of a table and more."""
-    return entries_between(db, prefix, table_end(prefix))
 
 
 def _below(db: Rdict, end: bytes) -> Any:
@@ -132,20 +130,37 @@ _cell: Callable[[tuple[bytes, int, bytes]], Cell] = partial(tuple.__new__, Cell)
 """Makes a `Cell` from a tuple, in half the time of `Cell(…)`: scans make one for each row."""
 
 
-def newest_versions(entries: Iterator[tuple[bytes, bytes]], newest: int) -> Iterator[Cell]:
-    """Per row the first version at or behind `newest`, a complemented timestamp, without
-    tombstones."""
-    done, least = b"", STAMP.pack(newest)
+def newest_versions(db: Rdict, start: bytes, end: bytes, newest: int) -> Iterator[Cell]:
+    """Rows with start ≤ key < end: of each the first version at or behind `newest`, a complemented
+    timestamp, without tombstones. The keys are physical.
+
+    The other versions of a row are passed one by one, or by one seek if there are many: a cell to
+    which all transactions add may have thousands.
+    """
+    iterator = _below(db, end)
+    iterator.seek(start)
+    least = STAMP.pack(newest)
+    row, done, steps = b"", False, 0
     last, ts = b"", 0
-    for physical, value in entries:
-        row, stamp = physical[:-8], physical[-8:]
-        if stamp < least or row == done:
-            continue
-        done = row
-        if value != TOMBSTONE:
-            if stamp != last:  # rows that were written together have one timestamp
-                last, ts = stamp, _timestamp(physical)
-            yield _cell((row[4:], ts, value))
+    while iterator.valid():
+        physical = iterator.key()
+        current, stamp = physical[:-8], physical[-8:]
+        if current != row:
+            row, done, steps = current, False, 0
+        if not done and stamp >= least:
+            done, steps = True, 0
+            value = iterator.value()
+            if value != TOMBSTONE:
+                if stamp != last:  # rows that were written together have one timestamp
+                    last, ts = stamp, _timestamp(physical)
+                yield _cell((row[4:], ts, value))
+        steps += 1
+        if steps > MOST_STEPS:
+            iterator.seek(row + (_LAST if done else least))
+            steps = 0
+        else:
+            iterator.next()
+    iterator.status()
 
 
 def oldest_last(entries: Iterator[tuple[bytes, bytes]], at: int) -> Iterator[Cell]:

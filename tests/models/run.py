@@ -48,6 +48,10 @@ MOVING_DEATH = ("CONFIGURATION=4", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=1")
 CHANGING = ("CONFIGURATION=6", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=0")
 CHANGING_DEATH = ("CONFIGURATION=6", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=1")
 
+# Lanes: LAST_SNAPSHOT and CRASHES as above. Stars have one size.
+LANES = ("LAST_SNAPSHOT=2", "CRASHES=0")
+LANES_DEATH = ("LAST_SNAPSHOT=1", "CRASHES=1")
+
 # Broken variants: bounds that suffice to show the bug, and the violated property.
 BROKEN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
     "commit": {
@@ -114,6 +118,29 @@ BROKEN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
         "CHANGE_WITHOUT_DRAINING": (CHANGING, "SCHEMA"),
         "CHANGE_BESIDE_THE_DEAD": (CHANGING_DEATH, "SCHEMA"),
     },
+    "lanes": {
+        "CACHE_KEPT": (LANES_DEATH, "CACHE"),
+        "CACHE_NOT_RESTORED": (LANES, "CACHE"),
+        "READ_IN_FLIGHT": (LANES, "CACHE"),
+        "READ_REPLACES": (LANES, "CACHE"),
+        "LANE_GIVEN_EARLY": (LANES_DEATH, "OWNER"),
+        "LANE_WITHOUT_FENCE": (LANES_DEATH, "OWNER"),
+        "LANE_WITHOUT_CLOCK": (LANES_DEATH, "RISING"),
+        "WRITER_NOT_IN_KEY": (LANES, "TOTAL"),
+        "REPLAY_ADDS": (LANES_DEATH, "TOTAL"),
+        "CELL_REMOVED": (LANES, "TOTAL"),
+        "GROUP_REMOVED": (LANES, "TOTAL"),
+        "BASE_PER_RANGE": (LANES, "TOTAL"),
+        "BASE_WITH_LANES": (LANES, "TOTAL"),
+        "WATERMARK_EARLY": (LANES, "TOTAL"),
+    },
+    "stars": {
+        "PARENT_NOT_EXCLUSIVE": ((), "TOTAL"),
+        "PARENT_NOT_KEPT": ((), "TOTAL"),
+        "GRANDPARENT_NOT_KEPT": ((), "TOTAL"),
+        "CHANGE_KEEPS_NOTHING": ((), "TOTAL"),
+        "NOT_READ_AGAIN": ((), "TOTAL"),
+    },
 }
 
 # Variants of travelling locks that the suite runs; all of them would take too long.
@@ -131,7 +158,8 @@ IN_SUITE = {
 }
 
 _STORY = re.compile(
-    r"(slave \d|member \d|a successor|a recoverer|master|reader|purge|FAULT|[A-Z]{5,}):? "
+    r"(slave \d|member \d|transaction \d|a successor|a recoverer|master|builder|reader|purge|FAULT"
+    r"|[A-Z]{5,}):? "
 )
 _PROPERTY = re.compile(r"([A-Z]{5,}): ")
 
@@ -172,8 +200,9 @@ def small_cases() -> list[Case]:
     commit = [Case("commit", bounds) for bounds in (FAULTLESS, SMALL)]
     twophase = [Case("twophase", ("SLAVES=2", n)) for n in ("CRASHES=0", "CRASHES=1")]
     locks = [Case("locks", bounds) for bounds in (MOVING, DEATH)]
+    lanes = [Case("lanes", bounds) for bounds in (LANES, LANES_DEATH)]
     broken = (case for case in _broken_cases() if case.model != "locks" or case.variant in IN_SUITE)
-    return [*commit, *twophase, *locks, *broken]
+    return [*commit, *twophase, *locks, *lanes, Case("stars", ()), *broken]
 
 
 def all_cases() -> list[Case]:
@@ -191,7 +220,9 @@ def all_cases() -> list[Case]:
     locks = [Case("locks", ("CRASHES=0", "LAST_SNAPSHOT=2"))]
     locks += [Case("locks", ("CRASHES=1", "LAST_SNAPSHOT=1", n)) for n in beginnings]
     locks += [Case("locks", ("CRASHES=2", "LAST_SNAPSHOT=0", n)) for n in beginnings]
-    return [*commit, *twophase, *locks, *_broken_cases()]
+    lanes = [Case("lanes", ("LAST_SNAPSHOT=3", n)) for n in ("CRASHES=0", "CRASHES=1")]
+    lanes += [Case("lanes", ("LAST_SNAPSHOT=1", "CRASHES=2"))]
+    return [*commit, *twophase, *locks, *lanes, Case("stars", ()), *_broken_cases()]
 
 
 def _broken_cases() -> Iterator[Case]:
@@ -297,7 +328,9 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="small bounds: what the suite runs")
     parser.add_argument("--stories", action="store_true", help="print the counter-examples")
     parser.add_argument("--jobs", type=int, default=2, help="searches at a time (default 2)")
-    parser.add_argument("--model", default="", help="one of commit, twophase, locks (default all)")
+    parser.add_argument(
+        "--model", default="", help="one of " + ", ".join(BROKEN) + " (default all)"
+    )
     parser.add_argument("--only", metavar="TEXT", default="", help="variants that contain TEXT")
     options = parser.parse_args()
     cases = small_cases() if options.small else all_cases()

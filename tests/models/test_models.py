@@ -33,7 +33,9 @@ def tools():
 
 
 @pytest.mark.parametrize(
-    "case", CASES, ids=lambda case: "-".join((case.model, case.variant or case.defines[-1]))
+    "case",
+    CASES,
+    ids=lambda case: "-".join((case.model, case.variant or (case.defines or ("all",))[-1])),
 )
 def test_small_bounds(case):
     result = check(case)

@@ -1,5 +1,7 @@
 """Law: for random schemas, views, rows and queries, rewriting keeps the result."""
 
+import itertools
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -7,6 +9,7 @@ from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Schema
+from hornbeam_server.schema.types import Row
 from tests.query.bindertables import catalog, oracle, quoted, view
 from tests.strategies import SIMPLE_KINDS, rows_for, schemas
 
@@ -39,10 +42,10 @@ def _path(draw: st.DrawFn, schema: Schema) -> tuple[list[str], dict[str, str]]:
 class _Query:
     """Builds a SELECT from a random relation along foreign keys in either direction."""
 
-    def __init__(self, draw: st.DrawFn, schema: Schema) -> None:
-        self.draw, self.schema = draw, schema
+    def __init__(self, draw: st.DrawFn, schema: Schema, *, outer: bool = False) -> None:
+        self.draw, self.schema, self.outer = draw, schema, outer
         self.sources = [("a0", draw(st.sampled_from(schema.names)))]
-        self.conditions: list[str] = []
+        self.joins: list[list[str]] = []
         for _ in range(draw(st.integers(1, 4))):
             self.join()
 
@@ -57,9 +60,10 @@ class _Query:
         _, other, child, key = self.draw(st.sampled_from(steps))
         parent = alias if child == new else new
         self.sources.append((new, other))
+        self.joins.append([])
         for column, referenced in zip(key.columns, key.parent_columns, strict=True):
             sides = [f"{child}.{column}", f"{parent}.{referenced}"]
-            self.conditions.append(" = ".join(self.draw(st.permutations(sides))))
+            self.joins[-1].append(" = ".join(self.draw(st.permutations(sides))))
 
     def columns(self) -> list[str]:
         return [f"{a}.{c}" for a, r in self.sources for c in self.schema.relation(r).column_names]
@@ -68,27 +72,50 @@ class _Query:
         some = self.draw(st.lists(st.sampled_from(self.columns()), min_size=1, max_size=4))
         listed = self.draw(st.sampled_from(["*", ", ".join(some), f"a0.*, {some[0]} AS x"]))
         extra = f"{some[0]} IS NOT NULL"
-        where = self.draw(st.permutations([*self.conditions, extra]))
         if self.draw(st.booleans()):
             listed, tail = f"{some[0]}, count(*) AS n", f" GROUP BY {some[0]}"
         else:
             tail = ""
-        tables = self.draw(st.permutations(self.sources))
-        origin = ", ".join(f"{quoted(relation)} AS {alias}" for alias, relation in tables)
+        if self.outer:
+            where = [extra] if self.draw(st.booleans()) else ["TRUE"]
+            origin = self.joined(some)
+        else:
+            where = self.draw(st.permutations([*itertools.chain(*self.joins), extra]))
+            tables = self.draw(st.permutations(self.sources))
+            origin = ", ".join(f"{quoted(relation)} AS {alias}" for alias, relation in tables)
         return f"SELECT {listed} FROM {origin} WHERE {' AND '.join(where)}{tail}"
+
+    def joined(self, some: list[str]) -> str:
+        """FROM with inner and LEFT JOINs, in the order in which the sources were drawn."""
+        (first, relation), *others = self.sources
+        origin = f"{quoted(relation)} AS {first}"
+        for (alias, relation), on in zip(others, self.joins, strict=True):
+            kind = self.draw(st.sampled_from(["JOIN", "LEFT JOIN"]))
+            known = f" AND {some[0]} IS NOT NULL" if some[0].startswith(f"{alias}.") else ""
+            origin += f" {kind} {quoted(relation)} AS {alias} ON {' AND '.join(on)}{known}"
+        return origin
 
 
 @st.composite
-def cases(draw: st.DrawFn):
+def cases(draw: st.DrawFn, *, outer: bool = False):
     found = draw(catalogs())
     data = draw(rows_for(found.schema, max_rows=4))
-    return found, data, _Query(draw, found.schema).sql()
+    return found, data, _Query(draw, found.schema, outer=outer).sql()
 
 
 @settings(max_examples=60)
 @given(cases())
 def test_rewriting_keeps_the_rows(case):
-    found, data, sql = case
+    _check(*case)
+
+
+@settings(max_examples=60)
+@given(cases(outer=True))
+def test_rewriting_keeps_the_rows_of_left_joins(case):
+    _check(*case)
+
+
+def _check(found: Catalog, data: dict[str, list[Row]], sql: str) -> None:
     bound = bind(sql, found)
     rewritten = rewrite(bound, found)
     with oracle(found, data) as connection:

@@ -2,10 +2,10 @@
 
 After P. Nikolov, "Aggregate Queries in NoSQL Cloud Data Stores" (2011), section 6.2. Clients
 insert, change and delete sales, each of a multiple of `divisor`. They move shops to other regions
-and products to other kinds, which moves the sales below from group to group: below a shop under
-its root, below a product across roots. Four views count and add up the sales: all of them, by shop,
-by region and by kind; few groups, so that all writers add to the same ones. One also has the
-minimum, the maximum and the number of values.
+and products to other kinds, and kinds to other classes, which moves the sales below from group to
+group: below a shop under its root, below products and kinds across roots. Four views count and add
+up the sales: all of them, by shop, by region and by class. There are few groups, so that all
+writers add to the same ones. One view also has the minimum, the maximum and the number of values.
 
 Readers check at every snapshot: each total is divisible, and each view equals the sums over the
 sales of the snapshot, read whole and by key. Some runs drop views and add them again, so that
@@ -29,11 +29,12 @@ from tests.sim.builds import require_built
 from tests.sim.simulation import Client, Journal
 from tests.txlayer.database_world import catalog_of
 
-REGIONS, KINDS = 3, 2
+REGIONS, KINDS, CLASSES = 3, 3, 2
 LIVE_SALES = 6
 TABLES = """
 CREATE TABLE shop (s_id INTEGER PRIMARY KEY, s_region INTEGER);
-CREATE TABLE product (p_id INTEGER PRIMARY KEY, p_kind INTEGER NOT NULL);
+CREATE TABLE kind (k_id INTEGER PRIMARY KEY, k_class INTEGER NOT NULL);
+CREATE TABLE product (p_id INTEGER PRIMARY KEY, p_k_id INTEGER REFERENCES kind (k_id));
 CREATE TABLE sale (
   e_s_id INTEGER REFERENCES shop (s_id), e_by TEXT, e_no INTEGER,
   e_p_id INTEGER REFERENCES product (p_id), e_value INTEGER, PRIMARY KEY (e_s_id, e_by, e_no));
@@ -44,8 +45,8 @@ SELECTS = {
     "by_region": "SELECT s_region, count(*) AS n, sum(e_value) AS total, min(e_value) AS low,"
     " max(e_value) AS high, count(DISTINCT e_value) AS different FROM sale"
     " JOIN shop ON e_s_id = s_id GROUP BY s_region",
-    "by_kind": "SELECT p_kind, count(*) AS n, sum(e_value) AS total FROM sale"
-    " JOIN product ON e_p_id = p_id WHERE e_value > 0 GROUP BY p_kind",
+    "by_class": "SELECT k_class, count(*) AS n, sum(e_value) AS total FROM sale"
+    " JOIN product ON e_p_id = p_id JOIN kind ON p_k_id = k_id WHERE e_value > 0 GROUP BY k_class",
 }
 SCHEMA = load_ddl(
     TABLES
@@ -54,14 +55,17 @@ SCHEMA = load_ddl(
         for name, sql in SELECTS.items()
     )
 )
-_SHOPS, _PRODUCTS = "SELECT s_id, s_region FROM shop", "SELECT p_id, p_kind FROM product"
+_SHOPS, _KINDS = "SELECT s_id, s_region FROM shop", "SELECT k_id, k_class FROM kind"
+_PRODUCTS = "SELECT p_id, p_k_id FROM product"
 _SALES = "SELECT e_s_id, e_by, e_no, e_p_id, e_value FROM sale"
 _SELL = "INSERT INTO sale VALUES (?, ?, ?, ?, ?)"
 _TAKE_BACK = "DELETE FROM sale WHERE e_s_id = ? AND e_by = ? AND e_no = ?"
 _REPRICE = "UPDATE sale SET e_value = ? WHERE e_s_id = ? AND e_by = ? AND e_no = ?"
 _REPLACE = "UPDATE sale SET e_p_id = ? WHERE e_s_id = ? AND e_by = ? AND e_no = ?"
 _MOVE_SHOP = "UPDATE shop SET s_region = ? WHERE s_id = ?"
-_MOVE_PRODUCT = "UPDATE product SET p_kind = ? WHERE p_id = ?"
+_MOVE_PRODUCT = "UPDATE product SET p_k_id = ? WHERE p_id = ?"
+_MOVE_KIND = "UPDATE kind SET k_class = ? WHERE k_id = ?"
+_BASE = (_SHOPS, _KINDS, _PRODUCTS, _SALES)
 
 Rows = list[tuple]
 
@@ -83,9 +87,11 @@ class Totals:
 
     async def set_up(self, database: Database) -> None:
         shops = [(n, n % REGIONS) for n in range(self.shops)]
+        kinds = [(n, n % CLASSES) for n in range(KINDS)]
         products = [(n, n % KINDS) for n in range(self.products)]
         await database.load("shop", ["s_id", "s_region"], shops)
-        await database.load("product", ["p_id", "p_kind"], products)
+        await database.load("kind", ["k_id", "k_class"], kinds)
+        await database.load("product", ["p_id", "p_k_id"], products)
 
     # ------------------------------------------------------------ transactions
 
@@ -143,14 +149,15 @@ class Totals:
         return None
 
     async def _move(self, client: Client) -> None:
-        """Move a shop or a product, and with it its sales, to another group."""
+        """Move a shop, a product or a kind, and with it its sales, to another group."""
         rng = client.random
-        if rng.random() < 0.5:
-            region = rng.choice([None, *range(REGIONS)])
-            await client.transact(Statement(_MOVE_SHOP, (region, rng.randrange(self.shops))))
-        else:
-            kind = rng.randrange(KINDS)
-            await client.transact(Statement(_MOVE_PRODUCT, (kind, rng.randrange(self.products))))
+        region, kind = rng.choice([None, *range(REGIONS)]), rng.choice([None, *range(KINDS)])
+        moves = [
+            Statement(_MOVE_SHOP, (region, rng.randrange(self.shops))),
+            Statement(_MOVE_PRODUCT, (kind, rng.randrange(self.products))),
+            Statement(_MOVE_KIND, (rng.randrange(CLASSES), rng.randrange(KINDS))),
+        ]
+        await client.transact(rng.choice(moves))
 
     # ------------------------------------------------------------ views that come and go
 
@@ -165,9 +172,9 @@ class Totals:
     async def _read(self, client: Client) -> None:
         shown = await self._readable(client)
         views = [f"SELECT * FROM {name}" for name in shown]
-        found = await client.read(_SHOPS, _PRODUCTS, _SALES, *views)
+        found = await client.read(*_BASE, *views)
         if found is not None:
-            self._verify(*found[:3], dict(zip(shown, found[3:], strict=True)))
+            self._verify(*found[:4], dict(zip(shown, found[4:], strict=True)))
 
     async def _readable(self, client: Client) -> list[str]:
         """The views that can be read, unless they are dropped before they are read."""
@@ -188,8 +195,10 @@ class Totals:
             values = [value for (value,) in found[0]]
             assert found[1] == ([(shop, *_sums(values))] if values else []), "a group by its key"
 
-    def _verify(self, shops: Rows, products: Rows, sales: Rows, views: dict[str, Rows]) -> None:
-        expected = _expected(shops, products, sales)
+    def _verify(
+        self, shops: Rows, kinds: Rows, products: Rows, sales: Rows, views: dict[str, Rows]
+    ) -> None:
+        expected = _expected(shops, kinds, products, sales)
         for name, rows in views.items():
             totals = [row[1 if name == "everything" else 2] for row in rows]
             assert all(total is None or total % self.divisor == 0 for total in totals), rows
@@ -198,7 +207,7 @@ class Totals:
     async def check(self, database: Database, journal: Journal) -> None:
         await require_built(database)
         views = {name: f"SELECT * FROM {name}" for name in database.catalog.immediate_view}
-        found = [await database.fetch(sql) for sql in (_SHOPS, _PRODUCTS, _SALES)]
+        found = [await database.fetch(sql) for sql in _BASE]
         self._verify(*found, {n: await database.fetch(sql) for n, sql in views.items()})
 
 
@@ -209,18 +218,19 @@ def _sums(values: Iterable[int | None]) -> tuple[int, int | None]:
     return len(values), sum(present) if present else None
 
 
-def _expected(shops: Rows, products: Rows, sales: Rows) -> dict[str, Rows]:
+def _expected(shops: Rows, kinds: Rows, products: Rows, sales: Rows) -> dict[str, Rows]:
     """The rows of all views over rows of the relations."""
-    region, kind = dict(shops), dict(products)
+    region, class_of = dict(shops), dict(kinds)
+    group = {product: class_of.get(kind) for product, kind in products}
     values = [sale[4] for sale in sales]
     groups: dict[str, dict[int | None, list[int | None]]] = {
-        name: defaultdict(list) for name in ("by_shop", "by_region", "by_kind")
+        name: defaultdict(list) for name in ("by_shop", "by_region", "by_class")
     }
     for shop, _, _, product, value in sales:
         groups["by_shop"][shop].append(value)
         groups["by_region"][region[shop]].append(value)
-        if product is not None and value is not None and value > 0:
-            groups["by_kind"][kind[product]].append(value)
+        if group.get(product) is not None and value is not None and value > 0:
+            groups["by_class"][group[product]].append(value)
     found = {
         name: [(key, *_sums(of_group)) for key, of_group in by_key.items()]
         for name, by_key in groups.items()

@@ -14,6 +14,8 @@ from hornbeam_server.node.settings import load_settings
 from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.errors import LimitExceeded, SchemaError, Unsupported
 from hornbeam_server.storage.ports import TOMBSTONE, Put
+from hornbeam_server.storage.rocks import versions
+from hornbeam_server.txlayer.transactions.attempt import Transaction
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 from tests.txlayer.database_world import fill_load
 from tests.txlayer.test_transactions_loads import finish
@@ -27,7 +29,8 @@ CREATE TABLE orders (
 BY_CITY = """
 SELECT city, count(*) AS n, sum(total) AS total, avg(total) AS average, min(total) AS low,
   max(day) AS latest, count(DISTINCT day) AS days
-FROM orders o JOIN customer c ON o.c_id = c.c_id WHERE tier < 5 GROUP BY city
+FROM orders o JOIN customer c ON o.c_id = c.c_id
+WHERE tier < 5 AND (day IS NULL OR day > DATE '2020-01-01') GROUP BY city
 """
 
 
@@ -168,6 +171,70 @@ async def test_a_sum_out_of_range_is_refused_with_its_group(tmp_path):
         await run(database, f"INSERT INTO t VALUES (3, 'b', {large})")
         assert await database.fetch("SELECT * FROM t WHERE k = 2") == []
         await require_right(database)
+
+
+async def test_a_group_that_is_too_large_for_a_key_is_refused(tmp_path):
+    ddl = "CREATE TABLE t (k INTEGER PRIMARY KEY, g TEXT);"
+    async with opened(
+        tmp_path, ddl + view("SELECT g, count(*) AS n FROM t GROUP BY g")
+    ) as database:
+        with pytest.raises(LimitExceeded, match="key"):
+            await run(database, f"INSERT INTO t VALUES (1, '{'x' * 40_000}')")
+        await run(database, "INSERT INTO t VALUES (1, 'x')")
+        await require_right(database)
+
+
+async def test_a_sum_out_of_range_fails_the_build(tmp_path):
+    ddl = "CREATE TABLE t (k INTEGER PRIMARY KEY, x DECIMAL(38,0));"
+    async with opened(tmp_path, ddl) as database:
+        await run(database, f"INSERT INTO t VALUES (1, {'9' * 37})")
+        await apply(database, ddl + view("SELECT sum(x) AS total FROM t"))
+        assert "range of its type" in database.keeper.builds["v"].error
+        assert database.catalog.state["v"] is State.BUILDING
+
+
+async def test_additions_are_not_laid_over_an_older_snapshot(tmp_path):
+    """Between two reads of a view by one transaction, another one adds a row below the parent that
+    the first one moves to another group."""
+    async with opened(tmp_path) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        read = "INSERT INTO customer SELECT {} + n, 'read', 9 FROM v WHERE city = 'Bern'"
+        plain, transaction = Transaction._search_reader, []
+
+        async def search(self, sources):
+            found = await plain(self, sources)
+            if not transaction:
+                transaction.append(self)
+                await run(database, "INSERT INTO orders VALUES (30, 2, NULL, 1)")
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Transaction, "_search_reader", search)
+            await run(
+                database,
+                read.format(100),
+                "UPDATE customer SET city = 'Thun' WHERE c_id = 2",
+                read.format(200),
+            )
+        kept = await database.fetch("SELECT c_id FROM customer WHERE city = 'read'")
+        assert sorted(kept) == [(103,), (201,)], "the attempt began again, and read the new row"
+        await require_right(database)
+
+
+async def test_a_hot_group_is_read_past_its_versions(tmp_path, monkeypatch):
+    sql = "SELECT c_id, count(*) AS n FROM orders GROUP BY c_id"
+    async with opened(tmp_path, TABLES + view(sql)) as database:
+        await run(database, "INSERT INTO customer VALUES (1, 'a', 0)")
+        for n in range(300):
+            await run(database, f"INSERT INTO orders VALUES ({n}, 1, NULL, NULL)")
+        steps = []
+        plain = versions._timestamp
+        monkeypatch.setattr(versions, "_timestamp", lambda key: steps.append(key) or plain(key))
+        entries = list(versions.entries_between(database.store._db, b"", b"\xff" * 8))
+        assert len(entries) > 600, "the versions are there"
+        steps.clear()
+        assert await database.fetch("SELECT n FROM v WHERE c_id = 1") == [(300,)]
+        assert len(steps) < 20
 
 
 async def test_groups_survive_a_restart(tmp_path):

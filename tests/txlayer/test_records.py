@@ -12,6 +12,7 @@ from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.storage.log.records import (
     PIECE_BYTES,
     Batch,
+    CellBatch,
     Checkpoint,
     Commit,
     commits,
@@ -32,6 +33,13 @@ BATCH_BYTES = bytes.fromhex(
     "0781a5722e742e309192c4016bc40176"
     "9193a174c0c40176"
 )
+CELL_BATCH_BYTES = bytes.fromhex(
+    "9403cd03e891"
+    "94c41000000000000000000000000000000001"
+    "0781a5722e742e309192c4016bc40176"
+    "9193a174c0c40176"
+    "81a5612e762e309192c40267a1c40163"
+)
 CHECKPOINT_BYTES = bytes.fromhex("940293010163cd03e807")
 
 
@@ -42,6 +50,23 @@ def test_a_batch_is_written_as_documented_and_read_back():
     assert batch.ts == 1000
     assert commits(batch) == [COMMIT]
     assert isinstance(commits(batch)[0].writes["r.t.0"][0], Put)
+
+
+def test_a_batch_with_cells_is_written_as_documented_and_read_back():
+    cells = {"a.v.0": [Put(b"g\xa1", b"c")]}
+    assert b"".join(encode_batch(1000, [[encode(COMMIT)]], cells)) == CELL_BATCH_BYTES
+    batch = decode(CELL_BATCH_BYTES)
+    assert isinstance(batch, CellBatch)
+    assert batch.ts == 1000
+    assert commits(batch) == [COMMIT]
+    assert batch.cells == cells
+
+
+def test_a_version_that_does_not_know_cells_refuses_their_batch():
+    """Versions before immediate views know these records only."""
+    older = msgspec.msgpack.Decoder(Batch | Checkpoint)
+    with pytest.raises(msgspec.ValidationError):
+        older.decode(CELL_BATCH_BYTES)
 
 
 def test_a_checkpoint_is_written_as_documented_and_read_back():

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from hornbeam_server.maintain.changes import Addition
-from hornbeam_server.schema.errors import LimitExceeded, Unavailable
-from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row
-from hornbeam_server.storage.codec.folds import plus, within_lane
+from hornbeam_server.storage.codec.folds import plus, require_within_lane
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
+from hornbeam_server.storage.limits import require_storable
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put, TableStore
 
 RECENT = 65_536
@@ -73,7 +73,8 @@ class Lanes:
     ) -> tuple[LaneAddition, ...]:
         """The additions of a transaction with their cells, whose values are known from now on.
 
-        Raises Unavailable if this member has no lane, or the store does not answer.
+        Raises Unavailable if this member has no lane, or the store does not answer, and
+        LimitExceeded for a group that is too large for a key.
         """
         if not additions:
             return ()
@@ -97,6 +98,8 @@ class Lanes:
         place = (codec.layout.table, key)
         cell = self._cells.get(place)
         if cell is None:
+            stored = Put(key, codec.encode((*start, *addition.amounts)))
+            require_storable({codec.layout.table: [stored]})
             cell = self._cells[place] = LaneCell(codec, key, start)
         self._recent.append(cell)
         return LaneAddition(cell, addition.amounts)
@@ -130,16 +133,7 @@ def _sum(addition: LaneAddition) -> Row:
     cell = addition.cell
     assert cell.amounts is not None
     amounts = tuple(map(plus, cell.amounts, addition.amounts))
-    at = len(cell.row_start)
-    for column, amount in zip(cell.codec.layout.columns[at:], amounts, strict=True):
-        if not within_lane(column, amount):
-            group = ", ".join(map(literal_sql, cell.row_start[:-1]))
-            raise LimitExceeded(
-                f"A sum of {cell.codec.layout.source} would leave the range of its type, in the"
-                f" group ({group}).",
-                cure="Write smaller values, or drop the view.",
-                view=cell.codec.layout.source,
-            )
+    require_within_lane(cell.codec.layout, cell.row_start, amounts)
     return amounts
 
 

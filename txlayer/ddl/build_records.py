@@ -1,8 +1,8 @@
-"""External builds, for example by Spark (`pipeline.build.driver`): the durable progress of each
-build, and the changes of the catalog for them.
+"""Builds: their progress, and the changes of the catalog for builds outside of the nodes, for
+example by Spark (`pipeline.build.driver`), whose progress is durable.
 
-A build bears the name of its table, which no other build ever has. Its record states a fact that
-stays true as long as the table exists: for these keys of the scanned relation
+An external build bears the name of its table, which no other build ever has. Its record states a
+fact that stays true as long as the table exists: for these keys of the scanned relation
 (`scanned_relation`), all rows are in the table, and on disk. So records may be written by any
 process, in any order, any number of times. A replaced leader that writes late can hide ranges that
 were finished after it; they are then built again, which changes nothing.
@@ -13,8 +13,9 @@ Why ranges may be built at different snapshots: docs of `pipeline.build.driver`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -56,6 +57,35 @@ class Finished(msgspec.Struct, frozen=True, array_like=True):
     def missing(self) -> tuple[Span, ...]:
         """The key ranges that are not finished; empty when the build is complete."""
         return gaps(self.spans)
+
+
+@dataclass
+class Build:
+    """Progress of one online build. `total` is the number of rows expected, if it is known.
+
+    An external build (`external`) has no snapshot of its own; its progress is the number of rows
+    that were `scanned` for it, of `total`.
+    """
+
+    name: str
+    at: int
+    rows: int = 0
+    total: int | None = None
+    finished: bool = False
+    error: str = ""
+    """The reason why the build has been given up."""
+    external: bool = False
+    scanned: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.finished or bool(self.error)
+
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON of the REST interface, where `external` has the key "elsewhere"."""
+        fields = dict(vars(self))
+        fields["elsewhere"] = fields.pop("external")
+        return fields
 
 
 class Builds:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -56,7 +56,7 @@ from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
 from hornbeam_server.txlayer.ddl import build_records, load_records
 from hornbeam_server.txlayer.ddl.barrier import Barrier
-from hornbeam_server.txlayer.ddl.build_records import Builds, Finished
+from hornbeam_server.txlayer.ddl.build_records import Build, Builds, Finished
 from hornbeam_server.txlayer.ddl.claim import RETRY_MAX_S, RETRY_S, TABLE, VERSION, Claim, Replaced
 from hornbeam_server.txlayer.ddl.constraint_validation import check_stored
 from hornbeam_server.txlayer.ddl.numbering import (
@@ -70,35 +70,6 @@ from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.manager import TransactionManager
 
 _LOG = structlog.get_logger(__name__)
-
-
-@dataclass
-class Build:
-    """Progress of one online build. `total` is the number of rows expected, if it is known.
-
-    An external build (`external`) has no snapshot of its own; its progress is the number of rows
-    that were `scanned` for it, of `total`.
-    """
-
-    name: str
-    at: int
-    rows: int = 0
-    total: int | None = None
-    finished: bool = False
-    error: str = ""
-    """The reason why the build has been given up."""
-    external: bool = False
-    scanned: int = 0
-
-    @property
-    def ended(self) -> bool:
-        return self.finished or bool(self.error)
-
-    def document(self) -> dict[str, Any]:
-        """The fields as JSON of the REST interface, where `external` has the key "elsewhere"."""
-        fields = dict(vars(self))
-        fields["elsewhere"] = fields.pop("external")
-        return fields
 
 
 class CatalogKeeper:
@@ -626,39 +597,38 @@ class CatalogKeeper:
                 pause_s = min(pause_s * 2, RETRY_MAX_S)
 
     async def _build_one(self, catalog: Catalog, codecs: Codecs, build: Build) -> None:
-        """Build one view or index at its T. A replaced process must not put rows as of T: its
-        successor may have purged the tombstones above T that would hide them."""
-        claim, _ = self.led()
-        codec, build.rows = codecs(build.name), 0
+        """Build one view or index at its T."""
+        build.rows = 0
         reader = Snapshot(self._store, codecs, build.at)
         if build.name in catalog.immediate_view:
             await self._build_immediate(catalog, codecs, reader, build)
             return
+        codec = codecs(build.name)
         async with aclosing(reader.scan(scanned_relation(catalog, build.name))) as scanned:
             async for batch in build_batches(catalog, codecs, [build.name], reader, scanned):
                 rows = batch.rows[build.name]
-                puts = {codec.layout.table: [Put(key, codec.encode(row)) for key, row in rows]}
-                require_storable(puts)
-                self._steps(Step.BUILDING)
-                claim.require_session()
-                await self._store.put(puts, build.at)
-                build.rows += len(rows)
-                await self._clock.sleep(0)
+                puts = [Put(key, codec.encode(row)) for key, row in rows]
+                await self._put_built({codec.layout.table: puts}, build)
 
     async def _build_immediate(
         self, catalog: Catalog, codecs: Codecs, reader: Snapshot, build: Build
     ) -> None:
         """Put the base lane of an immediate view at its T."""
-        claim, _ = self.led()
         program = compile_immediate(catalog.immediate_view[build.name], catalog)
         async with aclosing(base_cells(program, codecs, reader)) as batches:
             async for puts in batches:
-                require_storable(puts)
-                self._steps(Step.BUILDING)
-                claim.require_session()
-                await self._store.put(puts, build.at)
-                build.rows += sum(map(len, puts.values()))
-                await self._clock.sleep(0)
+                await self._put_built(puts, build)
+
+    async def _put_built(self, puts: Mapping[str, Sequence[Put]], build: Build) -> None:
+        """Put rows of a build at its T. A replaced process must not put rows as of T: its successor
+        may have purged the tombstones above T that would hide them."""
+        claim, _ = self.led()
+        require_storable(puts)
+        self._steps(Step.BUILDING)
+        claim.require_session()
+        await self._store.put(puts, build.at)
+        build.rows += sum(map(len, puts.values()))
+        await self._clock.sleep(0)
 
     async def _mark_readable(self, tables: set[str]) -> None:
         """Make the views and indexes in `tables` readable, unless they have been dropped."""

@@ -614,8 +614,8 @@ class Transaction:
             m for m in await self._workspace.overlay() if layout(m.layout).source in sources
         ]
         await self._require_base(mutations)
-        if immediate := self.state.catalog.immediate_view.keys() & sources:
-            await self._workspace.require_joined(base, immediate)
+        if not self.state.catalog.immediate_view.keys().isdisjoint(sources):
+            await self._workspace.require_added(base)
         return Snapshot(self._store, self.state.codecs, base.at, mutations=Overlay(mutations))
 
     async def _require_base(self, mutations: Sequence[Mutation]) -> None:

@@ -299,24 +299,13 @@ class Workspace:
         codecs = self.state.codecs
         return sorted(("row", relation, codecs(relation).key_of(key)) for relation, key in rows)
 
-    async def require_joined(self, base: Snapshot, views: Set[str]) -> None:
-        """Raises TransactionAborted unless the rows that the immediate `views` read for this
-        transaction's changes are those of the snapshot `base`: only then can what the changes add
-        be laid over it."""
-        relations = {r for name in views for r in self.state.catalog.relations_of(name)}
-        changes = [c for c in await self.net_changes() if c.relation in relations]
-        joined = await self.state.programs.joined(changes, self.reader)
-        parents = {row for each in joined for row in each.kept | each.changed}
-        key_values = {name: self.state.codecs(name).key_values for name in relations}
-        found = [(c.relation, key_values[c.relation](c.old or c.new or ())) for c in changes]
-        wanted: dict[str, list[Key]] = {}
-        for relation, key in dict.fromkeys([*found, *parents]):
-            wanted.setdefault(relation, []).append(key)
-        for relation, keys in wanted.items():
-            for some in chunks(keys):
-                if await self.reader.get(relation, some) != await base.get(relation, some):
-                    raise changed_since(relation)
-                await turn(some)
+    async def require_added(self, base: Snapshot) -> None:
+        """Raises TransactionAborted unless the changes add to immediate views over the rows of the
+        snapshot `base` what they add over the newest rows. Else they cannot be laid over it: other
+        transactions have since changed rows that the views join to the changed ones."""
+        joined = await self.state.programs.joined(await self.net_changes(), base)
+        if self.additions(joined) != self.additions(await self.joined()):
+            raise changed_since("an immediate view")
 
     async def overlay(self) -> list[Mutation]:
         """The changes of all stored rows, as a query inside this transaction shows them: with

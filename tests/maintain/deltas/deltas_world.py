@@ -9,9 +9,11 @@ from zlib import crc32
 import pyarrow as pa
 
 from hornbeam_server.maintain.changes import Change
+from hornbeam_server.maintain.deltas.executors import run, run_inputs
 from hornbeam_server.maintain.deltas.program import compile_view, refresh
-from hornbeam_server.maintain.deltas.relations import changed_rows, stored_fields
-from hornbeam_server.maintain.deltas.stages import input_schema, output_schema, run_inputs
+from hornbeam_server.maintain.deltas.relations import schema_of, stored_fields, weighted
+from hornbeam_server.maintain.deltas.stages import input_schema
+from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import (
@@ -28,6 +30,8 @@ from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.snapshot import RowVersion
 
 PARTS = 3
+DUCKDB, LOOPS, MIXED = -1, 1 << 60, 2
+"""Numbers of rows up to which an input is worked off row by row: never, always, now and then."""
 
 
 def catalog_of(ddl):
@@ -134,22 +138,37 @@ class World:
         self.store.apply(self.mutations(everything, nothing, parts=parts))
 
     def mutations(self, changes, old, *, parts=True):
-        tables = {n: changed_rows(self.relations[n].columns, c) for n, c in changes.items() if c}
+        zsets = {n: self.zset(n, c) for n, c in changes.items() if c}
         found = []
         for program in self.programs.values():
-            mutations = asyncio.run(refresh(program, tables, old))
+            mutations = self.by_both(program, zsets, old)
             if parts:
                 passing = {n: self.passing(n, c) for n, c in changes.items() if c}
-                again = asyncio.run(in_parts(program, passing, old))
+                few = (LOOPS, DUCKDB, MIXED)[self.commits // 2 % 3]
+                again = asyncio.run(in_parts(program, passing, old, few))
                 assert by_key(mutations) == by_key(again), "parts and the whole differ"
             found += mutations
         return found
+
+    def by_both(self, program, zsets, old):
+        """Run a program by both executors; the reads count once."""
+        earlier, found = old.reads, []
+        for few in (DUCKDB, LOOPS):
+            old.reads = Counter()
+            mutations = asyncio.run(refresh(program, zsets, old, few))
+            found.append((by_key(mutations), old.reads))
+        assert found[0] == found[1], "the executors differ"
+        old.reads = earlier + old.reads
+        return mutations
+
+    def zset(self, relation, changes):
+        return ZSet.of_changes(self.relations[relation].columns, changes)
 
     def passing(self, relation, changes):
         """Add an insert and a delete of the same row to the changes, as a log may contain them."""
         ghost = changes[0].new or changes[0].old
         more = [Change(relation, None, ghost), Change(relation, ghost, None)]
-        return changed_rows(self.relations[relation].columns, [*changes, *more])
+        return self.zset(relation, [*changes, *more])
 
     def commit(self, *writes):
         """Run one batch: (relation, row) puts a row, (relation, key, None) deletes one."""
@@ -238,29 +257,32 @@ def by_key(mutations):
     return {(m.layout, m.key): repr((m.old, m.new)) for m in mutations}
 
 
-async def in_parts(program, changes, old):
+async def in_parts(program, changes, old, few):
     """Run the program as executors do: inputs and stages in parts, and the first part twice."""
     zsets = dict(changes)
     mutations = []
     for number, stage in enumerate(program.stages):
-        projected = [run_inputs(stage, part) for part in parts_of_sources(zsets)]
+        projected = [run_inputs(stage, part, few).table for part in parts_of_sources(zsets)]
         table = pa.concat_tables([input_schema(stage).empty_table(), *projected])
-        parts = split(table, stage.partition_by)
-        first = await stage.run(parts[0], old)
-        results = [await stage.run(part, old) for part in parts]
+        parts = [ZSet(stage.columns, table=part) for part in split(table, stage.partition_by)]
+        first = await run(stage, parts[0], old, few)
+        results = [await run(stage, part, old, few) for part in parts]
         assert by_key(first.mutations) == by_key(results[0].mutations), "a second run differs"
-        assert shown(rows_of(first.table)) == shown(rows_of(results[0].table))
+        tables = [result.changed.table for result in results]
+        assert shown(rows_of(first.changed.table)) == shown(rows_of(tables[0]))
         mutations += [m for result in results for m in result.mutations]
-        schema = output_schema(stage)
-        assert all(result.table.schema == schema for result in results)
-        zsets[number] = pa.concat_tables([result.table for result in results])
+        assert all(table.schema == schema_of(weighted(stage.output)) for table in tables)
+        zsets[number] = ZSet(stage.output, table=pa.concat_tables(tables))
     return mutations
 
 
 def parts_of_sources(zsets):
     """Split the changes of each source into two halves, row by row."""
     for half in (0, 1):
-        yield {name: taken(t, range(half, t.num_rows, 2)) for name, t in zsets.items()}
+        yield {
+            name: ZSet(zset.fields, table=taken(zset.table, range(half, len(zset), 2)))
+            for name, zset in zsets.items()
+        }
 
 
 def taken(table, rows):

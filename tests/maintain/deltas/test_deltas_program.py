@@ -10,7 +10,6 @@ import pytest
 
 from hornbeam_server.maintain.changes import Change
 from hornbeam_server.maintain.deltas.program import compile_view, refresh, stored_program
-from hornbeam_server.maintain.deltas.relations import changed_rows
 from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.schema.catalog import DeferredView, State
 from hornbeam_server.schema.errors import Corruption, SqlError, UnknownName, Unsupported
@@ -246,17 +245,23 @@ def test_an_older_view_keeps_its_stored_types():
     assert stored_program(other, CATALOG) is None
 
 
-def test_a_program_can_be_pickled():
+def test_a_program_can_be_pickled_also_after_it_has_run():
     sql = "SELECT a.t, MIN(b.x) AS m FROM a LEFT JOIN b ON b.j = a.i GROUP BY a.t"
-    program = compiled(sql)
-    assert [*pickle.loads(pickle.dumps(program)).explain()] == [*program.explain()]
+    world = World(CATALOG, {"v": sql})
+    world.commit(("a", a_row(1, t="x")), ("b", (1, 1, 1, 1, "y")))
+    program = world.programs["v"]
+    arrived = pickle.loads(pickle.dumps(program))
+    assert [*arrived.explain()] == [*program.explain()]
+    world.programs["v"] = arrived
+    world.commit(("b", (1, 2, 1, 0, "y")))
+    world.check()
 
 
 def test_nothing_is_read_for_a_first_build():
     world = World(CATALOG, {"v": "SELECT a.i, b.n FROM a JOIN b ON a.i = b.j"})
     changes = {
-        "a": changed_rows(world.relations["a"].columns, [Change("a", None, a_row(1))]),
-        "b": changed_rows(world.relations["b"].columns, [Change("b", None, (1, 1, 1, 1, "x"))]),
+        "a": world.zset("a", [Change("a", None, a_row(1))]),
+        "b": world.zset("b", [Change("b", None, (1, 1, 1, 1, "x"))]),
     }
     mutations = asyncio.run(refresh(world.programs["v"], changes, world.store))
     assert [m.new for m in mutations] == [(1, 1, 1)]
@@ -280,7 +285,7 @@ def test_only_changed_keys_are_looked_up():
     world.commit(*(("a", a_row(i)) for i in range(9)), *(("b", (i, 0, i, 0, "")) for i in range(9)))
     world.store.reads.clear()
     change = Change("b", (3, 0, 3, 0, ""), None)
-    changes = {"b": changed_rows(world.relations["b"].columns, [change])}
+    changes = {"b": world.zset("b", [change])}
     asyncio.run(refresh(world.programs["v"], changes, world.store))
     assert world.store.reads == {("get", "a"): 1, ("prefixes", "b_j"): 1, ("get", "b"): 1}
 
@@ -428,7 +433,7 @@ def test_join_columns_of_different_types_meet():
 
 def test_changes_that_do_not_fit_the_state_are_corruption():
     world = World(CATALOG, {"v": "SELECT t, COUNT(*) AS n FROM a GROUP BY t"})
-    gone = changed_rows(world.relations["a"].columns, [Change("a", a_row(1, t="x"), None)])
+    gone = world.zset("a", [Change("a", a_row(1, t="x"), None)])
     with pytest.raises(Corruption, match="do not fit"):
         asyncio.run(refresh(world.programs["v"], {"a": gone}, Rows(CATALOG, world.layouts)))
 

@@ -1,0 +1,109 @@
+"""Values of one numeric type as keys and bounds of a stored column of another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any
+
+from hornbeam_server.maintain.deltas.relations import Fields
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+
+Convert = Callable[[Any], Any]
+_DIGITS = 400
+"""More digits than a double or a decimal has before and after the point."""
+_SPREAD = 1e-12
+"""The share of a number within which two doubles may compare as equal."""
+_EXACT = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
+
+
+def stored_keys(keys: Iterable[Row], given: Fields, targets: Fields) -> list[Row]:
+    """The distinct keys, whose columns are `given`, as values of `targets`; without NULLs, and
+    without values that a column cannot hold."""
+    pairs = zip(given, targets, strict=True)
+    converts = [_exactly(field.type, target.type) for field, target in pairs]
+    if any(converts):
+        keys = [_converted(converts, key) for key in keys]
+    return [key for key in dict.fromkeys(keys) if None not in key]
+
+
+def _converted(converts: Sequence[Convert | None], key: Row) -> Row:
+    pairs = zip(converts, key, strict=True)
+    return tuple([value if convert is None else convert(value) for convert, value in pairs])
+
+
+def _exactly(given: ColumnType, target: ColumnType) -> Convert | None:
+    """The conversion to an equal value of `target`, or None; no conversion if all values are such
+    values."""
+    if target.kind is Kind.DOUBLE:
+        return lambda value: None if value is None else value + 0.0  # no negative zero
+    if target.kind not in _EXACT or given == target:
+        return None
+    rounded = _rounding(target, ROUND_FLOOR)
+
+    def exact(value: Any) -> Any:
+        found = None if value is None else rounded(value)
+        return found if found == value else None
+
+    return exact
+
+
+def between(
+    values: Iterable[Value], given: ColumnType, target: ColumnType, *, above: bool
+) -> tuple[Value, Value] | None:
+    """The lowest and the highest value (None: unbounded) of a column of type `target` between the
+    old and the new value of a bound of type `given`; None if both are NULL or missing.
+
+    If one is missing, all values beyond the other one: above or below it. Numbers are rounded so
+    that no value between them is skipped.
+    """
+    found: list[Any] = [value for value in values if value is not None]
+    if not found:
+        return None
+    doubles = Kind.DOUBLE in (given.kind, target.kind)
+    lows, highs = ([_spread(v, sign) for v in found] if doubles else found for sign in (-1, 1))
+    low = min(map(_bound(given, target, ROUND_FLOOR), lows))
+    high = max(map(_bound(given, target, ROUND_CEILING), highs))
+    if len(found) > 1:
+        return low, high
+    return (low, None) if above else (None, high)
+
+
+def _spread(value: Any, sign: int) -> float:
+    number = float(value)
+    return number + sign * abs(number) * _SPREAD if math.isfinite(number) else number
+
+
+def _bound(given: ColumnType, target: ColumnType, rounding: str) -> Convert:
+    if target.kind not in _EXACT or given == target:
+        return lambda value: value
+    return _rounding(target, rounding)
+
+
+def _rounding(type_: ColumnType, rounding: str) -> Convert:
+    """The conversion of a number to the next value of the type, which is the first or the last one
+    for a number beyond them. NaN is beyond all numbers, as in DuckDB."""
+    unit = Decimal(1).scaleb(-(type_.scale or 0))
+    context = Context(prec=_DIGITS, rounding=rounding)
+    first, last = _ends(type_, unit, context)
+    plain = _unsigned if type_.kind is Kind.DECIMAL else int
+
+    def rounded(value: Any) -> Any:
+        number = last if value != value else min(max(Decimal(value), first), last)  # noqa: PLR0124
+        return plain(context.quantize(number, unit))
+
+    return rounded
+
+
+def _unsigned(number: Decimal) -> Decimal:
+    return number if number else abs(number)  # no negative zero
+
+
+def _ends(type_: ColumnType, unit: Decimal, context: Context) -> tuple[Decimal, Decimal]:
+    if type_.kind is not Kind.DECIMAL:
+        numbers = type_.integers
+        return Decimal(numbers[0]), Decimal(numbers[-1])
+    above = Decimal(10) ** ((type_.precision or 0) - (type_.scale or 0))
+    last = context.subtract(above, unit)
+    return context.minus(last), last

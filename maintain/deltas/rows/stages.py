@@ -1,0 +1,169 @@
+"""The stages of a delta program over few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from hornbeam_server.maintain.deltas.algebra import JoinKind
+from hornbeam_server.maintain.deltas.relations import Fields
+from hornbeam_server.maintain.deltas.rows.groups import RowGroups, row_groups
+from hornbeam_server.maintain.deltas.rows.inputs import net, once, summed
+from hornbeam_server.maintain.deltas.rows.joins import RowJoin, row_join
+from hornbeam_server.maintain.deltas.rows.lookups import RowLookup, distinct_keys, row_lookup
+from hornbeam_server.maintain.deltas.stages import (
+    LEFT,
+    RIGHT,
+    AggregateStage,
+    JoinStage,
+    Stage,
+    StageResult,
+    ViewStage,
+)
+from hornbeam_server.maintain.deltas.zsets import Weighted, ZSet
+from hornbeam_server.schema.rows import Projection, projection
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.snapshot import RowReader
+
+
+class RowStage(Protocol):
+    async def run(self, zset: Sequence[Weighted], old: RowReader) -> StageResult:
+        """`Stage.run` over rows."""
+
+
+@once
+def row_stage(stage: Stage) -> RowStage:
+    """The stage over rows. Its expressions are compiled once."""
+    match stage:
+        case JoinStage():
+            return _join(stage)
+        case AggregateStage():
+            return _Aggregate(stage.output, row_groups(stage.state))
+        case ViewStage():
+            return _View(replace(stage))  # a copy: results of `once` do not refer to the key
+    raise AssertionError(stage)
+
+
+@dataclass(frozen=True, slots=True)
+class _Aggregate:
+    output: Fields
+    groups: RowGroups
+
+    async def run(self, zset: Sequence[Weighted], old: RowReader) -> StageResult:
+        changed, mutations = await self.groups.change(zset, old)
+        return StageResult(ZSet(self.output, rows=changed), mutations)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    stage: ViewStage
+
+    async def run(self, zset: Sequence[Weighted], old: RowReader) -> StageResult:
+        if self.stage.counted:
+            counts = [(row, count) for row, count in summed(zset).items() if count]
+            mutations = await self.stage.copies(counts, old)
+        else:
+            mutations = self.stage.keyed(net(zset))
+        return StageResult(ZSet(()), mutations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """`side` is the place of `_side` in a row of the input, `left_row` and `right_row` take the
+    row of a side from it, `key` the join key, and `bound` the value of a bound."""
+
+    output: Fields
+    side: int
+    left_row: Projection
+    right_row: Projection
+    key: Projection
+    bound: Projection | None
+    join: RowJoin
+    left: RowLookup
+    right: RowLookup
+
+    async def run(self, zset: Sequence[Weighted], old: RowReader) -> StageResult:
+        left, right = self._of(zset, LEFT), self._of(zset, RIGHT)
+        ours, theirs = self._keys(left), self._keys(right)
+        bounds = None if self.bound is None else [self.bound(row) for row, _ in right]
+        left_before = await self.left(old, theirs if bounds is None else bounds)
+        inner = self.join.kind is JoinKind.INNER
+        wanted = ours if inner else dict.fromkeys([*ours, *theirs])
+        right_before = await self.right(old, list(wanted))
+        change = [(self.left_row(row), weight) for row, weight in left]
+        other = [(self.right_row(row), weight) for row, weight in right]
+        combine = self._inner if inner else self._linear
+        changed = net(combine(change, other, left_before, right_before))
+        return StageResult(ZSet(self.output, rows=changed), [])
+
+    def _of(self, zset: Sequence[Weighted], side: int) -> list[Weighted]:
+        place = self.side
+        return [(row, weight) for row, weight in zset if row[place] == side]
+
+    def _keys(self, zset: Sequence[Weighted]) -> list[Row]:
+        return distinct_keys([row for row, _ in zset], self.key)
+
+    def _inner(
+        self,
+        left: Sequence[Weighted],
+        right: Sequence[Weighted],
+        left_before: Sequence[Row],
+        right_before: Sequence[Row],
+    ) -> Iterator[Weighted]:
+        """ΔA ⋈ B1 + A0 ⋈ ΔB."""
+        yield from self._of_change(left, present(right_before, right))
+        for weight in (1, -1):
+            partners = self.join.by_key(row for row, w in right if w == weight)
+            if partners:
+                for rows in self.join.results(left_before, partners):
+                    yield from ((row, weight) for row in rows)
+
+    def _linear(
+        self,
+        left: Sequence[Weighted],
+        right: Sequence[Weighted],
+        left_before: Sequence[Row],
+        right_before: Sequence[Row],
+    ) -> Iterator[Weighted]:
+        """J(ΔA, B1) + J(A0, B1) - J(A0, B0), for the rows of A0 whose key occurs in ΔB."""
+        after = present(right_before, right)
+        yield from self._of_change(left, after)
+        touched = {self.join.right_key(row) for row, _ in right}
+        kept = [row for row in left_before if self.join.left_key(row) in touched]
+        for weight, partners in ((1, after), (-1, right_before)):
+            for rows in self.join.results(kept, self.join.by_key(partners)):
+                yield from ((row, weight) for row in rows)
+
+    def _of_change(self, left: Sequence[Weighted], right: Sequence[Row]) -> Iterator[Weighted]:
+        """J(ΔA, B1)."""
+        results = self.join.results([row for row, _ in left], self.join.by_key(right))
+        for (_, weight), rows in zip(left, results, strict=True):
+            yield from ((row, weight) for row in rows)
+
+
+def present(rows: Sequence[Row], change: Sequence[Weighted]) -> Sequence[Row]:
+    """The rows after a change of them."""
+    if not change:
+        return rows
+    counts = summed([*((row, 1) for row in rows), *change])
+    return [row for row, count in counts.items() for _ in range(count)]
+
+
+def _join(stage: JoinStage) -> _Join:
+    join, width = stage.join, len(stage.join.left.fields)
+    side = width + len(join.right.fields)
+    keys = stage.columns[side + 1 :]
+    bound = None if join.bound is None else join.right.field[join.bound.right]
+    place = None if bound is None else width + join.right.fields.index(bound)
+    return _Join(
+        stage.output,
+        side,
+        projection(range(width)),
+        projection(range(width, side)),
+        projection(range(side + 1, len(stage.columns))),
+        None if place is None else projection([place]),
+        row_join(join),
+        row_lookup(stage.left, keys if bound is None else (bound,)),
+        row_lookup(stage.right, keys),
+    )
