@@ -273,9 +273,7 @@ def program_of(catalog: Catalog, name: str) -> DeltaProgram:
     return stored_program(view, _all_readable(catalog)) or _compiled(view.declared, catalog)
 
 
-def _keeps_rows(
-    view: DeferredView | ImmediateView, catalog: Catalog, base: Catalog
-) -> bool:
+def _keeps_rows(view: DeferredView | ImmediateView, catalog: Catalog, base: Catalog) -> bool:
     before = base.declared_view.get(view.name)
     if before is None:
         return False
