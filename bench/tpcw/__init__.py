@@ -5,4 +5,5 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 SCHEMA = FOLDER / "schema.sql"
 WORKLOAD = FOLDER / "workload.sql"
+TOTALS = FOLDER / "totals.sql"
 PAPER_ROOTS = ("author", "customer", "country")

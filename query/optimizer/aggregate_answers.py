@@ -225,8 +225,6 @@ class _Answering:
     def _over(self, node: exp.Expr) -> exp.Expr:
         """An expression of the block, over the view's row. May change `node`. Raises
         NotAnswered."""
-        if isinstance(node, exp.Query):
-            return node  # it reads no column of the block
         if is_call(node):
             return self._aggregate(node)
         if not self.block.reads(node) and not any(map(is_call, own_nodes(node))):

@@ -128,6 +128,10 @@ ANSWERED = {
         " WHERE by_customer.s_c = land.l_id AND product.p_id = by_customer.s_c + 1"
         " AND land.l_id < 3 GROUP BY product.p_kind"
     ),
+    "SELECT s_c, sum(s_qty) FROM sale, land WHERE l_id >= s_c GROUP BY s_c": (
+        'SELECT by_customer.s_c AS s_c, CAST(SUM(by_customer.q) AS BIGINT) AS "sum(s_qty)"'
+        " FROM by_customer, land WHERE land.l_id >= by_customer.s_c GROUP BY by_customer.s_c"
+    ),
     # outer joins that are inner joins in effect
     "SELECT c_name, sum(s_qty) FROM sale LEFT JOIN customer ON s_c = c_id GROUP BY c_name": (
         'SELECT by_customer.c_name AS c_name, CAST(SUM(by_customer.q) AS BIGINT) AS "sum(s_qty)"'

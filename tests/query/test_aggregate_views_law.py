@@ -157,7 +157,7 @@ def _query(draw: st.DrawFn, view: Spec) -> tuple[str, list[Any]]:
     if odd == 0:
         filters.append(_filter(draw, star, kept(star.places())))
     if odd == 1:
-        groups.append(draw(st.sampled_from(kept(star.places()))))
+        groups = [draw(st.sampled_from(kept(star.places()))), *(groups or own)]
     if own and draw(st.integers(0, 3)) == 0:
         groups, filters = [], _point(draw, star, own, filters)
     known = [call for call in view.calls if call[1] is None or call[1][0] in sources]

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from hornbeam_server.schema.catalog import (
     Catalog,
     DeferredView,
+    FoldedColumn,
+    Folding,
     Forest,
+    ImmediateView,
     Index,
     JoinView,
     Load,
@@ -125,6 +128,34 @@ def test_declared_types_raise_the_format_number_and_are_decoded() -> None:
     assert decode_catalog(data).schema.relation("r").columns == (small,)
 
 
+def test_immediate_views_raise_the_format_number_and_are_decoded() -> None:
+    declared = DeclaredView(
+        "v", "SELECT g, sum(x) AS s FROM t GROUP BY g", refresh=Refresh.IMMEDIATE
+    )
+    text, number = ColumnType(Kind.TEXT), ColumnType(Kind.DECIMAL, 38, 2)
+    lane = Column("_lane", ColumnType(Kind.INTEGER), nullable=False)
+    sums = (Column("_count", ColumnType(Kind.BIGINT)), Column("sum0", number))
+    cells = StateLayout(
+        "cells", (Column("g0", text), lane, *sums), (KeyPart("g0"), KeyPart("_lane"))
+    )
+    values = StateLayout("values0", (Column("g0", text), lane), (KeyPart("g0"), KeyPart("_lane")))
+    view = ImmediateView(
+        declared,
+        ("t",),
+        (Column("g", text), Column("s", number)),
+        (Column("_h", text),),
+        (KeyPart("g"),),
+        cells,
+        (FoldedColumn(Folding.GROUP, 0), FoldedColumn(Folding.SUM, 3, 2)),
+        grouped=False,
+        values=(values,),
+    )
+    catalog = replace(EMPTY, immediate=(view,))
+    data = encode_catalog(catalog)
+    assert data.startswith(b'{"format":7,')
+    assert decode_catalog(data) == catalog
+
+
 def test_numeric_columns_of_older_catalogs_keep_their_type() -> None:
     form = (
         b'{"format":1,"version":3,"relations":[{"name":"r","columns":[{"name":"a","type":'
@@ -149,7 +180,7 @@ def damaged(**changes: object) -> bytes:
         b"{}",
         encode_catalog(EMPTY)[:-1],
         b"\xff\xfe",
-        damaged(format=7),
+        damaged(format=8),
         damaged(version="1"),
         damaged(
             relations=[

@@ -496,8 +496,8 @@ def test_a_materialized_view_keeps_the_text_of_its_select() -> None:
 @pytest.mark.parametrize(
     ("marked", "message"),
     [
-        ("CREATE MATERIALIZED VIEW ^v AS SELECT 1", "does not say that it is refreshed later"),
-        ("CREATE MATERIALIZED VIEW ^v WITH (refresh = 'x') AS SELECT 1", "refreshed later"),
+        ("CREATE MATERIALIZED VIEW ^v AS SELECT 1", "does not say how it is maintained"),
+        ("CREATE MATERIALIZED VIEW ^v WITH (refresh = 'x') AS SELECT 1", "how it is maintained"),
         (
             "CREATE MATERIALIZED VIEW ^v WITH (refresh = 'deferred', interval = '5') AS SELECT 1",
             "'5' is no interval",
