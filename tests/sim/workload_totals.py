@@ -78,6 +78,8 @@ class Totals:
         self.shops, self.products = rng.choice([1, 2, 5]), rng.choice([1, 2, 4])
         self.divisor = rng.choice([7, 10, 97])
         self.change_rate = rng.choice([0.0, 0.0, 0.02, 0.1])
+        self.first = rng.choice([0, 200]) if self.change_rate else 0
+        """Sales that are there from the beginning, so that builds take long."""
         self._numbers: Counter[str] = Counter()
         self._live: dict[str, list[tuple[int, int]]] = defaultdict(list)
         """By client, the sales that it knows to exist: (shop, number)."""
@@ -92,6 +94,13 @@ class Totals:
         await database.load("shop", ["s_id", "s_region"], shops)
         await database.load("kind", ["k_id", "k_class"], kinds)
         await database.load("product", ["p_id", "p_k_id"], products)
+        sales = [
+            (n % self.shops, "first", n, n % self.products, n % 5 * self.divisor)
+            for n in range(self.first)
+        ]
+        if sales:
+            columns = ["e_s_id", "e_by", "e_no", "e_p_id", "e_value"]
+            await database.load("sale", columns, sales)
 
     # ------------------------------------------------------------ transactions
 
