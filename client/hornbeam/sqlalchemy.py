@@ -395,6 +395,14 @@ class HornbeamDialect(default.DefaultDialect):
     ) -> list[str]:
         return self._names(connection, "views", schema, **kw)
 
+    def get_view_definition(
+        self, connection: Any, view_name: str, schema: str | None = None, **kw: Any
+    ) -> str:
+        """The SELECT of a declared view; empty for a join view, which has none."""
+        thing = self._known(connection, view_name, schema, **kw)
+        declared = thing.get("deferred") or thing.get("immediate") or {}
+        return str(declared.get("sql", ""))
+
     def _names(self, connection: Any, what: str, schema: str | None, **kw: Any) -> list[str]:
         if schema is not None:
             return []

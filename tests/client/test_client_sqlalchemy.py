@@ -311,6 +311,24 @@ def test_views_are_reflected_as_materialised(tmp_path: Path) -> None:
     engine.dispose()
 
 
+def test_immediate_views_are_reflected_and_read(tmp_path: Path) -> None:
+    where = client_world.embedded(tmp_path / "db")
+    select_sql = "SELECT b_a_id, count(*) AS n, sum(b_stock) AS stock FROM book GROUP BY b_a_id"
+    view = f"CREATE MATERIALIZED VIEW stocked WITH (refresh = 'immediate') AS {select_sql};"
+    client_world.apply(where, client_world.DDL + view)
+    engine = create_engine(where)
+    inspector = inspect(engine)
+    assert "stocked" in inspector.get_materialized_view_names()
+    assert inspector.get_view_definition("stocked") == select_sql
+    stocked = Table("stocked", MetaData(), autoload_with=engine)
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO author VALUES (1, 'Borges')"))
+        connection.execute(text("INSERT INTO book VALUES (1, 1, 'a', 2, 3), (2, 1, 'b', 2, 4)"))
+    with engine.connect() as connection:
+        assert connection.execute(select(stocked)).fetchall() == [(1, 2, 7)]
+    engine.dispose()
+
+
 REFUSED = (exc.CompileError, exc.ProgrammingError, exc.NotSupportedError)
 
 

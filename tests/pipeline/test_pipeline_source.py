@@ -17,10 +17,18 @@ KINDS = (
 )
 
 
+PER_CUSTOMER = """
+CREATE MATERIALIZED VIEW per_customer WITH (refresh = 'immediate') AS
+SELECT o_c_id, count(*) AS n, sum(o_total) AS total, max(o_id) AS last FROM orders GROUP BY o_c_id;
+"""
+
+
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
     with world(tmp_path_factory.mktemp("spark-shop")) as opened:
-        assert opened.apply(ddl=DDL, workload=WORKLOAD, roots=None).status_code == 200
+        assert (
+            opened.apply(ddl=DDL + PER_CUSTOMER, workload=WORKLOAD, roots=None).status_code == 200
+        )
         customers = "c_id,c_name\n" + "".join(f"{n},name {n}\n" for n in range(1, 301))
         orders = "o_id,o_c_id,o_total\n" + "".join(
             f"{n},{n % 300 + 1},{n}.50\n" for n in range(1, 3001)
@@ -126,6 +134,23 @@ def test_a_large_table_is_read_in_several_parts(spark, shop, monkeypatch):
     assert len(parts) > 3
     read = [batch.num_rows for part in parts for batch in reader.read(part)]
     assert sum(read) == 3000
+
+
+def test_groups_of_an_immediate_view_are_read_whole(spark, shop, monkeypatch):
+    from hornbeam_server.pipeline.sources.reader import Hornbeam
+
+    expected = asked(shop, "SELECT * FROM per_customer")
+    assert len(expected) == 300
+    assert rows_of(frame(spark, shop, view="per_customer")) == expected
+    some = frame(spark, shop, view="per_customer").where("o_c_id >= 10 AND o_c_id < 13")
+    assert rows_of(some) == [row for row in expected if 10 <= row[0] < 13]
+    monkeypatch.setattr(rocks, "SPLIT_BYTES", 400)
+    source = Hornbeam({"url": url_of(shop), "view": "per_customer"})
+    reader = source.reader(source.schema())
+    parts = reader.partitions()
+    assert len(parts) > 3
+    read = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert sorted(tuple(row.values()) for row in read) == expected
 
 
 @pytest.mark.parametrize(
