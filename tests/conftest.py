@@ -46,6 +46,50 @@ NOT_QUICK = {
     *("nemesis", "pipeline", "sim"),
 }
 """Folders of tests that `--quick` leaves out: they need Java, Spark, Go or spin, or take long."""
+LONG = {
+    "test_api_bounded_work",
+    "test_api_disk_full",
+    "test_api_planning",
+    "test_api_private_files",
+    "test_api_security",
+    "test_api_stream",
+    "test_api_tls",
+    "test_api_types",
+    "test_api_workers",
+    "test_client_cli",
+    "test_client_sqlalchemy",
+    "test_deltas_law",
+    "test_deltas_nesting",
+    "test_deltas_program",
+    "test_deltas_rows",
+    "test_deltas_tpch",
+    "test_engine_law",
+    "test_functions",
+    "test_immediate_law",
+    "test_log_torture",
+    "test_nesting",
+    "test_schema_render",
+    "test_schema_trees",
+    "test_serializable_properties",
+    "test_storage_hbase",
+    "test_storage_hdfs_cluster",
+    "test_storage_simulated_peers",
+    "test_transactions_builds",
+    "test_transactions_comparisons",
+    "test_transactions_large_rows",
+    "test_transactions_loads",
+    "test_transactions_long_sql",
+    "test_transactions_schema",
+    "test_transactions_turns",
+    "test_transactions_verify",
+    "test_txlayer_master",
+    "test_txlayer_member",
+    "test_txlayer_members_law",
+    "test_viewselect_wide",
+    "test_workers",
+}
+"""The files of tests that take longest of the other folders, measured on 2026-11-26. The rest takes
+about two minutes on two cores."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,7 +106,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    leave_out = collection_path.is_dir() and collection_path.name in NOT_QUICK
+    if collection_path.is_dir():
+        leave_out = collection_path.name in NOT_QUICK
+    else:
+        leave_out = collection_path.stem in LONG
     return True if config.getoption("--quick") and leave_out else None
 
 

@@ -153,7 +153,7 @@ async def _all(batches):
     return [group.row async for batch in batches for group in batch]
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.randoms(use_true_random=True))
 def test_additions_equal_the_answer_of_duckdb(random):
     schema = draw_schema(random)
