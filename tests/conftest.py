@@ -129,7 +129,7 @@ LONG = {
     "test_workers",
 }
 """The files of tests that take longest of the other folders, measured on 2026-11-26. The rest takes
-about two minutes on two cores."""
+one minute on two cores."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
