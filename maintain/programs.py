@@ -232,6 +232,8 @@ class Programs:
             relation: tuple(v for v in views if relation in v.path.relations)
             for relation in relations
         }
+        self.adds = bool(immediate)
+        """Are there immediate views?"""
         self._immediate = {
             relation: tuple(v for v in immediate if relation in v.relations)
             for relation in relations

@@ -6,6 +6,7 @@
   along declared foreign keys. So each row of the fact gives at most one joined row.
 * `definition.py`: how the view is stored, and which SELECTs are refused with the reason.
 * `program.py`: from the changes of a transaction to the amounts that it adds to each group.
+* `build.py`: the amounts of the rows that are there when a view is declared.
 
 **Law.** For the state B before and B′ after a transaction, `view(B)` plus the additions is
 `view(B′)`, group by group: incremental = recomputed.
@@ -14,7 +15,7 @@
 commute, so two transactions may add to one group at the same time (docs/protocols/lanes.md). But
 both must see the same joined rows: a transaction that changes what a row of the fact contributes
 holds the existence of every parent in the joined row, and a transaction that changes a parent holds
-it exclusively (`Chain`, txlayer/transactions/view_locks.py).
+it exclusively (`Workspace.lock_joined`, txlayer/transactions/workspace.py).
 
 Source: CloudTPS (Nikolov 2011, section 4.3), which takes a lock on each group.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hornbeam_server.maintain.deltas.algebra import Aggregate, Call, Function, Map
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Function, Map
 from hornbeam_server.maintain.deltas.program import Translated, translated, unlike
 from hornbeam_server.maintain.deltas.relations import Field
 from hornbeam_server.maintain.deltas.states import GroupState, Part
@@ -172,10 +172,6 @@ def _folded(source: str, state: GroupState) -> FoldedColumn:
         number = state.valued.index(state.arguments.index(call.argument))
         return FoldedColumn(_VALUED[call.function], number)
     folding = Folding.SUM if call.function is Function.SUM else Folding.AVG
-    return _valued(folding, call, place)
-
-
-def _valued(folding: Folding, call: Call, place: dict[tuple[str, str], int]) -> FoldedColumn:
     return FoldedColumn(folding, place["sum", call.argument], place["count", call.argument])
 
 

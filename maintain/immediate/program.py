@@ -208,11 +208,13 @@ class Joined:
     kept: set[Reference] = field(default_factory=set)
     changed: set[Reference] = field(default_factory=set)
 
-    def additions(self) -> list[Addition]:
+    async def additions(self) -> list[Addition]:
         """The amounts to add to each group whose sums change."""
         sums: Sums = {}
-        self.program.add(self.before, -1, sums)
-        self.program.add(self.after, 1, sums)
+        for rows, sign in ((self.before, -1), (self.after, 1)):
+            for some in chunks(rows):
+                self.program.add(some, sign, sums)
+                await turn(some)
         return [
             Addition(name, group, tuple(amounts))
             for (name, _), (group, amounts) in sums.items()

@@ -119,7 +119,7 @@ class Kept:
             key = self.world.key(change.relation, change.new or change.old)
             by_relation.setdefault(change.relation, {})[key] = change
         joined = await self.program.joined(BaseRows(self.world, by_relation))
-        for addition in joined.additions():
+        for addition in await joined.additions():
             codec = self.codecs[addition.layout]
             key = codec.key_of((*addition.group, lane))
             stored = self.store.tables.get(codec.layout.table, {}).get(key)

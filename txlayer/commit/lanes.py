@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from hornbeam_server.maintain.changes import Addition
 from hornbeam_server.schema.errors import Unavailable
-from hornbeam_server.schema.turns import chunks, turn
+from hornbeam_server.schema.turns import chunks, made, turn
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.folds import plus, require_within_lane
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
@@ -84,7 +84,7 @@ class Lanes:
                 "This node cannot write relations of immediate views: it has no lane.",
                 cure="Send the transaction to another node; at most 15 nodes have lanes.",
             )
-        found = [self._addition(addition, codecs, lane) for addition in additions]
+        found = await made(self._addition(addition, codecs, lane) for addition in additions)
         unknown = [each.cell for each in found if each.cell.amounts is None]
         for some in chunks(unknown):
             await self._read(some)

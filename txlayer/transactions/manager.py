@@ -262,7 +262,7 @@ class TransactionManager:
             attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
             mutations = await transaction.mutations()
             additions = await self._committer.lanes.prepared(
-                transaction.additions(joined), state.codecs
+                await transaction.additions(joined), state.codecs
             )
             await transaction.move_numbers()
         attempt.affected, attempt.growth = await count_by_layout(mutations)

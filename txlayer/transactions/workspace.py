@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from contextlib import aclosing
-from itertools import chain
 
 from hornbeam_server.maintain.changes import Addition, Change, Mutation
 from hornbeam_server.maintain.immediate.program import Joined
@@ -274,12 +273,14 @@ class Workspace:
         await _require_moderate(found)
         return [*found, *self.repairs]
 
-    def additions(self, joined: Sequence[Joined]) -> list[Addition]:
+    async def additions(self, joined: Sequence[Joined]) -> list[Addition]:
         """What the changes add to the groups of immediate views."""
-        return list(chain.from_iterable(each.additions() for each in joined))
+        return [addition for each in joined for addition in await each.additions()]
 
     async def joined(self) -> list[Joined]:
         """What the changes change in immediate views."""
+        if not self.state.programs.adds:
+            return []
         return await self.state.programs.joined(await self.net_changes(), self.reader)
 
     async def lock_joined(self) -> list[Joined]:
@@ -304,7 +305,7 @@ class Workspace:
         snapshot `base` what they add over the newest rows. Else they cannot be laid over it: other
         transactions have since changed rows that the views join to the changed ones."""
         joined = await self.state.programs.joined(await self.net_changes(), base)
-        if self.additions(joined) != self.additions(await self.joined()):
+        if await self.additions(joined) != await self.additions(await self.joined()):
             raise changed_since("an immediate view")
 
     async def overlay(self) -> list[Mutation]:
@@ -312,7 +313,7 @@ class Workspace:
         the additions to immediate views as cells of a lane of their own."""
         codecs = self.state.codecs
         found = await self.mutations()
-        for addition in self.additions(await self.joined()):
+        for addition in await self.additions(await self.joined()):
             cell = (*addition.group, OWN_LANE, *addition.amounts)
             found.append(Mutation(addition.layout, codecs(addition.layout).key(cell), None, cell))
         return found
