@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hornbeam_server.maintain.deltas.relations import Field, Fields
+from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.query.dialect.duckdb_types import quoted
 
 
@@ -142,16 +143,6 @@ class Union(Node):
     @property
     def inputs(self) -> tuple[Node, ...]:
         return self.parts
-
-
-class Function(enum.StrEnum):
-    ROWS = "count(*)"
-    COUNT = "count"
-    SUM = "sum"
-    AVG = "avg"
-    MIN = "min"
-    MAX = "max"
-    DISTINCT = "count distinct"
 
 
 @dataclass(frozen=True, slots=True)

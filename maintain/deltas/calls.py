@@ -6,23 +6,17 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from hornbeam_server.maintain.deltas.algebra import Aggregate, Call, Function, Map
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Call, Map
 from hornbeam_server.maintain.deltas.expressions import aggregates_in, refused, text
 from hornbeam_server.maintain.deltas.operators import NUMBERS, check_keys, named
 from hornbeam_server.maintain.deltas.relations import Field, Fields, describe
+from hornbeam_server.query.dialect.aggregates import FUNCTIONS, Function
 from hornbeam_server.query.dialect.duckdb_sql import WIDE
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.types import ColumnType, Kind
 
 _SUMMABLE = ("HUGEINT", "DECIMAL")
-_FUNCTIONS: dict[type[exp.Expr], Function] = {
-    exp.Sum: Function.SUM,
-    exp.Avg: Function.AVG,
-    exp.Min: Function.MIN,
-    exp.Max: Function.MAX,
-    exp.Count: Function.COUNT,
-}
 
 Output = tuple[str, exp.Expr]
 """An output column: its name and its renamed expression."""
@@ -67,7 +61,7 @@ class Calls:
         if isinstance(part, exp.Filter):
             condition = part.expression.this
             part = part.this
-        function = _FUNCTIONS.get(type(part))
+        function = FUNCTIONS.get(type(part))
         sql = self._sql
         if function is None:
             raise refused(f"The aggregate {text(part)}", part, sql, "")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hornbeam_server.maintain.changes import Mutation
-from hornbeam_server.maintain.deltas.algebra import Aggregate, Function
+from hornbeam_server.maintain.deltas.algebra import Aggregate
 from hornbeam_server.maintain.deltas.planned import Planned
 from hornbeam_server.maintain.deltas.relations import (
     Field,
@@ -34,6 +34,7 @@ from hornbeam_server.maintain.deltas.relations import (
     with_weight,
 )
 from hornbeam_server.maintain.deltas.zsets import Weighted, ZSet
+from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Layout, StateLayout
 from hornbeam_server.schema.errors import Corruption

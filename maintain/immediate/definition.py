@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hornbeam_server.maintain.deltas.algebra import Aggregate, Function, Map
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Map
 from hornbeam_server.maintain.deltas.program import Translated, translated, unlike
 from hornbeam_server.maintain.deltas.relations import Field
 from hornbeam_server.maintain.deltas.states import GroupState, Part
 from hornbeam_server.maintain.immediate.stars import LATER, Star, star_of
+from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.schema.catalog import (
     Catalog,
     FoldedColumn,

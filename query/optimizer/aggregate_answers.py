@@ -15,11 +15,11 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import Block, Comparison
 from hornbeam_server.query.binding.blocks import split
+from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.query.optimizer.access_paths import estimated_rows
 from hornbeam_server.query.optimizer.aggregate_blocks import (
     AggregateBlock,
     Call,
-    Function,
     NotAnswered,
     aggregate_block,
     aggregates,

@@ -3,7 +3,6 @@ compared. Pure."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from hornbeam_server.query.binding.algebra import Block
 from hornbeam_server.query.binding.binder import output_name
 from hornbeam_server.query.binding.blocks import Classes, ColumnOf, joinable, split
 from hornbeam_server.query.binding.constants import CONSTANT
+from hornbeam_server.query.dialect.aggregates import FUNCTIONS, Function
 from hornbeam_server.query.dialect.functions import function_name, is_aggregate
 from hornbeam_server.query.optimizer.select_trees import (
     flatten,
@@ -42,27 +42,6 @@ _SYMMETRIC = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
 class NotAnswered(Exception):
     """No view, or not this view, answers a block. The message says why, as the end of a
     sentence."""
-
-
-class Function(enum.StrEnum):
-    """The aggregates that views can answer. COUNT of a column that is never NULL is ROWS."""
-
-    ROWS = "count(*)"
-    COUNT = "count"
-    SUM = "sum"
-    AVG = "avg"
-    MIN = "min"
-    MAX = "max"
-    DISTINCT = "count distinct"
-
-
-_FUNCTIONS: dict[type[exp.Expr], Function] = {
-    exp.Count: Function.COUNT,
-    exp.Sum: Function.SUM,
-    exp.Avg: Function.AVG,
-    exp.Min: Function.MIN,
-    exp.Max: Function.MAX,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +238,7 @@ def call_of(node: exp.Expr, block: AggregateBlock, catalog: Catalog) -> Call | N
     condition = None
     if isinstance(node, exp.Filter):
         condition, node = node.expression.this, node.this
-    function, argument = _FUNCTIONS.get(type(node)), node.this
+    function, argument = FUNCTIONS.get(type(node)), node.this
     if function is None or (node.expressions and function is not Function.COUNT):
         return None
     if isinstance(argument, exp.Distinct):

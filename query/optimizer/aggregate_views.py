@@ -30,9 +30,9 @@ from sqlglot import exp
 from hornbeam_server.query.binding.algebra import Block
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.binding.blocks import Classes, ColumnOf
+from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.query.optimizer.aggregate_blocks import (
     AggregateBlock,
-    Function,
     Name,
     NotAnswered,
     aggregate_block,

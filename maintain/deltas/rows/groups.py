@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any
 
 from hornbeam_server.maintain.changes import Mutation
-from hornbeam_server.maintain.deltas.algebra import Call, Function
+from hornbeam_server.maintain.deltas.algebra import Call
 from hornbeam_server.maintain.deltas.rows.numbers import DIGITS, double_of, fitted, in_range, zero
 from hornbeam_server.maintain.deltas.states import GroupState, Part
 from hornbeam_server.maintain.deltas.zsets import Weighted
+from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.snapshot import RowReader
