@@ -169,13 +169,19 @@ def read(tokens: Sequence[Token], sql: str) -> list[exp.Expr | None]:
     return trees
 
 
+def read_expression(sql: str) -> exp.Expr:
+    """The tree of one expression. Raises SqlglotError, RecursionError."""
+    (select,) = read(tokenize(f"SELECT ({sql})"), sql)
+    assert isinstance(select, exp.Select)
+    found: exp.Expr = select.expressions[0].this
+    found.pop()
+    return found
+
+
 @functools.cache
 def expression(sql: str) -> exp.Expr:
     """The cached tree of an internal expression."""
-    (select,) = read(tokenize(f"SELECT {sql}"), sql)
-    assert isinstance(select, exp.Select)
-    found: exp.Expr = select.expressions[0]
-    return found
+    return read_expression(sql)
 
 
 def place(offset: int, sql: str) -> str:

@@ -1,7 +1,9 @@
-"""+ - * % and unary minus, ABS and ROUND on numbers, with DuckDB's result types and overflows."""
+"""+ - * % and unary minus, ABS, ROUND, FLOOR, CEIL and TRUNC on numbers, with DuckDB's result types
+and overflows."""
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from decimal import Decimal
@@ -190,3 +192,27 @@ def rounded(operand: Operand, digits: int) -> Operand:
         return operand
     result = ColumnType(Kind.DECIMAL, type_.precision, digits)
     return unary(operand, result, scaler(result))
+
+
+def whole(function: Callable[[Any], int], operand: Operand) -> Operand:
+    """FLOOR, CEIL or TRUNC of decimals and doubles: `function` is `math.floor`, `ceil` or
+    `trunc`."""
+    if operand.type is None or operand.text is not None:
+        raise NotNativeError
+    if operand.kind is Kind.DOUBLE:
+        return unary(operand, DOUBLE, _whole_double(function), may_be_nan=operand.may_be_nan)
+    if operand.kind is not Kind.DECIMAL or not operand.type.scale:
+        raise NotNativeError
+    result = ColumnType(Kind.DECIMAL, operand.type.precision, 0)
+    return unary(operand, result, lambda value: Decimal(function(value)))
+
+
+def _whole_double(function: Callable[[Any], int]) -> Callable[[float], float]:
+    """Infinities and NaN stay; the sign stays, that of a zero, too."""
+
+    def double(value: float) -> float:
+        if not math.isfinite(value):
+            return value
+        return math.copysign(float(function(value)), value)
+
+    return double

@@ -15,7 +15,14 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.binding.placeholders import number_placeholders, parameter_key
-from hornbeam_server.query.expressions import arithmetic, casts, comparison, logic, text
+from hornbeam_server.query.expressions import (
+    arithmetic,
+    casts,
+    comparison,
+    functions,
+    logic,
+    text,
+)
 from hornbeam_server.query.expressions.literals import parse_number
 from hornbeam_server.query.expressions.operands import (
     TEXT,
@@ -295,6 +302,16 @@ def _number(node: exp.Expr | None) -> int | None:
     if type(node) is not exp.Literal or node.is_string or not node.this.isdecimal():
         raise NotNativeError
     return int(node.this)
+
+
+# --- functions by name -----------------------------------------------------------------------
+
+
+@_handles(exp.Anonymous, "expressions")
+def _call(compiler: _Compiler, node: exp.Anonymous) -> Operand:
+    if node.find(exp.Column) is None:
+        raise NotNativeError  # the type of DATE_PART of a constant depends on its value
+    return functions.called(node.name, compiler.all(*node.expressions))
 
 
 # --- text ------------------------------------------------------------------------------------

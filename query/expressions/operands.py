@@ -128,6 +128,17 @@ def binary(
     return Operand(type_, evaluate)
 
 
+def strict(type_: ColumnType, function: Callable[..., Any], *operands: Operand) -> Operand:
+    """`function` applied to any number of values; NULL if one is NULL."""
+    parts = [operand.evaluate for operand in operands]
+
+    def evaluate(row: Row, parameters: Parameters) -> Any:
+        values = [part(row, parameters) for part in parts]
+        return None if None in values else function(*values)
+
+    return Operand(type_, evaluate)
+
+
 # --- types -----------------------------------------------------------------------------------
 
 

@@ -1,5 +1,5 @@
-"""Text functions by code points, as in DuckDB: LIKE, ILIKE, ||, LOWER, UPPER, LENGTH, SUBSTRING,
-TRIM."""
+"""Text functions by code points, as in DuckDB: LIKE, ILIKE, ||, CONCAT, LOWER, UPPER, LENGTH,
+SUBSTRING, LEFT, RIGHT, TRIM, REPLACE, STRPOS, STARTS_WITH, CONTAINS."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from hornbeam_server.query.expressions.operands import (
     binary,
     constant,
     require,
+    strict,
     unary,
 )
 from hornbeam_server.schema.caches import cached
@@ -60,6 +61,52 @@ def trim(operand: Operand, position: str, characters: str | None) -> Operand:
     strip = {"LEADING": str.lstrip, "TRAILING": str.rstrip}.get(position, str.strip)
     removed = SPACES if characters is None else characters
     return unary(text(operand), TEXT, lambda value: strip(value, removed))
+
+
+def concat(operands: Sequence[Operand]) -> Operand:
+    """CONCAT, which skips NULLs."""
+    parts = [text(operand).evaluate for operand in operands]
+    return Operand(TEXT, lambda row, p: "".join([part(row, p) or "" for part in parts]))
+
+
+def left(operand: Operand, count: Operand) -> Operand:
+    """LEFT. Only DuckDB handles numbers below zero."""
+    return unary(text(operand), TEXT, operator.itemgetter(slice(0, _length(count))))
+
+
+def right(operand: Operand, count: Operand) -> Operand:
+    """RIGHT. Only DuckDB handles numbers below zero."""
+    number = _length(count)
+    return unary(text(operand), TEXT, lambda value: value[max(0, len(value) - number) :])
+
+
+def _length(count: Operand) -> int:
+    """A number of code points, which must be a literal."""
+    if not count.constant or not isinstance(count.value, int) or count.value < 0:
+        raise NotNativeError
+    return count.value
+
+
+def replace(operand: Operand, wanted: Operand, other: Operand) -> Operand:
+    """REPLACE. An empty text occurs nowhere."""
+
+    def replaced(value: str, old: str, new: str) -> str:
+        return value.replace(old, new) if old else value
+
+    return strict(TEXT, replaced, text(operand), text(wanted), text(other))
+
+
+def position(operand: Operand, wanted: Operand) -> Operand:
+    """STRPOS: the position from 1; 0 if it does not occur."""
+    return binary(text(operand), text(wanted), BIGINT, lambda value, part: value.find(part) + 1)
+
+
+def starts_with(operand: Operand, prefix: Operand) -> Operand:
+    return binary(text(operand), text(prefix), BOOLEAN, str.startswith)
+
+
+def contains(operand: Operand, part: Operand) -> Operand:
+    return binary(text(operand), text(part), BOOLEAN, operator.contains)
 
 
 # --- case ------------------------------------------------------------------------------------

@@ -134,6 +134,20 @@ async def test_a_view_without_groups_always_has_a_row(tmp_path):
         assert await database.fetch("SELECT n, total FROM v") == [(0, None)]
 
 
+async def test_a_month_can_be_a_group(tmp_path):
+    monthly = """SELECT date_trunc('month', day) AS month, extract(dow FROM day) AS weekday,
+      count(*) AS n, sum(floor(total)) AS total FROM orders GROUP BY 1, 2"""
+    async with opened(tmp_path, TABLES + view(monthly)) as database:
+        await run(database, "INSERT INTO customer VALUES (1, 'a', 1)")
+        days = [f"DATE '2021-0{1 + i % 3}-0{1 + i % 7}'" for i in range(30)]
+        inserts = [f"INSERT INTO orders VALUES ({i}, 1, {day}, 1.5)" for i, day in enumerate(days)]
+        await run(database, *inserts)
+        await require_right(database)
+        sql = "SELECT count(*) AS n FROM orders WHERE date_trunc('month', day) = DATE '2021-02-01'"
+        assert database.explain(sql).views == ("v",)
+        assert await database.fetch(sql) == [(10,)]
+
+
 async def test_a_transaction_reads_groups_behind_its_own_writes(tmp_path):
     async with opened(tmp_path) as database:
         await run(database, CUSTOMERS, ORDERS)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlglot import exp, parse_one
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from hornbeam_server.maintain.deltas.algebra import Map
 from hornbeam_server.query.dialect.duckdb_sql import cast_literal
+from hornbeam_server.query.dialect.grammar import read_expression
 from hornbeam_server.schema.trees import unlink
 
 MAX_NODES = 5_000
@@ -43,7 +44,7 @@ def parsed(sql: str) -> exp.Expr:
     """The tree of an expression in DuckDB's SQL. Raises NotCompiledError if the parser does not
     know a construct of it."""
     try:
-        tree: exp.Expr = parse_one(sql, read="duckdb")
+        tree = read_expression(sql)
     except SqlglotError:
         raise NotCompiledError(sql) from None
     return tree.transform(cast_literal) if tree.find(exp.Anonymous) else tree

@@ -40,11 +40,13 @@ COMPILED = [
     "SELECT i, COALESCE(x, 3) AS y, SUBSTRING(t FROM 1 FOR 2) AS u, NOT b AS c FROM a",
     "SELECT i, t || '!' AS u, UPPER(t) AS v, x % 2 AS w FROM a WHERE d BETWEEN 0 AND 5",
     "SELECT i, CAST(x AS BIGINT) + g AS y FROM a WHERE g < 9",
+    "SELECT i, EXTRACT(year FROM s) AS y, DATE_TRUNC('month', m) AS z, FLOOR(d) AS w FROM a",
+    "SELECT i, CONCAT(t, LEFT(t, 1)) AS u FROM a WHERE STRPOS(t, 'b') > 0 OR DAY(m) = 1",
     "SELECT y, y AS again, NULL AS n FROM (SELECT CAST(d AS DECIMAL(20,1)) AS y FROM a) AS s",
 ]
 BY_DUCKDB = [
     "SELECT i, d / 2 AS y FROM a",
-    "SELECT i, EXTRACT(year FROM s) AS y FROM a",
+    "SELECT i, EXTRACT(decade FROM s) AS y FROM a",
     "SELECT i, s + INTERVAL 1 DAY AS y FROM a",
 ]
 

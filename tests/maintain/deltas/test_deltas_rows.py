@@ -49,9 +49,9 @@ def draw_row(random, i):
 
 
 BY_DUCKDB = {
-    "mapped": "SELECT i, d / 4 AS q, EXTRACT(year FROM s) AS y FROM a WHERE x / 2 < 9",
+    "mapped": "SELECT i, d / 4 AS q, EXTRACT(decade FROM s) AS y FROM a WHERE x / 2 < 9",
     "joined": "SELECT a.i, b.i AS other FROM a LEFT JOIN b ON a.j = b.j AND a.d / 2 < b.d",
-    "found": "SELECT a.i, s.y FROM a LEFT JOIN (SELECT j, EXTRACT(year FROM s) AS y FROM b) AS s"
+    "found": "SELECT a.i, s.y FROM a LEFT JOIN (SELECT j, EXTRACT(decade FROM s) AS y FROM b) AS s"
     " ON s.j = a.j",
     "huge": "SELECT j, SUM(g) + 1 AS more FROM a GROUP BY j",
     "small": "SELECT q FROM (SELECT DISTINCT CAST(x AS SMALLINT) AS q FROM a WHERE x < 9) AS s"

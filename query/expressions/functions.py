@@ -1,0 +1,64 @@
+"""Functions that are called by name: handlers of their compiled arguments.
+
+Hornbeam's grammar leaves a call as it is written (`query/dialect/grammar.py`), so a function is
+known by its name here. Each handler raises NotNativeError for arguments of other types or numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from hornbeam_server.query.expressions import arithmetic, dates, logic, text
+from hornbeam_server.query.expressions.operands import NotNativeError, Operand
+
+Function = Callable[..., Operand]
+
+
+def called(name: str, arguments: Sequence[Operand]) -> Operand:
+    """The call of function `name`. Raises NotNativeError for a function that only DuckDB
+    evaluates."""
+    known = _FUNCTIONS.get(name.lower())
+    if known is None or len(arguments) not in known[0]:
+        raise NotNativeError
+    return known[1](*arguments)
+
+
+def _date_part(part: Operand, value: Operand) -> Operand:
+    return dates.date_part(dates.part_name(part), value)
+
+
+def _date_trunc(part: Operand, value: Operand) -> Operand:
+    return dates.date_trunc(dates.part_name(part), value)
+
+
+def _if(test: Operand, value: Operand, default: Operand) -> Operand:
+    return logic.case([(test, value)], default)
+
+
+def _concat(*arguments: Operand) -> Operand:
+    return text.concat(arguments)
+
+
+_ONE, _TWO, _THREE = range(1, 2), range(2, 3), range(3, 4)
+_FUNCTIONS: dict[str, tuple[range, Function]] = {
+    "date_part": (_TWO, _date_part),
+    "datepart": (_TWO, _date_part),
+    "date_trunc": (_TWO, _date_trunc),
+    "datetrunc": (_TWO, _date_trunc),
+    **{part: (_ONE, partial(dates.date_part, part)) for part in dates.FUNCTIONS},
+    "if": (_THREE, _if),
+    "floor": (_ONE, partial(arithmetic.whole, math.floor)),
+    "ceil": (_ONE, partial(arithmetic.whole, math.ceil)),
+    "ceiling": (_ONE, partial(arithmetic.whole, math.ceil)),
+    "trunc": (_ONE, partial(arithmetic.whole, math.trunc)),
+    "concat": (range(1, 100), _concat),
+    "contains": (_TWO, text.contains),
+    "left": (_TWO, text.left),
+    "replace": (_THREE, text.replace),
+    "right": (_TWO, text.right),
+    "starts_with": (_TWO, text.starts_with),
+    "strpos": (_TWO, text.position),
+}
+"""By name: the possible numbers of arguments, and the handler."""
