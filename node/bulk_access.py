@@ -165,7 +165,7 @@ class BulkAccess:
 
         Raises NotFound, SnapshotTooOld, Unsupported, Unavailable, Corruption.
         """
-        work = await self._deferred.begin(group, self._reads.current_snapshot)
+        work = await self._deferred.begin(group, self._reads.snapshot_after)
         use_ms = self._deferred.use_ms(work.upto)
         export = await self._exports.begin(work.upto, work.catalog, use_ms)
         changes = await self.changes(work.as_of, work.upto)

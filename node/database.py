@@ -96,7 +96,7 @@ class Database:
         self.query = self.reads.query
         self.fetch = self.reads.fetch
         self.explain = self.reads.explain
-        self.current_snapshot = self.reads.current_snapshot
+        self.snapshot_after = self.reads.snapshot_after
         self.export = self.bulk.export
         self.put = self.bulk.put
         self.changes = self.bulk.changes

@@ -161,10 +161,10 @@ class DeferredViews:
     # ------------------------------------------------------------ batches
 
     async def begin(
-        self, group: str, current_snapshot: Callable[[], Awaitable[tuple[Catalog, int]]]
+        self, group: str, snapshot_after: Callable[[int], Awaitable[tuple[Catalog, int]]]
     ) -> BatchWork:
         """The batch to do next: the one under way, or a new one up to the result of
-        `current_snapshot`.
+        `snapshot_after`, which gets the group's `as_of`.
 
         Raises NotFound, Unavailable; SnapshotTooOld when inputs of the batch may be gone.
         """
@@ -172,7 +172,7 @@ class DeferredViews:
         catalog = self._keeper.state.catalog
         # A recorded batch whose first snapshot is not kept any more could never be done.
         self._require_beginning(group, await self._groups.state(group), members(catalog, group))
-        state = await self._groups.begin(group, current_snapshot)
+        state = await self._groups.begin(group, snapshot_after)
         batch, catalog = state.batch, self._keeper.state.catalog
         assert batch is not None
         numbers = members(catalog, group)

@@ -18,6 +18,7 @@ from hornbeam_server.schema.errors import (
     Corruption,
     InvalidRequest,
     SnapshotTooOld,
+    Unavailable,
     Unsupported,
 )
 from hornbeam_server.storage.codec.rows import Codecs
@@ -197,11 +198,19 @@ class Reads:
             )
         return asked
 
-    async def current_snapshot(self) -> tuple[Catalog, int]:
-        """The catalog in force, and a snapshot under it that holds every commit that any node has
-        acknowledged. Raises Unavailable."""
-        async with self.at(strong=True) as (state, at):
-            return state.catalog, at
+    async def snapshot_after(self, earlier: int) -> tuple[Catalog, int]:
+        """The catalog in force, and a snapshot under it that is later than `earlier`, a snapshot
+        that was given out, and holds every commit that any node has acknowledged. Raises
+        Unavailable."""
+        try:
+            async with self.at(bookmark=earlier + 1, strong=True) as (state, at):
+                return state.catalog, at
+        except InvalidRequest:
+            self._ownership.require_owner()
+            raise Unavailable(
+                f"There is no snapshot after {earlier} yet: the clocks of the nodes are behind it.",
+                cure="Ask again in a moment.",
+            ) from None
 
     def explain(
         self, sql: str, parameters: Parameters | None = None, *, use_views: bool = True

@@ -16,6 +16,8 @@ empty groups.
 * `states.py`: the state of aggregates; `stages.py`: the steps of a program, computed by DuckDB;
   `program.py`: the compiler, and the executor that runs a whole program in one process.
 * `rows/`: the same steps in Python's own loops, for inputs of few rows; `executors.py` chooses.
+* `batches.py`: a small batch of several views in one process, from segments of the log to puts;
+  `catalog_programs.py`: the programs of a catalog.
 
 **Algebra.** A change is a Z-set: inserted rows (+1) and deleted rows (-1); an update is both.
 With `Δ` for the change of an operator's rows from S0 to S1:

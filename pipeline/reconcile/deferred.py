@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from pyspark import RDD, SparkContext
 
 from hornbeam.transport import Transport, persistently
-from hornbeam_server.pipeline.refresh.driver import program_of, rebuilt, refresh
+from hornbeam_server.maintain.deltas.catalog_programs import program_of
+from hornbeam_server.pipeline.refresh.driver import rebuilt, refresh
 from hornbeam_server.pipeline.refresh.recompute import answered
 from hornbeam_server.pipeline.spark import export as exports
 from hornbeam_server.pipeline.spark.export import Export

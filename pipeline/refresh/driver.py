@@ -7,10 +7,10 @@
 read the changes between the snapshots from the logs, or all rows of the relations of a view that is
 being built. They run the stages of the programs (`maintain/deltas`), with lookups in the store as
 of the first snapshot. They put the rows that differ, with the second snapshot as their timestamp
-(`pipeline/spark/sink.py`). The driver itself runs a small batch. When all rows are put, the driver
-reports the batch as finished (`…/batches/{upto}`); from then on queries read the views at the
-second snapshot. If a job dies before that report, the next job runs the batch again, with the same
-result: see `txlayer/views/refresh_groups.py`.
+(`pipeline/spark/sink.py`). The driver itself runs a small batch (`maintain/deltas/batches.py`).
+When all rows are put, the driver reports the batch as finished (`…/batches/{upto}`); from then on
+queries read the views at the second snapshot. If a job dies before that report, the next job runs
+the batch again, with the same result: see `txlayer/views/refresh_groups.py`.
 
 **Levels.** All views of a group are refreshed together. The level of a stage is one above the
 highest level of its inputs. All stages of a level, of all views, run as one Spark stage.
@@ -20,17 +20,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from urllib.parse import quote
 
 import msgspec
 from pyspark import RDD, SparkContext, StorageLevel
 
 from hornbeam.transport import Transport, persistently
-from hornbeam_server.maintain.deltas.program import DeltaProgram, stored_program
+from hornbeam_server.maintain.deltas.batches import SegmentBytes, SmallBatch, about
+from hornbeam_server.maintain.deltas.catalog_programs import Programs, programs_of
 from hornbeam_server.maintain.deltas.stages import Input, Stage
 from hornbeam_server.pipeline.refresh.executor import (
     COUNTS,
@@ -48,12 +48,11 @@ from hornbeam_server.pipeline.refresh.executor import (
     running,
 )
 from hornbeam_server.pipeline.refresh.recompute import recompute
-from hornbeam_server.pipeline.sources.changes import Changes
-from hornbeam_server.pipeline.spark.errors import about
+from hornbeam_server.pipeline.sources.changes import Changes, content
 from hornbeam_server.pipeline.spark.export import Export
-from hornbeam_server.schema.catalog import Catalog, DeferredView, State
-from hornbeam_server.schema.codec import decode_catalog
-from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.pipeline.spark.sink import open_sink
+from hornbeam_server.schema.catalog import DeferredView
+from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.schema.model import Refresh
 from hornbeam_server.storage.ports import Put
 
@@ -65,8 +64,6 @@ SHARE_BYTES = 1 << 20
 """Approximate bytes of a segment for each task."""
 ROW_BYTES = 100
 """Estimated size of a row, where only the number of rows is known."""
-CATALOGS = 4
-"""Maximum number of catalogs whose programs are kept."""
 SPILLING = StorageLevel.MEMORY_AND_DISK
 
 
@@ -112,20 +109,20 @@ def run(context: SparkContext, batch: Batch, node: Transport, url: str) -> Count
     programs = programs_of(batch.export.catalog, batch.usable)
     counts = Counts()
     if batch.built or batch.changes.segments:
-        counts = _follow(context, batch, _job(batch, programs, url))
+        counts = _follow(context, batch, programs, url)
     for name in (*batch.refreshed, *batch.built):
         if _is_answered(batch, programs.catalog.deferred_view[name]):
             counts += Counts(rows=_answer(batch, programs, name, node, url))
     return counts
 
 
-def _follow(context: SparkContext, batch: Batch, job: Job) -> Counts:
+def _follow(context: SparkContext, batch: Batch, programs: Programs, url: str) -> Counts:
     """Refresh or build the views that are maintained from changes (`Refresh.DEFERRED`)."""
-    if not job.stages:
-        return Counts()
     if not batch.built and _size(batch.changes) <= HERE_BYTES:
-        return _run_here(batch, job)
-    return _run_there(context, batch, job)
+        small = SmallBatch(programs, batch.as_of, batch.upto, batch.refreshed)
+        return asyncio.run(_run_here(batch, small, url)) if small.views else Counts()
+    job = _job(batch, programs, url)
+    return _run_there(context, batch, job) if job.stages else Counts()
 
 
 def _is_answered(batch: Batch, view: DeferredView) -> bool:
@@ -152,19 +149,25 @@ def _size(changes: Changes) -> int:
     return sum(segment.bytes for segment in changes.segments)
 
 
-def _run_here(batch: Batch, job: Job) -> Counts:
+async def _run_here(batch: Batch, small: SmallBatch, url: str) -> Counts:
     """Run a small batch in this process: Spark would take longer to distribute the data."""
-    read, here = reading(job, batch.changes.source), running(job)
-    rows = [row for task in _tasks(batch, job, 1) for row in read(task)]
-    counts = counted(rows)
-    if counts.changes:
-        rows += job.seeds()
-        for level in sorted(set(job.levels)):
-            targets = job.targets(level)
-            made = list(here([row for row in rows if row[0][0] in targets]))
-            counts += counted(made)
-            rows += made
-    return counts
+    settle_collector()
+    segments = [
+        SegmentBytes(await content(batch.changes.source, each), each.epoch, each.sequence)
+        for each in batch.changes.segments
+    ]
+    changes, count = small.changes(segments)
+    store, sink, rows = batch.export.open(), open_sink(batch.export, url), 0
+    try:
+        async for name, writes in small.writes(changes, store):
+            batch.export.require_kept()
+            with about(name):
+                await sink.put(writes, batch.upto)
+            rows += sum(map(len, writes.values()))
+    finally:
+        await sink.close()
+        await store.close()
+    return Counts(count, rows)
 
 
 def _run_there(context: SparkContext, batch: Batch, job: Job) -> Counts:
@@ -290,47 +293,6 @@ def _job_of(
         size // BUCKET_BYTES + 1,
         dry,
     )
-
-
-class Programs:
-    """The delta programs of a catalog's views, compiled when they are first used."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
-        self._found: dict[str, DeltaProgram] = {}
-
-    def __getitem__(self, name: str) -> DeltaProgram:
-        """The program of a view. Raises Corruption."""
-        if name not in self._found:
-            self._found[name] = program_of(self.catalog, self.catalog.deferred_view[name])
-        return self._found[name]
-
-
-@lru_cache(maxsize=CATALOGS)
-def programs_of(encoded: str, usable: frozenset[str] | None = None) -> Programs:
-    """The programs of an encoded catalog, which the batches that have it share. `usable`: only
-    these views and indexes are readable."""
-    catalog = decode_catalog(encoded.encode())
-    return Programs(catalog if usable is None else _usable(catalog, usable))
-
-
-def program_of(catalog: Catalog, view: DeferredView) -> DeltaProgram:
-    """The delta program of a view. Raises Corruption when the view's stored layouts are not those
-    of the program."""
-    program = stored_program(view, catalog)
-    if program is None:
-        raise Corruption(
-            f"View {view.name} was planned by another version of Hornbeam, and stored otherwise.",
-            cure="Plan and apply the schema again; the view is then rebuilt.",
-        )
-    return program
-
-
-def _usable(catalog: Catalog, usable: Iterable[str]) -> Catalog:
-    """The catalog in which only `usable` views and indexes are readable: those that were readable
-    all the time since the last batch. Lookups use no others."""
-    states = ((name, state if name in usable else State.BUILDING) for name, state in catalog.states)
-    return replace(catalog, states=tuple(states))
 
 
 def _tasks(batch: Batch, job: Job, most: int) -> list[Task]:

@@ -9,14 +9,15 @@ So values keep Hornbeam's types, independent of Spark's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.maintain.deltas.batches import Nothing, Writes, about, encoded
 from hornbeam_server.maintain.deltas.executors import FEW, project, run
 from hornbeam_server.maintain.deltas.relations import (
     WEIGHT,
@@ -30,18 +31,15 @@ from hornbeam_server.maintain.deltas.stages import Input, Stage, input_schema
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.pipeline.sources.changes import Segment, content
 from hornbeam_server.pipeline.sources.types import to_batch
-from hornbeam_server.pipeline.spark.errors import about
 from hornbeam_server.pipeline.spark.export import Export
 from hornbeam_server.pipeline.spark.sink import Sink, open_sink
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.schema.rows import projection
-from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
-from hornbeam_server.storage.codec.keyrange import KeyRange
-from hornbeam_server.storage.log.following import batches, changes
-from hornbeam_server.storage.ports import TOMBSTONE, Put, TableStore
-from hornbeam_server.storage.snapshot import RowReader, RowVersion, Snapshot
+from hornbeam_server.schema.types import ColumnType, Kind, Row
+from hornbeam_server.storage.log.following import batches_between, changes
+from hornbeam_server.storage.ports import TableStore
+from hornbeam_server.storage.snapshot import RowReader, Snapshot
 from hornbeam_server.storage.source import LogSource
 
 CHUNK_ROWS = 32_768
@@ -126,9 +124,9 @@ def _read_segment(
     settle_collector()
     wanted = {name: _Changes(job, name, whole=False) for name in job.relations(whole=False)}
     data, read = asyncio.run(content(logs, segment)), 0
-    for number, batch in enumerate(batches(data, segment.epoch, segment.sequence)):
-        if number % shares != share or not job.as_of < batch.ts <= job.upto:
-            continue
+    place = (segment.epoch, segment.sequence)
+    found = batches_between(data, *place, job.as_of, job.upto)
+    for batch in islice(found, share, None, shares):
         for commit in changes(batch):
             for name, old, new in commit.changes:
                 if (into := wanted.get(name)) is None:
@@ -269,10 +267,6 @@ def running(job: Job) -> Callable[[Iterable[StageRow]], Iterator[StageRow]]:
     return run_all
 
 
-Made = dict[str, list[Put]]
-"""Puts by layout."""
-
-
 class _Worker:
     """The store that a task reads, and the sink that it puts rows into."""
 
@@ -292,7 +286,7 @@ class _Worker:
             await self._sink.close()
         await self._store.close()
 
-    async def run(self, target: int, payloads: Iterable[bytes]) -> tuple[ZSet, Made]:
+    async def run(self, target: int, payloads: Iterable[bytes]) -> tuple[ZSet, Writes]:
         """The output of a stage for a part of its input, and the rows to be put."""
         job, stage = self._job, self._job.stages[target]
         tables = [pa.ipc.open_stream(payload).read_all() for payload in payloads if payload]
@@ -302,49 +296,12 @@ class _Worker:
             old = Nothing(self._codecs.catalog)
         result = await run(stage, ZSet(stage.columns, table=table), old)
         job.export.require_kept()
-        return result.changed, self._made(result.mutations)
+        return result.changed, encoded(result.mutations, self._codecs)
 
-    def _made(self, mutations: Iterable[Mutation]) -> Made:
-        found: Made = {}
-        for mutation in mutations:
-            codec = self._codecs(mutation.layout)
-            value = TOMBSTONE if mutation.new is None else codec.encode(mutation.new)
-            found.setdefault(mutation.layout, []).append(Put(mutation.key, value))
-        return found
-
-    async def put(self, made: Made) -> None:
+    async def put(self, made: Writes) -> None:
         assert self._sink is not None
         tables = {self._codecs(name).layout.table: puts for name, puts in made.items()}
         await self._sink.put(tables, self._job.upto)
-
-
-class Nothing:
-    """A `RowReader` that finds no rows, for views that are not stored yet."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
-
-    async def get(
-        self, layout: str, keys: Sequence[tuple[Value, ...]], *, room: int | None = None
-    ) -> list[RowVersion | None]:
-        return [None] * len(keys)
-
-    async def prefixes(
-        self, layout: str, prefixes: Sequence[tuple[Value, ...]], *, room: int | None = None
-    ) -> list[list[RowVersion]]:
-        return [[] for _ in prefixes]
-
-    async def scan(
-        self,
-        layout: str,
-        key_range: KeyRange = KeyRange(),
-        *,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> AsyncGenerator[list[Row], None]:
-        no_batches: list[list[Row]] = []
-        for batch in no_batches:
-            yield batch
 
 
 def _to_bytes(table: pa.Table) -> bytes:
@@ -359,9 +316,9 @@ def _counts(counts: Counts) -> StageRow:
     return (COUNTS, 0), msgspec.msgpack.encode(counts)
 
 
-def puts_in(row: StageRow) -> Made:
+def puts_in(row: StageRow) -> Writes:
     """The puts in a row with target `MADE`."""
-    return msgspec.msgpack.decode(row[1], type=Made)
+    return msgspec.msgpack.decode(row[1], type=Writes)
 
 
 def counted(rows: Iterable[StageRow]) -> Counts:

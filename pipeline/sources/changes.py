@@ -44,7 +44,6 @@ from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.codec import decode_catalog
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.schema.errors import (
-    Corruption,
     InvalidRequest,
     NotFound,
     SnapshotTooOld,
@@ -52,7 +51,7 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import LayoutCodec
-from hornbeam_server.storage.log.following import batches, changes
+from hornbeam_server.storage.log.following import batches_between, changes, final_segment
 from hornbeam_server.storage.source import LogSource, open_logs
 
 TIMEOUT_S = 600.0
@@ -186,9 +185,8 @@ def _changes(part: Part) -> Iterator[tuple[Row, tuple[int, int, str]]]:
     asked, segment = part.asked, part.segment
     name, decode = asked.layout.name, LayoutCodec(asked.layout).decode
     data = asyncio.run(content(asked.source, segment))
-    for batch in batches(data, segment.epoch, segment.sequence):
-        if not asked.after < batch.ts <= asked.upto:
-            continue
+    place = (segment.epoch, segment.sequence)
+    for batch in batches_between(data, *place, asked.after, asked.upto):
         for commit in changes(batch):
             for relation, old, new in commit.changes:
                 if relation != name:
@@ -203,21 +201,10 @@ async def content(source: LogSource, segment: Segment) -> bytes:
     """The bytes of a segment. Raises SnapshotTooOld, Corruption, Unavailable."""
     logs = open_logs(source)
     try:
-        data = await logs.read(segment.log, segment.epoch, segment.sequence)
+        place = (segment.log, segment.epoch, segment.sequence)
+        return await final_segment(logs, *place, segment.bytes)
     finally:
         await logs.close()
-    where = f"{segment.log}:{segment.epoch}:{segment.sequence}"
-    if data is None:
-        raise SnapshotTooOld(
-            f"Segment {where} of the log is not kept any more.",
-            cure="Set log_retention_s higher at the nodes, or read less at a time.",
-        )
-    if len(data) != segment.bytes:
-        raise Corruption(
-            f"Segment {where} of the log has {len(data)} bytes; it had {segment.bytes}.",
-            position=f"{where}:{len(data)}",
-        )
-    return data
 
 
 def _with_added(batch: pa.RecordBatch, added: Sequence[tuple[int, int, str]]) -> pa.RecordBatch:

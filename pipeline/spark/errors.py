@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from hornbeam.errors import OperationalError, from_problem
-from hornbeam_server.schema.errors import HornbeamError, LimitExceeded, SqlError
+from hornbeam_server.schema.errors import HornbeamError
 
 SERVER_ERRORS = f"{HornbeamError.__module__}."
 """Prefix of a line of Spark's report that names one of Hornbeam's errors."""
@@ -26,20 +26,6 @@ def client_errors() -> Iterator[None]:
         raise from_problem(problem) from None
     except (Py4JError, PySparkException) as error:
         raise OperationalError(f"Spark could not do it: {_reason(str(error))}") from error
-
-
-@contextmanager
-def about(view: str) -> Iterator[None]:
-    """Name the view in errors that the values of rows cause: its group cannot be refreshed."""
-    try:
-        yield
-    except (SqlError, LimitExceeded) as error:
-        raise type(error)(
-            f"View {view} cannot be refreshed, nor the others of its group: {error.message}",
-            cure=f"Correct the row, then `hornbeam refresh --rebuild {view}`, or take the view out"
-            " of the DDL.",
-            **error.details,
-        ) from None
 
 
 def _reason(text: str) -> str:

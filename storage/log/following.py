@@ -1,6 +1,7 @@
-"""Decodes segments for readers that follow the log: timestamps of commits, and changed rows.
+"""Reads and decodes segments for readers that follow the log: timestamps of commits, and changed
+rows.
 
-Pure functions of the bytes of a segment.
+All functions but `final_segment` are pure functions of the bytes of a segment.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.errors import Corruption, SnapshotTooOld
 from hornbeam_server.storage.log.format import scan_segment, segment_name
 from hornbeam_server.storage.log.records import Batch, decode
+from hornbeam_server.storage.ports import LogReader
 
 
 class Changed(msgspec.Struct, frozen=True, array_like=True):
@@ -45,6 +47,13 @@ def batches(data: bytes, epoch: int, sequence: int) -> Iterator[Batch]:
             yield record
 
 
+def batches_between(
+    data: bytes, epoch: int, sequence: int, after: int, upto: int
+) -> Iterator[Batch]:
+    """The `batches` of a segment above snapshot `after` and at or below snapshot `upto`."""
+    return (batch for batch in batches(data, epoch, sequence) if after < batch.ts <= upto)
+
+
 def span(data: bytes, epoch: int, sequence: int) -> Span | None:
     """The timestamps of the commits in a segment; None if it holds no commit. Raises Corruption."""
     stamps = [batch.ts for batch in batches(data, epoch, sequence)]
@@ -57,3 +66,23 @@ def changes(batch: Batch) -> list[Changed]:
         return [_changed.decode(raw) for raw in batch.commits]
     except msgspec.MsgspecError as error:
         raise Corruption(f"A commit of the batch at {batch.ts} cannot be read: {error}.") from None
+
+
+async def final_segment(logs: LogReader, log: str, epoch: int, sequence: int, size: int) -> bytes:
+    """The `size` bytes of a segment to which no process appends any more.
+
+    Raises SnapshotTooOld if it has been dropped, Corruption if it has another size, Unavailable.
+    """
+    data = await logs.read(log, epoch, sequence)
+    where = f"{log}:{epoch}:{sequence}"
+    if data is None:
+        raise SnapshotTooOld(
+            f"Segment {where} of the log is not kept any more.",
+            cure="Set log_retention_s higher at the nodes, or read less at a time.",
+        )
+    if len(data) != size:
+        raise Corruption(
+            f"Segment {where} of the log has {len(data)} bytes; it had {size}.",
+            position=f"{where}:{len(data)}",
+        )
+    return data

@@ -78,7 +78,7 @@ async def put(db, upto, name, **counted):
 
 async def batch(db, group="default", **views):
     """The rows that differ, by view."""
-    work = await db.deferred.begin(group, db.current_snapshot)
+    work = await db.deferred.begin(group, db.snapshot_after)
     for name, counted in views.items():
         await put(db, work.upto, name, **counted)
     await db.deferred.finish(group, work.upto, DONE)
@@ -103,12 +103,12 @@ async def test_a_view_is_read_as_of_the_last_finished_batch(tmp_path):
         assert db.catalog.readable("byname")
 
         await customers(db, "ann", "bob")
-        work = await db.deferred.begin("default", db.current_snapshot)
+        work = await db.deferred.begin("default", db.snapshot_after)
         assert (work.refreshed, work.built) == (("byname",), ())
         assert work.as_of == first.upto < work.upto
         await put(db, work.upto, "byname", ann=2)
         assert await db.fetch("SELECT * FROM byname") == [("ann", 1)]  # half of a batch
-        again = await db.deferred.begin("default", db.current_snapshot)
+        again = await db.deferred.begin("default", db.snapshot_after)
         assert again == work
         await put(db, work.upto, "byname", ann=2, bob=1)
         await db.deferred.finish("default", work.upto, DONE)
@@ -155,7 +155,7 @@ async def test_unsupported_reads_of_a_deferred_view_are_refused(tmp_path):
         with pytest.raises(Unsupported, match="byname is a view"):
             await db.execute("DELETE FROM byname")
         with pytest.raises(NotFound, match="no group fast"):
-            await db.deferred.begin("fast", db.current_snapshot)
+            await db.deferred.begin("fast", db.snapshot_after)
 
 
 async def test_hidden_columns_are_not_visible(tmp_path):
@@ -203,9 +203,9 @@ async def test_a_view_that_is_rebuilt_during_a_batch_is_built_by_the_next(tmp_pa
     async with on_shop(tmp_path) as db:
         await declare(db, view("byname"))
         await batch(db, byname={"ann": 1})
-        work = await db.deferred.begin("default", db.current_snapshot)
+        work = await db.deferred.begin("default", db.snapshot_after)
         await db.deferred.rebuild(["byname"])
-        again = await db.deferred.begin("default", db.current_snapshot)
+        again = await db.deferred.begin("default", db.snapshot_after)
         assert again.upto == work.upto
         assert (again.refreshed, again.built) == ((), ())
         await db.deferred.finish("default", work.upto, DONE)
@@ -222,7 +222,7 @@ async def test_a_purge_keeps_the_versions_that_batches_and_readers_need(tmp_path
         await customers(db, "ann")
         work = await batch(db, byname={"ann": 1})
         as_of = work.upto
-        work = await db.deferred.begin("default", db.current_snapshot)
+        work = await db.deferred.begin("default", db.snapshot_after)
         await put(db, work.upto, "byname", ann=None, bob=1)
         await db.execute("DELETE FROM customer WHERE c_name = 'ann'")
         clock.ahead_s = 2 * HOUR_S  # every version is older than the retention now
@@ -250,10 +250,26 @@ async def test_versions_for_a_stale_group_expire(tmp_path):
         with pytest.raises(SnapshotTooOld, match="was not refreshed for"):
             await db.fetch("SELECT * FROM byname")
         with pytest.raises(SnapshotTooOld, match="Rebuild its views"):
-            await db.deferred.begin("default", db.current_snapshot)
+            await db.deferred.begin("default", db.snapshot_after)
         await db.deferred.rebuild(["byname"])
         assert (await batch(db, byname={"bob": 1})).built == ("byname",)
         assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
+
+
+async def test_a_late_report_of_a_batch_does_not_end_the_next_one(tmp_path):
+    """Nothing is committed meanwhile, so the newest snapshot stays where it is."""
+    async with on_shop(tmp_path) as db:
+        await declare(db, view("byname"))
+        first = await batch(db, byname={"ann": 1})
+        await db.deferred.rebuild(["byname"])
+        second = await db.deferred.begin("default", db.snapshot_after)
+        assert second.built == ("byname",)
+        assert second.upto > first.upto
+        await db.deferred.finish("default", first.upto, DONE)
+        with pytest.raises(Exception, match="cannot be read: it is building"):
+            await db.fetch("SELECT * FROM byname")
+        assert (await batch(db, byname={"ann": 1})).upto == second.upto
+        assert await db.fetch("SELECT * FROM byname") == [("ann", 1)]
 
 
 async def test_verify_finds_wrong_rows_of_a_deferred_view(tmp_path):
@@ -268,7 +284,7 @@ async def test_verify_finds_wrong_rows_of_a_deferred_view(tmp_path):
         codec = Codecs(db.catalog)("byname")
 
         async def make(*rows):
-            work = await db.deferred.begin("default", db.current_snapshot)
+            work = await db.deferred.begin("default", db.snapshot_after)
             puts = [Put(codec.key(row), codec.encode(row)) for row in rows]
             await db.put({codec.layout.table: puts}, work.upto)
             await db.deferred.finish("default", work.upto, DONE)

@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 
 from hornbeam.errors import OperationalError
+from hornbeam_server.maintain.deltas.catalog_programs import programs_of
 from hornbeam_server.node.schema_plans import PlanRequest, plan_schema
 from hornbeam_server.pipeline.refresh import command
 from hornbeam_server.pipeline.refresh.command import MAX_PAUSE_S, PAUSE_S, Rounds
-from hornbeam_server.pipeline.refresh.driver import programs_of
 from hornbeam_server.schema.catalog import Catalog, Forest, State
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.errors import Unsupported

@@ -18,6 +18,7 @@ from tests.sim.workload_bank import Bank
 from tests.sim.workload_bookings import Bookings
 from tests.sim.workload_claims import Claims
 from tests.sim.workload_cloudtps import CloudTps
+from tests.sim.workload_deferred import Deferred
 from tests.sim.workload_list import LinkedList
 from tests.sim.workload_load import Loads
 from tests.sim.workload_orders import Orders
@@ -37,6 +38,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "schema": ChangingSchema,
     "load": Loads,
     "totals": Totals,
+    "deferred": Deferred,
 }
 _FILE = Path(__file__).with_name("scenarios.toml")
 _OPTIONS = {field.name for field in fields(Profile)} - {"rate", "every_s"}

@@ -16,7 +16,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hornbeam_server.node.adapters import Ports
 from hornbeam_server.node.database import Database
@@ -39,7 +39,7 @@ from hornbeam_server.storage.simulated.files import SimulatedDisk, SimulatedFile
 from hornbeam_server.storage.simulated.loop import InlineExecutor, Process, SimulatedLoop
 from hornbeam_server.storage.simulated.network import Outage, RemoteCalls, settle
 from hornbeam_server.storage.simulated.store import SCAN_ROWS, SimulatedStore, SimulatedTables
-from hornbeam_server.storage.source import LocalLogSource
+from hornbeam_server.storage.source import HBaseSource, LocalLogSource, Source
 from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
 
 SLAVE = "a"
@@ -48,6 +48,7 @@ OWNER_TIMEOUT_S = 60.0
 AT_STEP = 0.05
 """Probability of a fault just when a schema change reaches one of its steps."""
 SCHEMA_STEPS = frozenset(list(Step)[list(Step).index(Step.TABLES_CREATED) :])
+_OF_STORE = {"refused": Fault.STORE_REFUSED, "unknown": Fault.STORE_UNKNOWN}
 ZOMBIE_S = 20.0
 """A process that was replaced is killed after this time."""
 
@@ -97,6 +98,16 @@ class Node:
         return self.serves and not self.process.frozen and self.database.ready()
 
 
+class Outside(NamedTuple):
+    """A process that is no node, with its connections to the store and the logs."""
+
+    process: Process
+    store: SimulatedStore
+    logs: files.SimulatedLogs
+    clock: SimulatedClock
+    services: tuple[RemoteCalls, ...]
+
+
 class WatchedLog(SegmentedLog):
     """A log that reports every corruption it meets to the world."""
 
@@ -137,6 +148,7 @@ class Cluster:
         self.disk.fault = self._file_fault
         self.registry = SimulatedRegistry(loop.time)
         self.nodes: list[Node] = []
+        self._outside: list[Process] = []
         self.stopped = 0
         """The number of nodes that were stopped in order."""
         self.steps: Steps = no_steps
@@ -227,12 +239,33 @@ class Cluster:
         """Crash all nodes and end their tasks."""
         for task in self._world:
             task.cancel()
+        for process in self._outside:
+            process.crash()
+            await process.bury()
         for node in self.nodes:
             node.process.crash()
         for node in self.nodes:
             await node.process.bury()
             if node.database is not None:
                 node.database.engine.close()
+
+    def outside(self, name: str) -> Outside:
+        """A new process that reads and writes the store, and reads the logs, beside the nodes."""
+        process = self.loop.process(name)
+        self._outside.append(process)
+        calls = partial(RemoteCalls, self.loop, self.chaos, process)
+        to_logs, to_store = calls("log"), calls("store", outage=self._outage, **_OF_STORE)
+
+        async def carry(operation: files.Operation) -> Any:
+            return await to_logs.one(operation.kind, operation.apply)
+
+        return Outside(
+            process,
+            SimulatedStore(self.tables, to_store, scan_rows=self._scan_rows),
+            files.SimulatedLogs(self.disk, carry=carry),
+            SimulatedClock(skew_ms=self._skew()),
+            (to_logs, to_store),
+        )
 
     def whole_logs(self) -> dict[str, dict[str, bytes]]:
         """Every segment that every log ever had, by name, dropped ones included."""
@@ -359,9 +392,7 @@ class Cluster:
             return log
 
         logs = files.SimulatedLogs(self.disk, carry=carry)
-        store = calls(
-            "store", refused=Fault.STORE_REFUSED, unknown=Fault.STORE_UNKNOWN, outage=self._outage
-        )
+        store = calls("store", outage=self._outage, **_OF_STORE)
         return Ports(
             SimulatedStore(self.tables, store, scan_rows=self._scan_rows),
             await SimulatedCoordination.open(
@@ -375,6 +406,7 @@ class Cluster:
             partial(self._reached, node),
             peers=self._peers(node),
             logs=logs,
+            export=_exported,
             log_source=LocalLogSource("simulated"),
             log_reader=logs,
         )
@@ -575,6 +607,11 @@ class Cluster:
             if name in self.disk.files(log):
                 self.disk.flip(log, name, offset, mask)
         self._flipped = None
+
+
+async def _exported(_name: str) -> Source:
+    """The simulated store, as external readers would find it."""
+    return HBaseSource((), "simulated")
 
 
 def _end_lag(way: RemoteCalls) -> None:

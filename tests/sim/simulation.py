@@ -59,7 +59,8 @@ LIES = (Corruption, InvalidRequest)
 
 
 class Workload(Protocol):
-    """The requests of clients, and the invariants, which hold whatever fails."""
+    """The requests of clients, and the invariants, which hold whatever fails. A workload may have
+    `settings` of nodes, which replace those that a run draws."""
 
     oracle: bool
     """Whether the log holds everything stored. It does not where views are built over rows."""
@@ -302,7 +303,8 @@ async def _run(
     chaos, journal = Chaos(seed, profile), Journal()
     rng = random.Random(f"workload {seed}")
     workload = new_workload(rng)
-    cluster = _new_cluster(loop, chaos, seed, nodes, options)
+    settings = getattr(workload, "settings", {})
+    cluster = _new_cluster(loop, chaos, seed, nodes, settings | options)
     try:
         await _prepare(cluster, workload)
         cluster.unleash()

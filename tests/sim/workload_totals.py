@@ -65,7 +65,7 @@ _REPLACE = "UPDATE sale SET e_p_id = ? WHERE e_s_id = ? AND e_by = ? AND e_no = 
 _MOVE_SHOP = "UPDATE shop SET s_region = ? WHERE s_id = ?"
 _MOVE_PRODUCT = "UPDATE product SET p_k_id = ? WHERE p_id = ?"
 _MOVE_KIND = "UPDATE kind SET k_class = ? WHERE k_id = ?"
-_BASE = (_SHOPS, _KINDS, _PRODUCTS, _SALES)
+BASE = (_SHOPS, _KINDS, _PRODUCTS, _SALES)
 
 Rows = list[tuple]
 
@@ -181,7 +181,7 @@ class Totals:
     async def _read(self, client: Client) -> None:
         shown = await self._readable(client)
         views = [f"SELECT * FROM {name}" for name in shown]
-        found = await client.read(*_BASE, *views)
+        found = await client.read(*BASE, *views)
         if found is not None:
             self._verify(*found[:4], dict(zip(shown, found[4:], strict=True)))
 
@@ -202,7 +202,7 @@ class Totals:
         )
         if found is not None:
             values = [value for (value,) in found[0]]
-            assert found[1] == ([(shop, *_sums(values))] if values else []), "a group by its key"
+            assert found[1] == ([(shop, *sums(values))] if values else []), "a group by its key"
 
     def _verify(
         self, shops: Rows, kinds: Rows, products: Rows, sales: Rows, views: dict[str, Rows]
@@ -216,11 +216,11 @@ class Totals:
     async def check(self, database: Database, journal: Journal) -> None:
         await require_built(database)
         views = {name: f"SELECT * FROM {name}" for name in database.catalog.immediate_view}
-        found = [await database.fetch(sql) for sql in _BASE]
+        found = [await database.fetch(sql) for sql in BASE]
         self._verify(*found, {n: await database.fetch(sql) for n, sql in views.items()})
 
 
-def _sums(values: Iterable[int | None]) -> tuple[int, int | None]:
+def sums(values: Iterable[int | None]) -> tuple[int, int | None]:
     """COUNT(*) and SUM of the values."""
     values = list(values)
     present = [value for value in values if value is not None]
@@ -241,14 +241,14 @@ def _expected(shops: Rows, kinds: Rows, products: Rows, sales: Rows) -> dict[str
         if group.get(product) is not None and value is not None and value > 0:
             groups["by_class"][group[product]].append(value)
     found = {
-        name: [(key, *_sums(of_group)) for key, of_group in by_key.items()]
+        name: [(key, *sums(of_group)) for key, of_group in by_key.items()]
         for name, by_key in groups.items()
     }
     valued = sum(value is not None for value in values)
     found["by_region"] = [
         (*row, *_values(groups["by_region"][row[0]])) for row in found["by_region"]
     ]
-    return found | {"everything": [(*_sums(values), valued)]}
+    return found | {"everything": [(*sums(values), valued)]}
 
 
 def _values(values: Iterable[int | None]) -> tuple[int | None, int | None, int]:

@@ -128,17 +128,18 @@ async def test_concurrent_begins_return_the_same_batch(tmp_path):
     groups = Groups(coordination)
     other = asyncio.Event()
 
-    async def slow() -> tuple[Catalog, int]:
+    async def slow(as_of: int) -> tuple[Catalog, int]:
+        assert as_of == 0
         await other.wait()
         return ONE, NOW
 
     late = asyncio.ensure_future(groups.begin("default", slow))
     await asyncio.sleep(0)
-    first = await groups.begin("default", lambda: moment(ONE, NOW + 1))
+    first = await groups.begin("default", lambda _: moment(ONE, NOW + 1))
     other.set()
     assert await late == first
     assert first.batch == Batch(NOW + 1, 3, {"a": 1, "b": 1})
-    again = await groups.begin("default", lambda: moment(ONE, NOW + 2))
+    again = await groups.begin("default", lambda _: moment(ONE, NOW + 2))
     assert again == first
 
     done = await groups.finish("default", NOW + 1, DONE, NOW + 3, HOUR)

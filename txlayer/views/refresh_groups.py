@@ -72,8 +72,10 @@ class GroupState(msgspec.Struct, frozen=True):
     left: tuple[Left, ...] = ()
 
     def begun(self, catalog: Catalog, group: str, upto: int) -> GroupState:
-        """The state with a new batch up to `upto`. Pure. Requires that no batch is under way."""
+        """The state with a new batch up to `upto`. Pure. Requires that no batch is under way, and
+        that `upto` is after `as_of`: batches are known by their ends."""
         assert self.batch is None
+        assert upto > self.as_of
         return replace(self, batch=Batch(upto, catalog.version, members(catalog, group)))
 
     def agreed(self, upto: int, view: str, digest: str) -> GroupState:
@@ -178,16 +180,17 @@ class Groups:
         return state
 
     async def begin(
-        self, group: str, current_snapshot: Callable[[], Awaitable[tuple[Catalog, int]]]
+        self, group: str, snapshot_after: Callable[[int], Awaitable[tuple[Catalog, int]]]
     ) -> GroupState:
         """The state with a batch: the one under way, or a new one up to the snapshot that
-        `current_snapshot()` returns, with the catalog.
+        `snapshot_after(as_of)` returns, with the catalog. It is later than `as_of`. Else a process
+        that reports the last batch again could end the new one before its rows are put.
 
-        Raises Unavailable, and the errors of `current_snapshot`.
+        Raises Unavailable, and the errors of `snapshot_after`.
         """
         state, version = await self._read(group)
         while state.batch is None:
-            catalog, upto = await current_snapshot()
+            catalog, upto = await snapshot_after(state.as_of)
             await self._written(group, state.begun(catalog, group, upto), version)
             state, version = await self._read(group)
         return state
@@ -218,7 +221,7 @@ class Groups:
         raise StalePlan(f"Others change the state of group {group} all the time.", cure="Repeat.")
 
     async def _read(self, group: str) -> tuple[GroupState, int]:
-        known = await self._coordination.read(_path(group))
+        known = await self._coordination.read(path_of(group))
         if known is None:
             return GroupState(), 0
         try:
@@ -229,11 +232,12 @@ class Groups:
     async def _written(self, group: str, state: GroupState, version: int) -> bool:
         """Whether the write succeeded. False: another process has changed the state."""
         try:
-            await self._coordination.write(_path(group), msgspec.json.encode(state), version)
+            await self._coordination.write(path_of(group), msgspec.json.encode(state), version)
         except StalePlan:
             return False
         return True
 
 
-def _path(group: str) -> str:
+def path_of(group: str) -> str:
+    """The path of a group's state in the coordination service."""
     return f"deferred/{group.encode().hex()}"

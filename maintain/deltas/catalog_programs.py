@@ -1,0 +1,56 @@
+"""The delta programs of a catalog's deferred views, compiled when a batch first needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+
+from hornbeam_server.maintain.deltas.program import DeltaProgram, stored_program
+from hornbeam_server.schema.catalog import Catalog, DeferredView, State
+from hornbeam_server.schema.codec import decode_catalog
+from hornbeam_server.schema.errors import Corruption
+
+CATALOGS = 4
+"""Maximum number of catalogs whose programs are kept."""
+
+
+class Programs:
+    """The delta programs of a catalog's views, compiled when they are first used."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._found: dict[str, DeltaProgram] = {}
+
+    def __getitem__(self, name: str) -> DeltaProgram:
+        """The program of a view. Raises Corruption."""
+        if name not in self._found:
+            self._found[name] = program_of(self.catalog, self.catalog.deferred_view[name])
+        return self._found[name]
+
+
+@lru_cache(maxsize=CATALOGS)
+def programs_of(encoded: str, usable: frozenset[str] | None = None) -> Programs:
+    """The programs of an encoded catalog, which the batches that have it share. `usable`: only
+    these views and indexes are readable."""
+    catalog = decode_catalog(encoded.encode())
+    return Programs(catalog if usable is None else _usable(catalog, usable))
+
+
+def program_of(catalog: Catalog, view: DeferredView) -> DeltaProgram:
+    """The delta program of a view. Raises Corruption when the view's stored layouts are not those
+    of the program."""
+    program = stored_program(view, catalog)
+    if program is None:
+        raise Corruption(
+            f"View {view.name} was planned by another version of Hornbeam, and stored otherwise.",
+            cure="Plan and apply the schema again; the view is then rebuilt.",
+        )
+    return program
+
+
+def _usable(catalog: Catalog, usable: Iterable[str]) -> Catalog:
+    """The catalog in which only `usable` views and indexes are readable: those that were readable
+    all the time since the last batch. Lookups use no others."""
+    states = ((name, state if name in usable else State.BUILDING) for name, state in catalog.states)
+    return replace(catalog, states=tuple(states))

@@ -1,0 +1,147 @@
+"""The oracle of batches of deferred views. It looks from outside of all processes.
+
+- The group's state never goes back, and a batch that was begun is the next to be finished.
+- At each finished batch, every view has the rows that its SELECT has over the base relations at
+  that snapshot, as an independent function computes them.
+- All processes that do one batch put the same value under each key, and if they get to its end,
+  the same keys.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import msgspec
+
+from hornbeam_server.maintain.deltas.batches import SmallBatch, Writes
+from hornbeam_server.maintain.deltas.catalog_programs import Programs, programs_of
+from hornbeam_server.node.deferred_views import BatchWork
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.codec import encode_catalog
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.simulated.store import SimulatedStore
+from hornbeam_server.txlayer.views.refresh_groups import GroupState, path_of
+from tests.sim.simulated_cluster import Cluster
+
+GROUP = "default"
+Expected = Callable[[Mapping[str, list[Row]]], Mapping[str, list[Row]]]
+"""From the rows of all base relations to those of all views."""
+Keys = set[tuple[str, bytes]]
+"""Tables and keys."""
+
+
+class BatchOracle:
+    """The checks of one run."""
+
+    def __init__(self, cluster: Cluster, expected: Expected) -> None:
+        self._cluster = cluster
+        self._expected = expected
+        self._values: dict[tuple[str, bytes, int], bytes] = {}
+        """What was put, by table, key and timestamp."""
+        self._keys: dict[tuple[object, ...], Keys] = {}
+        """The tables and keys of whole batches, by their snapshots and their views."""
+        self.state = GroupState()
+        """The group's state at the last look."""
+        self.shown: set[int] = set()
+        """Every value that `as_of` has had."""
+
+    def look(self) -> None:
+        """Check the group's state, and every batch that was finished since the last look."""
+        known = self._cluster.registry.read(path_of(GROUP))
+        if known is None:
+            return
+        before, after = self.state, msgspec.json.decode(known.value, type=GroupState)
+        _require_order(before, after)
+        self.state = after
+        for at in sorted({after.as_of, *after.before}):
+            if at > before.as_of:
+                self.shown.add(at)
+                self._verify(at)
+
+    def putting(self, writes: Writes, upto: int) -> Keys:
+        """Check what a process is about to put; return its keys."""
+        keys = {(table, put.key) for table, puts in writes.items() for put in puts}
+        for table, puts in writes.items():
+            for put in puts:
+                known = self._values.setdefault((table, put.key, upto), put.value)
+                assert known == put.value, f"{table} gets two values of one key at {upto}"
+        return keys
+
+    def has_put(self, work: BatchWork, keys: Keys) -> None:
+        """Check all that a process has put for a batch."""
+        numbers = dict(work.catalog.incarnations)
+        names = sorted((name, numbers.get(name, 0)) for name in (*work.refreshed, *work.built))
+        batch = (work.as_of, work.upto, *names)
+        known = self._keys.setdefault(batch, keys)
+        assert known == keys, f"the batch {batch} has other rows again: {sorted(known ^ keys)[:5]}"
+
+    def is_over(self, upto: int) -> bool:
+        """Whether no process needs the inputs of the batch to `upto` any more."""
+        self.look()
+        return self.state.as_of >= upto
+
+    def _verify(self, at: int) -> None:
+        """Check all views of the group at snapshot `at`, in the store itself."""
+        catalog = self._catalog()
+        if catalog is None:
+            return
+        codecs = Codecs(catalog)
+        base = {name: self._rows(codecs, name, at) for name in catalog.schema.names}
+        for name, rows in self._expected(base).items():
+            if name in self.state.views and self.state.holds(catalog, name):
+                width = len(catalog.deferred_view[name].columns)
+                found = [row[:width] for row in self._rows(codecs, name, at)]
+                assert Counter(found) == Counter(rows), f"{name} at {at}: {found}, not {rows}"
+
+    def _rows(self, codecs: Codecs, name: str, at: int) -> list[Row]:
+        codec = codecs(name)
+        return [codec.decode(value) for value in self._stored(codec.layout.table, at).values()]
+
+    def _stored(self, table: str, at: int) -> dict[bytes, bytes]:
+        cells = self._cluster.tables.chunk(table, b"", None, at, False, 1 << 30)
+        return {cell.key: cell.value for cell in cells}
+
+    def _catalog(self) -> Catalog | None:
+        """The newest catalog that a node has; None while its tables are created or dropped."""
+        catalogs = [node.database.catalog for node in self._cluster.nodes if node.database]
+        newest = max(catalogs, key=lambda catalog: catalog.version, default=None)
+        tables = set(self._cluster.tables.tables())
+        if newest is None or not {newest.layout(n).table for n in newest.stored} <= tables:
+            return None
+        return newest
+
+    async def check_stored(self, catalog: Catalog) -> None:
+        """Check that all stored rows of all views, and of the states of their groups, are those of
+        a build."""
+        at, names = self.state.as_of, tuple(catalog.deferred_view)
+        assert all(self.state.holds(catalog, name) for name in names)
+        batch = SmallBatch(programs(catalog), at, at, (), names)
+        built: Writes = {}
+        async for _, writes in batch.writes({}, SimulatedStore(self._cluster.tables)):
+            built |= writes
+        for view in catalog.deferred:
+            for name in view.stored:
+                table = catalog.layout(name).table
+                expected = {put.key: put.value for put in built.get(table, ())}
+                assert self._stored(table, at) == expected, f"{name} at {at}"
+
+
+def _require_order(before: GroupState, after: GroupState) -> None:
+    assert after.as_of >= before.as_of, f"as_of went back from {before.as_of} to {after.as_of}"
+    begun = before.batch
+    if after.batch is not None:
+        assert after.batch.upto > after.as_of, f"a batch ends at {after.as_of}, where it begins"
+        assert begun is None or after.batch.upto >= begun.upto, "the end of batches went back"
+    if begun is not None and after.as_of > before.as_of:
+        assert after.was_as_of(begun.upto) or after.views != before.views, (
+            f"the batch to {begun.upto} was begun, and never finished"
+        )
+
+
+def programs(catalog: Catalog, usable: frozenset[str] | None = None) -> Programs:
+    """The programs of a catalog, compiled once for all versions in which the views are the same."""
+    same = replace(catalog, version=1, row_counts=(), since=0)
+    return programs_of(encode_catalog(same).decode(), usable)
