@@ -23,6 +23,7 @@ from hornbeam_server.query.binding.algebra import (
 )
 from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.blocks import joinable, split
+from hornbeam_server.query.dialect.sums import is_exact, spell_out
 from hornbeam_server.query.execution.lookups import Key, getter
 from hornbeam_server.query.execution.loops import Answer, Lookup, NativePlan
 from hornbeam_server.query.execution.values import (
@@ -101,9 +102,12 @@ def plan_native(
         raise NotNative("a set operation" if other else "VALUES")
     _check_shape(bound.ast)
     _check_size(bound.ast)
-    if bound.ast.find(exp.Subquery) is None:
+    if bound.ast.find(exp.Subquery, exp.Avg) is None:
         return _plan(bound, (), catalog, most_cost, columnar)
     own = replace(bound, ast=bound.ast.copy())
+    for average in list(own.ast.find_all(exp.Avg)):
+        if is_exact(average):
+            spell_out(average)
     nodes = list(own.ast.walk())
     try:
         subqueries = list(candidates(own, catalog))

@@ -11,8 +11,8 @@ from hornbeam_server.maintain.deltas.expressions import aggregates_in, refused, 
 from hornbeam_server.maintain.deltas.operators import NUMBERS, check_keys, named
 from hornbeam_server.maintain.deltas.relations import Field, Fields, describe
 from hornbeam_server.query.dialect.aggregates import FUNCTIONS, Function
-from hornbeam_server.query.dialect.duckdb_sql import WIDE
 from hornbeam_server.query.dialect.duckdb_types import quoted
+from hornbeam_server.query.dialect.sums import WIDE
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.types import ColumnType, Kind
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.binder import output_name
-from hornbeam_server.query.binding.parse import DIALECT, at
+from hornbeam_server.query.binding.parse import at
 from hornbeam_server.query.dialect.catalogue import VOLATILE
-from hornbeam_server.query.dialect.duckdb_sql import WIDE, duckdb_sql
+from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.functions import function_name, is_aggregate
 from hornbeam_server.schema.errors import Unsupported
 
@@ -190,35 +189,6 @@ def _check_function(node: exp.Func, sql: str) -> None:
     if is_aggregate(node):
         cure = "COUNT, SUM, AVG, MIN and MAX can be kept."
         raise refused(f"The aggregate {function_name(node)}", node, sql, cure)
-
-
-def spelled_out(tree: exp.Expr) -> exp.Expr:
-    """A copy with AVG(x) written as SUM(x)::DOUBLE / COUNT(x)::DOUBLE.
-
-    DuckDB computes AVG this way only if the plan has the sum or the count anyway. Otherwise it
-    divides in extended precision, and the last bit may differ. So the value of AVG depends on the
-    plan; in views it always is this quotient.
-    """
-
-    def spelled(node: exp.Expr) -> exp.Expr:
-        inner = node.this if isinstance(node, exp.Filter) else node
-        if not isinstance(inner, exp.Avg):
-            return node
-        parts: list[exp.Expr] = []
-        for function in (exp.Sum, exp.Count):
-            call: exp.Expr = function(this=inner.this.copy())
-            call.meta[WIDE] = True  # it becomes a DOUBLE in any case
-            if isinstance(node, exp.Filter):
-                call = exp.Filter(this=call, expression=node.expression.copy())
-            parts.append(exp.cast(call, "DOUBLE", dialect=DIALECT))
-        return exp.Paren(this=exp.Div(this=parts[0], expression=parts[1]))
-
-    tree = tree.copy()
-    for select in list(tree.find_all(exp.Select)):
-        for node in select.expressions:
-            if node.find(exp.Avg) and not isinstance(node, exp.Alias):
-                node.replace(exp.alias_(node.copy(), output_name(node), quoted=True))
-    return tree.transform(spelled)
 
 
 def refused(what: str, node: exp.Expr, sql: str, cure: str) -> Unsupported:

@@ -17,7 +17,7 @@ from hornbeam_server.maintain.deltas.access import (
 )
 from hornbeam_server.maintain.deltas.algebra import Aggregate, Join, Map, Node, Scan, Union, walk
 from hornbeam_server.maintain.deltas.executors import FEW, run, run_inputs
-from hornbeam_server.maintain.deltas.expressions import check, check_repeatable, spelled_out, text
+from hornbeam_server.maintain.deltas.expressions import check, check_repeatable, text
 from hornbeam_server.maintain.deltas.lookups import Lookup, Narrowed
 from hornbeam_server.maintain.deltas.nesting import written_out
 from hornbeam_server.maintain.deltas.relations import (
@@ -42,7 +42,7 @@ from hornbeam_server.maintain.deltas.states import GroupState
 from hornbeam_server.maintain.deltas.translate import Translator
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.binding.binder import bind_tree
-from hornbeam_server.query.dialect.duckdb_sql import WIDE
+from hornbeam_server.query.dialect.sums import SUMMED, WIDE
 from hornbeam_server.schema.catalog import Catalog, DeferredView, StateLayout
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh
@@ -56,9 +56,9 @@ class DeltaProgram:
     `key`; `states` are further layouts, called `view.state`. The same SQL over the same schema
     compiles to the same program.
 
-    `sql` is the view's SELECT with AVG spelled out (`expressions.spelled_out`). At every snapshot,
-    DuckDB's answer to it equals the rows of `columns` to the bit. Inputs of later stages refer to
-    `stages[i]` by the number *i*; the last stage writes the view.
+    `sql` is the view's SELECT for DuckDB, with AVG as a quotient (`query/dialect/sums.py`). At
+    every snapshot, DuckDB's answer to it equals the rows of `columns` to the bit. Inputs of later
+    stages refer to `stages[i]` by the number *i*; the last stage writes the view.
     """
 
     name: str
@@ -129,7 +129,7 @@ def outline(declared: DeclaredView, catalog: Catalog) -> DeferredView:
 
 @dataclass(frozen=True)
 class Translated:
-    """A view's SELECT as algebra. `sql` has AVG spelled out; `described` are the columns of the
+    """A view's SELECT as algebra. `sql` is for DuckDB; `described` are the columns of the
     SELECT, and the fields of `result` are these and the hidden ones."""
 
     sql: str
@@ -153,7 +153,9 @@ def translated(declared: DeclaredView, catalog: Catalog) -> Translated:
 def _translated(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> Translated:
     described = _described(declared, tree, catalog, check)
     result = Translator(tree, declared.sql, catalog).query(tree, {}, keep_unique=True)
-    return Translated(text(spelled_out(tree)), described, result)
+    for average in tree.find_all(exp.Avg):  # only exact numbers are kept
+        average.meta[SUMMED] = average.meta.get(SUMMED) or Kind.DECIMAL
+    return Translated(text(tree), described, result)
 
 
 def _deltas(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> DeltaProgram:
@@ -170,7 +172,7 @@ def _recomputed(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> Del
     copy = Column(unlike([c.name for c in columns], COPY), ColumnType(Kind.BIGINT))
     return DeltaProgram(
         declared.name,
-        text(spelled_out(tree)),
+        text(tree),
         columns,
         (copy,),
         tuple(KeyPart(column.name) for column in (*columns, copy)),

@@ -61,15 +61,10 @@ from hornbeam_server.query.binding.names import (
 from hornbeam_server.query.binding.nesting import too_deep
 from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, at, parse
 from hornbeam_server.query.binding.spellings import read_text
-from hornbeam_server.query.dialect.duckdb_sql import (
-    CAST_FROM,
-    PARAMETER_TYPE,
-    SUMMED,
-    number_kind,
-    sum_type,
-    written_text,
-)
+from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
 from hornbeam_server.query.dialect.functions import DISPLAY, function_name
+from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
+from hornbeam_server.query.dialect.sums import SUMMED, number_kind, sum_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.trees import unlink, unlink_gone, written
@@ -1105,7 +1100,8 @@ class _Binder:
             elif isinstance(node, exp.Cast):
                 self._compare(node.this, Use(named_type(node.args.get("to")), cast=True))
                 node.meta[CAST_FROM] = self._type(node.this) or self._double(node.this)
-            elif isinstance(node, exp.Sum):
+            elif isinstance(node, exp.Sum | exp.Avg):
+                self._check_average(node)
                 node.meta[SUMMED] = number_kind(node.this, self._type)
             elif isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
                 for value in (node.args.get("expression"), node.args.get("count")):
@@ -1120,6 +1116,14 @@ class _Binder:
             if USE not in node.meta and _is_compared(node):
                 self._compare(node, Use(None))
             node.meta[PARAMETER_TYPE] = self.parameters[node.meta["parameter"].name]
+
+    def _check_average(self, node: exp.AggFunc) -> None:
+        type_ = self._type(node.this)
+        if isinstance(node, exp.Avg) and type_ is not None and type_.kind is Kind.BOOLEAN:
+            raise SqlError(
+                f"AVG takes numbers, dates, times and intervals, not BOOLEAN{at(node, self.sql)}.",
+                cure="Write avg(CASE WHEN … THEN 1 ELSE 0 END).",
+            )
 
     def _alike(self, nodes: Sequence[exp.Expr], known: ColumnType | None) -> None:
         """Give parameters among compared `nodes` the type `known`, or else the first known type of

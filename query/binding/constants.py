@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import Parameter
-from hornbeam_server.query.dialect.duckdb_sql import PARAMETER_TYPE
+from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.sqltext import NUMERIC

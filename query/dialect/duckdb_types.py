@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hornbeam_server.query.dialect.duckdb_sql import macros
+from hornbeam_server.query.dialect.macros import macros
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value

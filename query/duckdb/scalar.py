@@ -16,8 +16,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from hornbeam_server.query.binding.placeholders import number_placeholders, parameter_key
-from hornbeam_server.query.dialect.duckdb_sql import PARAMETER_TYPE, duckdb_sql
+from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch, to_record_batch
+from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.query.workers.messages import Next, Query, Register, Request, Rows
 from hornbeam_server.query.workers.processes import Worker
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, UnknownName

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import ParameterList
-from hornbeam_server.query.dialect.duckdb_sql import sum_type
 from hornbeam_server.query.dialect.functions import is_aggregate
+from hornbeam_server.query.dialect.sums import QUOTIENT, WIDE, sum_type
 from hornbeam_server.query.execution.lookups import getter
 from hornbeam_server.query.execution.loops import Aggregate, Grouping
 from hornbeam_server.query.expressions import CompiledExpression, SortTerm, compile_expression
@@ -125,9 +125,11 @@ class GroupScope:
         return position, self._types[position]
 
     def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
-        """`place` for a column inside an expression. Raises NotNative for a SUM."""
+        """`place` for a column inside an expression. Raises NotNative for a SUM, unless it is
+        divided to an average."""
         number = column.meta.get("aggregate")
-        if number is not None and isinstance(self._aggregates[number], exp.Sum):
+        summed = number is not None and isinstance(self._aggregates[number], exp.Sum)
+        if summed and not column.meta.get("divided"):
             raise NotNative("arithmetic with a sum")  # wider than any column
         return self.place(column)
 
@@ -218,8 +220,12 @@ def sort_term(node: exp.Ordered, scope: RowScope | GroupScope) -> SortTerm:
     if isinstance(node.this, exp.Column):
         return SortTerm(_position(scope.place(node.this)[0]), *direction(node))
     compiled = compile_expression(node.this, scope)
-    if compiled is None or compiled.type is None or compiled.type.kind is Kind.DOUBLE:
-        # A computed double may be NaN, which DuckDB sorts differently.
+    if (
+        compiled is None
+        or compiled.type is None
+        or (compiled.type.kind is Kind.DOUBLE and QUOTIENT not in node.this.unnest().meta)
+    ):
+        # Another computed double may be NaN, which DuckDB sorts differently.
         raise NotNative(f"ORDER BY {written(node.this, 'duckdb')}")
     return SortTerm(compiled, *direction(node))
 
@@ -276,10 +282,17 @@ def _over_aggregates(node: N, numbers: Mapping[int, int]) -> N:
         if number is not None:
             column = exp.column(f"aggregate_{number}")
             column.meta["aggregate"] = number
+            column.meta["divided"] = _is_divided(part)
             supersede(part, column)
     copy: N = root.this
     unlink(root)
     return copy
+
+
+def _is_divided(node: exp.Expr) -> bool:
+    """Is this an operand of a quotient that is an average?"""
+    cast = node.parent
+    return isinstance(cast, exp.Cast) and cast.parent is not None and QUOTIENT in cast.parent.meta
 
 
 class _Total(NamedTuple):
@@ -309,8 +322,9 @@ def _aggregate(node: exp.Expr, scope: RowScope) -> Aggregate:
     if node.this is None or isinstance(node.this, exp.Star):
         return Aggregate(type(node), None)
     argument = _compile(node.this, scope)
+    narrow = isinstance(node, exp.Sum) and not node.meta.get(WIDE)
     integers = argument.type is not None and argument.type.kind is Kind.INTEGER
-    return Aggregate(type(node), argument, isinstance(node, exp.Sum) and integers)
+    return Aggregate(type(node), argument, narrow and integers)
 
 
 def _aggregate_type(node: exp.Expr, scope: RowScope) -> ColumnType:

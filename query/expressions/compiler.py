@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.binding.placeholders import number_placeholders, parameter_key
+from hornbeam_server.query.dialect.sums import QUOTIENT
 from hornbeam_server.query.expressions import (
     arithmetic,
     casts,
@@ -272,6 +273,13 @@ _handles(exp.Mul, "expression")(_arithmetic(operator.mul))
 @_handles(exp.Mod, "expression")
 def _modulo(compiler: _Compiler, node: exp.Mod) -> Operand:
     return arithmetic.modulo(*compiler.sides(node))
+
+
+@_handles(exp.Div, "expression")
+def _division(compiler: _Compiler, node: exp.Div) -> Operand:
+    if QUOTIENT not in node.meta:
+        raise NotNativeError
+    return arithmetic.average(*(compiler.compile(side.this) for side in (node.left, node.right)))
 
 
 @_handles(exp.Neg)

@@ -16,6 +16,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.algebra import Block, Comparison
 from hornbeam_server.query.binding.blocks import split
 from hornbeam_server.query.dialect.aggregates import Function
+from hornbeam_server.query.dialect.sums import WIDE, parts, quotient
 from hornbeam_server.query.optimizer.access_paths import estimated_rows
 from hornbeam_server.query.optimizer.aggregate_blocks import (
     AggregateBlock,
@@ -42,6 +43,8 @@ from hornbeam_server.schema.types import Kind
 
 MAX_VIEWS = 64
 """Maximum number of views that are compared with a block."""
+_WHOLE = exp.DataType.build("DECIMAL(38, 0)", dialect="duckdb")
+"""The type of a sum of integers that DuckDB converts to DOUBLE as it does its own, HUGEINT."""
 _COUNTS = (Function.ROWS, Function.COUNT, Function.DISTINCT)
 
 
@@ -252,12 +255,9 @@ class _Answering:
         shown = written(node, "duckdb", normalize_functions="lower")
         if call is None or text is None:
             raise NotAnswered(f"{shown} does not follow from its columns")
-        if call.function is Function.AVG:
-            raise NotAnswered(
-                f"{shown} is not computed from sums, since its last digit depends on DuckDB's"
-                " plan; CAST(SUM(x) AS DOUBLE) / COUNT(x) is"
-            )
         column = self.found.calls.get(text)
+        if call.function is Function.AVG and (column is None or self.way is Way.UNION):
+            return self._average(node, shown)
         if column is None:
             return self._over_groups(call, shown)
         if self.way is Way.UNION and call.function is Function.DISTINCT:
@@ -277,6 +277,31 @@ class _Answering:
         if counts:
             return self._count(total)
         return _bigint(total) if self.types[name].kind is Kind.BIGINT else total
+
+    def _average(self, node: exp.Expr, shown: str) -> exp.Expr:
+        """An average, from the sum and the count that the view has in columns."""
+        total, count = map(self._column_of, parts(node))
+        if total is None or count is None:
+            raise NotAnswered(f"it has no {shown} of these groups, and not both its SUM and COUNT")
+        if self.types[total].kind is Kind.DECIMAL or self.way is Way.UNION:
+            return quotient(self._added(self._column(total)), self._added(self._column(count)))
+        whole = exp.Cast(this=self._column(total), to=_WHOLE.copy())
+        return quotient(self._added(whole), self._added(self._column(count)))
+
+    def _column_of(self, node: exp.Expr) -> str | None:
+        """The view's column that holds an aggregate of the block."""
+        text = call_text(node, self.block, self.catalog, self.found.name)
+        return None if text is None else self.found.calls.get(text)
+
+    def _added(self, column: exp.Expr) -> exp.Expr:
+        """The sum of a column over the rows of a group, of DuckDB's own type."""
+        if self.way is Way.ROWS:
+            return column
+        added: exp.Expr = exp.Max(this=column)
+        if self.way is Way.UNION:
+            added = exp.Sum(this=column)
+            added.meta[WIDE] = True
+        return added
 
     def _count(self, value: exp.Expr) -> exp.Expr:
         """A count of rows, which is 0 over nothing. A group of GROUP BY always has rows."""

@@ -14,6 +14,7 @@ from hornbeam_server.query.binding.blocks import Classes, ColumnOf, joinable, sp
 from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.dialect.aggregates import FUNCTIONS, Function
 from hornbeam_server.query.dialect.functions import function_name, is_aggregate
+from hornbeam_server.query.dialect.sums import is_quotient
 from hornbeam_server.query.optimizer.select_trees import (
     flatten,
     identifier,
@@ -240,6 +241,8 @@ def call_of(node: exp.Expr, block: AggregateBlock, catalog: Catalog) -> Call | N
         condition, node = node.expression.this, node.this
     function, argument = FUNCTIONS.get(type(node)), node.this
     if function is None or (node.expressions and function is not Function.COUNT):
+        return None
+    if isinstance(node, exp.Avg) and not is_quotient(node):
         return None
     if isinstance(argument, exp.Distinct):
         if len(argument.expressions) != 1 or function in (Function.SUM, Function.AVG):

@@ -64,15 +64,17 @@ def with_views(catalog: Catalog, data: Data, connection: duckdb.DuckDBPyConnecti
         connection.unregister("incoming")
     found = {relation.name: data.get(relation.name, []) for relation in catalog.schema.relations}
     for view in catalog.immediate:
-        found[view.name] = _rows(view, connection)
+        found[view.name] = _rows(view, catalog, connection)
     return found
 
 
-def _rows(view: ImmediateView, connection: duckdb.DuckDBPyConnection) -> list[Row]:
+def _rows(
+    view: ImmediateView, catalog: Catalog, connection: duckdb.DuckDBPyConnection
+) -> list[Row]:
     assert not view.hidden or not view.grouped, "select every group"
     columns = ", ".join(f'"c{i}" {c.type.sql()}' for i, c in enumerate(view.columns))
     connection.execute(f"CREATE OR REPLACE TEMP TABLE shown ({columns})")
-    connection.execute(f"INSERT INTO shown {view.declared.sql}")
+    connection.execute(f"INSERT INTO shown {define(view.declared, catalog).sql}")
     rows = ask(connection, "SELECT * FROM shown")
     return rows if view.grouped else [(*row, 1) for row in rows]
 

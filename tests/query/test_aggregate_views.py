@@ -101,6 +101,26 @@ ANSWERED = {
         ' COUNT(DISTINCT by_customer.s_c) AS "count(DISTINCT s_c)",'
         ' CAST(SUM(by_customer.q) AS BIGINT) AS "sum(s_qty)" FROM by_customer'
     ),
+    # averages: a column, a sum and a count of one row, of several
+    "SELECT s_qty % 2 AS p, avg(s_qty) AS m FROM sale GROUP BY s_qty % 2 HAVING avg(s_qty) > 0": (
+        "SELECT by_parity.parity AS p, by_parity.mean AS m FROM by_parity"
+        " WHERE by_parity.mean > 0.0e0"
+    ),
+    "SELECT s_c, avg(s_qty) FROM sale, customer WHERE s_c = c_id GROUP BY s_c": (
+        "SELECT by_customer.s_c AS s_c, (CAST(CAST(by_customer.q AS DECIMAL(38, 0)) AS DOUBLE)"
+        ' / CAST(by_customer.nq AS DOUBLE)) AS "avg(s_qty)" FROM by_customer'
+    ),
+    "SELECT avg(s_qty) FROM sale WHERE s_c = 2": (
+        "SELECT (CAST(MAX(CAST(by_customer.q AS DECIMAL(38, 0))) AS DOUBLE)"
+        ' / CAST(MAX(by_customer.nq) AS DOUBLE)) AS "avg(s_qty)" FROM by_customer'
+        " WHERE by_customer.s_c = 2"
+    ),
+    "SELECT s_c % 2 AS g, avg(s_qty) AS a FROM sale GROUP BY g ORDER BY a DESC": (
+        "SELECT by_customer.s_c % 2 AS g, (CAST(SUM(by_customer.q) AS DOUBLE)"
+        " / CAST(SUM(by_customer.nq) AS DOUBLE)) AS a FROM by_customer"
+        " GROUP BY (by_customer.s_c % 2) ORDER BY ((CAST(SUM(by_customer.q) AS DOUBLE)"
+        " / CAST(SUM(by_customer.nq) AS DOUBLE))) DESC"
+    ),
     # the view's condition, and one over its groups
     "SELECT s_p, sum(s_qty) FROM sale AS s, product AS p WHERE p.p_id = s.s_p AND 0 < s.s_qty"
     " AND s_kind IS NULL GROUP BY p.p_id, s_p": (
@@ -157,13 +177,20 @@ ANSWERED = {
 }
 
 REFUSED = {
-    "SELECT s_c, avg(s_qty) FROM sale, customer WHERE s_c = c_id GROUP BY s_c": {
-        "view by_customer: avg(sale.s_qty) is not computed from sums, since its last digit depends"
-        " on DuckDB's plan; CAST(SUM(x) AS DOUBLE) / COUNT(x) is",
+    "SELECT avg(s_price) FROM sale": {
+        "view by_customer: it has no avg(sale.s_price) of these groups, and not both its SUM and"
+        " COUNT",
+        "view by_product: it joins product, which may drop or repeat rows",
+        "view by_parity: it has no avg(sale.s_price) of these groups, and not both its SUM and"
+        " COUNT",
+        "view everything: it has no avg(sale.s_price) of these groups, and not both its SUM and"
+        " COUNT",
     },
-    "SELECT avg(s_qty) FROM sale": {
-        "view by_parity: avg(sale.s_qty) is not computed from sums, since its last digit depends on"
-        " DuckDB's plan; CAST(SUM(x) AS DOUBLE) / COUNT(x) is",
+    "SELECT avg(DISTINCT s_qty) FROM sale WHERE s_c = 1": {
+        "view by_customer: avg(DISTINCT sale.s_qty) does not follow from its columns",
+        "view by_product: it joins product, which may drop or repeat rows",
+        "view by_parity: sale.s_c is no grouping column of it",
+        "view everything: sale.s_c is no grouping column of it",
     },
     "SELECT s_kind, count(*) FROM sale GROUP BY s_kind": {
         "view by_customer: sale.s_kind is no grouping column of it",

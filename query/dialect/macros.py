@@ -1,0 +1,139 @@
+"""Macros in DuckDB that are overloaded by the type of their argument: how text is parsed, and what
+else PostgreSQL means by a function or an aggregate where only DuckDB knows the type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from hornbeam_server.schema import spelling
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION
+
+PARAMETER_TYPE = "parameter_type"
+"""Key in the meta of a parameter's node: the type that its values are parsed as."""
+
+
+def _read(pattern: str, text: str = "x") -> str:
+    """A CASE that puts text which does not match `pattern` into quotes, so that the cast around it
+    fails (TRY_CAST returns NULL)."""
+    fits = f"regexp_full_match(x, {_quoted(pattern)})"
+    return f"CASE WHEN {fits} THEN {text} ELSE '\"' || x || '\"' END"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+_WIDE, _LONG = (f"DECIMAL({MAX_DECIMAL_PRECISION},{scale})" for scale in (9, 18))
+_LOST = "error('NUMERIC without precision does not keep all digits of the value: say NUMERIC(p,s)')"
+_DASHED = r"regexp_replace(trim(x, e' \t\n\v\f\r'), '^([0-9]{4})([0-9]{2})([0-9]{2})', '\1-\2-\3')"
+_FALSE = _read(spelling.FALSE, "'false'")
+_TRUTH = f"CASE WHEN regexp_full_match(x, {_quoted(spelling.TRUE)}) THEN 'true' ELSE {_FALSE} END"
+_BYTES_OF_TEXT = (
+    "CASE WHEN NOT contains(x, chr(92)) THEN encode(x)"
+    f" WHEN regexp_full_match(x, {_quoted(spelling.HEX)})"
+    r" THEN unhex(regexp_replace(substr(x, 3), '\s', '', 'g')) WHEN x IS NULL THEN NULL"
+    r" ELSE error('text for bytes is written \x and pairs of hexadecimal digits') END"
+)
+_SHORT = "printf('%.15g', x)"
+"""A DOUBLE with 15 significant digits, as PostgreSQL converts it to NUMERIC."""
+_SHORT_NUMBER = r"\s*[+-]?[0-9]*(?:\.[0-9]{0,9}0*)?\s*"
+_BLANKS = r"regexp_replace(x, '\s', '', 'g')"
+_LINES = r"rtrim(regexp_replace(to_base64(x), '(.{76})', '\1' || chr(10), 'g'), chr(10))"
+_FORMATS = "error('encode and decode know the formats hex and base64')"
+_SMALL = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
+"""Types whose sum is a BIGINT; sums of other types keep DuckDB's type."""
+
+_AVERAGED = ("TIMESTAMP", "TIMESTAMPTZ", "TIME", "TIMETZ", "INTERVAL")
+"""Types whose average is DuckDB's, also of DATE, which is a TIMESTAMP. That of numbers is their sum
+divided by their number. DuckDB would convert every number for an overload by DOUBLE."""
+_NOT_AVERAGED = "sum(CAST(error('AVG takes numbers, dates, times and intervals.') AS INTEGER))"
+
+
+_OF_TEXT: dict[str, str] = {
+    "integer": _read(spelling.INTEGER),
+    "decimal": _read(spelling.DECIMAL),
+    "double": "CASE WHEN isinf(TRY_CAST(x AS DOUBLE)) AND regexp_matches(x, '[0-9]')"
+    f" THEN '\"' || x || '\"' ELSE {_read(spelling.DOUBLE)} END",
+    "boolean": _TRUTH,
+    "date": _read(spelling.DATE, _DASHED),
+    "timestamp": _read(spelling.TIMESTAMP, _DASHED),
+    "timestamptz": _read(spelling.TIMESTAMPTZ, _DASHED),
+    "uuid": _read(spelling.UUID),
+    "bytes": _BYTES_OF_TEXT,
+    "numeric": f"CASE WHEN NOT regexp_full_match(x, {_quoted(_SHORT_NUMBER)}) AND"
+    f" regexp_full_match(x, {_quoted(spelling.DECIMAL)}) THEN {_LOST}"
+    f" ELSE CAST({_read(spelling.DECIMAL)} AS {_WIDE}) END",
+}
+"""SQL that prepares the text `x` for a cast, by parse rule."""
+_OF_DOUBLE = (
+    f"CASE WHEN x IS NULL THEN NULL WHEN printf('%.15g', CAST(CAST({_SHORT} AS {_LONG}) AS DOUBLE))"
+    f" = {_SHORT} THEN CAST({_SHORT} AS {_LONG}) ELSE {_LOST} END"
+)
+_MACROS: dict[str, Sequence[str]] = {
+    **{f"{name}_of_text": (f"(x) AS {body}",) for name, body in _OF_TEXT.items()},
+    **{name: ("(x) AS x", f"(x VARCHAR) AS {body}") for name, body in _OF_TEXT.items()},
+    "numeric": (
+        "(x) AS x",
+        "(x INTEGER) AS CAST(x AS DECIMAL(10,0))",
+        "(x BIGINT) AS CAST(x AS DECIMAL(19,0))",
+        f"(x HUGEINT) AS CAST(x AS DECIMAL({MAX_DECIMAL_PRECISION},0))",
+        f"(x VARCHAR) AS {_OF_TEXT['numeric']}",
+    ),
+    "numeric_of_double": (f"(x) AS {_OF_DOUBLE}",),
+    "digits_of_double": (f"(x) AS {_SHORT}",),
+    "text": ("(x) AS x", r"(x BLOB) AS '\x' || lower(hex(x))"),
+    "text_of_bytes": (r"(x) AS '\x' || lower(hex(x))",),
+    "encode": (
+        f"(x, f) AS CASE lower(f) WHEN 'hex' THEN lower(hex(x)) WHEN 'base64' THEN {_LINES}"
+        f" ELSE {_FORMATS} END",
+    ),
+    "decode": (
+        f"(x, f) AS CASE lower(f) WHEN 'hex' THEN unhex({_BLANKS})"
+        f" WHEN 'base64' THEN from_base64({_BLANKS}) ELSE {_FORMATS} END",
+    ),
+    "summed": (
+        "(x) AS list_sum([x])",
+        *(f"(x {type_}) AS CAST(x AS BIGINT)" for type_ in _SMALL),
+    ),
+    "average": (
+        "(x) AS CAST(sum(x) AS DOUBLE) / CAST(count(x) AS DOUBLE)",
+        *(f"(x {type_}) AS avg(x)" for type_ in _AVERAGED),
+        f"(x BOOLEAN) AS {_NOT_AVERAGED}",
+    ),
+}
+TEXT_MACROS = frozenset(f"hornbeam_{name}_of_text" for name in _OF_TEXT if name != "numeric")
+"""The macros that parse text for a cast."""
+"""The overloads of each macro by its argument's type; an overload without a type takes all other
+types. DuckDB cannot choose an overload while it does not know the type (`is_plain`)."""
+
+
+def macros() -> Iterator[str]:
+    """Yield the statements that create the macros in a new database."""
+    for name, readings in _MACROS.items():
+        yield f"CREATE MACRO {macro(name)}{', '.join(readings)}"
+
+
+def macro(name: str) -> str:
+    return f"hornbeam_{name}"
+
+
+def call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=macro(name), expressions=list(arguments))
+
+
+_OPAQUE = (
+    exp.AggFunc, exp.Window, exp.Query, exp.Lambda, exp.Anonymous, exp.Explode, exp.Unnest,
+)  # fmt: skip
+
+
+def is_plain(node: exp.Expr) -> bool:
+    """Whether DuckDB knows the type of `node` when it chooses a macro's overload. It does not know
+    the types of aggregates and of expressions over them."""
+    if isinstance(node, exp.Literal | exp.Null):
+        return False
+    if isinstance(node, exp.Placeholder) and node.meta.get(PARAMETER_TYPE) is not None:
+        return False  # its value was already parsed
+    aliased = any(column.meta.get("alias") for column in node.find_all(exp.Column))
+    return not (aliased or node.find(*_OPAQUE) or node.find_ancestor(exp.Lambda))

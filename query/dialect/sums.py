@@ -1,0 +1,195 @@
+"""SUM and AVG as Hornbeam means them, for DuckDB.
+
+SUM has PostgreSQL's type. AVG of integers and decimals is the sum as a DOUBLE divided by the count
+as a DOUBLE, wherever it is computed: in DuckDB, in native loops, and in every kind of view. DuckDB
+itself divides in extended precision unless a plan has the sum or the count anyway, so the last bit
+of its average depends on the plan. AVG of other values is DuckDB's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from hornbeam_server.query.dialect.macros import call, is_plain
+from hornbeam_server.schema.trees import supersede
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
+
+SUMMED = "summed"
+"""Key in the meta of a SUM or AVG: the kind of number that it adds, if the syntax tells it."""
+WIDE = "wide"
+"""Key in the meta of a SUM that keeps DuckDB's type, which may be wider."""
+QUOTIENT = "quotient"
+"""Key in the meta of a division that is an average: of a sum by a count, both cast to DOUBLE."""
+
+_D = exp.DType
+_EXACT = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
+
+
+# ---------------------------------------------------------------- SUM
+
+
+def write_sum(node: exp.Sum) -> None:
+    """Cast a sum, together with its FILTER and OVER, to PostgreSQL's type."""
+    known: Kind | None = node.meta.get(SUMMED)
+    if known not in (None, Kind.INTEGER) or node.meta.get(WIDE):
+        return
+    top = _whole(node)
+    supersede(top, _narrowed(top) if known is not None else _typed_by_argument(top))
+
+
+def _whole(aggregate: exp.Expr) -> exp.Expr:
+    """An aggregate with its FILTER and OVER."""
+    top = aggregate
+    while isinstance(top.parent, exp.Filter | exp.Window) and top.parent.this is top:
+        top = top.parent
+    return top
+
+
+def _narrowed(total: exp.Expr) -> exp.Expr:
+    return exp.Cast(this=total.copy(), to=exp.DataType(this=_D.BIGINT))
+
+
+def _typed_by_argument(total: exp.Expr) -> exp.Expr:
+    """The sum cast to the type of a second aggregate over the same rows, of which only the type is
+    used."""
+    witness = exp.Paren(this=total.copy())
+    shown = witness.find(exp.Sum)
+    assert shown is not None
+    value = shown.this.expressions[0] if isinstance(shown.this, exp.Distinct) else shown.this
+    one = exp.Anonymous(this="any_value", expressions=[call("summed", value.copy())])
+    supersede(shown, one)
+    return exp.Anonymous(this="cast_to_type", expressions=[total.copy(), witness.this])
+
+
+# ---------------------------------------------------------------- AVG
+
+
+def write_average(node: exp.Avg) -> None:
+    """Write AVG, with its FILTER and OVER, as a quotient. If only DuckDB knows the type of its
+    argument, write it by a macro. DuckDB's own AVG stays where a macro cannot be called: with OVER,
+    DISTINCT or ORDER BY, or over expressions whose type DuckDB learns too late."""
+    if is_exact(node):
+        spell_out(node)
+    elif _has_macro(node):
+        _write_by_macro(node, _whole(node))
+
+
+def is_exact(node: exp.Avg) -> bool:
+    """Is the average of integers or decimals, by the syntax?"""
+    return node.meta.get(SUMMED) in _EXACT
+
+
+def is_quotient(node: exp.Avg) -> bool:
+    """Is the average of numbers written as a quotient, so that a sum and a count give it?"""
+    return is_exact(node) or _has_macro(node)
+
+
+def _has_macro(node: exp.Avg) -> bool:
+    unknown = SUMMED in node.meta and node.meta[SUMMED] is None
+    bare = not isinstance(node.this, exp.Distinct | exp.Order)
+    return unknown and bare and not isinstance(_whole(node), exp.Window) and is_plain(node.this)
+
+
+def spell_out(node: exp.Avg) -> None:
+    """Replace an average of integers or decimals, with its FILTER and OVER, by its quotient."""
+    top = _whole(node)
+    supersede(top, quotient(*parts(top)))
+
+
+def parts(average: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
+    """The sum and the count whose quotient an average is, each with its FILTER and OVER."""
+    return _as(exp.Sum, average), _as(exp.Count, average)
+
+
+def _as(kind: type[exp.AggFunc], average: exp.Expr) -> exp.Expr:
+    root = exp.Paren(this=average.copy())
+    found = root.this
+    while not isinstance(found, exp.Avg):
+        found = found.this
+    argument = found.this.this if isinstance(found.this, exp.Order) else found.this
+    other = kind(this=argument.copy())
+    other.meta.update({SUMMED: found.meta.get(SUMMED), WIDE: True})
+    supersede(found, other)
+    whole: exp.Expr = root.this
+    whole.pop()
+    return whole
+
+
+def quotient(total: exp.Expr, count: exp.Expr) -> exp.Paren:
+    """A sum as a DOUBLE divided by a count as a DOUBLE."""
+    sides = [exp.Cast(this=side, to=exp.DataType(this=_D.DOUBLE)) for side in (total, count)]
+    division = exp.Div(this=sides[0], expression=sides[1])
+    division.meta[QUOTIENT] = True
+    return exp.Paren(this=division)
+
+
+def _write_by_macro(node: exp.Avg, top: exp.Expr) -> None:
+    """Call the macro, which takes no FILTER: values that FILTER leaves out become NULL."""
+    value = node.this.copy()
+    if isinstance(top, exp.Filter):
+        value = exp.Case(ifs=[exp.If(this=top.expression.this.copy(), true=value)])
+    supersede(top, call("average", value))
+
+
+# ---------------------------------------------------------------- types
+
+
+def sum_type(argument: ColumnType | None) -> ColumnType | None:
+    """The type of SUM over values of type `argument`, as in PostgreSQL; None if only DuckDB knows
+    it."""
+    match argument:
+        case ColumnType(kind=Kind.INTEGER):
+            return ColumnType(Kind.BIGINT)
+        case ColumnType(kind=Kind.BIGINT):
+            return ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, 0)
+        case ColumnType(kind=Kind.DECIMAL, scale=scale):
+            return ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, scale or 0)
+        case ColumnType(kind=Kind.DOUBLE):
+            return argument
+    return None
+
+
+_WIDTH = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE)
+
+
+def number_kind(node: exp.Expr, type_of: Callable[[exp.Expr], ColumnType | None]) -> Kind | None:
+    """The kind of number of an expression, if it follows from the syntax; None otherwise. `type_of`
+    gives the types of names."""
+    match node:
+        case exp.Paren() | exp.Neg() | exp.Abs() | exp.Order() | exp.Distinct(expressions=[_]):
+            inner = node.expressions[0] if isinstance(node, exp.Distinct) else node.this
+            return number_kind(inner, type_of)
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod() | exp.Div():
+            kind = _widest([node.this, node.expression], type_of)
+            return Kind.DOUBLE if kind is not None and isinstance(node, exp.Div) else kind
+        case exp.Coalesce() | exp.Greatest() | exp.Least():
+            return _widest([node.this, *node.expressions], type_of)
+        case exp.Case():
+            values = [branch.args["true"] for branch in node.args["ifs"]]
+            last = node.args.get("default")
+            return _widest([*values, *([last] if last is not None else [])], type_of)
+        case exp.Literal() if not node.is_string:
+            return _literal_kind(node.name)
+    type_ = type_of(node)
+    return type_.kind if type_ is not None and type_.kind in _WIDTH else None
+
+
+def _literal_kind(text: str) -> Kind:
+    if "e" in text.lower():
+        return Kind.DOUBLE
+    if "." in text:
+        return Kind.DECIMAL
+    number = int(text)
+    return Kind.INTEGER if number < 1 << 31 else Kind.BIGINT if number < 1 << 63 else Kind.DECIMAL
+
+
+def _widest(
+    nodes: Sequence[exp.Expr], type_of: Callable[[exp.Expr], ColumnType | None]
+) -> Kind | None:
+    kinds = [number_kind(node, type_of) for node in nodes if not isinstance(node, exp.Null)]
+    known = [kind for kind in kinds if kind is not None]
+    if not known or len(known) < len(kinds):
+        return None
+    return max(known, key=_WIDTH.index)
