@@ -166,10 +166,13 @@ class Reader(DataSourceReader):
         yield from filters
 
     def partitions(self) -> Sequence[Part]:
-        """A part for each of the store's splits of the table, within the filters' range."""
+        """A part for each of the store's splits of the table, within the filters' range. A view
+        without GROUP BY is one part: its row exists even without cells."""
         codecs = self._export.codecs()
         codec, fold = codecs(self._name), codecs.fold(self._name)
         first, last = codec.range(self._range)
+        if fold is not None and not fold.grouped:
+            return [Part(first, last)]
         splits: Sequence[bytes] = asyncio.run(self._splits(codec.layout.table))
         if fold is not None:  # a part has whole groups
             is_cell = codecs(fold.cells).is_key
