@@ -60,12 +60,20 @@ WRITES = {
 }
 
 
-@pytest.fixture
-def collected() -> Iterator[Callable[[Callable[[], object]], int]]:
-    """A function that counts the objects which only the collector frees after some work."""
+@pytest.fixture(scope="module")
+def frozen() -> Iterator[None]:
+    """The collector walks none of the objects that exist before the tests of this module."""
     gc.collect()
     gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture
+def collected(frozen: None) -> Iterator[Callable[[Callable[[], object]], int]]:
+    """A function that counts the objects which only the collector frees after some work."""
     gc.disable()
+    gc.collect()
 
     def count(work: Callable[[], object]) -> int:
         work()
@@ -73,7 +81,6 @@ def collected() -> Iterator[Callable[[Callable[[], object]], int]]:
 
     yield count
     gc.enable()
-    gc.unfreeze()
 
 
 def tried(work: Callable[..., Any], *arguments: object) -> None:
