@@ -106,8 +106,8 @@ cluster-down: $(READY)  ## stop it; data stay
 bench: $(READY)  ## measure, and write bench/reports/latest.json
 	@$(BIN)/python -m bench.micro
 
-bench-groups: $(READY)  ## what immediate views cost writers of one hot group, and save readers
-	@$(BIN)/python -m bench.groups
+bench-groups: $(PEERS)  ## what a total costs writers of one hot group, and saves readers; PostgreSQL if installed: QUICK=1
+	@$(BIN)/python -m bench.groups $(if $(QUICK),--writes 320 --rounds 1)
 
 bench-cluster: bench-nodes bench-peers  ## all that is measured on a real HBase, about an hour
 

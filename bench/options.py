@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from typing import TypeVar, get_args, get_type_hints
+from typing import Self, TypeVar, get_args, get_type_hints
 
 T = TypeVar("T")
 ROUNDS = "number of rounds; figures are medians over rounds"
 EMPTIED = "folder of the cluster; it is emptied"
 REPORT = "the JSON report"
+
+
+class Numbers(tuple[int, ...]):
+    """Whole numbers of a command line, with commas between them."""
+
+    __slots__ = ()
+
+    def __new__(cls, given: str | Iterable[int]) -> Self:
+        parts = given.split(",") if isinstance(given, str) else given
+        return super().__new__(cls, map(int, parts))
 
 
 def parse(

@@ -44,6 +44,7 @@ from hornbeam_server.schema.render import identifier
 
 BINARIES = Path("/usr/lib/postgresql")
 USER = "postgres"
+DATABASE = "postgres"
 CONNECTIONS = 300
 """The limit of connections. There are more emulated browsers than the default, a hundred."""
 START_S = 60.0
@@ -65,7 +66,7 @@ class PostgreSQL:
         self.name = POSTGRES_VIEWS if views else POSTGRES
         self.versions: Mapping[str, str] = {}
         self._catalog = design.views if views else design.plain
-        self._server = _Server(folder)
+        self._server = Server(folder)
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -167,7 +168,7 @@ def _guarded(work: Callable[[], T]) -> T:
 # ---------------------------------------------------------------- the server
 
 
-class _Server:
+class Server:
     """A server process and its data folder. The context creates and removes both."""
 
     def __init__(self, folder: Path) -> None:
@@ -177,7 +178,7 @@ class _Server:
         self._port = 0
 
     def __enter__(self) -> Self:
-        binaries = _binaries()
+        found = binaries()
         _need_psycopg()
         try:
             self._folder.mkdir(parents=True, mode=0o700)
@@ -187,8 +188,8 @@ class _Server:
                 cure="Make sure that no server uses the folder, and remove it.",
             ) from None
         try:
-            self._initialise(binaries)
-            self._start(binaries)
+            self._initialise(found)
+            self._start(found)
         except BaseException:
             self.__exit__()
             raise
@@ -199,7 +200,7 @@ class _Server:
             _stop(self._process)
         shutil.rmtree(self._folder)
 
-    def connect(self) -> Any:
+    def connect(self, database: str = DATABASE) -> Any:
         """A connection that commits each statement outside transactions."""
         import psycopg
 
@@ -207,12 +208,22 @@ class _Server:
             host=HOST,
             port=self._port,
             user=USER,
-            dbname="postgres",
+            dbname=database,
             password=self._password,
             autocommit=True,
             prepare_threshold=0,
             cursor_factory=psycopg.RawCursor,
         )
+
+    def environment(self, database: str = DATABASE) -> dict[str, str]:
+        """The variables by which PostgreSQL's own programs find a database of the server."""
+        return {
+            "PGHOST": HOST,
+            "PGPORT": str(self._port),
+            "PGUSER": USER,
+            "PGPASSWORD": self._password,
+            "PGDATABASE": database,
+        }
 
     def versions(self, db: Any) -> dict[str, str]:
         import psycopg
@@ -230,14 +241,14 @@ class _Server:
     def _log(self) -> Path:
         return self._folder / "log"
 
-    def _initialise(self, binaries: Path) -> None:
+    def _initialise(self, programs: Path) -> None:
         password = self._folder / "password"
         password.write_text(self._password)
         if os.getuid() == 0:
             for path in (self._folder, password):
                 shutil.chown(path, USER, USER)
         command = [
-            str(binaries / "initdb"),
+            str(programs / "initdb"),
             f"--pgdata={self._data}",
             f"--username={USER}",
             f"--pwfile={password}",
@@ -254,10 +265,10 @@ class _Server:
                 cure=f"The user {USER} must be able to reach {self._folder}.",
             )
 
-    def _start(self, binaries: Path) -> None:
+    def _start(self, programs: Path) -> None:
         (self._port,) = free_ports(1)
         command = [
-            str(binaries / "postgres"),
+            str(programs / "postgres"),
             *("-D", str(self._data)),
             *("-p", str(self._port)),
             *("-c", f"listen_addresses={HOST}"),
@@ -302,7 +313,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _binaries() -> Path:
+def binaries() -> Path:
     """The folder of the newest installed version's programs. Raises Unavailable."""
     found = [path for path in BINARIES.glob("*/bin") if (path / "initdb").exists()]
     if not found:
@@ -312,8 +323,8 @@ def _binaries() -> Path:
     return max(found, key=_version)
 
 
-def _version(binaries: Path) -> int:
-    return int(re.sub(r"\D.*", "", binaries.parent.name) or 0)
+def _version(programs: Path) -> int:
+    return int(re.sub(r"\D.*", "", programs.parent.name) or 0)
 
 
 def _need_psycopg() -> None:
