@@ -71,7 +71,7 @@ class Verification:
                 self._engine.checking,
                 names=kept,
                 queries={
-                    view.name: define(view.declared, state.catalog).sql
+                    view.name: define(view.declared, state.catalog).checked_sql
                     for view in state.catalog.immediate
                 },
                 progress=progress,

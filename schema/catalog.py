@@ -169,17 +169,33 @@ class Folding(enum.StrEnum):
     """The first or last value of the group in a layout of values, or NULL if there is none."""
     DISTINCT = "distinct"
     """The number of values of the group in a layout of values."""
+    COMPUTED = "computed"
+    """The value of an expression over aggregates (`Computed`)."""
 
 
 @dataclass(frozen=True)
 class FoldedColumn:
     """The origin of a column of an immediate view. `position` is a position in the columns of the
-    cells; for MIN, MAX and DISTINCT it is the number of the layout of values."""
+    cells; for MIN, MAX and DISTINCT it is the number of the layout of values; for COMPUTED it is
+    the number of the column."""
 
     folding: Folding
     position: int
     count: int = 0
     """Position of the count of values, for SUM and AVG."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What is computed from a group of an immediate view when it is read. `terms` are the grouping
+    columns and the aggregates that the SELECT names, with their origins in `folded`. `expressions`
+    are SQL over the terms, one for each column of the view. Only a group for which `having` is true
+    has a row; "" is true."""
+
+    terms: tuple[Column, ...]
+    folded: tuple[FoldedColumn, ...]
+    expressions: tuple[str, ...]
+    having: str = ""
 
 
 @dataclass(frozen=True)
@@ -192,7 +208,8 @@ class ImmediateView:
     above 0; without GROUP BY the only group always exists. Each layout in `values` has the values
     of one argument of MIN, MAX or COUNT(DISTINCT): cells of the grouping columns, the value, the
     lane, and the number of rows with that value. Readers see rows of `columns` and `hidden`, under
-    `key`; `folded` has the origin of each column.
+    `key`; `folded` has the origin of each column. `computed`: the SELECT has HAVING or expressions
+    over aggregates.
     """
 
     declared: DeclaredView
@@ -204,6 +221,7 @@ class ImmediateView:
     folded: tuple[FoldedColumn, ...]
     grouped: bool = True
     values: tuple[StateLayout, ...] = ()
+    computed: Computed | None = None
 
     @property
     def name(self) -> str:

@@ -17,6 +17,7 @@ import msgspec
 from hornbeam_server.schema.catalog import (
     Beginning,
     Catalog,
+    Computed,
     DeferredView,
     FoldedColumn,
     Forest,
@@ -63,6 +64,9 @@ class Format(enum.IntEnum):
     a second time."""
     SEVENTH = 7
     """With immediate views: an older server would not maintain them."""
+    EIGHTH = 8
+    """With immediate views that compute columns when they are read: an older server would show
+    other rows."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -100,6 +104,13 @@ class _DeferredForm(msgspec.Struct):
     states: tuple[_StateForm, ...]
 
 
+class _ComputedForm(msgspec.Struct, omit_defaults=True):
+    terms: tuple[_ColumnForm, ...]
+    folded: tuple[FoldedColumn, ...]
+    expressions: tuple[str, ...]
+    having: str = ""
+
+
 class _ImmediateForm(msgspec.Struct, omit_defaults=True):
     declared: DeclaredView
     relations: tuple[str, ...]
@@ -110,6 +121,7 @@ class _ImmediateForm(msgspec.Struct, omit_defaults=True):
     folded: tuple[FoldedColumn, ...]
     grouped: bool = True
     values: tuple[_StateForm, ...] = ()
+    computed: _ComputedForm | None = None
 
 
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
@@ -168,6 +180,8 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
+    if any(view.computed is not None for view in catalog.immediate):
+        return Format.EIGHTH
     if catalog.immediate:
         return Format.SEVENTH
     counters = catalog.counters.values()
@@ -242,7 +256,13 @@ def _immediate_form(view: ImmediateView) -> _ImmediateForm:
         view.folded,
         view.grouped,
         tuple(map(_state_form, view.values)),
+        None if view.computed is None else _computed_form(view.computed),
     )
+
+
+def _computed_form(computed: Computed) -> _ComputedForm:
+    terms = _column_forms(computed.terms)
+    return _ComputedForm(terms, computed.folded, computed.expressions, computed.having)
 
 
 def _state_form(state: StateLayout) -> _StateForm:
@@ -299,7 +319,12 @@ def _immediate(form: _ImmediateForm) -> ImmediateView:
         form.folded,
         form.grouped,
         tuple(map(_state, form.values)),
+        None if form.computed is None else _computed(form.computed),
     )
+
+
+def _computed(form: _ComputedForm) -> Computed:
+    return Computed(_columns(form.terms), form.folded, form.expressions, form.having)
 
 
 def _state(form: _StateForm) -> StateLayout:

@@ -181,22 +181,32 @@ class FoldedReads:
     async def _folded(
         self, groups: Iterable[tuple[bytes, list[Cell]]], most: int | None = None
     ) -> list[Group]:
-        """The rows of the first `most` groups that exist, in the order of `groups`."""
-        fold = self._fold
+        """The first `most` rows of `groups`, in their order."""
+        left, made = iter(groups), list[Group]()
+        while found := self._existing(left, None if most is None else most - len(made)):
+            values = await self._values_of([key for key, _, _ in found])
+            for (key, rows, ts), of_group in zip(found, values, strict=True):
+                row = self._fold.row(rows, of_group)
+                if row is not None:
+                    made.append(Group(key, ts, row))
+            if most is None:
+                break
+        return made
+
+    def _existing(
+        self, groups: Iterator[tuple[bytes, list[Cell]]], most: int | None
+    ) -> list[tuple[bytes, list[Row], int]]:
+        """The next groups that exist, at most `most`: their keys, cells, and newest timestamps."""
         found: list[tuple[bytes, list[Row], int]] = []
+        if most == 0:
+            return found
         for key, cells in groups:
             rows = self._cells.decode([cell.value for cell in cells])
-            if fold.exists(rows):
+            if self._fold.exists(rows):
                 found.append((key, rows, max([cell.ts for cell in cells], default=0)))
-            if most is not None and len(found) == most:
+            if len(found) == most:
                 break
-        values = await self._values_of([key for key, _, _ in found])
-        made = []
-        for (key, rows, ts), of_group in zip(found, values, strict=True):
-            row = fold.row(rows, of_group)
-            assert row is not None, "the group exists"
-            made.append(Group(key, ts, row))
-        return made
+        return found
 
     async def _values_of(self, keys: Sequence[bytes]) -> list[tuple[Values, ...]]:
         """The values of groups, for each layout of values; `keys` are in key order."""

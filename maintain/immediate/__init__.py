@@ -6,6 +6,7 @@
   along declared foreign keys. So each row of the fact gives at most one joined row.
 * `definition.py`: how the view is stored, and which SELECTs are refused with the reason.
 * `program.py`: from the changes of a transaction to the amounts that it adds to each group.
+* `reading.py`: HAVING and expressions over aggregates, which readers compute.
 * `build.py`: the amounts of the rows that are there when a view is declared.
 
 **Law.** For the state B before and B′ after a transaction, `view(B)` plus the additions is

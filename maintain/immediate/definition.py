@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from hornbeam_server.maintain.deltas.algebra import Aggregate, Map
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Call, Join, Map
 from hornbeam_server.maintain.deltas.program import Translated, translated, unlike
 from hornbeam_server.maintain.deltas.relations import Field
 from hornbeam_server.maintain.deltas.states import GroupState, Part
+from hornbeam_server.maintain.immediate.reading import require_compiled
 from hornbeam_server.maintain.immediate.stars import LATER, Star, star_of
 from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.schema.catalog import (
     Catalog,
+    Computed,
     FoldedColumn,
     Folding,
     ImmediateView,
@@ -25,6 +27,7 @@ from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 CELLS = "cells"
 LANE = "_lane"
 _INTEGER, _BIGINT = ColumnType(Kind.INTEGER), ColumnType(Kind.BIGINT)
+_WIDE = "HUGEINT"
 _SUMMED = ("rows", "count", "sum")
 """The kinds of parts that are sums."""
 _VALUED = {
@@ -48,18 +51,47 @@ class Definition:
     valued: tuple[int, ...]
     """The arguments whose values are stored, by number."""
     where: tuple[str, ...]
+    calls: tuple[Call, ...]
+
+    @property
+    def checked_sql(self) -> str:
+        """The SELECT whose rows verification compares with groups: that of the view, or of its
+        terms if the view computes columns. A reader's error is no damage."""
+        if self.view.computed is None:
+            return self.sql
+        groups = [sql for sql, _ in self.groups]
+        arguments = {field.name: sql for sql, field in self.arguments}
+        calls = [_call_sql(call, arguments) for call in self.calls]
+        where = " AND ".join(f"({sql})" for sql in self.where) or "TRUE"
+        by = f" GROUP BY {', '.join(map(str, range(1, len(groups) + 1)))}" if groups else ""
+        return (
+            f"SELECT {', '.join([*groups, *calls])} FROM ({self.star.joined_sql()}) AS joined"
+            f" WHERE {where}{by}"
+        )
+
+
+def _call_sql(call: Call, arguments: Mapping[str, str]) -> str:
+    argument = arguments.get(call.argument, "")
+    match call.function:
+        case Function.ROWS:
+            return "COUNT(*)"
+        case Function.DISTINCT:
+            return f"COUNT(DISTINCT {argument})"
+        case Function.AVG:
+            return f"CAST(SUM({argument}) AS DOUBLE) / CAST(COUNT({argument}) AS DOUBLE)"
+    return f"{call.function.value}({argument})"
 
 
 def define(declared: DeclaredView, catalog: Catalog) -> Definition:
     """The definition of a declared view. Raises the binder's errors, and Unsupported with the
     reason and a cure for a SELECT that transactions cannot maintain."""
     found = translated(declared, catalog)
-    aggregate, inner = _aggregate(found.result)
+    aggregate, inner, having = _aggregate(found.result)
     state = GroupState(declared.name, 0, aggregate, tuple(g.name for g in aggregate.groups))
     star = star_of(inner.input, catalog)
     sql_of = dict(zip((f.name for f in inner.fields), inner.expressions, strict=True))
     return Definition(
-        _stored(declared, star, found, state),
+        _stored(declared, star, found, state, having),
         found.sql,
         star,
         tuple((sql_of[group.name], group) for group in aggregate.groups),
@@ -67,51 +99,53 @@ def define(declared: DeclaredView, catalog: Catalog) -> Definition:
         _sums(state),
         state.valued,
         (*star.filters, *([inner.where] if inner.where else ())),
+        aggregate.calls,
     )
 
 
-def _aggregate(result: Map) -> tuple[Aggregate, Map]:
-    """The aggregate of a SELECT and the projection below it. Raises Unsupported."""
+def _aggregate(result: Map) -> tuple[Aggregate, Map, str]:
+    """The aggregate of a SELECT, the projection below it, and HAVING. Raises Unsupported."""
     aggregate, having = result.input, result.where
     if isinstance(aggregate, Map) and aggregate.where:
         having, aggregate = aggregate.where, aggregate.input
+    if isinstance(aggregate, Join):
+        raise Unsupported(
+            "A subquery in HAVING cannot be maintained by transactions.",
+            cure=f"Compare with the subquery when you read the view. {LATER}",
+        )
     if not isinstance(aggregate, Aggregate) or not isinstance(aggregate.input, Map):
         raise Unsupported(
             "A view without GROUP BY and aggregates cannot be maintained by transactions yet.",
             cure=f"Group, or name the columns in a workload, which chooses join views. {LATER}",
         )
-    if having:
-        raise Unsupported(
-            "HAVING cannot be maintained by transactions.",
-            cure=f"Leave it out, and filter the rows when you read the view. {LATER}",
-        )
-    for place in result.fields:
-        if place.name not in result.passes:
-            raise Unsupported(
-                f"Column {place.name} is computed from aggregates.",
-                cure=f"Select the aggregates, and compute when you read the view. {LATER}",
-            )
-    return aggregate, aggregate.input
+    return aggregate, aggregate.input, having
 
 
 def _stored(
-    declared: DeclaredView, star: Star, found: Translated, state: GroupState
+    declared: DeclaredView, star: Star, found: Translated, state: GroupState, having: str
 ) -> ImmediateView:
-    """The view as it is stored."""
+    """The view as it is stored. Raises Unsupported."""
     fields, names = found.result.fields, found.names
     width = len(found.described)
     types = [f.type for f in (*found.described, *fields[width:])]
     columns = [Column(name, type_) for name, type_ in zip(names, types, strict=True)]
-    folded = [_folded(found.result.passes[field.name], state) for field in fields]
+    folded = [
+        _folded(found.result.passes[field.name], state)
+        if field.name in found.result.passes
+        else FoldedColumn(Folding.COMPUTED, number)
+        for number, field in enumerate(fields)
+    ]
+    expressions = list(map(_bounded, fields, found.result.expressions))
     if not state.order:
         columns.append(Column(unlike(names, "_one"), _INTEGER))
         folded.append(FoldedColumn(Folding.GROUP, 0))
+        expressions.append("1")
     groups = {
         f.position: c.name
         for f, c in zip(folded, columns, strict=True)
         if f.folding is Folding.GROUP
     }
-    return ImmediateView(
+    view = ImmediateView(
         declared,
         star.relations,
         tuple(columns[:width]),
@@ -121,6 +155,30 @@ def _stored(
         tuple(folded),
         bool(state.order),
         tuple(_values(state, number) for number in state.valued),
+    )
+    if not having and all(f.folding is not Folding.COMPUTED for f in folded):
+        return view
+    computed = replace(view, computed=_computed(state, expressions, having))
+    require_compiled(computed)
+    return computed
+
+
+def _bounded(field: Field, sql: str) -> str:
+    """The expression of a field, cast to its stored type. Stored numbers of 128 bits have at most
+    38 digits."""
+    wide = f" AS {_WIDE})"
+    if field.duck != _WIDE or not sql.endswith(wide):
+        return sql
+    return f"{sql.removesuffix(wide)} AS {field.type.sql()})"
+
+
+def _computed(state: GroupState, expressions: Sequence[str], having: str) -> Computed:
+    node = state.node
+    return Computed(
+        tuple(Column(field.name, field.type) for field in node.fields),
+        tuple(_folded(field.name, state) for field in node.fields),
+        tuple(expressions),
+        having,
     )
 
 

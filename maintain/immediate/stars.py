@@ -38,6 +38,22 @@ class Star:
     def relations(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(scan.relation for scan in self.scans))
 
+    def joined_sql(self) -> str:
+        """The joined rows as SQL over the relations, before the filters."""
+        columns = [
+            f"s{number}.{quoted(column)} AS {quoted(field.name)}"
+            for number, scan in enumerate(self.scans)
+            for column, field in zip(scan.columns, scan.fields, strict=True)
+        ]
+        sql = f"SELECT {', '.join(columns)} FROM {quoted(self.scans[0].relation)} AS s0"
+        for number, edge in enumerate(self.edges, start=1):
+            pairs = zip(edge.key.columns, edge.key.parent_columns, strict=True)
+            on = [f"s{edge.child}.{quoted(a)} = s{number}.{quoted(b)}" for a, b in pairs]
+            kind = "LEFT JOIN" if edge.outer else "JOIN"
+            parent = quoted(self.scans[number].relation)
+            sql += f" {kind} {parent} AS s{number} ON {' AND '.join(on)}"
+        return sql
+
 
 @dataclass
 class _Parts:

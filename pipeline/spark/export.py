@@ -12,6 +12,7 @@ import msgspec
 
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import Transport, open_transport, parse_url
+from hornbeam_server.maintain.immediate.reading import codecs_of
 from hornbeam_server.schema.codec import decode_catalog
 from hornbeam_server.schema.errors import InvalidRequest, SnapshotTooOld
 from hornbeam_server.storage.codec.rows import Codecs
@@ -31,7 +32,7 @@ class Export(msgspec.Struct, frozen=True):
     def codecs(self) -> Codecs:
         """The codecs of the catalog, decoded again at every call. `codecs().catalog` is the
         catalog."""
-        return Codecs(decode_catalog(self.catalog.encode()))
+        return codecs_of(decode_catalog(self.catalog.encode()))
 
     def open(self) -> TableStore:
         """Open the store that holds the rows, within an event loop. Raises Unavailable,

@@ -1,5 +1,5 @@
-"""+ - * % and unary minus, ABS, ROUND, FLOOR, CEIL and TRUNC on numbers, with DuckDB's result types
-and overflows."""
+"""Arithmetic, ABS, ROUND, FLOOR, CEIL and TRUNC on numbers, with DuckDB's result types and
+overflows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from hornbeam_server.query.expressions.casts import cast
 from hornbeam_server.query.expressions.literals import in_range
 from hornbeam_server.query.expressions.operands import (
     BIGINT,
     DOUBLE,
     EXACT,
+    INT64_DIGITS,
     INTEGERS,
     NUMBERS,
     NotNativeError,
@@ -32,8 +34,9 @@ from hornbeam_server.storage.codec.folds import double_of_total
 
 Binary = Callable[[Any, Any], Any]
 
-_INT64_DIGITS = 18
-"""DuckDB stores decimals of at most this many digits as 64-bit integers."""
+_EXACT_POWER = 22
+"""10 to this power is a double."""
+_HALF = 0.5
 _LIMITS = {Kind.INTEGER: 1 << 31, Kind.BIGINT: 1 << 63}
 _NAMES = {operator.add: "addition", operator.sub: "subtraction", operator.mul: "multiplication"}
 _EXACT: dict[Binary, Binary] = {
@@ -90,23 +93,53 @@ def _integer(function: Binary, left: Operand, right: Operand) -> Operand:
     return binary(left, right, ColumnType(kind), checked)
 
 
+def quotient(left: Operand, right: Operand) -> Operand:
+    """/ is a division of doubles; by zero it gives Infinity or NaN."""
+    if left.text is not None or right.text is not None or not {left.kind, right.kind} <= NUMBERS:
+        raise NotNativeError
+    result = binary(convert(left, DOUBLE), convert(right, DOUBLE), DOUBLE, _divided)
+    return Operand(DOUBLE, result.evaluate, may_be_nan=True)
+
+
+def _divided(a: float, b: float) -> float:
+    if b:
+        return a / b
+    return math.nan if not a or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1, b)
+
+
+def whole_quotient(left: Operand, right: Operand) -> Operand:
+    """// of integers, towards zero."""
+    return _whole(
+        left, right, "//", lambda a, b: abs(a) // abs(b) * (1 if (a < 0) is (b < 0) else -1)
+    )
+
+
 def modulo(left: Operand, right: Operand) -> Operand:
-    """% of integers; the result has the sign of the dividend. Only DuckDB handles other numbers. At
-    run time, a division by zero raises SqlError, an overflow TypeMismatch."""
+    """% of integers; the result has the sign of the dividend."""
+    return _whole(left, right, "%", lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1))
+
+
+def _whole(
+    left: Operand, right: Operand, sign: str, function: Callable[[int, int], int]
+) -> Operand:
+    """A division of integers. Only DuckDB handles other numbers. At run time, a division by zero
+    raises SqlError, an overflow TypeMismatch."""
     if left.text is not None or right.text is not None or not {left.kind, right.kind} <= INTEGERS:
         raise NotNativeError
     kind = Kind.BIGINT if Kind.BIGINT in (left.kind, right.kind) else Kind.INTEGER
     least = -_LIMITS[kind]
 
-    def remainder(a: int, b: int) -> int:
+    def divided(a: int, b: int) -> int:
         if b == 0:
-            raise SqlError(f"Division by zero in expression ({a} % {b}).")
+            raise SqlError(
+                f"Division by zero in expression ({a} {sign} {b}).",
+                cure="Write NULLIF(divisor, 0), or leave such rows out.",
+            )
         if a == least and b == -1:
             raise TypeMismatch(f"Overflow in division of {kind.upper()}: {a} and {b}.")
-        found = abs(a) % abs(b)
-        return found if a >= 0 else -found
+        return function(a, b)
 
-    return binary(left, right, ColumnType(kind), remainder)
+    return binary(left, right, ColumnType(kind), divided)
 
 
 def _decimal(function: Binary, left: Operand, right: Operand) -> Operand:
@@ -114,7 +147,7 @@ def _decimal(function: Binary, left: Operand, right: Operand) -> Operand:
     assert right.type is not None
     type_ = decimal_result(function, left.type, right.type)
     if function is not operator.mul:
-        left, right = convert(left, type_), convert(right, type_)
+        left, right = cast(left, type_), cast(right, type_)
     limit = Decimal(10) ** ((type_.precision or 0) - (type_.scale or 0))
     exact, name = _EXACT[function], _NAMES[function]
 
@@ -135,14 +168,12 @@ def decimal_result(function: Binary, left: ColumnType, right: ColumnType) -> Col
     if function is not operator.mul:
         scale = max(scale_a, scale_b)
         width = max(width_a - scale_a, width_b - scale_b) + scale + 1
-        if width > MAX_DECIMAL_PRECISION:
-            raise NotNativeError  # DuckDB would round the operands
-        return ColumnType(Kind.DECIMAL, width, scale)
+        return ColumnType(Kind.DECIMAL, min(width, MAX_DECIMAL_PRECISION), scale)
     width, scale = width_a + width_b, scale_a + scale_b
     if scale > MAX_DECIMAL_PRECISION:
         raise NotNativeError
-    if width > _INT64_DIGITS >= max(width_a, width_b) and scale < _INT64_DIGITS:
-        width = _INT64_DIGITS
+    if width > INT64_DIGITS >= max(width_a, width_b) and scale < INT64_DIGITS:
+        width = INT64_DIGITS
     return ColumnType(Kind.DECIMAL, min(width, MAX_DECIMAL_PRECISION), scale)
 
 
@@ -196,14 +227,32 @@ def absolute(operand: Operand) -> Operand:
 
 
 def rounded(operand: Operand, digits: int) -> Operand:
-    """ROUND of decimals to `digits` >= 0 places. Only DuckDB rounds doubles."""
-    type_ = require(operand, Kind.DECIMAL).type
-    if type_ is None or type_.scale is None:
+    """ROUND to `digits` >= 0 places, half away from zero. Only DuckDB rounds integers."""
+    type_ = require(operand, Kind.DECIMAL, Kind.DOUBLE).type
+    if type_ is None:
         raise NotNativeError
+    if type_.kind is Kind.DOUBLE:
+        if digits > _EXACT_POWER:
+            raise NotNativeError
+        return unary(operand, type_, _double_rounder(10.0**digits), may_be_nan=operand.may_be_nan)
+    assert type_.scale is not None
     if digits >= type_.scale:
         return operand
     result = ColumnType(Kind.DECIMAL, type_.precision, digits)
     return unary(operand, result, scaler(result))
+
+
+def _double_rounder(unit: float) -> Callable[[float], float]:
+    def round_(value: float) -> float:
+        scaled = value * unit
+        if not math.isfinite(scaled):
+            return value
+        whole = float(math.trunc(scaled))
+        if abs(scaled - whole) >= _HALF:
+            whole += math.copysign(1, scaled)
+        return math.copysign(whole, scaled) / unit
+
+    return round_
 
 
 def whole(function: Callable[[Any], int], operand: Operand) -> Operand:

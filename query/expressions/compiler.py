@@ -270,16 +270,24 @@ _handles(exp.Sub, "expression")(_arithmetic(operator.sub))
 _handles(exp.Mul, "expression")(_arithmetic(operator.mul))
 
 
+@_handles(exp.Div, "expression", "typed", "safe")
+def _quotient(compiler: _Compiler, node: exp.Div) -> Operand:
+    if node.args.get("typed"):
+        raise NotNativeError  # of another dialect: the type of the operands is kept
+    if QUOTIENT in node.meta:
+        sides = (node.left, node.right)
+        return arithmetic.average(*(compiler.compile(side.this) for side in sides))
+    return arithmetic.quotient(*compiler.sides(node))
+
+
+@_handles(exp.IntDiv, "expression")
+def _whole_quotient(compiler: _Compiler, node: exp.IntDiv) -> Operand:
+    return arithmetic.whole_quotient(*compiler.sides(node))
+
+
 @_handles(exp.Mod, "expression")
 def _modulo(compiler: _Compiler, node: exp.Mod) -> Operand:
     return arithmetic.modulo(*compiler.sides(node))
-
-
-@_handles(exp.Div, "expression")
-def _division(compiler: _Compiler, node: exp.Div) -> Operand:
-    if QUOTIENT not in node.meta:
-        raise NotNativeError
-    return arithmetic.average(*(compiler.compile(side.this) for side in (node.left, node.right)))
 
 
 @_handles(exp.Neg)

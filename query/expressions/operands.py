@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.expressions.literals import parse_text
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
+from hornbeam_server.storage.codec.folds import double_of_total
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Evaluate = Callable[[Row, Parameters], Any]
@@ -30,9 +31,8 @@ TIMESTAMP = ColumnType(Kind.TIMESTAMP)
 INTEGERS = frozenset({Kind.INTEGER, Kind.BIGINT})
 NUMBERS = INTEGERS | {Kind.DECIMAL, Kind.DOUBLE}
 INTEGER_DIGITS = {Kind.INTEGER: 10, Kind.BIGINT: 19}
-EXACT_DOUBLE_DIGITS = 15
-"""Decimals of at most this many digits become the same double in DuckDB (which divides) and
-Python."""
+INT64_DIGITS = 18
+"""DuckDB stores decimals of at most this many digits as 64-bit integers."""
 
 
 class NotNativeError(Exception):
@@ -247,10 +247,12 @@ def scaler(type_: ColumnType) -> Callable[[Any], Decimal]:
 
 
 def double_from(type_: ColumnType) -> Callable[[Any], float]:
-    if type_.kind is Kind.DECIMAL and (type_.precision or 99) > EXACT_DOUBLE_DIGITS:
-        raise NotNativeError
+    """The conversion to DOUBLE. Integers of 128 bits are converted in two halves; all other numbers
+    become the nearest double."""
     if type_.kind not in NUMBERS:
         raise NotNativeError
+    if type_.kind is Kind.DECIMAL and (type_.precision or 0) > INT64_DIGITS:
+        return double_of_total(type_)
     return float
 
 

@@ -103,6 +103,8 @@ class Match:
 
 def match(view: ImmediateView, block: AggregateBlock, catalog: Catalog) -> Match:
     """How `view` answers `block`. Raises NotAnswered, with the reason."""
+    if view.computed is not None and view.computed.having:
+        raise NotAnswered("it has HAVING, so it does not have all groups")
     shape = view_block(view, catalog)
     if shape is None:
         raise NotAnswered("its joins are not all inner joins")
@@ -287,7 +289,7 @@ class _Matching:
         for folded, (column, node) in zip(self.view.folded, shape.outputs, strict=False):
             if folded.folding is Folding.GROUP:
                 groups.setdefault(text_of(node, shape.block, name), column)
-            elif is_call(node.unnest()):
+            elif folded.folding is not Folding.COMPUTED and is_call(node.unnest()):
                 text = call_text(node.unnest(), shape.block, shape.catalog, name)
                 if text is not None:
                     calls.setdefault(text, column)

@@ -29,10 +29,16 @@ _EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION)
 """The sum over lanes may pass values that do not fit its type."""
 
 
-class Fold:
-    """Folds cells of one immediate view to rows."""
+Compute = Callable[[Row], Row | None]
+"""From the terms of a group (`Computed`) to the row of the view; None if the group has no row.
+Raises SqlError for an expression that fails."""
 
-    def __init__(self, view: ImmediateView) -> None:
+
+class Fold:
+    """Folds cells of one immediate view to rows. With `compute` these are rows of the view; without
+    it, of a view that computes columns, its terms."""
+
+    def __init__(self, view: ImmediateView, compute: Compute | None = None) -> None:
         self.name = view.name
         self.cells = view.cells_name
         """The name of the layout of the cells."""
@@ -40,15 +46,20 @@ class Fold:
         """The names of the layouts of values."""
         self.grouped = view.grouped
         self._width = len(view.cells.key) - 1
-        columns = zip((*view.columns, *view.hidden), view.folded, strict=True)
+        self._compute = compute
+        made, origins = (*view.columns, *view.hidden), view.folded
+        if view.computed is not None:
+            made, origins = view.computed.terms, view.computed.folded
+        self.columns = made if compute is None else (*view.columns, *view.hidden)
+        """The columns of the rows."""
         self._finish = tuple(
             _finisher(column, view.cells.columns[folded.position].type, folded, self._width)
-            for column, folded in columns
+            for column, folded in zip(made, origins, strict=True)
         )
         self._nothing = (0,) * (len(view.cells.columns) - self._width - 1)
         self.no_values = (NO_VALUES,) * len(self.values)
         self.needed = tuple(
-            frozenset(f.folding for f in view.folded if f.folding in _OF_VALUES and f.position == i)
+            frozenset(f.folding for f in origins if f.folding in _OF_VALUES and f.position == i)
             for i in range(len(self.values))
         )
         """For each layout of values, the kinds of columns that follow from it."""
@@ -68,18 +79,21 @@ class Fold:
 
     def row(self, cells: Sequence[Row], values: Sequence[Values] | None = None) -> Row | None:
         """The row of a group with these cells, and these values for each layout of values; None if
-        the group has no rows.
+        the group has no rows, or HAVING excludes it.
 
-        Raises Corruption for a group with fewer than no rows.
+        Raises Corruption for a group with fewer than no rows, and SqlError for an expression that
+        fails.
         """
         if not self.exists(cells):
             return None
         values = self.no_values if values is None else values
-        if not cells:
-            return tuple([finish((1,), self._nothing, values) for finish in self._finish])
-        group, at = cells[0][: self._width], self._width + 1
-        totals = cells[0][at:] if len(cells) == 1 else added(row[at:] for row in cells)
-        return tuple([finish(group, totals, values) for finish in self._finish])
+        group: Row = (1,)
+        totals: Row = self._nothing
+        if cells:
+            group, at = cells[0][: self._width], self._width + 1
+            totals = cells[0][at:] if len(cells) == 1 else added(row[at:] for row in cells)
+        row = tuple([finish(group, totals, values) for finish in self._finish])
+        return row if self._compute is None else self._compute(row)
 
 
 class Values(NamedTuple):
@@ -137,6 +151,8 @@ def _finisher(column: Column, summed: ColumnType, folded: FoldedColumn, width: i
             return lambda _, __, values: values[number].last
         case Folding.DISTINCT:
             return lambda _, __, values: values[number].number
+        case Folding.COMPUTED:
+            raise AssertionError("terms are not computed")
 
 
 def _rounded(total: Any, unit: Decimal) -> Decimal:

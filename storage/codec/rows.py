@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from hornbeam_server.schema.catalog import Catalog, Layout
+from hornbeam_server.schema.catalog import Catalog, ImmediateView, Layout
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Column, DefaultKind
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.types import PYTHON_TYPES, Row, Value
-from hornbeam_server.storage.codec.folds import Fold
+from hornbeam_server.storage.codec.folds import Compute, Fold
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.keys import decode_parts, part_encoder, successor
 
@@ -238,11 +238,23 @@ def _long_header(length: int) -> bytes:
     return b"\xdd" + length.to_bytes(4)
 
 
-class Codecs:
-    """Codecs of one catalog version by layout name; `codecs("customer")`."""
+def _no_compiler(view: ImmediateView) -> Compute:
+    raise AssertionError(f"the columns of {view.name} are computed: use maintain.immediate.reading")
 
-    def __init__(self, catalog: Catalog) -> None:
+
+class Codecs:
+    """Codecs of one catalog version by layout name; `codecs("customer")`.
+
+    `compiled` compiles the expressions of immediate views, which this folder cannot evaluate
+    (`maintain.immediate.reading.codecs_of` gives it). Without it, views that compute columns cannot
+    be read.
+    """
+
+    def __init__(
+        self, catalog: Catalog, compiled: Callable[[ImmediateView], Compute] = _no_compiler
+    ) -> None:
         self.catalog = catalog
+        self._compiled = compiled
         self._codecs: dict[str, LayoutCodec] = {}
         self._folds: dict[str, Fold] = {}
 
@@ -253,7 +265,8 @@ class Codecs:
             return None
         fold = self._folds.get(name)
         if fold is None:
-            fold = self._folds[name] = Fold(view)
+            compute = None if view.computed is None else self._compiled(view)
+            fold = self._folds[name] = Fold(view, compute)
         return fold
 
     def __call__(self, name: str) -> LayoutCodec:

@@ -4,14 +4,18 @@ stars and transactions."""
 import asyncio
 from collections import Counter
 
+import duckdb
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.maintain.immediate.build import base_cells
 from hornbeam_server.maintain.immediate.definition import define
 from hornbeam_server.maintain.immediate.program import program_of
+from hornbeam_server.maintain.immediate.reading import compiled
 from hornbeam_server.maintain.paths import BaseRows
 from hornbeam_server.schema.catalog import Layout
+from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import DeclaredView, Refresh
 from hornbeam_server.storage.codec.folds import Fold, added
 from hornbeam_server.storage.codec.rows import LayoutCodec
@@ -30,6 +34,11 @@ AGGREGATES = [
         "count(*) FILTER (WHERE {} > {})",
     ),
 ]
+COMPUTED = [
+    *("sum({}) / count(*)", "count(*) * 2 - count({})", "coalesce(max({}), 0) + min({})"),
+    *("round(avg({}), 1)", "CASE WHEN count(*) > 1 THEN sum({}) END", "count({}) // count({})"),
+]
+HAVINGS = ["count(*) > 1", "sum({}) > 1 OR min({}) IS NULL", "count(DISTINCT {}) < count(*)"]
 CONDITIONS = ["{} > 0", "{} IS NULL OR {} <> 1", "{} = {}"]
 
 
@@ -58,15 +67,19 @@ def draw_star(random, schema):
 
     groups = list(dict.fromkeys(column() for _ in range(random.choice([0, 1, 1, 2]))))
     shown = random.sample(groups, random.randint(0, len(groups)))
+    calls = AGGREGATES + random.choice([[], COMPUTED])
     aggregates = [
-        f"{random.choice(AGGREGATES).format(column(), column())} AS x{i}"
+        f"{random.choice(calls).format(column(), column())} AS x{i}"
         for i in range(random.randint(1, 3))
     ]
     outputs = [*(f"{name} AS g{i}" for i, name in enumerate(shown)), *aggregates]
     sql = f"SELECT {', '.join(outputs)} FROM {fact.name} a0{''.join(joins)}"
     if random.random() < 0.4:
         sql += f" WHERE {random.choice(CONDITIONS).format(column(), column())}"
-    return sql + (f" GROUP BY {', '.join(groups)}" if groups else "")
+    sql += f" GROUP BY {', '.join(groups)}" if groups else ""
+    if random.random() < 0.3:
+        sql += f" HAVING {random.choice(HAVINGS).format(column(), column())}"
+    return sql
 
 
 class Store:
@@ -105,7 +118,7 @@ class Kept:
         self.definition = define(declared, world.catalog)
         self.program = program_of(self.definition, world.catalog)
         view = self.definition.view
-        self.fold = Fold(view)
+        self.fold = Fold(view, None if view.computed is None else compiled(view))
         self.store = Store()
         states = zip((view.cells_name, *view.values_names), (view.cells, *view.values), strict=True)
         layouts = [Layout(n, f"t.{n}", s.columns, s.key, view.name) for n, s in states]
@@ -129,13 +142,24 @@ class Kept:
             row = codec.encode((*addition.group, lane, *amounts)) if any(amounts) else TOMBSTONE
             self.store.put(codec.layout.table, [Put(key, row)])
 
-    def reads(self, own=None):
-        return FoldedReads(self.store, self.codecs.__getitem__, self.fold, 1, own)
+    def reads(self, own=None, fold=None):
+        return FoldedReads(self.store, self.codecs.__getitem__, fold or self.fold, 1, own)
 
     def check(self):
-        expected = self.world.duck.execute(self.definition.sql).fetchall()
+        """The rows are those of the SELECT, or both fail; its terms never do."""
+        width = len(self.definition.view.columns)
+        if self.definition.view.computed is not None:
+            groups = self.reads(fold=Fold(self.definition.view))
+            terms = asyncio.run(_all(groups.scan(EVERYTHING, reverse=False, limit=None)))
+            self._compare(terms, self.world.duck.execute(self.definition.checked_sql).fetchall())
+        try:
+            expected = self.world.duck.execute(self.definition.sql).fetchall()
+        except duckdb.Error:
+            with pytest.raises(SqlError, match="Division by zero"):
+                asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=False, limit=None)))
+            return
         rows = asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=False, limit=None)))
-        self._compare(rows, expected)
+        self._compare([row[:width] for row in rows], expected)
         back = asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=True, limit=None)))
         assert back == rows[::-1]
         some = asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=False, limit=2)))
@@ -145,8 +169,7 @@ class Kept:
         assert [group.row for group in found] == rows
 
     def _compare(self, rows, expected):
-        visible = len(self.definition.view.columns)
-        assert Counter(repr(row[:visible]) for row in rows) == Counter(map(repr, expected))
+        assert Counter(map(repr, rows)) == Counter(map(repr, expected))
 
 
 async def _all(batches):

@@ -334,6 +334,35 @@ def test_the_view_with_the_fewest_rows_answers():
     assert used("SELECT count(*) FROM sale WHERE s_p = 1") == "other"
 
 
+COMPUTING = {
+    "means": "SELECT s_c, sum(s_price) / count(*) AS mean, sum(s_qty) AS q, count(*) + 1 AS more"
+    " FROM sale GROUP BY s_c",
+    "large": "SELECT s_p, sum(s_qty) AS q FROM sale GROUP BY s_p HAVING count(*) > 2",
+}
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT s_c, count(*) FROM sale GROUP BY s_c", "it has no count(*)"),
+        ("SELECT s_c, sum(s_price) FROM sale GROUP BY s_c", "it has no sum("),
+        ("SELECT s_p, sum(s_qty) FROM sale GROUP BY s_p", "it has HAVING"),
+        ("SELECT sum(s_qty) FROM sale", ""),
+        ("SELECT s_c, sum(s_qty) FROM sale GROUP BY s_c HAVING sum(s_qty) > 3", ""),
+    ],
+)
+def test_only_plain_aggregates_of_a_view_that_shows_all_groups_answer(sql, reason, engine):
+    world = World(engine, catalog_with(SHOP, COMPUTING), DATA)
+    explained = world.prepared(sql).explain()
+    assert explained.views == (() if reason else ("means",))
+    assert any(reason in note for note in explained.notes) or not reason
+    found, wanted = world.ask(sql), world.ask(sql, use_views=False)
+    assert (sorted(map(repr, found.rows)), found.types) == (
+        sorted(map(repr, wanted.rows)),
+        wanted.types,
+    )
+
+
 def test_a_view_that_is_not_readable_is_named_and_not_used():
     catalog = catalog_with(SHOP, VIEWS, building=["everything"])
     found = rewrite(bind("SELECT min(s_big) FROM sale", catalog), catalog)

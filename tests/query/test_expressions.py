@@ -76,7 +76,6 @@ def value(sql: str, parameters: Any = ()) -> Value:
 @pytest.mark.parametrize(
     "sql",
     [
-        "i / 2",  # not in the supported subset
         "random()",
         "i IN (SELECT 1)",
         "EXISTS (SELECT 1)",
@@ -98,12 +97,10 @@ def value(sql: str, parameters: Any = ()) -> Value:
         "NOT i",
         "i IS TRUE",
         "i + NULL",
-        "w + b",  # DECIMAL(38) loses digits
         "w = b",
-        "w = f",
         "i = 10000000000000000000",
         "GREATEST(f, 1e0)",
-        "ROUND(f, 1)",
+        "ROUND(i, 1)",
         "ROUND(i, -1)",
         "SUBSTRING(s, 0, 2)",
         "SUBSTRING(s, -2)",

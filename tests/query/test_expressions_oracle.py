@@ -244,19 +244,21 @@ def _chosen(pick: random.Random, sort: str, depth: int) -> str:
 
 def _number(pick: random.Random, sort: str, depth: int) -> str:
     a, b = _value(pick, sort, depth), _value(pick, _one(pick, NUMERIC), depth)
-    shapes = ["op", "op", "op", "modulo", "neg", "abs", "cast", "round", "whole", "part", "place"]
-    shape = _one(pick, [*shapes, "chosen"])
+    shapes = ["op", "op", "op", "divided", "modulo", "neg", "abs", "cast", "round", "chosen"]
+    shape = _one(pick, [*shapes, "whole", "part", "place"])
     if shape == "op":
         other = a if sort == "integer" else b
         return f"({a} {_one(pick, '+-*')} {_value(pick, sort, depth) if other == a else b})"
     if shape == "modulo" and sort == "integer":
-        return f"({a} % {_value(pick, sort, depth)})"
+        return f"({a} {_one(pick, ['%', '//'])} {_value(pick, sort, depth)})"
+    if shape == "divided" and sort == "double":
+        return f"({_value(pick, _one(pick, NUMERIC), depth)} / {b})"
     if shape == "cast":
         target = {"integer": ["INTEGER", "BIGINT"], "double": ["DOUBLE"]}.get(
             sort, ["DECIMAL(12,2)", "DECIMAL(9,1)", "DECIMAL(4,2)", "DECIMAL(20,0)"]
         )
         return f"CAST({b} AS {_one(pick, target)})"
-    if shape == "round" and sort == "decimal":
+    if shape == "round" and sort != "integer":
         return f"ROUND({a}, {_one(pick, '0123')})"
     if shape == "whole" and sort != "integer":
         return f"{_one(pick, ['FLOOR', 'CEIL', 'CEILING', 'TRUNC'])}({a})"

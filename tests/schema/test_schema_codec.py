@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from hornbeam_server.schema.catalog import (
     Catalog,
+    Computed,
     DeferredView,
     FoldedColumn,
     Folding,
@@ -89,6 +91,8 @@ def test_a_catalog_survives_a_round_trip(catalog: Catalog) -> None:
 
 
 EMPTY = Catalog(0, Schema(()), Forest(()))
+SEVENTH = (Path(__file__).parent / "fixtures" / "catalog_7.json").read_bytes()
+"""A catalog with an immediate view, as the first version that has them writes it."""
 
 
 def test_the_format_comes_first() -> None:
@@ -151,8 +155,13 @@ def test_immediate_views_raise_the_format_number_and_are_decoded() -> None:
         values=(values,),
     )
     catalog = replace(EMPTY, immediate=(view,))
+    assert encode_catalog(catalog) == SEVENTH
+    assert decode_catalog(SEVENTH) == catalog
+    expressions = ('"g"', '"c" / 2', '"h"')
+    computed = Computed((Column("c", number),), (view.folded[1],), expressions, '"c" > 1')
+    catalog = replace(EMPTY, immediate=(replace(view, computed=computed),))
     data = encode_catalog(catalog)
-    assert data.startswith(b'{"format":7,')
+    assert data.startswith(b'{"format":8,')
     assert decode_catalog(data) == catalog
 
 
@@ -180,7 +189,7 @@ def damaged(**changes: object) -> bytes:
         b"{}",
         encode_catalog(EMPTY)[:-1],
         b"\xff\xfe",
-        damaged(format=8),
+        damaged(format=9),
         damaged(version="1"),
         damaged(
             relations=[

@@ -12,7 +12,7 @@ from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.node.settings import load_settings
 from hornbeam_server.schema.catalog import State
-from hornbeam_server.schema.errors import LimitExceeded, SchemaError, Unsupported
+from hornbeam_server.schema.errors import LimitExceeded, SchemaError, SqlError, Unsupported
 from hornbeam_server.storage.ports import TOMBSTONE, Put
 from hornbeam_server.storage.rocks import versions
 from hornbeam_server.txlayer.transactions.attempt import Transaction
@@ -163,6 +163,83 @@ async def test_a_transaction_reads_groups_behind_its_own_writes(tmp_path):
         assert sorted(rows, key=repr) == [(1, Decimal("2.00"), Decimal("2.00")), (1, None, None)]
 
 
+MEANS = """
+SELECT c_id, count(*) AS n, sum(total) / count(total) AS mean, round(sum(total) * 0.19, 2) AS tax,
+  max(day) - min(day) AS days
+FROM orders GROUP BY c_id HAVING count(*) > 1
+"""
+
+
+async def test_expressions_and_having_are_computed_when_groups_are_read(tmp_path):
+    async with opened(tmp_path, TABLES + view(MEANS)) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        assert await database.fetch("SELECT * FROM v") == []
+        more = "INSERT INTO orders VALUES ({}, {}, DATE '2024-01-05', {})"
+        before = await run(database, more.format(20, 1, "2"), more.format(21, 3, "NULL"))
+        mean = (1, 2, 1.75, Decimal("0.67"), 4)
+        for sql in (
+            "SELECT * FROM v WHERE c_id = 1",
+            "SELECT * FROM v WHERE c_id < 3",
+            "SELECT * FROM v ORDER BY c_id LIMIT 1",
+            "SELECT * FROM v WHERE mean > 1.5",
+            "SELECT v.* FROM customer c JOIN v ON v.c_id = c.c_id WHERE c.c_id = 1",
+            "SELECT * FROM (SELECT * FROM v UNION ALL SELECT * FROM v) AS w"
+            " WHERE tax > 0 GROUP BY ALL",
+        ):
+            assert await database.fetch(sql) == [mean], sql
+        assert await database.fetch("SELECT * FROM v WHERE c_id = 2") == []
+        backwards = "SELECT c_id, mean, days FROM v ORDER BY c_id DESC LIMIT 1"
+        assert await database.fetch(backwards) == [(3, None, 0)]
+        await require_right(database)
+        await run(database, "DELETE FROM orders WHERE o_id = 21")
+        assert [row[0] for row in await database.fetch("SELECT * FROM v")] == [1]
+        async with database.query("SELECT c_id FROM v", snapshot=before.commit_ts) as result:
+            assert await result.stream.all() == [(1,), (3,)]
+        pending = [Statement(more.format(22, 2, "9"))]
+        async with database.query("SELECT c_id, mean FROM v", pending=pending) as result:
+            assert await result.stream.all() == [(1, 1.75), (2, 5.5)]
+        await require_right(database)
+
+
+async def test_an_expression_that_fails_is_an_error_of_its_readers_only(tmp_path):
+    sql = "SELECT c_id, count(*) AS n, count(*) % count(total) AS rest FROM orders GROUP BY c_id"
+    async with opened(tmp_path, TABLES) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        await apply(database, TABLES + view(sql))
+        assert database.catalog.state["v"] is State.READABLE
+        with pytest.raises(SqlError, match=r"Division by zero in expression \(1 % 0\)") as caught:
+            await database.fetch("SELECT * FROM v")
+        assert "NULLIF" in caught.value.cure
+        assert await database.fetch("SELECT rest FROM v WHERE c_id = 1") == [(0,)]
+        report = await database.verify()
+        assert report.differences == 0
+        assert [item.rows for item in report.checked if item.name == "v"] == [5]
+        await run(database, "UPDATE orders SET total = 1 WHERE c_id = 3")
+        await require_right(database)
+
+
+async def test_damage_of_a_group_that_having_excludes_is_found(tmp_path):
+    async with opened(tmp_path, TABLES + view(MEANS)) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        layout = database.catalog.layout("v.cells")
+        (cells,) = [batch async for batch in database.store.scan(layout.table, b"", None, 1 << 62)]
+        await database.store.put({layout.table: [Put(cells[0].key, TOMBSTONE)]}, cells[0].ts)
+        report = await database.verify(["v"])
+        assert report.differences == 1
+        report = await database.verify(["v"], repair=True)
+        assert (await database.verify(["v"])).differences == 0
+
+
+async def test_having_without_groups(tmp_path):
+    sql = "SELECT sum(total) AS total FROM orders HAVING count(*) > 5"
+    async with opened(tmp_path, TABLES + view(sql)) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        assert await database.fetch("SELECT * FROM v") == []
+        await run(database, "INSERT INTO orders VALUES (20, 1, NULL, 1)")
+        await require_right(database)
+        assert await database.fetch("SELECT * FROM v") == [(Decimal("16.50"),)]
+
+
 async def test_a_view_is_as_old_as_its_snapshot(tmp_path):
     async with opened(tmp_path) as database:
         await run(database, CUSTOMERS, ORDERS)
@@ -310,8 +387,15 @@ REFUSED = {
     "SELECT tier, count(*) AS n FROM orders o JOIN customer c ON o.o_id = c.c_id GROUP BY tier": (
         "No single relation"
     ),
-    "SELECT c_id, count(*) AS n FROM orders GROUP BY c_id HAVING count(*) > 1": "HAVING",
-    "SELECT c_id, count(*) + 1 AS n FROM orders GROUP BY c_id": "computed from aggregates",
+    "SELECT c_id FROM orders GROUP BY c_id HAVING sum(total) > (SELECT avg(tier) FROM customer)": (
+        "subquery"
+    ),
+    "SELECT c_id FROM orders GROUP BY c_id HAVING strftime(max(day), '%Y') = '2024'": (
+        "HAVING is an expression over aggregates that only DuckDB evaluates"
+    ),
+    "SELECT c_id, count(*) AS n, sqrt(count(*)) AS root FROM orders GROUP BY c_id": (
+        "Column root is an expression over aggregates that only DuckDB evaluates"
+    ),
     "SELECT c_id, sum(total::DOUBLE) AS n FROM orders GROUP BY c_id": "floating-point",
     "SELECT upper(strftime(day, '%Y')) AS y, count(*) AS n FROM orders GROUP BY y": (
         "cannot be evaluated in a transaction"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from hornbeam_server.maintain.immediate.reading import codecs_of
 from hornbeam_server.maintain.programs import Programs, compile_programs
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.caches import cached
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.txlayer.transactions.constraints import Constraints
 from hornbeam_server.txlayer.transactions.roots import Roots
 from hornbeam_server.txlayer.transactions.write_compiler import compile_write
@@ -25,7 +25,7 @@ class CatalogState:
     def __init__(self, catalog: Catalog, engine: QueryEngine) -> None:
         self.catalog = catalog
         self.engine = engine
-        self.codecs = Codecs(catalog)
+        self.codecs = codecs_of(catalog)
         self.programs: Programs = compile_programs(catalog, self.codecs)
         self.roots = Roots(catalog, self.codecs)
         self.constraints = Constraints(catalog, self.codecs)

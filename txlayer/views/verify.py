@@ -21,12 +21,14 @@ from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.workers.pool import Workers
 from hornbeam_server.schema.catalog import Catalog, JoinView, Layout
 from hornbeam_server.schema.errors import NotFound
-from hornbeam_server.schema.model import ForeignKey, Relation
+from hornbeam_server.schema.model import Column, ForeignKey, Relation
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.batches import bytes_of_values
+from hornbeam_server.storage.codec.folds import Fold
+from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.folded import FoldedReads
 from hornbeam_server.storage.ports import TableStore
-from hornbeam_server.storage.snapshot import Snapshot
 
 BATCH_ROWS, BATCH_BYTES = 8_192, 4 << 20
 """A batch of stored rows ends when it reaches either limit."""
@@ -195,10 +197,17 @@ class _Check:
                 f" SELECT * FROM {_table(relation)}"
             )
         await self._load(name)
-        visible = ", ".join(quoted(column.name) for column in self._catalog.visible(name))
+        visible = ", ".join(quoted(column.name) for column in self._compared(name))
         found = await self._compare_bags(name, visible, query, kind)
         await self._forget(name)
         return found
+
+    def _compared(self, name: str) -> tuple[Column, ...]:
+        """The columns of a declared view to compare: those that queries can read, or the terms of
+        those that are computed from them."""
+        view = self._catalog.immediate_view.get(name)
+        computed = None if view is None else view.computed
+        return self._catalog.visible(name) if computed is None else computed.terms
 
     async def _compare_bags(self, name: str, visible: str, query: str, kind: str) -> Checked:
         stored = f"SELECT {visible} FROM {_table(name)}"
@@ -284,12 +293,11 @@ class _Check:
             return
         codec, layout = self._codecs(name), self._catalog.layout(name)
         table = _loaded(name)
-        await self._duck.append(table, to_record_batch(layout.columns, []), first=True)
         if name in self._catalog.immediate_view:
-            async for found in Snapshot(self._store, self._codecs, self._at).scan(name):
-                await self._duck.append(table, to_record_batch(layout.columns, found), first=False)
+            await self._load_groups(name)
             self._loaded.add(name)
             return
+        await self._duck.append(table, to_record_batch(layout.columns, []), first=True)
         async for batch in self._batches(name):
             rows = []
             for key, value in batch:
@@ -300,6 +308,15 @@ class _Check:
             records = to_record_batch(layout.columns, rows)
             await self._duck.append(table, records, first=False)
         self._loaded.add(name)
+
+    async def _load_groups(self, name: str) -> None:
+        """Load the groups of an immediate view, before anything is computed from them."""
+        table, fold = _loaded(name), Fold(self._catalog.immediate_view[name])
+        await self._duck.append(table, to_record_batch(fold.columns, []), first=True)
+        reads = FoldedReads(self._store, self._codecs, fold, self._at, None)
+        async for groups in reads.scan(KeyRange(), reverse=False, limit=None):
+            rows = to_record_batch(fold.columns, [group.row for group in groups])
+            await self._duck.append(table, rows, first=False)
 
     async def _batches(self, name: str) -> AsyncIterator[list[tuple[bytes, bytes]]]:
         table = self._catalog.layout(name).table
