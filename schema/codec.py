@@ -63,6 +63,9 @@ class Format(enum.IntEnum):
     a second time."""
     SEVENTH = 7
     """With immediate views: an older server would not maintain them."""
+    EIGHTH = 8
+    """With chosen aggregate views, or a choice without them: an older server would forget which
+    views are chosen."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -110,6 +113,7 @@ class _ImmediateForm(msgspec.Struct, omit_defaults=True):
     folded: tuple[FoldedColumn, ...]
     grouped: bool = True
     values: tuple[_StateForm, ...] = ()
+    chosen: bool = False
 
 
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
@@ -134,6 +138,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     """An older server drops `method` and `budget`."""
     beginnings: tuple[Beginning, ...] = ()
     immediate: tuple[_ImmediateForm, ...] = ()
+    aggregates: bool = True
 
 
 _encoder = msgspec.json.Encoder()
@@ -163,11 +168,14 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.budget,
             catalog.beginnings,
             tuple(_immediate_form(view) for view in catalog.immediate),
+            catalog.aggregates,
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
+    if not catalog.aggregates or any(view.chosen for view in catalog.immediate):
+        return Format.EIGHTH
     if catalog.immediate:
         return Format.SEVENTH
     counters = catalog.counters.values()
@@ -212,6 +220,7 @@ def decode_catalog(data: bytes) -> Catalog:
         form.budget,
         form.beginnings,
         immediate,
+        form.aggregates,
     )
 
 
@@ -242,6 +251,7 @@ def _immediate_form(view: ImmediateView) -> _ImmediateForm:
         view.folded,
         view.grouped,
         tuple(map(_state_form, view.values)),
+        view.chosen,
     )
 
 
@@ -299,6 +309,7 @@ def _immediate(form: _ImmediateForm) -> ImmediateView:
         form.folded,
         form.grouped,
         tuple(map(_state, form.values)),
+        form.chosen,
     )
 
 
