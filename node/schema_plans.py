@@ -129,7 +129,7 @@ def plan_schema(
         ),
         base=current,
         watch=watch,
-        inputs=AggregateInputs(base, _stored, stored=_chosen_selects(current)),
+        inputs=AggregateInputs(base, stored_view, stored=_chosen_selects(current)),
     )
     catalog = _with_deferred(selection.to_catalog(current.version + 1, current), current, request)
     plan_id = _plan_id(request, current, catalog)
@@ -154,7 +154,7 @@ def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Ca
     return replace(base, deferred=tuple(views), states=tuple(states))
 
 
-def _stored(declared: DeclaredView, catalog: Catalog) -> ImmediateView:
+def stored_view(declared: DeclaredView, catalog: Catalog) -> ImmediateView:
     """An immediate view as it is stored. Raises Unsupported if transactions cannot maintain it."""
     definition = define(declared, catalog)
     immediate_program(definition, catalog)
@@ -245,7 +245,7 @@ def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) ->
 
 def _immediate(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> ImmediateView:
     with _errors_located(declared, catalog, request):
-        return _stored(declared, _all_readable(catalog))
+        return stored_view(declared, _all_readable(catalog))
 
 
 @contextmanager
