@@ -38,6 +38,7 @@ from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported, ca
 from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
+from hornbeam_server.viewselect.aggregates import AggregateInputs
 from hornbeam_server.viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
 from hornbeam_server.viewselect.watch import Report, Watch
 
@@ -58,6 +59,8 @@ class PlanRequest:
     workload_file: str = "<workload>"
     query_log: str = ""
     """One statement per line, or JSON lines with `sql` and `count`. It weighs the workload."""
+    aggregates: bool = True
+    """Aggregate views may be chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ def plan_schema(
             learn_roots=request.roots is None,
             method=request.method,
             budget=request.budget,
+            aggregates=request.aggregates,
         ),
         Statistics(
             row_counts={n: c for n, c in counts.items() if n in schema},
@@ -125,6 +129,7 @@ def plan_schema(
         ),
         base=current,
         watch=watch,
+        inputs=AggregateInputs(base, stored_view, stored=_chosen_selects(current)),
     )
     catalog = _with_deferred(selection.to_catalog(current.version + 1, current), current, request)
     plan_id = _plan_id(request, current, catalog)
@@ -149,6 +154,18 @@ def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Ca
     return replace(base, deferred=tuple(views), states=tuple(states))
 
 
+def stored_view(declared: DeclaredView, catalog: Catalog) -> ImmediateView:
+    """An immediate view as it is stored. Raises Unsupported if transactions cannot maintain it."""
+    definition = define(declared, catalog)
+    immediate_program(definition, catalog)
+    return definition.view
+
+
+def _chosen_selects(catalog: Catalog) -> dict[str, str]:
+    """The SELECTs of the chosen aggregate views, by name."""
+    return {view.name: view.declared.sql for view in catalog.immediate if view.chosen}
+
+
 def _bound(statement: WorkloadStatement, base: Catalog, request: PlanRequest) -> BoundStatement:
     """Bind a statement. Raises SqlError with the place in the workload file where it begins."""
     try:
@@ -168,8 +185,9 @@ def _located(error: SqlError, what: str, place: Place) -> SqlError:
 
 
 def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Catalog:
-    """`catalog` with the views that its schema declares. A view of `base` keeps its rows if it is
-    stored in the same way, and reads the same tables by the same SELECT.
+    """`catalog` with the views that its schema declares, besides chosen aggregate views. A view of
+    `base` keeps its rows if it is stored in the same way, and reads the same tables by the same
+    SELECT.
 
     Raises SqlError with the place in the DDL file where the view's SELECT begins.
     """
@@ -184,6 +202,7 @@ def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Cat
         for declared in catalog.schema.views
         if declared.refresh is Refresh.IMMEDIATE
     ]
+    immediate += catalog.immediate
     views: list[DeferredView | ImmediateView] = [*deferred, *immediate]
     for view in views:
         number = dict(base.incarnations).get(view.name, 0)
@@ -200,7 +219,9 @@ def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Cat
 
 
 def _rebuilt(catalog: Catalog, base: Catalog, changes: SchemaDiff) -> tuple[str, ...]:
-    new = {view.name for view in changes.added_views}
+    new = {view.name for view in changes.added_views} | catalog.declared_view.keys() - (
+        base.declared_view.keys()
+    )
     return tuple(
         view.name
         for view in catalog.declared_view.values()
@@ -224,9 +245,7 @@ def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) ->
 
 def _immediate(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> ImmediateView:
     with _errors_located(declared, catalog, request):
-        definition = define(declared, _all_readable(catalog))
-        immediate_program(definition, catalog)
-    return definition.view
+        return stored_view(declared, _all_readable(catalog))
 
 
 @contextmanager
@@ -277,6 +296,8 @@ def _keeps_rows(view: DeferredView | ImmediateView, catalog: Catalog, base: Cata
     before = base.declared_view.get(view.name)
     if before is None:
         return False
+    if isinstance(before, ImmediateView) and isinstance(view, ImmediateView):
+        before = replace(before, chosen=view.chosen)
     interval_s = view.declared.interval_s
     same = replace(before, declared=replace(before.declared, interval_s=interval_s)) == view
     rows = all(
@@ -303,6 +324,7 @@ def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:
             request.roots,
             request.method,
             request.budget,
+            request.aggregates,
         )
     )
     catalogs = [

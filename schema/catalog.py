@@ -200,7 +200,8 @@ class Computed:
 
 @dataclass(frozen=True)
 class ImmediateView:
-    """A declared aggregate view that transactions maintain.
+    """An aggregate view that transactions maintain. The schema declares it, or a plan has `chosen`
+    it for the workload; then `declared` is what the schema would say.
 
     A group is stored as *cells*, one per lane that has changed it. The columns of `cells` are the
     grouping columns, the lane, the number of rows, and the sums; its key is the grouping columns
@@ -222,6 +223,7 @@ class ImmediateView:
     grouped: bool = True
     values: tuple[StateLayout, ...] = ()
     computed: Computed | None = None
+    chosen: bool = False
 
     @property
     def name(self) -> str:
@@ -344,8 +346,8 @@ class Catalog:
     Columns are only ever appended to a relation; a row written before has fewer values, and the
     missing values read as the column's default (`storage/codec/rows.py`). `since` is the minimum
     timestamp of snapshots that this catalog can read: before it, another catalog was in effect.
-    `method` and `budget` are the options that chose its views. `beginnings` (of identity columns)
-    have numbers like tables.
+    `method`, `budget` and `aggregates` are the options that chose its views. `beginnings` (of
+    identity columns) have numbers like tables.
     """
 
     version: int
@@ -364,6 +366,7 @@ class Catalog:
     budget: float | None = None
     beginnings: tuple[Beginning, ...] = ()
     immediate: tuple[ImmediateView, ...] = ()
+    aggregates: bool = True
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )
@@ -424,7 +427,7 @@ class Catalog:
 
     @cached_property
     def declared_view(self) -> dict[str, DeferredView | ImmediateView]:
-        """All views that the schema declares, by name."""
+        """All views that the schema declares, and chosen aggregate views, by name."""
         return {**self.deferred_view, **self.immediate_view}
 
     @cached_property

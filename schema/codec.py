@@ -65,8 +65,9 @@ class Format(enum.IntEnum):
     SEVENTH = 7
     """With immediate views: an older server would not maintain them."""
     EIGHTH = 8
-    """With immediate views that compute columns when they are read: an older server would show
-    other rows."""
+    """With immediate views that compute columns when they are read (an older server would show
+    other rows), chosen aggregate views, or a choice without them (an older server would forget
+    which views are chosen)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -122,6 +123,7 @@ class _ImmediateForm(msgspec.Struct, omit_defaults=True):
     grouped: bool = True
     values: tuple[_StateForm, ...] = ()
     computed: _ComputedForm | None = None
+    chosen: bool = False
 
 
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
@@ -146,6 +148,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     """An older server drops `method` and `budget`."""
     beginnings: tuple[Beginning, ...] = ()
     immediate: tuple[_ImmediateForm, ...] = ()
+    aggregates: bool = True
 
 
 _encoder = msgspec.json.Encoder()
@@ -175,12 +178,15 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.budget,
             catalog.beginnings,
             tuple(_immediate_form(view) for view in catalog.immediate),
+            catalog.aggregates,
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
-    if any(view.computed is not None for view in catalog.immediate):
+    computed = any(view.computed is not None for view in catalog.immediate)
+    chosen = any(view.chosen for view in catalog.immediate)
+    if computed or chosen or not catalog.aggregates:
         return Format.EIGHTH
     if catalog.immediate:
         return Format.SEVENTH
@@ -226,6 +232,7 @@ def decode_catalog(data: bytes) -> Catalog:
         form.budget,
         form.beginnings,
         immediate,
+        form.aggregates,
     )
 
 
@@ -257,6 +264,7 @@ def _immediate_form(view: ImmediateView) -> _ImmediateForm:
         view.grouped,
         tuple(map(_state_form, view.values)),
         None if view.computed is None else _computed_form(view.computed),
+        view.chosen,
     )
 
 
@@ -320,6 +328,7 @@ def _immediate(form: _ImmediateForm) -> ImmediateView:
         form.grouped,
         tuple(map(_state, form.values)),
         None if form.computed is None else _computed(form.computed),
+        form.chosen,
     )
 
 

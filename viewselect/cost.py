@@ -9,19 +9,24 @@ and the rows of its view-indexes. Storage is in bytes, and breaks ties.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 from hornbeam_server.query.binding.algebra import Block, StatementKind
-from hornbeam_server.query.optimizer.access_paths import GET_COST, SEEK_COST, Access, Reach, Term
+from hornbeam_server.query.optimizer.access_paths import GET_COST, SEEK_COST, Reach
 from hornbeam_server.query.optimizer.cover import MAX_CANDIDATES
-from hornbeam_server.query.optimizer.join_order import KnownPaths, order_joins
-from hornbeam_server.schema.catalog import Catalog, Forest, Index, JoinView, Layout, State
-from hornbeam_server.schema.graph import topological_order
-from hornbeam_server.schema.model import Column, KeyPart, Relation, Schema
-from hornbeam_server.schema.types import Kind
+from hornbeam_server.query.optimizer.join_order import order_joins
+from hornbeam_server.schema.catalog import Catalog, JoinView, Layout
+from hornbeam_server.schema.model import KeyPart, Schema
+from hornbeam_server.viewselect.aggregate_cost import size_of, upkeep_of
+from hornbeam_server.viewselect.aggregates import (
+    AggregateInputs,
+    Aggregates,
+    AggregateView,
+    Answered,
+    find_aggregates,
+)
 from hornbeam_server.viewselect.cover import (
     Use,
     ViewPath,
@@ -30,105 +35,40 @@ from hornbeam_server.viewselect.cover import (
     occurrences,
     over_views,
 )
-from hornbeam_server.viewselect.indexes import (
-    Wanted,
-    base_indexes,
-    maintenance_indexes,
-    shared,
-    wanted_indexes,
+from hornbeam_server.viewselect.indexes import Wanted, base_indexes, maintenance_indexes, shared
+from hornbeam_server.viewselect.pricing import (
+    MAX_TRIED,
+    ROUND_COST,
+    WRITE_COST,
+    best_indexes,
+    plan_steps,
+    readable_catalog,
+    with_indexes,
 )
+from hornbeam_server.viewselect.statistics import ROW_OVERHEAD, Statistics, column_bytes
 from hornbeam_server.viewselect.watch import Watch
 from hornbeam_server.viewselect.workload import ReadBlock, Workload, Write
 
-WRITE_COST = 4.0
-"""Cost of writing one row, including its share of the log, in scanned rows."""
-ROUND_COST = 20.0
-"""Cost of one round trip to the store, for any number of rows, in scanned rows. Every source of a
-query, and every level of a path that upkeep reads, takes one. It is a batch of awaits on the
-embedded store, and an RPC over HBase."""
-HIDDEN_SHARE = 0.1
-"""Share of a block's cost that counts when WHERE has conditions besides its filters (a subquery,
-OR): the executor may use them, but they cannot be priced here."""
-MIN_GAIN = 0.1
-"""Minimum share of a block's cost that one more index must save."""
-MAX_TRIED = 8
-"""Maximum relations of a block whose indexes are tried one by one: the number of plans grows with
-the square of the relations. For a larger block, all indexes are chosen at once."""
-ROOT_ROWS = 1_000
-"""Assumed rows of a relation that references nothing."""
-FAN_OUT = 10
-"""Assumed rows of a relation per row of its largest parent (1 if the foreign key is the primary
-key)."""
-
-_BYTES = {
-    Kind.INTEGER: 5, Kind.BIGINT: 9, Kind.DECIMAL: 8, Kind.DOUBLE: 9, Kind.BOOLEAN: 1,
-    Kind.BYTES: 64, Kind.DATE: 6, Kind.TIMESTAMP: 10, Kind.TIMESTAMPTZ: 10, Kind.UUID: 17,
-    Kind.JSON: 128,
-}  # fmt: skip
-_ROW_OVERHEAD = 24
-"""Format byte, array header, timestamp, table id: bytes per stored row."""
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """Statistics of the data. Missing row counts default to ROOT_ROWS, or FAN_OUT × the rows of the
-    largest parent. Missing bytes follow from the column types; a text counts as half its maximum
-    length (at most 64 bytes). `expected`: relations whose row counts the caller has given."""
-
-    row_counts: Mapping[str, int] = field(default_factory=dict)
-    row_bytes: Mapping[str, float] = field(default_factory=dict)
-    expected: frozenset[str] = frozenset()
-
-    def rows(self, schema: Schema) -> dict[str, int]:
-        """Rows of every relation."""
-        found: dict[str, int] = {}
-        for name in topological_order(schema):
-            guess = _guessed_rows(schema.relation(name), found)
-            found[name] = max(1, self.row_counts.get(name, guess))
-        return found
-
-    def origin(self, name: str) -> Literal["counted", "given", "assumed"]:
-        """The origin of a relation's row count."""
-        if name in self.expected:
-            return "given"
-        return "counted" if name in self.row_counts else "assumed"
-
-    def bytes_of(self, schema: Schema, relation: str) -> float:
-        """Average bytes of a stored row."""
-        guess = _ROW_OVERHEAD + sum(map(column_bytes, schema.relation(relation).columns))
-        return float(self.row_bytes.get(relation, guess))
-
-
-def _guessed_rows(relation: Relation, known: Mapping[str, int]) -> int:
-    keys = [key for key in relation.foreign_keys if key.parent != relation.name]
-    if not keys:
-        return ROOT_ROWS
-    whole = [key for key in keys if set(key.columns) >= set(relation.primary_key)]
-    if whole:
-        return min(known[key.parent] for key in whole)
-    return FAN_OUT * max(known[key.parent] for key in keys)
-
-
-def column_bytes(column: Column) -> float:
-    """Average bytes of a value, by type."""
-    if column.type.kind is Kind.TEXT:
-        return 2 + min(64.0, (column.type.length or 40) / 2)
-    return _BYTES[column.type.kind]
+Choice = ViewPath | AggregateView
+"""A candidate: a join view or an aggregate view."""
 
 
 @dataclass(frozen=True)
 class BlockCost:
-    """A block over views: its cost in row reads per execution, and the indexes that it assumes."""
+    """A block over views: its cost in row reads per execution, and the indexes that it assumes.
+    `uses` are the join views, `answered` is the aggregate view that it is answered from."""
 
     uses: tuple[Use, ...]
     cost: float
     indexes: tuple[Wanted, ...]
+    answered: Answered | None = None
 
 
 @dataclass(frozen=True)
 class ViewCost:
     """The cost of a view. `upkeep` is in row reads per unit of workload; `fan_out` is view rows per
-    row of the topmost relation; `size` is in bytes and includes the view-indexes."""
+    row of the topmost relation, of an aggregate view the rows of the fact per group; `size` is in
+    bytes and includes the view-indexes."""
 
     rows: int
     size: float
@@ -142,13 +82,18 @@ class Score:
     """The objective of a set of views. `joins` is the weight of the joins that the views cover."""
 
     views: tuple[ViewPath, ...]
+    aggregates: tuple[AggregateView, ...]
     blocks: tuple[BlockCost, ...]
-    costs: Mapping[ViewPath, ViewCost]
+    costs: Mapping[Choice, ViewCost]
     indexes: tuple[Wanted, ...]
     saved: float
     upkeep: float
     size: float
     joins: float
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        return (*self.views, *self.aggregates)
 
     @property
     def objective(self) -> float:
@@ -169,6 +114,7 @@ class Objective:
         workload: Workload,
         statistics: Statistics,
         watch: Watch | None = None,
+        inputs: AggregateInputs | None = None,
     ) -> None:
         self.schema, self.statistics = schema, statistics
         self.watch = Watch() if watch is None else watch
@@ -176,12 +122,19 @@ class Objective:
         self.base = readable_catalog(schema, self.rows, (), base_indexes(schema))
         writes = tuple(replace(w, rows=self._written_rows(w, workload)) for w in workload.writes)
         self.workload = replace(workload, writes=writes)
+        self.aggregates = Aggregates()
+        if inputs is not None:
+            self.aggregates = find_aggregates(
+                workload.statements, workload.reads, inputs, self.rows, self.watch
+            )
         self._views: dict[ViewPath, JoinView] = {}
         self._blocks: dict[tuple[int, tuple[Use, ...]], BlockCost] = {}
         self._uses: dict[tuple[int, ViewPath], tuple[Use, ...]] = {}
         self._covers: dict[tuple[int, tuple[ViewPath, ...]], tuple[Use, ...]] = {}
+        self._answered: dict[tuple[int, str], BlockCost] = {}
         self._view_costs: dict[tuple[ViewPath, tuple[Wanted, ...]], ViewCost] = {}
-        self._scores: dict[frozenset[ViewPath], Score] = {}
+        self._aggregate_costs: dict[AggregateView, ViewCost] = {}
+        self._scores: dict[frozenset[Choice], Score] = {}
         self._reads_of: dict[ViewPath, frozenset[int]] = {}
 
     @cached_property
@@ -200,49 +153,71 @@ class Objective:
             self._views[path] = join_view(self.schema, path)
         return self._views[path]
 
-    def score(self, views: Iterable[ViewPath]) -> Score:
+    def score(self, choices: Iterable[Choice]) -> Score:
         """The score of a set of views; their order does not matter."""
-        key = frozenset(views)
+        key = frozenset(choices)
         if key not in self._scores:
             self.watch.check()
-            ordered = tuple(sorted(key, key=lambda view: (view.relations, view.keys)))
-            self._scores[key] = self._score(ordered)
+            views = [choice for choice in key if isinstance(choice, ViewPath)]
+            aggregates = [choice for choice in key if isinstance(choice, AggregateView)]
+            self._scores[key] = self._score(
+                tuple(sorted(views, key=lambda view: (view.relations, view.keys))),
+                tuple(sorted(aggregates, key=lambda view: view.name)),
+            )
         return self._scores[key]
 
-    def _score(self, views: tuple[ViewPath, ...]) -> Score:
+    def _score(self, views: tuple[ViewPath, ...], aggregates: tuple[AggregateView, ...]) -> Score:
         reads = self.workload.reads
         useful: dict[int, list[ViewPath]] = {}
         for view in views:
             for number in self._useful_for(view):
                 useful.setdefault(number, []).append(view)
-        blocks = tuple(self._over(read, tuple(useful.get(read.number, ()))) for read in reads)
+        blocks = tuple(
+            self._over(read, tuple(useful.get(read.number, ())), aggregates) for read in reads
+        )
         indexes = shared(wanted for block in blocks for wanted in block.indexes)
-        costs = {view: self._view_cost(view, indexes) for view in views}
+        costs: dict[Choice, ViewCost] = {view: self._view_cost(view, indexes) for view in views}
+        costs |= {view: self._aggregate_cost(view) for view in aggregates}
         pairs = list(zip(reads, blocks, strict=True))
         return Score(
-            views, blocks, costs, indexes,
-            saved=sum(r.weight * (self.block_cost(r, ()).cost - b.cost) for r, b in pairs),
+            views, aggregates, blocks, costs, indexes,
+            saved=sum(r.weight * (self.base_cost(r).cost - b.cost) for r, b in pairs),
             upkeep=sum(cost.upkeep for cost in costs.values()),
             size=sum(cost.size for cost in costs.values()),
-            joins=sum(r.weight * (len(u.aliases) - 1) for r, b in pairs for u in b.uses),
+            joins=sum(r.weight * _joins(r, b) for r, b in pairs),
         )  # fmt: skip
 
-    def worth(self, score: Score) -> dict[ViewPath, float]:
+    def worth(self, score: Score) -> dict[Choice, float]:
         """The estimated savings of each view minus its upkeep, without pricing any plan: a block's
         savings are divided among its views in proportion to the joins that they cover."""
         found = {view: -cost.upkeep for view, cost in score.costs.items()}
+        of_name = {view.name: view for view in score.aggregates}
         for read, block in zip(self.workload.reads, score.blocks, strict=True):
+            saved = read.weight * (self.base_cost(read).cost - block.cost)
+            if block.answered is not None and block.answered.view.name in of_name:
+                found[of_name[block.answered.view.name]] += saved
             joins = sum(len(use.aliases) - 1 for use in block.uses)
             for use in block.uses:
-                share = (len(use.aliases) - 1) / joins
-                saved = self.block_cost(read, ()).cost - block.cost
-                found[use.view] += read.weight * saved * share
+                found[use.view] += saved * (len(use.aliases) - 1) / joins
         return found
 
     # queries
 
-    def _over(self, read: ReadBlock, useful: tuple[ViewPath, ...]) -> BlockCost:
-        """The cost of a block over the best of the views that it could use."""
+    def base_cost(self, read: ReadBlock) -> BlockCost:
+        """The cost of a block without chosen views. Declared views are there in any case."""
+        return self._over(read, (), ())
+
+    def _over(
+        self,
+        read: ReadBlock,
+        useful: tuple[ViewPath, ...],
+        aggregates: tuple[AggregateView, ...],
+    ) -> BlockCost:
+        """The cost of a block over the best of the views that it could use. As in execution, an
+        aggregate view goes before join views."""
+        answered = self.aggregates.best(read.number, aggregates)
+        if answered is not None:
+            return self._answered_cost(read, answered)
         key = read.number, useful
         if key not in self._covers:
             uses = [use for view in useful for use in self._occurrences(read, view)]
@@ -275,30 +250,38 @@ class Objective:
         return self._blocks[key]
 
     def _block_cost(self, read: ReadBlock, uses: tuple[Use, ...]) -> BlockCost:
+        if read.number in self.aggregates.ends:
+            return BlockCost((), ROUND_COST + SEEK_COST + 1, ())
         views = {use.view: self.view(use.view) for use in uses}
         block = over_views(read.block, uses, views)
         bare = readable_catalog(self.schema, self.rows, views.values(), self.base.indexes)
-        candidates = {
-            wanted: wanted.index(bare).name
-            for source in block.sources
-            for wanted in wanted_indexes(block, source.alias, bare, read.statement)
-        }
-        known: KnownPaths = {}
+        cost, chosen = self._priced(read, block, bare)
+        return BlockCost(uses, cost, (*chosen, *self._hidden(read, block, uses, bare, chosen)))
 
-        def price(indexes: tuple[Wanted, ...]) -> tuple[float, frozenset[str]]:
-            self.watch.spend(len(block.sources))
-            steps = plan_steps(_with(bare, indexes), block, known)
-            return _cost(block, steps), frozenset(step.layout.name for step in steps)
+    def _answered_cost(self, read: ReadBlock, answered: Answered) -> BlockCost:
+        """Cost of one execution of a block that an aggregate view answers."""
+        key = read.number, answered.view.name
+        if key not in self._answered:
+            cost, chosen = self._priced(read, answered.block, self.over_aggregate(answered))
+            self._answered[key] = BlockCost((), cost, chosen, answered)
+        return self._answered[key]
 
-        choose = _one_by_one
-        if len(read.block.sources) > MAX_TRIED:
-            choose = _all_at_once
+    def over_aggregate(self, answered: Answered) -> Catalog:
+        """A catalog with the view of an answer."""
+        groups = {view.name: view.groups for view in self.aggregates.candidates}
+        rows = {**self.rows, **groups}
+        return readable_catalog(self.schema, rows, (), self.base.indexes, [answered.view])
+
+    def _priced(
+        self, read: ReadBlock, block: Block, bare: Catalog
+    ) -> tuple[float, tuple[Wanted, ...]]:
+        together = len(read.block.sources) > MAX_TRIED
+        if together:
             self.watch.cut(
                 f"indexes of SELECTs that read more than {MAX_TRIED} relations: they are chosen "
                 "all at once, not one by one", read.statement
             )  # fmt: skip
-        cost, chosen = choose(candidates, price)
-        return BlockCost(uses, cost, (*chosen, *self._hidden(read, block, uses, bare, chosen)))
+        return best_indexes(block, bare, read.statement, self.watch, together=together)
 
     def _hidden(
         self,
@@ -313,7 +296,7 @@ class Objective:
         A view that would be scanned must have the access paths of its base relations: the keys and
         indexes whose first column the block uses outside its joins.
         """
-        steps = () if block.conjunctive else plan_steps(_with(bare, chosen), block)
+        steps = () if block.conjunctive else plan_steps(with_indexes(bare, chosen), block)
         scanned = {step.alias for step in steps if step.reach is Reach.SCAN}
         joined = {(j.left, column) for j in read.block.equi_joins for column in j.left_columns}
         joined |= {(j.right, column) for j in read.block.equi_joins for column in j.right_columns}
@@ -347,7 +330,7 @@ class Objective:
         rows = self.rows[view.last]
         layouts = self._index_layouts(view, indexes)
         row_bytes = sum(self.statistics.bytes_of(self.schema, r) for r in view.path)
-        row_bytes += sum(_ROW_OVERHEAD + sum(map(column_bytes, x.columns)) for x in layouts)
+        row_bytes += sum(ROW_OVERHEAD + sum(map(column_bytes, x.columns)) for x in layouts)
         held = [frozenset(layout.column_names) for layout in layouts]
         by_statement: dict[str, float] = {}
         for write in self.workload.writes:
@@ -359,9 +342,25 @@ class Objective:
             tuple(by_statement.items()),
         )  # fmt: skip
 
+    def _aggregate_cost(self, view: AggregateView) -> ViewCost:
+        if view not in self._aggregate_costs:
+            by_statement: dict[str, float] = {}
+            for write in self.workload.writes:
+                cost = upkeep_of(view.view, view.grouping, view.groups, self.rows, write)
+                if cost:
+                    by_statement[write.statement] = by_statement.get(write.statement, 0.0) + cost
+            self._aggregate_costs[view] = ViewCost(
+                view.groups,
+                size_of(view.view, view.grouping, view.groups, self.schema, self.rows),
+                sum(by_statement.values()),
+                self.rows[view.grouping.fact] / view.groups,
+                tuple(by_statement.items()),
+            )
+        return self._aggregate_costs[view]
+
     def _index_layouts(self, view: JoinView, wanted: Iterable[Wanted]) -> list[Layout]:
         """View-indexes, and the maintenance indexes needed in addition."""
-        catalog = _with(readable_catalog(self.schema, self.rows, [view], ()), wanted)
+        catalog = with_indexes(readable_catalog(self.schema, self.rows, [view], ()), wanted)
         upkeep = tuple(maintenance_indexes(view, catalog, self.workload.updates))
         catalog = replace(catalog, indexes=(*catalog.indexes, *upkeep))
         return [catalog.layout(index.name) for index in catalog.indexes]
@@ -396,72 +395,8 @@ class Objective:
         return 1.0
 
 
-Price = Callable[[tuple[Wanted, ...]], tuple[float, frozenset[str]]]
-"""Indexes → the block's cost with them, and the names of the layouts that its plan reads."""
-
-
-def _one_by_one(candidates: Mapping[Wanted, str], price: Price) -> tuple[float, tuple[Wanted, ...]]:
-    """The cost of a block and its indexes, chosen greedily: repeatedly add the index that saves the
-    most, as long as it saves enough. `candidates` maps indexes to their names."""
-    (cost, _), chosen, left = price(()), tuple[Wanted, ...](), list(candidates)
-    while left:
-        trials = [(price((*chosen, w))[0], w) for w in left]
-        best, wanted = min(trials, key=lambda trial: trial[0])
-        if best > cost * (1 - MIN_GAIN):
-            break
-        cost, chosen = best, (*chosen, wanted)
-        left = [w for w in left if w != wanted]
-    return cost, chosen
-
-
-def _all_at_once(
-    candidates: Mapping[Wanted, str], price: Price
-) -> tuple[float, tuple[Wanted, ...]]:
-    """The same for a large block: take the indexes that its plan uses when it has all of them, then
-    drop each index that does not save enough."""
-    cost, used = price(tuple(candidates))
-    chosen = tuple(wanted for wanted, name in candidates.items() if name in used)
-    for wanted in chosen:
-        fewer = tuple(w for w in chosen if w != wanted)
-        without, _ = price(fewer)
-        if cost > without * (1 - MIN_GAIN):
-            cost, chosen = without, fewer
-    return cost, chosen
-
-
-def plan_steps(
-    catalog: Catalog, block: Block, known: KnownPaths | None = None
-) -> tuple[Access, ...]:
-    """The executor's access paths to the sources of `block`, in the order of its plan."""
-    order = tuple((o.alias, Term(o.column, o.descending, o.nulls_first)) for o in block.order)
-    limited = block.limit and bool(order)
-    return order_joins(catalog, block, order=order, limited=limited, known=known)
-
-
-def _cost(block: Block, steps: Sequence[Access]) -> float:
-    """Row reads of the executor's own plan for `block`."""
-    share = 1.0 if block.conjunctive else HIDDEN_SHARE
-    return sum(ROUND_COST + share * step.cost for step in steps)
-
-
-def readable_catalog(
-    schema: Schema, rows: Mapping[str, int], views: Iterable[JoinView], indexes: Iterable[Index]
-) -> Catalog:
-    """A catalog in which every view and index is readable; its version has no meaning."""
-    views, indexes = tuple(views), tuple(indexes)
-    names = (*(view.name for view in views), *(index.name for index in indexes))
-    states = tuple((name, State.READABLE) for name in names)
-    return Catalog(
-        0, schema, Forest(schema.names), views, indexes, states, row_counts=tuple(rows.items())
-    )
-
-
-def _with(catalog: Catalog, wanted: Iterable[Wanted]) -> Catalog:
-    """`catalog` with more indexes; an index that exists already is not added again."""
-    made = {i.name: i for w in wanted if (i := w.index(catalog)).name not in catalog.index}
-    states = tuple((name, State.READABLE) for name in made)
-    return replace(
-        catalog,
-        indexes=(*catalog.indexes, *made.values()),
-        states=(*catalog.states, *states),
-    )
+def _joins(read: ReadBlock, block: BlockCost) -> int:
+    """The number of joins of a block that its views cover."""
+    if block.answered is not None:
+        return len(read.block.sources) - len(block.answered.block.sources)
+    return sum(len(use.aliases) - 1 for use in block.uses)

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 
 from hornbeam_server.query.binding.algebra import Block, ForeignKeyJoin
 from hornbeam_server.query.optimizer.access_paths import Access, Reach, describe_keys
-from hornbeam_server.viewselect.cost import FAN_OUT, ROOT_ROWS, BlockCost, plan_steps
-from hornbeam_server.viewselect.cover import Use, ViewPath, over_views, view_name
+from hornbeam_server.viewselect.aggregates import AggregateView
+from hornbeam_server.viewselect.cost import BlockCost, Choice
+from hornbeam_server.viewselect.cover import Use, over_views, view_name
 from hornbeam_server.viewselect.outcome import Outcome
+from hornbeam_server.viewselect.pricing import plan_steps
+from hornbeam_server.viewselect.statistics import FAN_OUT, ROOT_ROWS
 from hornbeam_server.viewselect.workload import EdgeId, ReadBlock, edge_of
 
 if TYPE_CHECKING:
@@ -30,9 +33,10 @@ _REACH = {
 
 @dataclass(frozen=True)
 class QueryReport:
-    """One read statement. `cost` and `base_cost` (without views, with the best indexes) are per
-    execution. `reads` lists the access paths, `uncovered` the joins that no view covers. SELECTs
-    that read `deferred` views do not count in these fields."""
+    """One read statement. `cost` and `base_cost` (without chosen views, with the best indexes) are
+    per execution. `reads` lists the access paths, `uncovered` the joins that no view covers,
+    `aggregates` the reasons why no view answers an aggregate block. SELECTs that read `deferred`
+    views do not count in these fields."""
 
     statement: str
     weight: float
@@ -42,6 +46,7 @@ class QueryReport:
     indexes: tuple[str, ...]
     reads: tuple[str, ...]
     uncovered: tuple[str, ...]
+    aggregates: tuple[str, ...]
     deferred: tuple[str, ...]
 
 
@@ -62,7 +67,8 @@ class RelationReport:
 class ViewReport:
     """The cost and value of a view. `value` is the loss of the objective without the view.
     `assumed` lists the relations on its path whose row counts are assumed, which makes all these
-    numbers estimates."""
+    numbers estimates. An aggregate view has its SELECT in `sql`; its `path` begins with the
+    relation whose rows it aggregates, and its `fan_out` is their number per group."""
 
     name: str
     path: tuple[str, ...]
@@ -75,6 +81,7 @@ class ViewReport:
     serves: tuple[str, ...]
     indexes: tuple[str, ...]
     assumed: tuple[str, ...]
+    sql: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,7 @@ def explain(plan: SelectionPlan) -> Explanation:
     """Explain a plan. This scores further sets of views, so it takes time."""
     objective = plan.objective
     assumed = _assumed(plan, plan.graph.relations)
+    values = _values(plan)
     return Explanation(
         roots=plan.options.given_roots,
         budget=plan.options.budget,
@@ -146,7 +154,7 @@ def explain(plan: SelectionPlan) -> Explanation:
         joins=sum(plan.workload.join_weights.values()),
         methods=tuple(_method(plan, outcome) for outcome in plan.outcomes.values()),
         relations=tuple(_relation(plan, name) for name in plan.graph.relations),
-        views=tuple(_views(plan)),
+        views=(*_views(plan, values), *_aggregates(plan, values)),
         dropped=tuple(_dropped(plan)),
         indexes=tuple(_indexes(plan)),
         queries=tuple(_queries(plan)),
@@ -169,7 +177,7 @@ def _method(plan: SelectionPlan, outcome: Outcome) -> MethodReport:
         joins=score.joins,
         reachable=outcome.reachable,
         trees=tuple(f"{e.parent} → {e.child}" for e in outcome.parents.values()),
-        views=tuple(str(view) for view in score.views),
+        views=tuple(str(view) for view in score.choices),
     )
 
 
@@ -230,8 +238,8 @@ def _why_no_parent(plan: SelectionPlan, name: str) -> str:
 # -- views
 
 
-def _views(plan: SelectionPlan) -> Iterator[ViewReport]:
-    score, values = plan.chosen.score, _values(plan)
+def _views(plan: SelectionPlan, values: Mapping[Choice, float]) -> Iterator[ViewReport]:
+    score = plan.chosen.score
     for path in score.views:
         view, cost = plan.objective.view(path), score.costs[path]
         serves = dict.fromkeys(
@@ -247,13 +255,29 @@ def _views(plan: SelectionPlan) -> Iterator[ViewReport]:
         )  # fmt: skip
 
 
-def _values(plan: SelectionPlan) -> Mapping[ViewPath, float]:
+def _aggregates(plan: SelectionPlan, values: Mapping[Choice, float]) -> Iterator[ViewReport]:
+    score = plan.chosen.score
+    for view in score.aggregates:
+        cost = score.costs[view]
+        serves = dict.fromkeys(
+            read.statement
+            for read, block in zip(plan.workload.reads, score.blocks, strict=True)
+            if block.answered is not None and block.answered.view.name == view.name
+        )
+        yield ViewReport(
+            view.name, view.view.relations, cost.rows, cost.size, cost.fan_out, cost.upkeep,
+            values[view], cost.by_statement, tuple(serves), (),
+            _assumed(plan, view.view.relations), view.view.declared.sql,
+        )  # fmt: skip
+
+
+def _values(plan: SelectionPlan) -> Mapping[Choice, float]:
     """The loss of the objective without each view; an estimate if the search was cut."""
     score = plan.chosen.score
     if plan.objective.watch.spent:
         plan.objective.watch.cut("values of views: each is its part in what its queries save")
         return plan.objective.worth(score)
-    without = {view: plan.objective.score({*score.views} - {view}) for view in score.views}
+    without = {view: plan.objective.score({*score.choices} - {view}) for view in score.choices}
     return {view: score.objective - other.objective for view, other in without.items()}
 
 
@@ -297,22 +321,41 @@ def _queries(plan: SelectionPlan) -> Iterator[QueryReport]:
         deferred = _deferred(plan, statement.name)
         if not blocks and not deferred:
             continue
-        steps = [step for read, block in blocks for step in _steps(plan, read, block)]
+        steps = [s for read, block in blocks for s in _steps(plan, read, block)]
         names = [view_name(plan.schema, use.view) for _, b in blocks for use in b.uses]
+        names += [b.answered.view.name for _, b in blocks if b.answered is not None]
         used = [s.layout.name for s in steps if s.layout is not s.source]
         yield QueryReport(
             statement=statement.name,
             weight=statement.weight,
-            base_cost=sum(plan.objective.block_cost(read, ()).cost for read, _ in blocks),
+            base_cost=sum(plan.objective.base_cost(read).cost for read, _ in blocks),
             cost=sum(block.cost for _, block in blocks),
             views=tuple(dict.fromkeys(names)),
             indexes=tuple(dict.fromkeys(used)),
-            reads=tuple(_read_words(step) for step in steps),
+            reads=tuple(words for read, block in blocks for words in _reads(plan, read, block)),
             uncovered=tuple(
                 dict.fromkeys(why for read, b in blocks for why in _uncovered(plan, read, b))
             ),
+            aggregates=tuple(dict.fromkeys(_unanswered(plan, statement.name, blocks))),
             deferred=deferred,
         )
+
+
+def _unanswered(
+    plan: SelectionPlan, statement: str, blocks: Iterable[tuple[ReadBlock, BlockCost]]
+) -> Iterator[str]:
+    """Why no view answers the aggregate blocks of a statement."""
+    found = plan.objective.aggregates
+    for reason in found.unanswered:
+        if reason.statement == statement:
+            yield reason.reason
+    for dropped in plan.chosen.selection.dropped:
+        if not isinstance(dropped.view, AggregateView):
+            continue
+        name = dropped.view.name
+        if any(b.answered is None and (r.number, name) in found.answers for r, b in blocks):
+            why = "the budget" if dropped.budget else "it does not pay"
+            yield f"view {name} was dropped: {why}"
 
 
 def _deferred(plan: SelectionPlan, statement: str) -> tuple[str, ...]:
@@ -320,7 +363,17 @@ def _deferred(plan: SelectionPlan, statement: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(view for read in reads for view in read.views))
 
 
+def _reads(plan: SelectionPlan, read: ReadBlock, block: BlockCost) -> Iterator[str]:
+    if read.number in plan.objective.aggregates.ends and block.answered is None:
+        (source,) = read.block.sources
+        yield f"{source.relation}: one row at the end of a key"
+    else:
+        yield from map(_read_words, _steps(plan, read, block))
+
+
 def _steps(plan: SelectionPlan, read: ReadBlock, block: BlockCost) -> tuple[Access, ...]:
+    if block.answered is not None:
+        return plan_steps(plan.catalog, block.answered.block)
     views = {use.view: plan.objective.view(use.view) for use in block.uses}
     return plan_steps(plan.catalog, over_views(read.block, block.uses, views))
 
@@ -340,7 +393,7 @@ def _read_words(step: Access) -> str:
 def _uncovered(plan: SelectionPlan, read: ReadBlock, chosen: BlockCost) -> Iterator[str]:
     """Every join of a block that no view covers, with the reason."""
     block = read.block
-    if len(block.sources) < 2:
+    if len(block.sources) < 2 or chosen.answered is not None:
         return
     if not block.inner_only:
         yield "its outer, semi or anti joins: such a block is answered from its relations"
@@ -375,9 +428,12 @@ def _why_not(plan: SelectionPlan, block: Block, join: ForeignKeyJoin, uses: tupl
     if chosen != join.foreign_key:
         return _other_edge(plan, edge, parent)
     for dropped in plan.chosen.selection.dropped:
-        if edge in dropped.view.edges and set(dropped.view.relations) <= _relations(block):
+        view = dropped.view
+        if isinstance(view, AggregateView) or edge not in view.edges:
+            continue
+        if set(view.relations) <= _relations(block):
             reason = "the budget" if dropped.budget else "it does not pay"
-            return f"view {dropped.view} was dropped: {reason}"
+            return f"view {view} was dropped: {reason}"
     taken = [use for use in uses if join.parent in use.aliases or join.child in use.aliases]
     if taken:
         names = ", ".join(str(use.view) for use in taken)

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product, takewhile
 
 from hornbeam_server.schema.model import OnDelete
+from hornbeam_server.viewselect.aggregates import AggregateView
 from hornbeam_server.viewselect.cost import Objective
 from hornbeam_server.viewselect.cover import ViewPath, marked_paths
 from hornbeam_server.viewselect.graph import Edge, Graph
@@ -41,10 +42,18 @@ Options = dict[str, tuple[Edge | None, ...]]
 
 
 class ForestSearch:
-    """Searches forests over `graph`. If `roots` is None, the search also chooses the roots."""
+    """Searches forests over `graph`. If `roots` is None, the search also chooses the roots.
+    `aggregates` are candidates beside the join views of any forest."""
 
-    def __init__(self, graph: Graph, objective: Objective, roots: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        objective: Objective,
+        roots: Sequence[str] | None,
+        aggregates: Iterable[AggregateView] = (),
+    ) -> None:
         self.graph, self.objective = graph, objective
+        self.aggregates = frozenset(aggregates)
         self.roots = None if roots is None else frozenset(roots)
         self.options: Options = {
             name: (*edges, None) for name in graph.relations if (edges := self._edges(name))
@@ -82,7 +91,7 @@ class ForestSearch:
             view for read in self.objective.workload.reads for view in self._marked(read, edges)
         )
         if views not in self._selections:
-            self._selections[views] = keep_paying(self.objective, views)
+            self._selections[views] = keep_paying(self.objective, views | self.aggregates)
         return self._selections[views]
 
     def _marked(self, read: ReadBlock, edges: set[EdgeId]) -> frozenset[ViewPath]:

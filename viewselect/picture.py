@@ -2,7 +2,7 @@
 
 Relations are in layers, parents above children, each below its parents where possible
 (barycentres). Tree edges are solid and have their tree's colour; other foreign keys are dashed. A
-relation's box lists the views that end in it.
+relation's box lists the join views that end in it, and the aggregate views over its rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 
-from hornbeam_server.schema.catalog import Catalog, JoinView
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.graph import topological_order
 from hornbeam_server.schema.model import ForeignKey, Schema
 
@@ -25,8 +25,11 @@ _CHARACTER = 7.4
 _LINE = 15
 _GAP_X, _GAP_Y, _MARGIN = 36, 74, 24
 _SWEEPS = 4
-_LEGEND = "solid: tree edge; dashed: other foreign key; in a box: ▤ the views that end there"
-_LEGEND_WIDTH = 500
+_LEGEND = (
+    "solid: tree edge; dashed: other foreign key; in a box: ▤ the views that end there, Σ the "
+    "aggregates of its rows"
+)
+_LEGEND_WIDTH = 660
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def forest_mermaid(catalog: Catalog) -> str:
     lines = ["flowchart TD"]
     number = {name: f"n{i}" for i, name in enumerate(catalog.schema.names)}
     for name, node in number.items():
-        words = [name, *(f"▤ {view.name}" for view in _ending(catalog, name))]
+        words = [name, *_views(catalog, name)]
         lines.append(f'  {node}["{"<br/>".join(map(_mermaid_text, words))}"]')
     colours = _colours(catalog)
     for edge in _edges(catalog):
@@ -100,8 +103,14 @@ def _edges(catalog: Catalog) -> list[_Edge]:
     ]
 
 
-def _ending(catalog: Catalog, relation: str) -> list[JoinView]:
-    return [view for view in catalog.views if view.last == relation]
+def _views(catalog: Catalog, relation: str) -> tuple[str, ...]:
+    """The join views that end in a relation, and the aggregate views over its rows, with marks."""
+    joins = (f"▤ {view.name}" for view in catalog.views if view.last == relation)
+    return (*joins, *_sums(catalog, relation))
+
+
+def _sums(catalog: Catalog, relation: str) -> list[str]:
+    return [f"Σ {view.name}" for view in catalog.immediate if view.relations[0] == relation]
 
 
 def _colours(catalog: Catalog) -> dict[str, str]:
@@ -131,7 +140,8 @@ def _layout(catalog: Catalog) -> dict[str, Box]:
 
 
 def _sized(catalog: Catalog, relation: str) -> Box:
-    views = tuple("▤ " + " → ".join(view.path) for view in _ending(catalog, relation))
+    joins = ("▤ " + " → ".join(v.path) for v in catalog.views if v.last == relation)
+    views = (*joins, *_sums(catalog, relation))
     longest = max([len(relation) + 2, *(len(view) * 0.8 for view in views)])
     return Box(relation, views, 0, 0, longest * _CHARACTER + 20, 30 + _LINE * len(views))
 

@@ -12,6 +12,7 @@ from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.schema.catalog import (
     Catalog,
     Forest,
+    ImmediateView,
     Index,
     JoinView,
     State,
@@ -19,7 +20,8 @@ from hornbeam_server.schema.catalog import (
 )
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.model import Schema
-from hornbeam_server.viewselect.cost import Objective, Statistics, readable_catalog
+from hornbeam_server.viewselect.aggregates import AggregateInputs
+from hornbeam_server.viewselect.cost import Objective
 from hornbeam_server.viewselect.explain import Explanation, explain
 from hornbeam_server.viewselect.forest import ForestSearch
 from hornbeam_server.viewselect.graph import Edge, Graph, schema_graph
@@ -27,8 +29,10 @@ from hornbeam_server.viewselect.indexes import base_indexes, free_name, maintena
 from hornbeam_server.viewselect.outcome import Outcome
 from hornbeam_server.viewselect.paper import paper_forest
 from hornbeam_server.viewselect.picture import forest_mermaid, forest_svg
+from hornbeam_server.viewselect.pricing import readable_catalog
 from hornbeam_server.viewselect.report import plan_json, plan_summary, plan_text
-from hornbeam_server.viewselect.select import Selection, keep_budget, select_views
+from hornbeam_server.viewselect.select import Selection, keep_budget, keep_paying, select_views
+from hornbeam_server.viewselect.statistics import Statistics
 from hornbeam_server.viewselect.watch import Watch
 from hornbeam_server.viewselect.workload import Workload, read_workload
 
@@ -40,13 +44,15 @@ class PlanOptions:
     """The administrator's options.
 
     If `roots` is None, or with `learn_roots`, the plan chooses the roots. `budget` limits the size
-    of views and their indexes, as a multiple of the base relations' bytes.
+    of views and their indexes, as a multiple of the base relations' bytes. `aggregates`: aggregate
+    views may be chosen.
     """
 
     roots: tuple[str, ...] | None = None
     learn_roots: bool = False
     method: str = "optimal"
     budget: float | None = None
+    aggregates: bool = True
 
     @property
     def given_roots(self) -> tuple[str, ...] | None:
@@ -83,6 +89,7 @@ class SelectionPlan:
     outcomes: Mapping[str, Outcome]
     forest: Forest
     views: tuple[JoinView, ...]
+    aggregates: tuple[ImmediateView, ...]
     indexes: tuple[Index, ...]
 
     @property
@@ -97,8 +104,11 @@ class SelectionPlan:
     def catalog(self) -> Catalog:
         """The catalog as if the plan were built, with the row counts of its cost estimates. For
         explanations only."""
-        rows = self.objective.rows
-        made = readable_catalog(self.schema, rows, self.views, self.indexes)
+        groups = {view.name: view.groups for view in self.chosen.score.aggregates}
+        immediate = (*self.objective.aggregates.declared, *self.aggregates)
+        made = readable_catalog(
+            self.schema, {**self.objective.rows, **groups}, self.views, self.indexes, immediate
+        )
         return replace(made, forest=self.forest)
 
     @cached_property
@@ -126,9 +136,10 @@ class SelectionPlan:
     def to_catalog(self, version: int, base: Catalog | None = None) -> Catalog:
         """The catalog that applies this plan after `base`.
 
-        Views and indexes that exist in `base` and do not change keep their state and table. All
-        others are BUILDING, with an incarnation that their name never had before. If the schema
-        has no data, the caller may mark them READABLE.
+        Join views and indexes that exist in `base` and do not change keep their state and table.
+        All others are BUILDING, with an incarnation that their name never had before. If the schema
+        has no data, the caller may mark them READABLE. Immediate views are the chosen ones only,
+        still without state and incarnation.
         """
         base = base or Catalog(0, Schema(()), Forest(()))
         catalog = Catalog(
@@ -136,6 +147,7 @@ class SelectionPlan:
             workload=self.workload.statements,
             row_counts=tuple(self._known_rows(base).items()), load=base.load,
             method=self.options.method, budget=self.options.budget,
+            immediate=self.aggregates, aggregates=self.options.aggregates,
         )  # fmt: skip
         numbers = dict(base.incarnations)
         states: dict[str, State] = {}
@@ -178,11 +190,13 @@ def plan(
     *,
     base: Catalog | None = None,
     watch: Watch | None = None,
+    inputs: AggregateInputs | None = None,
 ) -> SelectionPlan:
     """Choose trees, views and indexes. Raises InvalidRequest and CircularReference, and
     StatementTimeout when `watch` is stopped.
 
-    Row counts missing in `statistics` are taken from `base`, the current catalog.
+    Row counts missing in `statistics` are taken from `base`, the current catalog. Without `inputs`,
+    no aggregate views are chosen, and declared ones are not considered.
     """
     options.check(schema)
     if base is not None:
@@ -190,28 +204,34 @@ def plan(
         statistics = replace(statistics, row_counts={**known, **statistics.row_counts})
     read = read_workload(schema, workload)
     graph = schema_graph(schema, read.join_weights)
-    objective = Objective(schema, read, statistics, watch)
+    if inputs is not None:
+        inputs = replace(inputs, propose=options.aggregates)
+    objective = Objective(schema, read, statistics, watch, inputs)
     outcomes = _outcomes(graph, objective, options)
     chosen = outcomes[options.method]
     views = tuple(objective.view(path) for path in chosen.score.views)
+    aggregates = tuple(view.view for view in chosen.score.aggregates)
     return SelectionPlan(
         schema, options, statistics, graph, objective, outcomes,
-        _forest(graph, chosen.parents), views, _indexes(objective, chosen, views),
+        _forest(graph, chosen.parents), views, aggregates, _indexes(objective, chosen, views),
     )  # fmt: skip
 
 
 def _outcomes(graph: Graph, objective: Objective, options: PlanOptions) -> dict[str, Outcome]:
     """Run both methods. The paper's method cannot learn roots: without given roots it uses all
-    relations that reference nothing."""
+    relations that reference nothing. It has no aggregate views."""
     paper = paper_forest(graph, options.roots or ())
     edges = {edge.id for edge in paper.values()}
     literal = Selection(objective.score(select_views(objective.workload, edges)))
-    search = ForestSearch(graph, objective, options.given_roots)
+    alone = keep_paying(objective, objective.aggregates.candidates)
+    search = ForestSearch(graph, objective, options.given_roots, alone.score.aggregates)
     best = search.best(paper)
+    selection = search.selection(best)
+    selection = replace(selection, dropped=(*alone.dropped, *selection.dropped))
     found = {
         "paper": Outcome("paper", paper, literal, _reachable(objective, paper)),
         "optimal": Outcome(
-            "optimal", best, search.selection(best), _reachable(objective, best),
+            "optimal", best, selection, _reachable(objective, best),
             _alternatives(search, best),
         ),
     }  # fmt: skip
@@ -260,7 +280,8 @@ def _indexes(objective: Objective, chosen: Outcome, views: Sequence[JoinView]) -
     found = list(base_indexes(schema))
     bare = readable_catalog(schema, rows, views, found)
     declared = (view.name for view in schema.views)
-    taken = {*schema.names, *declared, *bare.view, *bare.index}
+    aggregates = (view.name for view in chosen.score.aggregates)
+    taken = {*schema.names, *declared, *aggregates, *bare.view, *bare.index}
     wanted = [item.index(bare) for item in chosen.score.indexes]
     with_views = readable_catalog(schema, rows, views, wanted)
     for view in views:

@@ -82,6 +82,9 @@ def _summary(x: Explanation) -> Iterator[str]:
             for v in x.views
         ],
     )  # fmt: skip
+    for view in x.views:
+        if view.sql:
+            yield f"  {view.name}: {' '.join(view.sql.split())}"
     for path, reason in x.dropped:
         yield f"  not kept: {path}: {reason}"
     if x.cut:
@@ -110,6 +113,8 @@ def _query(query: QueryReport) -> Iterator[str]:
         yield f"      reads {words}"
     for words in query.uncovered:
         yield f"      not covered: {words}"
+    for words in query.aggregates:
+        yield f"      aggregates: {words}"
 
 
 def _served(query: QueryReport) -> Iterator[str]:

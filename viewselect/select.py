@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from hornbeam_server.viewselect.cost import Objective, Score
+from hornbeam_server.viewselect.cost import Choice, Objective, Score
 from hornbeam_server.viewselect.cover import ViewPath, marked_paths
 from hornbeam_server.viewselect.workload import EdgeId, Workload
 
@@ -19,7 +19,7 @@ class Dropped:
     """A candidate that was selected for a query and then dropped. `value` is its contribution to
     the objective when it was dropped, in row reads per unit of workload; `size` is in bytes."""
 
-    view: ViewPath
+    view: Choice
     value: float
     size: float
     budget: bool = False
@@ -36,14 +36,14 @@ def select_views(workload: Workload, edges: Collection[EdgeId]) -> frozenset[Vie
     return frozenset(use.view for read in workload.reads for use in marked_paths(read, edges))
 
 
-def keep_paying(objective: Objective, views: Iterable[ViewPath]) -> Selection:
+def keep_paying(objective: Objective, views: Iterable[Choice]) -> Selection:
     """Drop views, the worst first, as long as that improves the objective."""
     kept, dropped = frozenset(views), list[Dropped]()
     while kept:
         score = objective.score(kept)
         if objective.watch.spent:
             return _drop_estimated(objective, Selection(score, tuple(dropped)))
-        without = [(objective.score(kept - {view}), view) for view in score.views]
+        without = [(objective.score(kept - {view}), view) for view in score.choices]
         best, view = max(without, key=lambda entry: entry[0].order)
         if best.order <= score.order:
             break
@@ -59,7 +59,7 @@ def _drop_estimated(objective: Objective, selection: Selection) -> Selection:
     score, dropped = selection.score, list(selection.dropped)
     while losing := [(v, worth) for v, worth in objective.worth(score).items() if worth <= 0]:
         dropped += [Dropped(view, worth, score.costs[view].size) for view, worth in losing]
-        score = objective.score({*score.views} - {view for view, _ in losing})
+        score = objective.score({*score.choices} - {view for view, _ in losing})
     return Selection(score, tuple(dropped))
 
 
@@ -68,18 +68,18 @@ def keep_budget(objective: Objective, selection: Selection, limit: float) -> Sel
     smallest value per byte goes first, so a larger budget keeps every view of a smaller one."""
     score, dropped = selection.score, list(selection.dropped)
     while score.size > limit:
-        without = [(objective.score({*score.views} - {view}), view) for view in score.views]
+        without = [(objective.score({*score.choices} - {view}), view) for view in score.choices]
         best, view = min(without, key=lambda entry: _density(score, *entry))
         dropped.append(_dropped(score, best, view, budget=True))
         score = best
     return Selection(score, tuple(dropped))
 
 
-def _density(score: Score, without: Score, view: ViewPath) -> float:
+def _density(score: Score, without: Score, view: Choice) -> float:
     """Value per byte of one view, given all others."""
     return (score.objective - without.objective) / max(1.0, score.costs[view].size)
 
 
-def _dropped(score: Score, without: Score, view: ViewPath, budget: bool = False) -> Dropped:
+def _dropped(score: Score, without: Score, view: Choice, budget: bool = False) -> Dropped:
     value = score.objective - without.objective
     return Dropped(view, value, score.costs[view].size, budget)

@@ -226,6 +226,7 @@ class PlanBody(Body):
         description="Expected bytes of all views and view-indexes together, at most so many times"
         " those of the base relations; the least valuable views are dropped first.",
     )
+    aggregates: bool = Field(True, description="Aggregate views may be chosen.")
     row_counts: ByName[Annotated[int, Field(ge=0, le=10**15)]] | None = Field(
         None, description="Expected rows per relation, where they are not stored yet."
     )
@@ -244,6 +245,7 @@ class PlanBody(Body):
             roots=None if self.roots is None else tuple(self.roots),
             method=self.method,
             budget=self.budget,
+            aggregates=self.aggregates,
             row_counts=self.row_counts or {},
             ddl_file=self.ddl_file,
             workload_file=self.workload_file,

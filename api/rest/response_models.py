@@ -153,7 +153,8 @@ class View(Answer):
         description="Of a deferred view: its SELECT and group, as of when it is, how it is kept."
     )
     immediate: dict[str, Any] | None = Field(
-        description="Of an immediate view: its SELECT, and how transactions maintain it."
+        description="Of an immediate view: its SELECT, how transactions maintain it, and whether a"
+        " plan has chosen it for the workload."
     )
 
 
@@ -167,6 +168,7 @@ class Schema(Answer):
     workload: list[dict[str, Any]]
     method: str
     budget: float | None
+    aggregates: bool
 
 
 class Graph(Answer):

@@ -167,6 +167,7 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
         "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
         "method": catalog.method,
         "budget": catalog.budget,
+        "aggregates": catalog.aggregates,
     }
 
 
@@ -286,6 +287,7 @@ def immediate_view_document(db: Database, name: str) -> dict[str, Any]:
         "immediate": {
             "sql": view.declared.sql,
             "program": [] if program is None else list(program.explain()),
+            "chosen": view.chosen,
         },
     }
 

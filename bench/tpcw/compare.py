@@ -85,6 +85,9 @@ def parameters(size: Size, rng: random.Random) -> dict[str, Callable[[], Values]
         "country_by_name": lambda: (rng.choice(COUNTRIES),),
         "address_country": lambda: (rng.randint(1, size.addresses),),
         "get_stock": item,
+        "sold_by_subject": lambda: (),
+        "sold_of_subject": subject,
+        "orders_of_country": lambda: (rng.choice(COUNTRIES),),
     }
 
 
@@ -100,32 +103,6 @@ async def compare_statements(
     return [
         await _compare(database, baseline, name, statements[name], [draw() for _ in range(rounds)])
         for name, draw in drawers.items()
-    ]
-
-
-QUESTIONS = {
-    "what sells": "SELECT i_subject, sum(ol_qty) FROM order_line, item WHERE ol_i_id = i_id"
-    " GROUP BY i_subject",
-    "sold of a subject": "SELECT sum(ol_qty) FROM order_line, item"
-    " WHERE ol_i_id = i_id AND i_subject = ?",
-    "orders of a country": "SELECT count(*), sum(o_total) FROM orders, address, country"
-    " WHERE o_bill_addr_id = addr_id AND addr_co_id = co_id AND co_name = ?",
-}
-"""Aggregates that immediate views answer, without being named (totals.sql)."""
-
-
-async def compare_totals(database: Database, baseline: Database, rounds: int) -> list[Comparison]:
-    """Run every question `rounds` times on both databases, in turn."""
-    rng = random.Random(8)
-    countries = [name for (name,) in await baseline.fetch("SELECT co_name FROM country")]
-    drawn: dict[str, Callable[[], Values]] = {
-        "what sells": lambda: (),
-        "sold of a subject": lambda: (rng.choice(SUBJECTS),),
-        "orders of a country": lambda: (rng.choice(countries),),
-    }
-    return [
-        await _compare(database, baseline, name, sql, [drawn[name]() for _ in range(rounds)])
-        for name, sql in QUESTIONS.items()
     ]
 
 

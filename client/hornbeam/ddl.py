@@ -58,6 +58,7 @@ def _plan_and_apply(transport: Transport, statement: str) -> None:
         "roots": _kept_roots(current, ddl),
         "method": current["method"],
         "budget": current["budget"],
+        "aggregates": current["aggregates"],
     }
     try:
         planned = transport.json("POST", "/v1/schema/plan", body)

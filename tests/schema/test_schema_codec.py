@@ -163,6 +163,32 @@ def test_immediate_views_raise_the_format_number_and_are_decoded() -> None:
     data = encode_catalog(catalog)
     assert data.startswith(b'{"format":8,')
     assert decode_catalog(data) == catalog
+    chosen = replace(EMPTY, immediate=(replace(view, chosen=True),))
+    assert encode_catalog(chosen).startswith(b'{"format":8,')
+    assert decode_catalog(encode_catalog(chosen)) == chosen
+
+
+def test_a_choice_without_aggregate_views_raises_the_format_number() -> None:
+    catalog = replace(EMPTY, aggregates=False)
+    assert encode_catalog(catalog).startswith(b'{"format":8,')
+    assert decode_catalog(encode_catalog(catalog)) == catalog
+
+
+def test_immediate_views_of_older_catalogs_are_declared() -> None:
+    """The form is that of the version before chosen aggregate views."""
+    form = (
+        b'{"format":7,"version":3,"relations":[],"declared_indexes":[],"forest":{"roots":[],'
+        b'"parents":[]},"views":[],"indexes":[],"states":[["v","readable"]],'
+        b'"incarnations":[["v",1]],"workload":[],"row_counts":[],"immediate":[{"declared":{'
+        b'"name":"v","sql":"SELECT count(*) AS n FROM t","interval_s":5.0,"group":"default",'
+        b'"refresh":"immediate"},"relations":["t"],"columns":[{"name":"n","type":{'
+        b'"kind":"bigint"},"nullable":true}],"hidden":[],"key":[],"cells":{"name":"cells",'
+        b'"columns":[],"key":[]},"folded":[{"folding":"count","position":1,"count":0}],'
+        b'"grouped":false}]}'
+    )
+    catalog = decode_catalog(form)
+    assert [(view.name, view.chosen) for view in catalog.immediate] == [("v", False)]
+    assert catalog.aggregates
 
 
 def test_numeric_columns_of_older_catalogs_keep_their_type() -> None:

@@ -22,8 +22,8 @@ from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import StatementTimeout
 from hornbeam_server.schema.model import Schema
-from hornbeam_server.viewselect.cost import readable_catalog
 from hornbeam_server.viewselect.indexes import base_indexes
+from hornbeam_server.viewselect.pricing import readable_catalog
 from hornbeam_server.viewselect.watch import MAX_EFFORT, Watch
 from tests.star_world import schema, workload
 from tests.viewselect.viewselect_world import TPCW, TPCW_WORKLOAD, World

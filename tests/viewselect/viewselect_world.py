@@ -11,9 +11,10 @@ from hornbeam_server.schema.catalog import Catalog, Forest, WorkloadStatement
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.schema.workload import load_workload
-from hornbeam_server.viewselect.cost import Objective, Statistics
+from hornbeam_server.viewselect.cost import Objective
 from hornbeam_server.viewselect.cover import ViewPath
 from hornbeam_server.viewselect.graph import Graph, schema_graph
+from hornbeam_server.viewselect.statistics import Statistics
 from hornbeam_server.viewselect.workload import Workload, read_workload
 
 Bound = list[tuple[WorkloadStatement, BoundStatement]]

@@ -79,6 +79,9 @@ Budget = Annotated[
         " expected bytes. The least valuable views are dropped first.",
     ),
 ]
+Aggregates = Annotated[
+    bool, typer.Option(help="Whether aggregate views may be chosen for the workload.")
+]
 QueryLog = Annotated[
     Path | None,
     typer.Option(
@@ -107,6 +110,7 @@ class Wanted:
     learn_roots: LearnRoots = False
     method: MethodOption = Method.optimal
     budget: Budget = None
+    aggregates: Aggregates = True
     query_log: QueryLog = None
     rows: Rows = None
 
@@ -284,6 +288,7 @@ def _body(db: Connection, wanted: Wanted) -> dict[str, Any]:
         "roots": roots,
         "method": wanted.method.value,
         "budget": wanted.budget,
+        "aggregates": wanted.aggregates,
         "ddl_file": DDL if "://" in ddl else ddl,
         "workload_file": str(workload or "<hornbeam schema show --workload>"),
         "query_log": read_text(query_log) if query_log is not None else "",
@@ -339,7 +344,7 @@ def _changes(db: Connection, planned: dict[str, Any]) -> list[dict[str, str]]:
     """The changes to declared objects, trees, views and indexes that the plan would make."""
     old, new = db.transport.json("GET", "/v1/schema"), planned["plan"]
     # Declared views are not selected, so `changes` lists them.
-    chosen = [view for view in old["views"] if not (view["deferred"] or view.get("immediate"))]
+    chosen = [view for view in old["views"] if _is_chosen(view)]
     changes: list[dict[str, str]] = list(planned["changes"])
     known = {(change["kind"], change["name"]) for change in changes}
     parts = (
@@ -354,6 +359,12 @@ def _changes(db: Connection, planned: dict[str, Any]) -> list[dict[str, str]]:
             if (kind, name) not in known
         ]
     return changes
+
+
+def _is_chosen(view: dict[str, Any]) -> bool:
+    """Has a plan chosen this view for the workload?"""
+    immediate = view.get("immediate")
+    return bool(immediate["chosen"]) if immediate else not view["deferred"]
 
 
 def _compared(before: dict[str, str], after: dict[str, str]) -> Iterator[tuple[str, str, str]]:

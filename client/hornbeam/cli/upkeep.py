@@ -72,7 +72,8 @@ def show_view(
     if deferred:
         _show_deferred(deferred)
     if immediate:
-        for line in ("immediate", "", immediate["sql"], "", *immediate["program"]):
+        origin = "immediate, chosen for the workload" if immediate["chosen"] else "immediate"
+        for line in (origin, "", immediate["sql"], "", *immediate["program"]):
             OUT.print(line, soft_wrap=True)
     if view["indexes"]:
         rows = [
