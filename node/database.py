@@ -96,6 +96,7 @@ class Database:
         self.query = self.reads.query
         self.fetch = self.reads.fetch
         self.explain = self.reads.explain
+        self.explained = self.reads.explained
         self.current_snapshot = self.reads.current_snapshot
         self.export = self.bulk.export
         self.put = self.bulk.put
