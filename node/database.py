@@ -97,6 +97,7 @@ class Database:
         self.fetch = self.reads.fetch
         self.explain = self.reads.explain
         self.snapshot_after = self.reads.snapshot_after
+        self.explained = self.reads.explained
         self.export = self.bulk.export
         self.put = self.bulk.put
         self.changes = self.bulk.changes

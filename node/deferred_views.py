@@ -62,6 +62,18 @@ class GroupStatus:
     state: GroupState
 
 
+@dataclass(frozen=True, slots=True)
+class StaleAnswers:
+    """The deferred views of a group that may answer statements that do not name them, as of
+    `as_of`, which is `age_s` seconds old. `refusal` says why they may not answer this reader."""
+
+    group: str
+    views: frozenset[str]
+    as_of: int
+    age_s: float
+    refusal: str
+
+
 class DeferredViews:
     """One node's access to the deferred views of the database."""
 
@@ -133,6 +145,41 @@ class DeferredViews:
                 as_of=at,
             )
         return at
+
+    async def answering(
+        self, catalog: Catalog, *, bookmark: int, max_staleness_s: float | None
+    ) -> list[StaleAnswers]:
+        """The groups whose views may answer statements, the newest first. A reader without a
+        `max_staleness_s` allows none, and no reader gets a snapshot before its `bookmark`. Raises
+        Unavailable."""
+        found = []
+        for group in groups_of(catalog):
+            state = await self._groups.state(group)
+            views = frozenset(_readable(catalog, group, state))
+            if not views:
+                continue
+            age_s = self._lag_s(state.as_of)
+            refusal = self._refusal(catalog, state.as_of, age_s, bookmark, max_staleness_s)
+            found.append(StaleAnswers(group, views, state.as_of, age_s, refusal))
+        return sorted(found, key=lambda each: each.age_s)
+
+    def _refusal(
+        self,
+        catalog: Catalog,
+        as_of: int,
+        age_s: float,
+        bookmark: int,
+        max_staleness_s: float | None,
+    ) -> str:
+        if max_staleness_s is None:
+            return "the reader allows no staleness (max_staleness)"
+        if age_s > max_staleness_s:
+            return f"the reader allows {max_staleness_s:g} s"
+        if as_of < bookmark:
+            return "the reader's bookmark is later"
+        if as_of < catalog.since:
+            return "the schema has changed since"
+        return "" if self._is_held(as_of) else "what it needs is not kept any more"
 
     def _lag_s(self, as_of: int) -> float:
         return max(self._clock.wall_ms() - as_of, 0) / 1000

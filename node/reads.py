@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from hornbeam_server.node.assembly import Parts
-from hornbeam_server.node.deferred_views import DeferredViews
+from hornbeam_server.node.deferred_views import DeferredViews, StaleAnswers
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.query.engine import PreparedQuery, QueryStream
 from hornbeam_server.query.explain import Explanation
@@ -36,6 +36,28 @@ class QueryResult:
     snapshot: int
     served_by: tuple[str, ...]
     reads: list[ReadItem] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a request says about its query (`Reads.query`)."""
+
+    sql: str
+    bookmark: int
+    snapshot: int | None
+    strong: bool
+    pending: bool
+    trace: bool
+    use_views: bool
+    columnar: bool
+    max_staleness_s: float | None
+    deadline: float
+
+    @property
+    def may_be_stale(self) -> bool:
+        """May deferred views answer although the query does not name them?"""
+        now = self.strong or self.pending or self.trace or self.snapshot is not None
+        return self.max_staleness_s is not None and self.use_views and not now
 
 
 class Reads:
@@ -85,30 +107,18 @@ class Reads:
         and every commit that this node has acknowledged, with `strong` that any node has
         acknowledged. `columnar` plans for a result that is read as Arrow. A query that names
         deferred views reads at the snapshot of their group instead, and fails if that snapshot is
-        older than `max_staleness_s`. Raises HornbeamError.
+        older than `max_staleness_s`. Deferred views that are not older may also answer the
+        aggregates of a query that does not name them, unless it is traced, strong, or has a
+        `snapshot`, pending writes, or a later `bookmark`. Then the whole query reads at their
+        snapshot. Raises HornbeamError.
         """
         deadline = self._clock.monotonic() + (timeout_s or self._settings.statement_timeout_s)
+        wanted = _Wanted(
+            sql, bookmark, snapshot, strong, bool(pending), trace, use_views, columnar,
+            max_staleness_s, deadline,
+        )  # fmt: skip
         async with self.at(snapshot, bookmark, strong=strong) as (state, newest):
-            prepare = partial(
-                self._engine.prepare,
-                sql,
-                state.catalog,
-                use_views=use_views,
-                columnar=columnar,
-                traced=trace,
-            )
-            prepared = await self._engine.read(len(sql), prepare, deadline)
-            at = newest
-            if prepared.deferred:
-                if strong or pending:
-                    raise Unsupported(
-                        f"{', '.join(prepared.deferred)} lag behind, so they do not show"
-                        + (" what this transaction writes." if pending else " what is strong."),
-                        cure="Ask for a snapshot read, before the first write.",
-                    )
-                at = await self._deferred.read_at(
-                    prepared, asked=snapshot, max_staleness_s=max_staleness_s
-                )
+            prepared, at = await self._planned(wanted, state.catalog, newest)
             overlay = None
             if pending:
                 left_s = deadline - self._clock.monotonic()
@@ -131,6 +141,55 @@ class Reads:
                     yield QueryResult(stream, at, prepared.served_by, reads)
                 finally:
                     await stream.close()
+
+    async def _planned(
+        self, wanted: _Wanted, catalog: Catalog, newest: int
+    ) -> tuple[PreparedQuery, int]:
+        """The plan of a query, and the snapshot that it reads: `newest`, or that of deferred
+        views."""
+        prepared = await self._prepared(wanted, catalog)
+        if prepared.deferred:
+            if wanted.strong or wanted.pending:
+                raise Unsupported(
+                    f"{', '.join(prepared.deferred)} lag behind, so they do not show"
+                    + (" what this transaction writes." if wanted.pending else " what is strong."),
+                    cure="Ask for a snapshot read, before the first write.",
+                )
+            at = await self._deferred.read_at(
+                prepared, asked=wanted.snapshot, max_staleness_s=wanted.max_staleness_s
+            )
+            return prepared, at
+        if wanted.may_be_stale and catalog.deferred:
+            for found in await self._answering(wanted, catalog):
+                stale = await self._prepared(wanted, catalog, found.views)
+                if stale.deferred:
+                    return stale, found.as_of
+        return prepared, newest
+
+    async def _prepared(
+        self, wanted: _Wanted, catalog: Catalog, stale: frozenset[str] = frozenset()
+    ) -> PreparedQuery:
+        prepare = partial(
+            self._engine.prepare,
+            wanted.sql,
+            catalog,
+            use_views=wanted.use_views,
+            columnar=wanted.columnar,
+            traced=wanted.trace,
+            stale=stale,
+        )
+        return await self._engine.read(len(wanted.sql), prepare, wanted.deadline)
+
+    async def _answering(self, wanted: _Wanted, catalog: Catalog) -> list[StaleAnswers]:
+        """The groups whose views may answer. None if their states cannot be read: the relations
+        answer then."""
+        try:
+            found = await self._deferred.answering(
+                catalog, bookmark=wanted.bookmark, max_staleness_s=wanted.max_staleness_s
+            )
+        except Unavailable:
+            return []
+        return [each for each in found if not each.refusal]
 
     @contextlib.asynccontextmanager
     async def at(
@@ -217,3 +276,54 @@ class Reads:
     ) -> Explanation:
         """The plan of a query, with the reasons for it."""
         return self.prepare(sql, use_views=use_views).explain(parameters)
+
+    async def explained(
+        self,
+        sql: str,
+        parameters: Parameters | None = None,
+        *,
+        use_views: bool = True,
+        trace: bool = False,
+        bookmark: int = 0,
+        max_staleness_s: float | None = None,
+    ) -> Explanation:
+        """The plan that `query` would run with the same options, with the reasons for it. Raises
+        HornbeamError."""
+        deadline = self._clock.monotonic() + self._settings.statement_timeout_s
+        wanted = _Wanted(
+            sql, bookmark, None, False, False, trace, use_views, False, max_staleness_s, deadline
+        )
+        catalog = self._catalog
+        prepared = await self._prepared(wanted, catalog)
+        notes: list[str] = []
+        if trace and use_views:
+            notes += await self._traced(replace(wanted, trace=False), catalog)
+        elif use_views and not prepared.deferred and catalog.deferred:
+            found = await self._deferred.answering(
+                catalog, bookmark=bookmark, max_staleness_s=max_staleness_s
+            )
+            for each in found:
+                stale = await self._prepared(wanted, catalog, each.views)
+                if stale.deferred:
+                    notes.append(_stale_note(stale.deferred, each))
+                    if not each.refusal:
+                        prepared = stale
+                        break
+        explain = partial(prepared.explain, parameters, notes=notes)
+        return await self._engine.read(len(sql), explain, deadline)
+
+    async def _traced(self, wanted: _Wanted, catalog: Catalog) -> list[str]:
+        """Why no view answers aggregates in a transaction, if one would outside."""
+        outside = await self._prepared(wanted, catalog)
+        return [
+            f"view {name}: it answers the aggregates in autocommit only, because the commit of a"
+            " transaction checks the rows that it has read, and cannot check groups"
+            for name in outside.answered_by
+        ]
+
+
+def _stale_note(views: Sequence[str], found: StaleAnswers) -> str:
+    named = f"deferred view {', '.join(views)} ({found.age_s:.1f} s old)"
+    if found.refusal:
+        return f"{named} does not answer the aggregates: {found.refusal}"
+    return f"{named} answers the aggregates; everything is read at its snapshot, {found.as_of}"

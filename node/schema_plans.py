@@ -33,7 +33,7 @@ from hornbeam_server.schema.catalog import (
 )
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import load_ddl
-from hornbeam_server.schema.diff import SchemaDiff, diff
+from hornbeam_server.schema.diff import DiffRow, SchemaDiff, diff, refreshed
 from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported, capitalised
 from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
 from hornbeam_server.schema.trees import unlink
@@ -66,8 +66,8 @@ class PlanRequest:
 @dataclass(frozen=True, slots=True)
 class PlannedSchema:
     """A plan, the changes that it makes, and the catalog that it would put into force. `rebuilt`
-    names declared views with an unchanged declaration that must be rebuilt because the relations or
-    views that they read have changed."""
+    names declared views in force that lose their rows, because their declaration, or the relations
+    or views that they read, have changed."""
 
     plan_id: str
     base_version: int
@@ -75,6 +75,24 @@ class PlannedSchema:
     changes: SchemaDiff
     rebuilt: tuple[str, ...]
     catalog: Catalog
+
+    def declared(self) -> Iterator[DiffRow]:
+        """What the plan does to the declared views that it builds, changes or drops."""
+        added = {view.name: view for view in self.changes.added_views}
+        dropped = {view.name: view for view in self.changes.dropped_views}
+        for name in dropped.keys() - added.keys():
+            yield DiffRow("drop", "view", name, refreshed(dropped[name]))
+        for name, view in added.items():
+            if name not in dropped:
+                yield DiffRow("build", "view", name, refreshed(view))
+                continue
+            lost = name in self.rebuilt
+            then = "built again, and unreadable until then" if lost else "its rows stay"
+            yield DiffRow("change", "view", name, f"{refreshed(view)}; {then}")
+        for name in self.rebuilt:
+            if name not in added:
+                why = "what it reads has changed; it is unreadable until it is built again"
+                yield DiffRow("build", "view", name, why)
 
 
 async def in_thread(work: Callable[[Watch], T], report: Report = lambda _: None) -> T:
@@ -133,7 +151,7 @@ def plan_schema(
     )
     catalog = _with_deferred(selection.to_catalog(current.version + 1, current), current, request)
     plan_id = _plan_id(request, current, catalog)
-    rebuilt = _rebuilt(catalog, current, changes)
+    rebuilt = _rebuilt(catalog, current)
     return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
 
 
@@ -218,16 +236,10 @@ def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Cat
     )
 
 
-def _rebuilt(catalog: Catalog, base: Catalog, changes: SchemaDiff) -> tuple[str, ...]:
-    new = {view.name for view in changes.added_views} | catalog.declared_view.keys() - (
-        base.declared_view.keys()
-    )
-    return tuple(
-        view.name
-        for view in catalog.declared_view.values()
-        if view.name not in new
-        and dict(catalog.incarnations)[view.name] != dict(base.incarnations)[view.name]
-    )
+def _rebuilt(catalog: Catalog, base: Catalog) -> tuple[str, ...]:
+    after, before = dict(catalog.incarnations), dict(base.incarnations)
+    kept = (name for name in catalog.declared_view if name in base.declared_view)
+    return tuple(name for name in kept if after[name] != before[name])
 
 
 def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> DeferredView:

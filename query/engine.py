@@ -47,6 +47,7 @@ from hornbeam_server.storage.ports import BATCH_BYTES
 from hornbeam_server.storage.snapshot import RowReader
 
 T = TypeVar("T")
+_Key = tuple[str, int, bool, bool, bool, frozenset[str]]
 PREPARED = 1_024
 """Maximum number of cached prepared statements."""
 SHORT = 2_000
@@ -79,9 +80,7 @@ class QueryEngine:
         # A separate pool: a transaction that holds locks must not wait for queries.
         alone = replace(options, threads=1, spill_folder=None)
         self._expressions = new_pool(alone, places=places, processes=processes)
-        self._prepared: TextCache[tuple[str, int, bool, bool, bool], PreparedQuery] = TextCache(
-            prepared
-        )
+        self._prepared: TextCache[_Key, PreparedQuery] = TextCache(prepared)
         self._new_threads = new_threads
         self._reading: Executor | None = None
 
@@ -93,19 +92,21 @@ class QueryEngine:
         use_views: bool = True,
         columnar: bool = False,
         traced: bool = False,
+        stale: frozenset[str] = frozenset(),
     ) -> PreparedQuery:
         """Plan a SELECT. Raises SqlError, UnknownName, Unsupported.
 
         `columnar`: optimise the plan for reading by `QueryStream.arrow`. Reading rows still works
         but may be slower. `traced`: the rows that are read will be validated. Groups of immediate
-        views cannot be, so no aggregate is answered from them.
+        views cannot be, so no aggregate is answered from them. `stale`: deferred views that may
+        answer aggregates although the statement does not name them.
         """
-        key = (sql, catalog.version, use_views, columnar, traced)
+        key = (sql, catalog.version, use_views, columnar, traced, stale)
         found = self._prepared.get(key)
         if found is None or found.catalog is not catalog:
             bound = bind(sql, catalog)
             found = self.prepare_bound(
-                bound, catalog, use_views=use_views, columnar=columnar, traced=traced
+                bound, catalog, use_views=use_views, columnar=columnar, traced=traced, stale=stale
             )
             self._prepared.put(key, len(sql), found)
         return found
@@ -118,6 +119,7 @@ class QueryEngine:
         use_views: bool = True,
         columnar: bool = False,
         traced: bool = False,
+        stale: frozenset[str] = frozenset(),
     ) -> PreparedQuery:
         """Plan a bound SELECT, such as a part of another statement. The plan is not cached. Each
         `bound` can be planned only once."""
@@ -125,7 +127,7 @@ class QueryEngine:
         try:
             _require_query(bound)
             if use_views:
-                rewritten = rewrite(bound, catalog, grouped=not traced)
+                rewritten = rewrite(bound, catalog, grouped=not traced, stale=stale)
             plan = plan_query(rewritten.bound, catalog, columnar=columnar)
         finally:
             unlink(bound.ast)
@@ -136,6 +138,7 @@ class QueryEngine:
             use_views=use_views,
             columnar=columnar,
             traced=traced,
+            stale=stale,
         )
         return PreparedQuery(self, bound, catalog, rewritten, plan, again)
 
@@ -195,6 +198,7 @@ class PreparedQuery:
         self.sources = frozenset(catalog.layout(name).source for name in self.served_by)
         """Names of the relations and views that the plan reads, directly or through indexes."""
         self.deferred = tuple(name for name in self.served_by if name in catalog.deferred_view)
+        """Names of the deferred views that the plan reads."""
         self._engine = engine
         self._workers = engine.workers
         self._bound = bound
@@ -231,15 +235,26 @@ class PreparedQuery:
         await stream.begin()
         return stream
 
-    def explain(self, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Explanation:
-        """The description of the plan. `parameters` are checked if given."""
+    def explain(
+        self,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        notes: Sequence[str] = (),
+    ) -> Explanation:
+        """The description of the plan, with further `notes`. `parameters` are checked if given."""
         if parameters is not None:
             try:
                 self._values(parameters)
             except Misfit:
                 query, _ = self._with_literals(parameters)
-                return query.explain()
-        return explain(self.sql, self.catalog, self.rewritten, self.plan)
+                return query.explain(notes=notes)
+        return explain(self.sql, self.catalog, self.rewritten, self.plan, notes)
+
+    @property
+    def answered_by(self) -> tuple[str, ...]:
+        """Names of the aggregate views that answer blocks of the statement without being named."""
+        found = (use.view for use in self.rewritten.uses if use.view not in self.catalog.view)
+        return tuple(dict.fromkeys(found))
 
     def _values(self, given: Sequence[Any] | Mapping[str, Any]) -> dict[int | str, Value]:
         """Parameter values by number or name, converted to the types of their comparisons. Raises

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -96,21 +96,23 @@ class Explanation:
         return {**asdict(self), "text": self.text}
 
 
-def explain(sql: str, catalog: Catalog, rewritten: Rewritten, plan: Plan) -> Explanation:
-    """The explanation of a plan."""
+def explain(
+    sql: str, catalog: Catalog, rewritten: Rewritten, plan: Plan, notes: Sequence[str] = ()
+) -> Explanation:
+    """The explanation of a plan, with further `notes`."""
     accesses = plan.accesses
     layouts = list(dict.fromkeys(access.layout.name for access in accesses))
     sources = dict.fromkeys(access.source.name for access in accesses)
     return Explanation(
         sql=sql,
         rewritten=written(rewritten.bound.ast, "duckdb") if rewritten.uses else sql,
-        views=tuple(n for n in sources if n in catalog.view or n in catalog.immediate_view),
+        views=tuple(n for n in sources if n in catalog.view or n in catalog.declared_view),
         indexes=tuple(name for name in layouts if name in catalog.index),
         steps=tuple(_steps(plan, catalog)),
         strategy=_strategy(plan),
         duckdb=plan.sql if isinstance(plan, ResidualPlan) else "",
         reason=plan.reason if isinstance(plan, ResidualPlan) else "",
-        notes=rewritten.notes,
+        notes=(*rewritten.notes, *notes),
     )
 
 

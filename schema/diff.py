@@ -94,7 +94,7 @@ class SchemaDiff:
                 yield DiffRow(action, "index", index.name, _indexed(index))
         for action, views in (("drop", self.dropped_views), ("add", self.added_views)):
             for view in views:
-                yield DiffRow(action, "view", view.name, _refreshed(view))
+                yield DiffRow(action, "view", view.name, refreshed(view))
         for refusal in self.refused:
             name = refusal.name if refusal.name == refusal.relation else _qualified(refusal)
             yield DiffRow("refuse", refusal.change, name, f"{refusal.reason}; {refusal.cure}")
@@ -119,7 +119,8 @@ def _indexed(index: DeclaredIndex) -> str:
     return f"{unique}on {index.relation} ({columns}){include}"
 
 
-def _refreshed(view: DeclaredView) -> str:
+def refreshed(view: DeclaredView) -> str:
+    """How a declared view is kept, for display."""
     if view.refresh is Refresh.IMMEDIATE:
         return "immediate"
     if view.refresh is Refresh.RECOMPUTE:

@@ -176,6 +176,12 @@ class TransactionBody(Body):
         return keys + [statement.parameters for statement in self.statements]
 
 
+STALENESS = (
+    "Deferred views that are not older may answer aggregates although the query does not name"
+    " them. It is an error if a deferred view that the query names is older."
+)
+
+
 class QueryBody(Body):
     sql: Sql = Field(examples=["SELECT c_fname, c_lname FROM customer WHERE c_id = ?"])
     parameters: StatementParameters = Field(default_factory=list, examples=[[7]])
@@ -195,9 +201,7 @@ class QueryBody(Body):
     )
     trace: bool = Field(False, description="Return the row versions read.")
     use_views: bool = True
-    max_staleness_ms: Milliseconds | None = Field(
-        None, description="An error if a deferred view that is read is staler."
-    )
+    max_staleness_ms: Milliseconds | None = Field(None, description=STALENESS)
 
     def parameter_lists(self) -> list[Parameters]:
         return [self.parameters, *(item.parameters for item in self.pending)]
@@ -213,6 +217,9 @@ class ExplainBody(Body):
     sql: Sql = Field(examples=["SELECT * FROM customer, orders WHERE c_id = o_c_id"])
     parameters: StatementParameters | None = None
     use_views: bool = True
+    trace: bool = Field(False, description="As in a query whose reads are traced.")
+    bookmark: Timestamp = 0
+    max_staleness_ms: Milliseconds | None = Field(None, description=STALENESS)
 
 
 class PlanBody(Body):

@@ -122,6 +122,9 @@ class Plan(Answer):
     text: str
     plan: dict[str, Any]
     changes: list[dict[str, str]]
+    declared_views: list[dict[str, str]] = Field(
+        description="The declared views that are built, changed or dropped."
+    )
     mermaid: str
     svg: str
 

@@ -134,21 +134,30 @@ def _mutation_document(catalog: Catalog, mutation: Mutation) -> dict[str, Any]:
 
 
 def plan_document(planned: PlannedSchema) -> dict[str, Any]:
-    selection = planned.plan
+    selection, declared = planned.plan, [asdict(row) for row in planned.declared()]
     return {
         "plan_id": planned.plan_id,
         "base_version": planned.base_version,
-        "text": selection.text(),
+        "text": selection.text() + _declared_text(declared),
         "plan": selection.json(),
         "changes": [asdict(row) for row in [*planned.changes.rows(), *_rebuilt(planned)]],
+        "declared_views": declared,
         "mermaid": selection.mermaid(),
         "svg": selection.svg(),
     }
 
 
+def _declared_text(rows: list[dict[str, str]]) -> str:
+    """The part of a plan's text about declared views."""
+    lines = [f"  {row['action']} {row['name']}: {row['detail']}" for row in rows]
+    return "\n".join(["", "declared views:", *lines]) if rows else ""
+
+
 def _rebuilt(planned: PlannedSchema) -> list[DiffRow]:
     why = "rebuilt: what it reads has changed"
-    return [DiffRow("rebuild", "view", name, why) for name in planned.rebuilt]
+    added = {view.name for view in planned.changes.added_views}
+    names = (name for name in planned.rebuilt if name not in added)
+    return [DiffRow("rebuild", "view", name, why) for name in names]
 
 
 def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:

@@ -46,8 +46,9 @@ def connect(
     """Open `hornbeam://host:port` or an embedded `hornbeam:///folder`.
 
     `?autocommit=true`, `?use_views=false`, `?timeout_s=5` and `?max_staleness_s=10` in the URL are
-    the same as the arguments. `timeout_s` limits each statement. A statement that reads deferred
-    views that are staler than `max_staleness_s` waits some time for a batch, and then fails. Over
+    the same as the arguments. `timeout_s` limits each statement. With `max_staleness_s`,
+    deferred views that are not older may answer aggregates. A statement that names a deferred view
+    that is older waits some time for a batch, and then fails. Over
     HTTP the client sends nothing before the first statement. Raises InterfaceError for an invalid
     URL, DatabaseError when a folder cannot be opened.
     """
@@ -91,7 +92,8 @@ class Connection:
 
     `bookmark` is the commit timestamp of the last transaction on this connection. Later reads on
     this connection, or on another connection that gets the bookmark, see that transaction (except
-    in statements that read deferred views). `use_views` and `max_staleness_s` apply from the next
+    in statements that name deferred views). In autocommit, reads raise it to their snapshot,
+    unless the connection allows staleness. `use_views` and `max_staleness_s` apply from the next
     statement on.
     """
 
@@ -319,7 +321,13 @@ class Connection:
     def explain(self, sql: str, parameters: Parameters) -> dict[str, Any]:
         """The plan of a SELECT: the document of /v1/explain."""
         self._check_open()
-        body = {"sql": sql, "use_views": self.use_views}
+        body: dict[str, Any] = {
+            "sql": sql,
+            "use_views": self.use_views,
+            "trace": not self._autocommit,
+            "bookmark": self.bookmark,
+            **self._staleness(),
+        }
         if parameters:
             body["parameters"] = wire_parameters(sql, parameters)
         answer: dict[str, Any] = self.transport.json("POST", "/v1/explain", body)
@@ -411,8 +419,6 @@ class Connection:
         self._check_open()
         self._check_sound()
         self.settle()
-        staleness = self.max_staleness_s
-        limit = {} if staleness is None else {"max_staleness_ms": max(int(staleness * 1000), 1)}
         return {
             "sql": sql,
             "parameters": wire_parameters(sql, parameters),
@@ -421,13 +427,18 @@ class Connection:
             "timeout_ms": self._timeout_ms,
             "snapshot": self._snapshot,
             "pending": [write.body for write in self._writes],
-            **limit,
+            **self._staleness(),
             **self._replay,
         }
 
+    def _staleness(self) -> dict[str, int]:
+        staleness = self.max_staleness_s
+        return {} if staleness is None else {"max_staleness_ms": max(int(staleness * 1000), 1)}
+
     def _note_snapshot(self, snapshot: int) -> None:
         if self._autocommit:
-            self.bookmark = max(self.bookmark, snapshot)
+            if self.max_staleness_s is None:  # else later reads may be of an earlier snapshot
+                self.bookmark = max(self.bookmark, snapshot)
         elif self._snapshot is None:
             self._snapshot = snapshot
 

@@ -1,4 +1,4 @@
-"""Rewriting of aggregate blocks over immediate views.
+"""Rewriting of aggregate blocks over immediate and deferred views.
 
 The block keeps its shape: its FROM and WHERE, grouping expressions and aggregates are replaced by
 those over the view's rows, in one of three ways (`Way`).
@@ -7,7 +7,7 @@ those over the view's rows, in one of three ways (`Way`).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -29,6 +29,7 @@ from hornbeam_server.query.optimizer.aggregate_blocks import (
     own_nodes,
     text_of,
 )
+from hornbeam_server.query.optimizer.aggregate_shapes import AggregateView, aggregate_view
 from hornbeam_server.query.optimizer.aggregate_views import Match, call_text, column_text, match
 from hornbeam_server.query.optimizer.select_trees import (
     Namer,
@@ -37,7 +38,8 @@ from hornbeam_server.query.optimizer.select_trees import (
     identifier,
     view_table,
 )
-from hornbeam_server.schema.catalog import Catalog, ImmediateView
+from hornbeam_server.schema.catalog import Catalog, DeferredView, ImmediateView
+from hornbeam_server.schema.model import Refresh
 from hornbeam_server.schema.trees import unlink, written
 from hornbeam_server.schema.types import Kind
 
@@ -58,10 +60,12 @@ class Way(enum.Enum):
 
 @dataclass(frozen=True)
 class Names:
-    """The names of the statement: of its CTEs, and those that no view may have as its alias."""
+    """The names of the statement: of its CTEs, and those that no view may have as its alias.
+    `stale` are the deferred views that may answer the statement."""
 
     namer: Namer
     ctes: frozenset[str]
+    stale: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -80,50 +84,78 @@ def answer(
     number: int, block: Block, select: exp.Select, catalog: Catalog, names: Names
 ) -> tuple[Answer | None, list[str]]:
     """The answer over the view with the fewest rows to read, and the reasons why no view answers
-    the block, one for each view that aggregates one of its relations."""
-    if not catalog.immediate or not aggregates(select):
-        return None, []
+    the block, one for each view that aggregates one of its relations. A deferred view answers only
+    if no immediate view does."""
     relations = {source.relation for source in block.sources}
-    near = (view for view in catalog.immediate if view.relations[0] in relations)
-    views = list(islice(near, MAX_VIEWS))
-    if not views:
+    near = list(islice(_near(relations, catalog, names), MAX_VIEWS))
+    if not near or not aggregates(select):
         return None, []
     try:
         found = aggregate_block(number, block, select, catalog)
     except NotAnswered as reason:
         return None, [f"no view answers the aggregates: {reason}"]
-    answers: list[Answer] = []
     notes: list[str] = []
     try:
-        for view in views:
-            try:
-                answers.append(_answer(view, found, catalog, names))
-            except NotAnswered as reason:
-                notes.append(f"view {view.name}: {reason}")
+        for kind in (ImmediateView, DeferredView):
+            views = [view for view in near if isinstance(view, kind)]
+            best = _best(views, found, catalog, names, notes)
+            if best is not None:
+                names.namer.alias(best.view)
+                return best, []
     finally:
         unlink(found.select)
+    return None, notes
+
+
+def _near(
+    relations: set[str], catalog: Catalog, names: Names
+) -> Iterator[ImmediateView | DeferredView]:
+    """Yield the views that aggregate one of the relations, and may answer."""
+    yield from (view for view in catalog.immediate if view.relations[0] in relations)
+    for view in catalog.deferred:
+        kept = view.declared.refresh is Refresh.DEFERRED and view.name in names.stale
+        if kept and not relations.isdisjoint(view.relations):
+            yield view
+
+
+def _best(
+    views: Iterable[ImmediateView | DeferredView],
+    block: AggregateBlock,
+    catalog: Catalog,
+    names: Names,
+    notes: list[str],
+) -> Answer | None:
+    """The answer over the view with the fewest rows to read. Adds the reasons of all others that do
+    not answer to `notes`."""
+    answers: list[Answer] = []
+    for view in views:
+        try:
+            answers.append(_answer(view, block, catalog, names))
+        except NotAnswered as reason:
+            notes.append(f"view {view.name}: {reason}")
     best = min(answers, key=lambda each: each.cost, default=None)
     for other in answers:
         if other is not best:
             unlink(other.select)
-    if best is None:
-        return None, notes
-    names.namer.alias(best.view)
-    return best, []
+    return best
 
 
-def _answer(view: ImmediateView, block: AggregateBlock, catalog: Catalog, names: Names) -> Answer:
-    if not catalog.readable(view.name):
-        state = catalog.state.get(view.name)
+def _answer(
+    declared: ImmediateView | DeferredView, block: AggregateBlock, catalog: Catalog, names: Names
+) -> Answer:
+    if not catalog.readable(declared.name):
+        state = catalog.state.get(declared.name)
         raise NotAnswered(f"it is {state.value if state else 'not built'}")
     free = free_names(block.select)
-    if view.name in names.ctes or free is None or free & {c.name for c in view.columns}:
+    own = {column.name for column in declared.columns}
+    if free is None or free & own or declared.name in names.ctes:
         raise NotAnswered("an alias or a CTE of the statement has one of its names")
-    if _is_point_read(view, block, catalog):
-        raise NotAnswered(f"the statement reads one row of {view.relations[0]} by its key")
+    view = aggregate_view(declared, catalog)
+    if (fact := _point_read(view, block, catalog)) is not None:
+        raise NotAnswered(f"the statement reads one row of {fact} by its key")
     if block.keys and not view.grouped:
         raise NotAnswered("it has no groups")  # and a row over nothing, which GROUP BY has not
-    found = match(view, block, catalog)
+    found = match(view, block)
     alias = names.namer.free(view.name)
     built = _Answering(found, block, catalog, alias)
     select = built.select()
@@ -131,15 +163,15 @@ def _answer(view: ImmediateView, block: AggregateBlock, catalog: Catalog, names:
     return Answer(view.name, alias, tuple(replaced), select, built.cost())
 
 
-def _is_point_read(view: ImmediateView, block: AggregateBlock, catalog: Catalog) -> bool:
-    """Does the block read one row of the relation whose rows the view aggregates?"""
+def _point_read(view: AggregateView, block: AggregateBlock, catalog: Catalog) -> str | None:
+    """The relation whose rows the view aggregates, and of which the block reads one row."""
     fixed = {(f.alias, f.column) for f in block.block.filters if f.comparison is Comparison.EQ}
-    key = catalog.schema.relation(view.relations[0]).primary_key
-    return any(
-        fixed >= {(source.alias, column) for column in key}
-        for source in block.block.sources
-        if source.relation == view.relations[0]
-    )
+    for source in block.block.sources:
+        if source.relation in view.facts:
+            key = catalog.schema.relation(source.relation).primary_key
+            if fixed >= {(source.alias, column) for column in key}:
+                return source.relation
+    return None
 
 
 class _Answering:
@@ -150,7 +182,7 @@ class _Answering:
         self.block = block
         self.catalog = catalog
         self.alias = alias
-        self.types = {column.name: column.type for column in found.view.columns}
+        self.types = found.view.types
         self.fixed = set(self._fixed())
         self.way = self._way()
 
@@ -162,7 +194,7 @@ class _Answering:
         one = self.found.determined(self.fixed | keys)
         if self.found.beside:
             return Way.UNION
-        if view.grouped and not {part.column for part in view.key} <= one:
+        if view.grouped and not set(view.key) <= one:
             return Way.UNION
         if self.block.keys or (not view.grouped and not self.found.rest):
             return Way.ROWS
@@ -180,7 +212,7 @@ class _Answering:
         view = self.found.view
         rows = estimated_rows(self.catalog, view.name)
         columns = [self.found.groups.get(text) for text in self.fixed]
-        free = [number for number, part in enumerate(view.key) if part.column not in columns]
+        free = [number for number, column in enumerate(view.key) if column not in columns]
         return float(rows ** (1 - (free[0] if free else len(view.key)) / len(view.key)))
 
     # -- the SELECT

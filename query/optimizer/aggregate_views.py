@@ -1,4 +1,4 @@
-"""Immediate views that answer aggregate blocks: which one does, or why none does. Pure.
+"""Views that answer aggregate blocks: how a view does, or why it does not. Pure.
 
 Write *B* for the rows that a block aggregates, and *V* for those of a view; both are combinations
 of rows of relations that fulfil the conditions of FROM and WHERE. A view answers a block if
@@ -22,51 +22,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import combinations, islice, permutations, product
 
 from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import Block
-from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.binding.blocks import Classes, ColumnOf
 from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.query.optimizer.aggregate_blocks import (
     AggregateBlock,
     Name,
     NotAnswered,
-    aggregate_block,
-    aggregates,
     call_of,
     classes_of,
     is_call,
     text_of,
     type_of,
 )
-from hornbeam_server.query.optimizer.select_trees import selects_of
-from hornbeam_server.schema.catalog import Catalog, Folding, Forest, ImmediateView
-from hornbeam_server.schema.errors import HornbeamError
-from hornbeam_server.schema.model import Relation, Schema
-from hornbeam_server.schema.trees import unlink, written
+from hornbeam_server.query.optimizer.aggregate_shapes import AggregateView
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.trees import written
 
 MAX_MAPPINGS = 24
 """Maximum number of ways to map the sources of a block to a view that are tried. More than one
 exists only if a relation is joined several times."""
-CACHED = 512
-"""Maximum number of views whose definitions are cached."""
 
 CallText = tuple[Function, str, str]
 """The function of an aggregate, and its argument and FILTER as texts."""
-
-
-@dataclass(frozen=True)
-class ViewBlock:
-    """The SELECT of an immediate view. `outputs` are its expressions, with the names of the columns
-    that hold them."""
-
-    block: AggregateBlock
-    catalog: Catalog
-    outputs: tuple[tuple[str, exp.Expr], ...]
 
 
 @dataclass(frozen=True)
@@ -81,7 +64,7 @@ class Match:
     `beside` are the sources of the block that stay.
     """
 
-    view: ImmediateView
+    view: AggregateView
     name: Name
     groups: Mapping[str, str]
     calls: Mapping[CallText, str]
@@ -101,64 +84,23 @@ class Match:
         return {column for column, text, read in self.reads if text in known or read <= known}
 
 
-def match(view: ImmediateView, block: AggregateBlock, catalog: Catalog) -> Match:
+def match(view: AggregateView, block: AggregateBlock) -> Match:
     """How `view` answers `block`. Raises NotAnswered, with the reason."""
-    if view.computed is not None and view.computed.having:
-        raise NotAnswered("it has HAVING, so it does not have all groups")
-    shape = view_block(view, catalog)
-    if shape is None:
-        raise NotAnswered("its joins are not all inner joins")
     reason: NotAnswered | None = None
-    for mapping in _mappings(shape, block):
+    for mapping in _mappings(view, block):
         try:
-            return _Matching(view, shape, block, mapping).match()
+            return _Matching(view, block, mapping).match()
         except NotAnswered as found:
             reason = reason or found
     raise reason or NotAnswered("it joins other relations")
 
 
-# -- the view
-
-
-def view_block(view: ImmediateView, catalog: Catalog) -> ViewBlock | None:
-    """The SELECT of a view; None if it has outer joins."""
-    relations = tuple(catalog.schema.relation(name) for name in view.relations)
-    found = _view_block(view.declared.sql, relations)
-    if found is None:
-        return None
-    names = [column.name for column in view.columns]
-    outputs = zip(names, found.block.select.expressions, strict=True)
-    return ViewBlock(found.block, found.catalog, tuple((n, e.unalias()) for n, e in outputs))
-
-
-@lru_cache(CACHED)
-def _view_block(sql: str, relations: tuple[Relation, ...]) -> ViewBlock | None:
-    """The SELECT of a view over `relations`, without the names of the view's columns."""
-    schema = Schema(relations)
-    catalog = Catalog(0, schema, Forest(schema.names))
-    try:
-        bound = bind(sql, catalog)
-    except HornbeamError:
-        return None  # it names a view, whose SELECT stands for it in a program
-    try:
-        select = selects_of(bound.ast)[0]
-        if len(bound.statement.blocks) != 1 or select is not bound.ast or not aggregates(select):
-            return None
-        block = aggregate_block(0, bound.statement.blocks[0], select, catalog)
-    except NotAnswered:
-        return None
-    finally:
-        unlink(bound.ast)
-    unlink(block.select)
-    return ViewBlock(block, catalog, ())
-
-
 # -- matching
 
 
-def _mappings(shape: ViewBlock, block: AggregateBlock) -> Iterator[dict[str, str]]:
+def _mappings(view: AggregateView, block: AggregateBlock) -> Iterator[dict[str, str]]:
     """Yield the ways to map sources of the block to sources of the view: alias → alias."""
-    of_view = _by_relation(shape.block.block)
+    of_view = _by_relation(view.block.block)
     choices = [
         list(_pairings(mine, of_view[relation]))
         for relation, mine in _by_relation(block.block).items()
@@ -185,18 +127,15 @@ def _pairings(mine: list[str], theirs: list[str]) -> Iterator[list[tuple[str, st
 class _Matching:
     """The comparison of a view and a block, whose sources are mapped to those of the view."""
 
-    def __init__(
-        self, view: ImmediateView, shape: ViewBlock, block: AggregateBlock, mapping: dict[str, str]
-    ) -> None:
+    def __init__(self, view: AggregateView, block: AggregateBlock, mapping: dict[str, str]) -> None:
         self.view = view
-        self.shape = shape
         self.block = block
         self.mapping = mapping
 
     def match(self) -> Match:
         self._require_joins()
         self._require_conditions()
-        name = partial(_same_name, self._alike(self.shape.block.pairs()))
+        name = partial(_same_name, self._alike(self.view.block.pairs()))
         mapped = partial(self._mapped_name, name)
         groups, calls = self._columns(name)
         rest = tuple(self._rest(name, mapped))
@@ -216,7 +155,7 @@ class _Matching:
 
     def _alike(self, pairs: Iterable[tuple[ColumnOf, ColumnOf]]) -> Classes:
         """Classes of equal columns of one type: each stands for any other, in any expression."""
-        block, catalog = self.shape.block.block, self.shape.catalog
+        block, catalog = self.view.block.block, self.view.catalog
         aliases = {source.alias for source in block.sources}
         return classes_of(
             (a, b)
@@ -229,7 +168,7 @@ class _Matching:
         """The equalities that hold for the rows of the block: its own, and those of the further
         sources of the view. Raises NotAnswered if a further source drops or repeats rows."""
         joined = set(self.mapping.values())
-        left = [s for s in self.shape.block.block.sources if s.alias not in joined]
+        left = [s for s in self.view.block.block.sources if s.alias not in joined]
         found = self._pairs()
         while left:
             edges = (j for j in self._lossless() if j[0] in joined and j[1] not in joined)
@@ -243,7 +182,7 @@ class _Matching:
 
     def _lossless(self) -> Iterator[tuple[str, str, list[tuple[ColumnOf, ColumnOf]]]]:
         """Yield the view's joins that find exactly one row: child, parent, pairs of columns."""
-        block, schema = self.shape.block.block, self.shape.catalog.schema
+        block, schema = self.view.block.block, self.view.catalog.schema
         for join in block.fk_joins:
             child, key = schema.relation(block.relation(join.child)), join.foreign_key
             if any(child.column(c).nullable and c not in child.primary_key for c in key.columns):
@@ -254,8 +193,8 @@ class _Matching:
     def _require_joins(self) -> None:
         """Raise NotAnswered unless the view's equalities hold in the block."""
         known = classes_of(self._known())
-        for node in self.shape.block.equalities:
-            if not known.same(*self.shape.block.pair(node)):
+        for node in self.view.block.equalities:
+            if not known.same(*self.view.block.pair(node)):
                 raise NotAnswered(f"it joins by {written(node, 'duckdb')}, the statement does not")
 
     def _require_conditions(self) -> None:
@@ -263,15 +202,15 @@ class _Matching:
         name = partial(_same_name, self._alike(self._known()))
         mine = partial(self._mapped_name, name)
         given = {text_of(node, self.block, mine) for node in self.block.conditions}
-        for node in self.shape.block.conditions:
-            if text_of(node, self.shape.block, name) not in given:
+        for node in self.view.block.conditions:
+            if text_of(node, self.view.block, name) not in given:
                 raise NotAnswered(
                     f"its condition {written(node, 'duckdb')} does not follow from the statement's"
                 )
 
     def _rest(self, name: Name, mapped: Name) -> Iterator[exp.Expr]:
         """Yield the block's conditions that do not hold in all rows of the view."""
-        shape = self.shape.block
+        shape = self.view.block
         equal = classes_of(shape.pairs())
         for node, pair in zip(self.block.equalities, self._pairs(), strict=True):
             if not equal.same(*pair):
@@ -285,28 +224,28 @@ class _Matching:
         """The view's columns, by what they hold: grouping expressions, and aggregates."""
         groups: dict[str, str] = {}
         calls: dict[CallText, str] = {}
-        shape = self.shape
-        for folded, (column, node) in zip(self.view.folded, shape.outputs, strict=False):
-            if folded.folding is Folding.GROUP:
-                groups.setdefault(text_of(node, shape.block, name), column)
-            elif folded.folding is not Folding.COMPUTED and is_call(node.unnest()):
-                text = call_text(node.unnest(), shape.block, shape.catalog, name)
+        view = self.view
+        for column, node in view.outputs:
+            if column in view.groups:
+                groups.setdefault(text_of(node, view.block, name), column)
+            elif is_call(node.unnest()):
+                text = call_text(node.unnest(), view.block, view.catalog, name)
                 if text is not None:
                     calls.setdefault(text, column)
         return groups, calls
 
     def _sources(self, name: Name) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
-        for source in self.shape.block.block.sources:
-            relation = self.shape.catalog.schema.relation(source.relation)
+        for source in self.view.block.block.sources:
+            relation = self.view.catalog.schema.relation(source.relation)
             yield (
                 frozenset(column_text(name((source.alias, c))) for c in relation.primary_key),
                 frozenset(column_text(name((source.alias, c))) for c in relation.column_names),
             )
 
     def _reads(self, name: Name) -> Iterator[tuple[str, str, frozenset[str]]]:
-        block = self.shape.block
-        for folded, (column, node) in zip(self.view.folded, self.shape.outputs, strict=False):
-            if folded.folding is Folding.GROUP:
+        block = self.view.block
+        for column, node in self.view.outputs:
+            if column in self.view.groups:
                 places = [place for part in node.walk() if (place := block.place(part))]
                 read = frozenset(column_text(name(place)) for place in places)
                 yield column, text_of(node, block, name), read

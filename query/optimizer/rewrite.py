@@ -66,15 +66,21 @@ class Rewritten:
     notes: tuple[str, ...] = ()
 
 
-def rewrite(bound: BoundQuery, catalog: Catalog, *, grouped: bool = True) -> Rewritten:
+def rewrite(
+    bound: BoundQuery,
+    catalog: Catalog,
+    *,
+    grouped: bool = True,
+    stale: frozenset[str] = frozenset(),
+) -> Rewritten:
     """Rewrite `bound` over the readable views of `catalog`. Writes stay unchanged. Never raises for
-    a bound query. `grouped`: immediate views may answer aggregates."""
+    a bound query. `grouped`: views may answer aggregates, also the deferred views in `stale`."""
     if bound.statement.kind is not StatementKind.SELECT:
         return Rewritten(bound)
     if all(block.inner_only for block in bound.statement.blocks):
-        return _over_views(bound, catalog, grouped)
+        return _over_views(bound, catalog, grouped, stale)
     simple = _with_inner_joins(bound, catalog)
-    found = _over_views(simple or bound, catalog, grouped)
+    found = _over_views(simple or bound, catalog, grouped, stale)
     if simple is None:
         return found
     unlink(simple.ast)
@@ -95,7 +101,9 @@ def _bound_again(tree: exp.Expr, bound: BoundQuery, catalog: Catalog) -> BoundQu
     return replace(again, columns=bound.columns, parameter_types=bound.parameter_types)
 
 
-def _over_views(bound: BoundQuery, catalog: Catalog, grouped: bool) -> Rewritten:
+def _over_views(
+    bound: BoundQuery, catalog: Catalog, grouped: bool, stale: frozenset[str]
+) -> Rewritten:
     selects = selects_of(bound.ast)
     ctes = {cte.alias for cte in bound.ast.find_all(exp.CTE)}
     namer = Namer(bound.ast)
@@ -103,7 +111,7 @@ def _over_views(bound: BoundQuery, catalog: Catalog, grouped: bool) -> Rewritten
     found: list[ViewUse] = []
     notes: list[str] = []
     for number, block in enumerate(bound.statement.blocks):
-        names = Names(namer, frozenset(ctes))
+        names = Names(namer, frozenset(ctes), stale)
         if grouped:
             answered, why = answer(number, block, selects[number], catalog, names)
             notes += why

@@ -57,3 +57,17 @@ def test_pending_statements_are_added_up(secured):
     pending = [{"sql": "INSERT INTO orders VALUES (3, 1, 100)"}]
     answer = secured.query(secured.root, SUM, pending=pending).json()
     assert (answer["rows"], answer["served_by"]) == ([[1, 111]], ["totals"])
+
+
+def test_explain_in_a_transaction_shows_the_plan_that_runs_there(secured):
+    def explained(**options):
+        body = {"sql": SUM, **options}
+        return secured.request(secured.root, "POST", "/v1/explain", json=body).json()
+
+    traced, plain = explained(trace=True), explained()
+    assert (traced["views"], plain["views"]) == ([], ["totals"])
+    assert traced["steps"][0]["source"] == "orders"
+    (note,) = traced["notes"]
+    assert note.startswith("view totals: it answers the aggregates in autocommit only")
+    assert plain["notes"] == []
+    assert explained(trace=True, use_views=False)["notes"] == []

@@ -244,3 +244,32 @@ def test_a_view_over_a_recreated_relation_is_rebuilt(shop):
     apply(shop, DDL + SUM)
     assert table_of(shop) != table
     assert refreshed(shop)["built"] == ["by_name"]
+
+
+def test_the_text_of_a_plan_lists_declared_views_that_it_builds_changes_or_drops(shop):
+    immediate = (
+        "CREATE MATERIALIZED VIEW counts WITH (refresh = 'immediate') AS"
+        " SELECT o_c_id, count(*) AS n FROM orders GROUP BY o_c_id;"
+    )
+
+    def planned(ddl):
+        plan = shop.post("/v1/schema/plan", {"ddl": DDL + ddl, "workload": WORKLOAD}).json()
+        lines = [
+            f"  {row['action']} {row['name']}: {row['detail']}" for row in plan["declared_views"]
+        ]
+        assert plan["text"].endswith("\n".join(["\ndeclared views:", *lines]) if lines else "")
+        return [line.strip() for line in lines]
+
+    kept = "deferred, every 5 s, group default"
+    assert planned(SUM + immediate) == [f"build by_name: {kept}", "build counts: immediate"]
+    apply(shop, DDL + SUM + immediate)
+    assert planned(SUM + immediate) == []
+    assert planned(immediate) == [f"drop by_name: {kept}"]
+    slower = VIEW.format(more=", interval = '9 s'", what="sum(o_total) AS total")
+    assert planned(slower + immediate) == [
+        "change by_name: deferred, every 9 s, group default; its rows stay"
+    ]
+    other = VIEW.format(more="", what="count(*) AS total")
+    assert planned(other + immediate) == [
+        f"change by_name: {kept}; built again, and unreadable until then"
+    ]

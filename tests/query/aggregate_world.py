@@ -1,4 +1,4 @@
-"""Catalogs with immediate views, their rows in memory, and the same tables in DuckDB."""
+"""Catalogs with aggregate views, their rows in memory, and the same tables in DuckDB."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Any
 
 import duckdb
 
+from hornbeam_server.maintain.deltas.program import outline
 from hornbeam_server.maintain.immediate.definition import define
+from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import connect, to_record_batch
 from hornbeam_server.query.engine import PreparedQuery, QueryEngine
-from hornbeam_server.schema.catalog import Catalog, Forest, ImmediateView, State
-from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
+from hornbeam_server.schema.catalog import Catalog, DeferredView, Forest, ImmediateView, State
+from hornbeam_server.schema.model import DeclaredView, KeyPart, Refresh, Schema
 from hornbeam_server.schema.types import ColumnType, Row
 from tests.query.query_world import Data, MemoryReader, ask
 
@@ -33,6 +36,20 @@ def catalog_with(
     return Catalog(version, schema, Forest(schema.names), states=states, immediate=immediate)
 
 
+def catalog_with_deferred(schema: Schema, views: dict[str, str], *, version: int = 1) -> Catalog:
+    """A catalog with deferred views, by name and SELECT. Their rows have no hidden columns: the key
+    is the columns that begin with "g", which are the groups. Raises Unsupported."""
+    catalog = Catalog(version, schema, Forest(schema.names))
+    deferred = []
+    for name, sql in views.items():
+        found = outline(DeclaredView(name, sql), catalog)
+        key = [column.name for column in found.columns if column.name.startswith("g")]
+        parts = tuple(KeyPart(name) for name in key or [found.columns[0].name])
+        deferred.append(replace(found, key=parts))
+    states = tuple((name, State.READABLE) for name in views)
+    return Catalog(version, schema, Forest(schema.names), states=states, deferred=tuple(deferred))
+
+
 @dataclass(frozen=True)
 class Answered:
     """The result of a query: its rows, and its types."""
@@ -42,7 +59,7 @@ class Answered:
 
 
 class ViewReader(MemoryReader):
-    """A reader over relations and immediate views in memory."""
+    """A reader over relations and views in memory."""
 
     def __init__(self, catalog: Catalog, data: Data, part: int | None = None) -> None:
         self.part = part
@@ -64,19 +81,26 @@ def with_views(catalog: Catalog, data: Data, connection: duckdb.DuckDBPyConnecti
         connection.unregister("incoming")
     found = {relation.name: data.get(relation.name, []) for relation in catalog.schema.relations}
     for view in catalog.immediate:
-        found[view.name] = _rows(view, catalog, connection)
+        rows = _rows(view, define(view.declared, catalog).sql, connection)
+        found[view.name] = rows if view.grouped else [(*row, 1) for row in rows]
+    for declared in catalog.deferred:
+        found[declared.name] = _rows(
+            declared, duckdb_sql(bind(declared.declared.sql, catalog).ast), connection
+        )
     return found
 
 
 def _rows(
-    view: ImmediateView, catalog: Catalog, connection: duckdb.DuckDBPyConnection
+    view: ImmediateView | DeferredView, sql: str, connection: duckdb.DuckDBPyConnection
 ) -> list[Row]:
-    assert not view.hidden or not view.grouped, "select every group"
+    """The rows of a view's SELECT, in the types of its columns."""
+    assert not view.hidden or (isinstance(view, ImmediateView) and not view.grouped), (
+        "select every group"
+    )
     columns = ", ".join(f'"c{i}" {c.type.sql()}' for i, c in enumerate(view.columns))
     connection.execute(f"CREATE OR REPLACE TEMP TABLE shown ({columns})")
-    connection.execute(f"INSERT INTO shown {define(view.declared, catalog).sql}")
-    rows = ask(connection, "SELECT * FROM shown")
-    return rows if view.grouped else [(*row, 1) for row in rows]
+    connection.execute(f"INSERT INTO shown {sql}")
+    return ask(connection, "SELECT * FROM shown")
 
 
 class World:
@@ -95,7 +119,8 @@ class World:
         self.data = with_views(catalog, data, self.connection)
 
     def prepared(self, sql: str, *, use_views: bool = True) -> PreparedQuery:
-        return self.engine.prepare(sql, self.catalog, use_views=use_views)
+        stale = frozenset(self.catalog.deferred_view) if use_views else frozenset[str]()
+        return self.engine.prepare(sql, self.catalog, use_views=use_views, stale=stale)
 
     def ask(self, sql: str, parameters: Sequence[Any] = (), *, use_views: bool = True) -> Answered:
         async def run() -> Answered:

@@ -346,7 +346,7 @@ COMPUTING = {
     [
         ("SELECT s_c, count(*) FROM sale GROUP BY s_c", "it has no count(*)"),
         ("SELECT s_c, sum(s_price) FROM sale GROUP BY s_c", "it has no sum("),
-        ("SELECT s_p, sum(s_qty) FROM sale GROUP BY s_p", "it has HAVING"),
+        ("SELECT s_p, sum(s_qty) FROM sale GROUP BY s_p", "HAVING leaves out some of its groups"),
         ("SELECT sum(s_qty) FROM sale", ""),
         ("SELECT s_c, sum(s_qty) FROM sale GROUP BY s_c HAVING sum(s_qty) > 3", ""),
     ],

@@ -81,7 +81,7 @@ async def _answer(
             timeout_s=timeout_s(body.timeout_ms, limits),
             max_rows=body.max_rows,
             columnar=arrow,
-            max_staleness_s=None if body.max_staleness_ms is None else body.max_staleness_ms / 1000,
+            max_staleness_s=_seconds(body.max_staleness_ms),
         )
         result = await stack.enter_async_context(query)
         if arrow:
@@ -98,6 +98,16 @@ async def explain(body: ExplainBody, request: Request, db: ReadDb, asking: Askin
     """The plan of a SELECT, with the reasons for it."""
     allow = partial(authorizer_of(request).explanation, asking, body, db.catalog)
     await db.engine.read(len(body.sql), allow)
-    explain = partial(db.explain, body.sql, body.parameters, use_views=body.use_views)
-    explanation = await db.engine.read(len(body.sql), explain)
+    explanation = await db.explained(
+        body.sql,
+        body.parameters,
+        use_views=body.use_views,
+        trace=body.trace,
+        bookmark=body.bookmark,
+        max_staleness_s=_seconds(body.max_staleness_ms),
+    )
     return encoded(explanation_document(explanation))
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
