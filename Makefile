@@ -19,7 +19,7 @@ READY := $(VENV)/.ready
 SPARK := $(VENV)/.spark
 PEERS := $(VENV)/.peers
 
-.PHONY: demo demo-cluster demo-spark test test-quick check docs sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
+.PHONY: demo demo-cluster demo-spark test test-quick check docs sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -117,6 +117,9 @@ bench-dashboard: $(SPARK)  ## CloudTPS's Dashboard: immediate and deferred views
 
 bench-totals: $(READY)  ## TPC-W with totals of carts and orders as immediate views: QUICK=1, NODES=3 on a real HBase (needs Java, Maven)
 	@$(BIN)/python -m bench.tpcw.totals $(if $(QUICK),--seconds 3 --rounds 1) $(addprefix --nodes ,$(NODES))
+
+bench-evaluation: bench-groups bench-groups-nodes bench-dashboard bench-totals  ## these four, and bench/reports/evaluation.html
+	@$(BIN)/python -m bench.evaluation
 
 bench-cluster: bench-nodes bench-peers  ## all that is measured on a real HBase, about an hour
 
