@@ -18,7 +18,7 @@ from typing import Any
 from hornbeam_server.schema.errors import Unavailable
 
 PROGRAM = "from hornbeam.cli import main; main()"
-START_S = 300.0
+START_S = 600.0
 """Time limit of the first batch, which starts Spark and builds the view."""
 MASTER = "local[1]"
 """Spark has one thread: the machine's cores are for the database and its clients."""

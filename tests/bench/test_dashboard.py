@@ -15,6 +15,9 @@ from bench.dashboard.load import LIMIT_MS, Trial, Updates, highest
 from bench.dashboard.refreshing import Batch, reached_s
 from bench.options import Numbers
 
+pytestmark = pytest.mark.timeout(900)
+"""Spark, which keeps the deferred view, starts slowly on a busy machine."""
+
 TINY = ["--sizes=2", "--intervals=300", "--events=50", "--seconds=1", "--tries=1"]
 
 
