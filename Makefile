@@ -19,7 +19,7 @@ READY := $(VENV)/.ready
 SPARK := $(VENV)/.spark
 PEERS := $(VENV)/.peers
 
-.PHONY: demo demo-cluster demo-spark test test-quick check docs sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
+.PHONY: demo demo-cluster demo-spark test test-quick check docs sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -108,6 +108,18 @@ bench: $(READY)  ## measure, and write bench/reports/latest.json
 
 bench-groups: $(PEERS)  ## what a total costs writers of one hot group, and saves readers; PostgreSQL if installed: QUICK=1
 	@$(BIN)/python -m bench.groups $(if $(QUICK),--writes 320 --rounds 1)
+
+bench-groups-nodes: $(READY)  ## the same on a real HBase, with one node and three (needs Java, Maven): QUICK=1
+	@$(BIN)/python -m bench.groups.nodes $(if $(QUICK),--writes 200 --rounds 1)
+
+bench-dashboard: $(SPARK)  ## CloudTPS's Dashboard: immediate and deferred views under load (needs Java): QUICK=1, NODES=3 on a real HBase
+	@$(BIN)/python -m bench.dashboard $(if $(QUICK),--sizes 1,50 --intervals 500) $(addprefix --nodes ,$(NODES))
+
+bench-totals: $(READY)  ## TPC-W with totals of carts and orders as immediate views: QUICK=1, NODES=3 on a real HBase (needs Java, Maven)
+	@$(BIN)/python -m bench.tpcw.totals $(if $(QUICK),--seconds 3 --rounds 1) $(addprefix --nodes ,$(NODES))
+
+bench-evaluation: bench-groups bench-groups-nodes bench-dashboard bench-totals  ## these four, and bench/reports/evaluation.html
+	@$(BIN)/python -m bench.evaluation
 
 bench-cluster: bench-nodes bench-peers  ## all that is measured on a real HBase, about an hour
 

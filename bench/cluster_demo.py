@@ -106,7 +106,7 @@ def _demonstrate(nodes: NodeProcesses, options: Options, console: Console) -> Re
         )
         measured, take_over_s = asyncio.run(_run_browsers(nodes, size, options, console))
         console.rule("Every view and index recomputed by DuckDB and compared")
-        report = _verify(db)
+        report = remote.verify(db)
     return Report(rate, measured, take_over_s, report["differences"], report["checked"])
 
 
@@ -139,13 +139,6 @@ async def _run_browsers(
     await asyncio.to_thread(nodes.settled)
     console.print(f"{leading.name} is back, and owns its share")
     return await browsers, take_over_s
-
-
-def _verify(db: hornbeam.Connection) -> dict[str, Any]:
-    with db.transport.stream("/v1/verify", {}) as response:
-        *_, last = response.lines()
-    report: dict[str, Any] = json.loads(last)["report"]
-    return report
 
 
 def _document(report: Report, options: Options) -> dict[str, Any]:

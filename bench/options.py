@@ -19,7 +19,7 @@ class Numbers(tuple[int, ...]):
     __slots__ = ()
 
     def __new__(cls, given: str | Iterable[int]) -> Self:
-        parts = given.split(",") if isinstance(given, str) else given
+        parts = filter(None, given.split(",")) if isinstance(given, str) else given
         return super().__new__(cls, map(int, parts))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -41,6 +42,14 @@ def wait_built(db: hornbeam.Connection) -> None:
 def status(db: hornbeam.Connection) -> dict[str, Any]:
     document: dict[str, Any] = db.transport.json("GET", "/v1/status")
     return document
+
+
+def verify(db: hornbeam.Connection) -> dict[str, Any]:
+    """Compare every view and index with its recomputation. Returns the report."""
+    with db.transport.stream("/v1/verify", {}) as response:
+        *_, last = response.lines()
+    report: dict[str, Any] = json.loads(last)["report"]
+    return report
 
 
 def load(db: hornbeam.Connection, relation: str, rows: Iterable[Row]) -> int:

@@ -31,6 +31,8 @@ from bench.options import REPORT, ROUNDS, Numbers, parse
 from hornbeam_server.schema.collector import settle_collector
 
 WRITERS = Numbers((1, 8, 32, 64))
+BUSY = 32
+"""The number of writers whose processor time is reported, if it is measured."""
 DURABLE = "each answer waits for fdatasync of the log; transactions that wait share it"
 
 
@@ -81,6 +83,8 @@ async def measure(options: Options, console: Console) -> tuple[list[Figure], dic
             options.rounds,
             on_round=status.update,
         )
+        busy = BUSY if BUSY in options.writers else options.writers[-1]
+        figures += embedded.processor_times(ours, busy)
         figures += _refreshes(theirs)
         kept = ours[WAYS.index(KEPT)].database
         status.update("point reads")

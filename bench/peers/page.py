@@ -76,38 +76,47 @@ footer { padding-bottom: 40px }
 
 def page(results: Results, findings: Sequence[Finding]) -> str:
     parts = (
-        _section("Goals and results", _GOALS, _goals(findings)),
-        _section("Comparison with the paper", _RATIOS, plots.ratios_plot(findings)),
-        _section("Every statement", _STATEMENTS, plots.statements_plot(results)),
-        _section("The sum of all statements", _SUMS, plots.sums_plot(results)),
-        _section("Whole joins", _JOINS, plots.joins_plot(results)) if results.joins else "",
-        _section("Locks", _LOCKS, plots.locks_plot(results)) if results.locks else "",
-        _section("Contention", _CONTENTION, plots.contention_plot(results) + _contended(results))
+        html_section("Goals and results", _GOALS, _goals(findings)),
+        html_section("Comparison with the paper", _RATIOS, plots.ratios_plot(findings)),
+        html_section("Every statement", _STATEMENTS, plots.statements_plot(results)),
+        html_section("The sum of all statements", _SUMS, plots.sums_plot(results)),
+        html_section("Whole joins", _JOINS, plots.joins_plot(results)) if results.joins else "",
+        html_section("Locks", _LOCKS, plots.locks_plot(results)) if results.locks else "",
+        html_section(
+            "Contention", _CONTENTION, plots.contention_plot(results) + _contended(results)
+        )
         if any(results.contention.values())
         else "",
-        _section(
+        html_section(
             "Emulated browsers",
             _BROWSERS,
             plots.shopping_plot(results) + _browsed(results.shopping),
         )
         if any(results.shopping.values())
         else "",
-        _section("Nodes", _NODES, plots.throughput_plot(results) + _of_nodes(results.throughput))
+        html_section(
+            "Nodes", _NODES, plots.throughput_plot(results) + _of_nodes(results.throughput)
+        )
         if results.throughput
         else "",
-        _section("Pieces of a request", _PIECES, _pieces(results)) if results.pieces else "",
-        _section("Storage", _STORAGE, plots.storage_plot(results) + _tables_stored(results)),
-        _section("Failures and other answers", "", _failures(results)),
-        _section("Times", _TIMES, _times(results) + _spread(results)),
-        _section("Bare operations of HBase, and loads", _BARE, _bare(results)),
-        _section("The run", "", _run(results)),
+        html_section("Pieces of a request", _PIECES, _pieces(results)) if results.pieces else "",
+        html_section("Storage", _STORAGE, plots.storage_plot(results) + _tables_stored(results)),
+        html_section("Failures and other answers", "", _failures(results)),
+        html_section("Times", _TIMES, _times(results) + _spread(results)),
+        html_section("Bare operations of HBase, and loads", _BARE, _bare(results)),
+        html_section("The run", "", _run(results)),
     )
+    header = f"{_head(results)}{_tiles(findings)}"
+    return html_document("Hornbeam next to other systems", header, "".join(parts))
+
+
+def html_document(title: str, header: str, content: str) -> str:
+    """A self-contained document. `header` and `content` are HTML."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Hornbeam next to other systems</title>\n<style>{CSS}</style></head>\n<body>\n"
-        f"<header>{_head(results)}{_tiles(findings)}</header>\n"
-        f"<main>\n{''.join(parts)}</main>\n"
+        f"<title>{escape(title)}</title>\n<style>{CSS}</style></head>\n<body>\n"
+        f"<header>{header}</header>\n<main>\n{content}</main>\n"
         "<footer></footer></body></html>\n"
     )
 
@@ -205,7 +214,7 @@ def _goal(found: Finding) -> str:
 # ---------------------------------------------------------------- sections
 
 
-def _section(title: str, about: str, content: str) -> str:
+def html_section(title: str, about: str, content: str) -> str:
     intro = f'<p class="about">{escape(about)}</p>' if about else ""
     return f"<section><h2>{escape(title)}</h2>{intro}{content}</section>\n"
 
@@ -214,39 +223,39 @@ def _goals(findings: Sequence[Finding]) -> str:
     rows = [
         (
             f"{escape(each.name)}{_small(each.note)}{_small(each.why)}",
-            _cell(quantity(each.value, each.unit)),
-            _cell(quantity(each.geometric, each.unit)),
-            _cell(quantity(each.paper, each.unit)),
-            _cell(_goal(each), _met(each)),
+            html_cell(quantity(each.value, each.unit)),
+            html_cell(quantity(each.geometric, each.unit)),
+            html_cell(quantity(each.paper, each.unit)),
+            html_cell(_goal(each), _met(each)),
         )
         for each in findings
     ]
-    return _table(("", "measured", "geometric mean", "the paper", "goal"), rows)
+    return html_table(("", "measured", "geometric mean", "the paper", "goal"), rows)
 
 
 def _contended(results: Results) -> str:
     rows = [
         (
             escape(system),
-            _cell(f"{each.skew:g}"),
-            _cell(number(each.done / each.seconds)),
-            _cell(f"{number(100 * refused_share(each))} %"),
-            _cell(number(each.p50_ms)),
-            _cell(number(each.p99_ms)),
+            html_cell(f"{each.skew:g}"),
+            html_cell(number(each.done / each.seconds)),
+            html_cell(f"{number(100 * refused_share(each))} %"),
+            html_cell(number(each.p50_ms)),
+            html_cell(number(each.p99_ms)),
             f"<code>{escape(each.error)}</code>" if each.error else "",
         )
         for system, points in results.contention.items()
         for each in points
     ]
     head = ("system", "skew", "done/s", "refused", "p50 ms", "p99 ms", "the last refusal")
-    return _table(head, rows)
+    return html_table(head, rows)
 
 
 def _browsed(shopping: Mapping[str, Sequence[Throughput]]) -> str:
     rows = [
         (
             escape(each.mix),
-            _cell(str(each.clients)),
+            html_cell(str(each.clients)),
             escape(system),
             *_rates(each),
             f"<code>{escape(each.error)}</code>" if each.error else "",
@@ -255,15 +264,15 @@ def _browsed(shopping: Mapping[str, Sequence[Throughput]]) -> str:
         for system, each in zip(shopping, points, strict=True)
     ]
     head = ("mix", "clients", "system", *_RATES, *_busy(next(iter(shopping.values()))))
-    return _table((*head, "the last error"), rows)
+    return html_table((*head, "the last error"), rows)
 
 
 def _of_nodes(points: Sequence[Throughput]) -> str:
     rows = [
-        (escape(each.mix), *map(_cell, (str(each.nodes), str(each.clients))), *_rates(each))
+        (escape(each.mix), *map(html_cell, (str(each.nodes), str(each.clients))), *_rates(each))
         for each in points
     ]
-    return _table(("mix", "nodes", "clients", *_RATES, *_busy(points)), rows)
+    return html_table(("mix", "nodes", "clients", *_RATES, *_busy(points)), rows)
 
 
 _RATES = ("interactions/s", "p50 ms", "p99 ms", "errors")
@@ -271,7 +280,7 @@ _RATES = ("interactions/s", "p50 ms", "p99 ms", "errors")
 
 def _rates(point: Throughput) -> Iterable[str]:
     figures = (rate(point), point.p50_ms, point.p99_ms, point.errors, *point.cores.values())
-    return map(_cell, map(number, figures))
+    return map(html_cell, map(number, figures))
 
 
 def _busy(points: Sequence[Throughput]) -> Iterable[str]:
@@ -280,10 +289,10 @@ def _busy(points: Sequence[Throughput]) -> Iterable[str]:
 
 def _pieces(results: Results) -> str:
     rows = [
-        (escape(statement), *(_cell(_median(of.get(piece))) for piece in PIECES))
+        (escape(statement), *(html_cell(_median(of.get(piece))) for piece in PIECES))
         for statement, of in results.pieces.items()
     ]
-    return plots.pieces_plot(results) + _table(("", *PIECES), rows)
+    return plots.pieces_plot(results) + html_table(("", *PIECES), rows)
 
 
 def _median(timing: Timing | None) -> str:
@@ -307,7 +316,7 @@ def _failures(results: Results) -> str:
         (escape(system), escape(", ".join(names)), f"<code>{escape(error)}</code>")
         for (system, error), names in causes.items()
     ]
-    return _table(("system", "statements", "error"), rows, numbers=False)
+    return html_table(("system", "statements", "error"), rows, numbers=False)
 
 
 def _all(results: Results) -> Iterable[tuple[str, str, Timing]]:
@@ -329,7 +338,7 @@ def _times(results: Results) -> str:
         )
         for statement in results.statements
     ]
-    return _table(("", *results.systems), rows)
+    return html_table(("", *results.systems), rows)
 
 
 def _named(statement: Statement) -> str:
@@ -346,20 +355,20 @@ def _time(results: Results, system: str, statement: str) -> str:
         return f'<td class="n failed" title="{escape(timing.error)}">failed</td>'
     time, ours = p50(results, system, statement), p50(results, HORNBEAM, statement)
     if time is None or timing is None:
-        return _cell(EMPTY)
+        return html_cell(EMPTY)
     ratio = time / ours if ours else 1.0
     colour = "faster" if ratio < FASTER else "slower" if ratio > SLOWER else ""
-    return _cell(number(time) + (" ≠" if timing.equal is False else ""), colour)
+    return html_cell(number(time) + (" ≠" if timing.equal is False else ""), colour)
 
 
 def _spread(results: Results) -> str:
     """A table of all times, with means, standard errors and percentiles."""
     rows = [
-        (escape(statement), escape(system), *map(_cell, _numbers(summary(timing), timing)))
+        (escape(statement), escape(system), *map(html_cell, _numbers(summary(timing), timing)))
         for system, statement, timing in _all(results)
     ]
     head = ("", "", "mean", "standard error", "p50", "p99", "runs", "rows")
-    table = _table(head, sorted(rows, key=lambda row: row[0]), numbers_from=2)
+    table = html_table(head, sorted(rows, key=lambda row: row[0]), numbers_from=2)
     return f"<details><summary>Means, standard errors, percentiles</summary>{table}</details>"
 
 
@@ -372,27 +381,31 @@ def _numbers(found: Summary | None, timing: Timing) -> Iterable[str]:
 
 def _tables_stored(results: Results) -> str:
     rows = [
-        (escape(system), escape(table), _cell(megabytes(size)))
+        (escape(system), escape(table), html_cell(megabytes(size)))
         for system in results.systems
         for table, size in sorted(
             results.storage.get(system, {}).items(), key=lambda item: -item[1]
         )
     ]
-    table = _table(("system", "relation, index or view", "size"), rows, numbers_from=2)
+    table = html_table(("system", "relation, index or view", "size"), rows, numbers_from=2)
     return f"<details><summary>By relation, index and view</summary>{table}</details>"
 
 
 def _bare(results: Results) -> str:
     operations = [
-        (escape(name), *map(_cell, _numbers(summary(timing), timing)))
+        (escape(name), *map(html_cell, _numbers(summary(timing), timing)))
         for name, timing in results.bare.items()
     ]
     loads = [
-        (escape(system), _cell(number(rate)), _cell(_size(results, system)))
+        (escape(system), html_cell(number(rate)), html_cell(_size(results, system)))
         for system, rate in results.load_rows_s.items()
     ]
     head = ("ms", "mean", "standard error", "p50", "p99", "runs", "rows")
-    return _table(head, operations) + "<h3>Loads</h3>" + _table(("", "rows/s", "stored"), loads)
+    return (
+        html_table(head, operations)
+        + "<h3>Loads</h3>"
+        + html_table(("", "rows/s", "stored"), loads)
+    )
 
 
 def _size(results: Results, system: str) -> str:
@@ -407,9 +420,9 @@ def _run(results: Results) -> str:
     }
     return (
         f"<pre>{escape(results.command)}</pre>"
-        f"<h3>Machine</h3>{_pairs(results.machine)}"
-        f"<h3>Options</h3>{_pairs(results.options)}"
-        f"<h3>Versions</h3>{_pairs(versions)}"
+        f"<h3>Machine</h3>{html_pairs(results.machine)}"
+        f"<h3>Options</h3>{html_pairs(results.options)}"
+        f"<h3>Versions</h3>{html_pairs(versions)}"
     )
 
 
@@ -420,16 +433,16 @@ def _small(text: str) -> str:
     return f'<span class="note">{escape(text)}</span>' if text else ""
 
 
-def _pairs(of: Mapping[str, Any]) -> str:
+def html_pairs(of: Mapping[str, Any]) -> str:
     pairs = (f"<dt>{escape(key)}</dt><dd>{escape(str(value))}</dd>" for key, value in of.items())
     return f"<dl>{''.join(pairs)}</dl>"
 
 
-def _cell(text: str, kind: str = "") -> str:
+def html_cell(text: str, kind: str = "") -> str:
     return f'<td class="{f"n {kind}".strip()}">{escape(text)}</td>'
 
 
-def _table(
+def html_table(
     head: Sequence[str],
     rows: Iterable[Sequence[str]],
     *,

@@ -113,7 +113,7 @@ def statements_plot(results: Results) -> str:
     if axes:
         axes[-1].set_xlabel("ms, median")
         _legend(canvas, results)
-    return _svg(canvas)
+    return as_svg(canvas)
 
 
 def _statements(axis: Any, results: Results, found: Sequence[Statement]) -> None:
@@ -182,7 +182,7 @@ def ratios_plot(found: Sequence[Finding]) -> str:
         axis.set_yticks(range(len(shown)), [each.name for each in shown])
         axis.xaxis.set_major_formatter(lambda value, _: number(value))
         axis.grid(axis="x")
-    return _svg(canvas)
+    return as_svg(canvas)
 
 
 def _ratio(axis: Any, row: int, found: Finding) -> None:
@@ -224,7 +224,7 @@ def sums_plot(results: Results) -> str:
         _bars(axis, list(rows), max(totals.values()))
         axis.set_xlabel("ms")
         axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0)
-    return _svg(canvas)
+    return as_svg(canvas)
 
 
 def _by_kind(results: Results, system: str) -> Mapping[str, float]:
@@ -259,7 +259,7 @@ def storage_plot(results: Results) -> str:
             )
         _bars(axis, list(sizes), max(sizes.values()) / 1e6)
         axis.set_xlabel("MB")
-    return _svg(canvas)
+    return as_svg(canvas)
 
 
 @mpl.rc_context(SETTINGS)
@@ -267,7 +267,7 @@ def joins_plot(results: Results) -> str:
     """The times of whole joins against customers, a panel per query. View scans are solid lines,
     joins dashed."""
     queries = [query for query in RELATIONS if any(query in of for of in results.joins.values())]
-    canvas, axes = _row(len(queries))
+    canvas, axes = side_by_side(len(queries))
     for axis, query in zip(axes, queries, strict=True):
         for name in dict.fromkeys(
             each for of in results.joins.values() for each in of.get(query, {})
@@ -276,7 +276,7 @@ def joins_plot(results: Results) -> str:
         _medians(axis, sorted(results.joins))
         axis.set_title(f"{query}: {RELATIONS[query]} relations")
         axis.set_xlabel("customers")
-    return _svg(canvas)
+    return as_svg(canvas)
 
 
 def _line(axis: Any, results: Results, query: str, name: str) -> None:
@@ -288,36 +288,36 @@ def _line(axis: Any, results: Results, query: str, name: str) -> None:
     ]
     colour, marker = style(results, system)
     line = "-" if path == "view" else "--"
-    _points(axis, points, color=colour, marker=marker, ls=line, label=name)
+    draw_line(axis, points, color=colour, marker=marker, ls=line, label=name)
 
 
 @mpl.rc_context(SETTINGS)
 def locks_plot(results: Results) -> str:
     """Medians against the number of locks or rows."""
-    canvas, (axis,) = _row(1)
+    canvas, (axis,) = side_by_side(1)
     for kind, marker, colour in zip(LOCKS, "o^v", LINE_COLOURS, strict=False):
         points = [
             (number_of, found.p50)
             for number_of, timing in sorted(results.locks.get(kind, {}).items())
             if (found := summary(timing)) is not None
         ]
-        _points(axis, points, label=kind, color=colour, marker=marker)
+        draw_line(axis, points, label=kind, color=colour, marker=marker)
     numbers = sorted({each for of in results.locks.values() for each in of})
     _medians(axis, numbers)
     axis.set_xlabel("rows, or locks")
-    return _svg(canvas)
+    return as_svg(canvas)
 
 
 @mpl.rc_context(SETTINGS)
 def contention_plot(results: Results) -> str:
     """Successful updates per second, and the share of refusals, against skew."""
-    canvas, (done, refused) = _row(2)
+    canvas, (done, refused) = side_by_side(2)
     for system, points in results.contention.items():
         colour, marker = style(results, system)
         look = {"label": system, "color": colour, "marker": marker}
-        _points(done, [(each.skew, each.done / each.seconds) for each in points], **look)
+        draw_line(done, [(each.skew, each.done / each.seconds) for each in points], **look)
         shares = [(each.skew, 100 * refused_share(each)) for each in points]
-        _points(refused, shares, **look)
+        draw_line(refused, shares, **look)
     for axis, title in ((done, "done per second"), (refused, "refused, %")):
         axis.set_title(title)
         axis.set_xlabel("skew")
@@ -325,7 +325,7 @@ def contention_plot(results: Results) -> str:
         axis.set_ylim(bottom=0)
         axis.grid()
     canvas.legend(*done.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return _svg(canvas)
+    return as_svg(canvas)
 
 
 @mpl.rc_context(SETTINGS)
@@ -344,7 +344,7 @@ def throughput_plot(results: Results) -> str:
     )
     for axis in axes:
         axis.legend(fontsize=9)
-    return _svg(canvas)
+    return as_svg(canvas)
 
 
 @mpl.rc_context(SETTINGS)
@@ -354,7 +354,7 @@ def shopping_plot(results: Results) -> str:
         {system: (*style(results, system), points) for system, points in results.shopping.items()}
     )
     canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return _svg(canvas)
+    return as_svg(canvas)
 
 
 def _rates(lines: Mapping[str, tuple[str, str, Sequence[Throughput]]]) -> tuple[Canvas, list[Any]]:
@@ -362,12 +362,12 @@ def _rates(lines: Mapping[str, tuple[str, str, Sequence[Throughput]]]) -> tuple[
     label."""
     points = list(chain.from_iterable(of_line for _, _, of_line in lines.values()))
     mixes = list(dict.fromkeys(point.mix for point in points))
-    canvas, axes = _row(len(mixes))
+    canvas, axes = side_by_side(len(mixes))
     for axis, mix in zip(axes, mixes, strict=True):
         for label, (colour, marker, of_line) in lines.items():
             rates = sorted((each.clients, rate(each)) for each in of_line if each.mix == mix)
-            _points(axis, rates, label=label, color=colour, marker=marker)
-        _logarithmic(axis, sorted({point.clients for point in points if point.mix == mix}))
+            draw_line(axis, rates, label=label, color=colour, marker=marker)
+        logarithmic(axis, sorted({point.clients for point in points if point.mix == mix}))
         axis.set_title(mix)
         axis.set_xlabel("clients")
         axis.set_ylim(bottom=0)
@@ -393,33 +393,33 @@ def pieces_plot(results: Results) -> str:
         _bars(axis, list(rows), longest)
         axis.set_xlabel("ms, median of each piece")
         axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=6, borderaxespad=0)
-    return _svg(canvas)
+    return as_svg(canvas)
 
 
 # ---------------------------------------------------------------- parts
 
 
-def _row(count: int) -> tuple[Canvas, list[Any]]:
+def side_by_side(count: int) -> tuple[Canvas, list[Any]]:
     """A canvas with panels side by side."""
     canvas = Canvas(figsize=(WIDTH, 3.6), layout="constrained")
     return canvas, [canvas.add_subplot(1, count, place + 1) for place in range(count)]
 
 
-def _points(axis: Any, points: Sequence[tuple[float, float]], **style: Any) -> None:
+def draw_line(axis: Any, points: Sequence[tuple[float, float]], **style: Any) -> None:
     axis.plot([x for x, _ in points], [y for _, y in points], **style)
 
 
 def _medians(axis: Any, places: Sequence[int]) -> None:
     """Set the axes for lines of medians over `places`, both logarithmic."""
     if any(len(line.get_ydata()) for line in axis.get_lines()):  # no data have no log scale
-        _logarithmic(axis, places)
+        logarithmic(axis, places)
         axis.set_yscale("log")
     axis.yaxis.set_major_formatter(lambda value, _: number(value))
     axis.set_ylabel("ms, median")
     axis.legend(fontsize=9)
 
 
-def _logarithmic(axis: Any, places: Sequence[int]) -> None:
+def logarithmic(axis: Any, places: Sequence[int]) -> None:
     """Set a logarithmic x axis with labels at `places`."""
     axis.set_xscale("log")
     axis.set_xticks(places, [number(each) for each in places])
@@ -464,7 +464,7 @@ def _legend(canvas: Canvas, results: Results) -> None:
     canvas.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=9)
 
 
-def _svg(canvas: Canvas) -> str:
+def as_svg(canvas: Canvas) -> str:
     """The canvas as SVG, without the parts that an HTML document does not need: prologue, metadata,
     names of groups."""
     written = io.StringIO()

@@ -59,6 +59,14 @@ def test_a_group_by_is_compared_with_and_without_its_view(report: dict) -> None:
     assert sum(section.startswith("GROUP BY") for section in sections) == len(embedded.COLUMNS)
 
 
+def test_the_processor_time_of_a_transaction_is_compared(report: dict) -> None:
+    section = "processor time, 4 writers"
+    found = {f["name"]: f for f in report["figures"] if f["section"] == section}
+    assert set(found) == {*(way.name for way in WAYS), "view / no total", "star / no total"}
+    ratio = found[KEPT.name]["value"] / found[NOTHING.name]["value"]
+    assert found["view / no total"]["value"] == pytest.approx(ratio, rel=0.01)
+
+
 def test_a_total_that_misses_an_entry_ends_the_benchmark() -> None:
     compare("way", Decimal("2.50"), 2)
     with pytest.raises(WrongTotal, match="the entries are 3"):
