@@ -88,10 +88,10 @@ def subtract_lanes(cells: Cells, at: int, stored: Iterable[Row], sums: Sums) -> 
     """Subtract from `sums` the amounts of `stored` cells of one layout, except those of the base
     lane, which the build writes again. `at` is the position of the lane."""
     for cell in stored:
-        group = cell[:at]
+        group, amounts = cell[:at], cell[at + 1 :]
         known = sums.setdefault((cells.name, cells.key(group)), (group, list(cells.zero)))[1]
         if cell[at] != BASE_LANE:
-            known[:] = map(minus, known, cell[at + 1 :])
+            known[:] = map(minus, known, amounts)
 
 
 async def _passes(

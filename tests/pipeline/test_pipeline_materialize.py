@@ -17,6 +17,7 @@ from hornbeam.errors import DatabaseError
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.pipeline.build import driver as job
 from hornbeam_server.pipeline.build.executor import Failed, attempt
+from hornbeam_server.pipeline.build.leader import begun
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
 from tests.api.api_world import DDL, WORKLOAD, world
 
@@ -67,7 +68,7 @@ def node_of(shop):
 def drive(shop, run=attempt, names=(), workers=2, rate=None, progress=lambda *_: None, **options):
     with node_of(shop) as node:
         driver = job.Driver(node, url_of(shop), run, workers, rate)
-        return driver.build(job.begun(node, names, **options), progress)
+        return driver.build(begun(node, names, **options), progress)
 
 
 def served_by(shop):
@@ -275,7 +276,7 @@ def test_a_readable_view_is_rebuilt_only_on_request(shop):
 
 def asked(shop):
     with node_of(shop) as node:
-        return job.begun(node, [VIEW])
+        return begun(node, [VIEW])
 
 
 def test_an_embedded_folder_is_refused(tmp_path):
