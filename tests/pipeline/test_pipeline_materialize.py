@@ -191,6 +191,16 @@ def test_a_cancelled_build_ends_its_driver_and_leaves_no_table(shop, monkeypatch
     assert shop.verify() == 0
 
 
+def test_only_immediate_views_fail_as_a_whole(shop):
+    table = shop.database.catalog.layout(VIEW).table
+    for name, status in ((table, 422), ("a.nowhere.1", 404)):
+        refused = shop.post("/v1/builds/failed", {"table": name, "error": "none"})
+        assert refused.status_code == status, refused.text
+    assert state(shop) == "building"
+    drive(shop)
+    assert state(shop) == "readable"
+
+
 def test_a_failed_task_is_retried_a_limited_number_of_times(shop):
     failures = []
 
