@@ -24,7 +24,8 @@ from bench.measure import Figure, ratios
 from bench.serving import server
 from hornbeam import Connection
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline.build.driver import Driver, begun, on_spark
+from hornbeam_server.pipeline.build.driver import Driver, on_spark
+from hornbeam_server.pipeline.build.leader import begun
 
 VIEW = "customer__orders"
 CUSTOMERS, CLIENTS, BATCH = 2_000, 16, 5_000

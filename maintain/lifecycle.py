@@ -2,8 +2,9 @@
 
 ::
 
-                      ┌───────────── REBUILD ──────────────┐
-                      ▼                                    │
+                      ┌────────────────────── REBUILD ────────────────────────┐
+                      │     ┌──────────────── FAILED ──────────────────────┐  │
+                      ▼     │                                              ▼  │
     (created) ──▶ BUILDING ──BUILT──▶ CATCHING_UP ──CAUGHT_UP──▶ READABLE ──DAMAGED──▶ QUARANTINED
                       │                    │                      │                       │
                     DROP                 DROP                   DROP                    DROP
@@ -15,8 +16,8 @@ BUILDING: every commit maintains it. A build writes the rows of a snapshot T wit
 every later commit's write takes precedence (T may differ between key ranges:
 `pipeline/build/executor.py`). CATCHING_UP: all rows of T are stored, but a reader may still use a
 snapshot before T. READABLE: queries and maintenance may read it. QUARANTINED: it differs from its
-base relations; nothing reads or maintains it. DROPPING: nothing may read or maintain it any more,
-and its table can be deleted. DROP also cancels a build.
+base relations, or its build has failed; nothing reads or maintains it. DROPPING: nothing may read
+or maintain it any more, and its table can be deleted. DROP also cancels a build.
 
 Nothing maintains a quarantined view or index, so REBUILD requires a new incarnation
 (`Catalog.incarnations`): in the old table, rows deleted since would reappear.
@@ -37,6 +38,8 @@ class Event(enum.StrEnum):
     """The build has written every row of its snapshot."""
     CAUGHT_UP = "caught up"
     """No reader can use a snapshot before the build's any more."""
+    FAILED = "failed"
+    """The build has ended with an error that it would meet again."""
     DAMAGED = "damaged"
     """The view or index was found to differ from its base relations."""
     REBUILD = "rebuild"
@@ -46,6 +49,7 @@ class Event(enum.StrEnum):
 
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.BUILDING, Event.BUILT): State.CATCHING_UP,
+    (State.BUILDING, Event.FAILED): State.QUARANTINED,
     (State.BUILDING, Event.DROP): State.DROPPING,
     (State.CATCHING_UP, Event.CAUGHT_UP): State.READABLE,
     (State.CATCHING_UP, Event.DROP): State.DROPPING,

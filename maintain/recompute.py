@@ -71,8 +71,11 @@ class BuiltBatch(NamedTuple):
 def scanned_relation(catalog: Catalog, name: str) -> str:
     """The relation to scan for view or index `name`: each of its rows yields at most one row of
     `name`, whose key contains the relation's key. For a view, or an index on a view, it is the last
-    relation of the path. Raises KeyError."""
+    relation of the path. For an immediate view it is the fact: each of its rows adds to at most one
+    group. Raises KeyError."""
     source = catalog.layout(name).source
+    if source in catalog.immediate_view:
+        return catalog.immediate_view[source].relations[0]
     view = catalog.view.get(source)
     return source if view is None else view.last
 

@@ -10,6 +10,7 @@ from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.schema_plans import program_of
+from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.errors import NotFound
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.requests import (
@@ -57,7 +58,10 @@ class Verification:
     ) -> VerifyReport:
         """Recompute views and indexes at one snapshot, deferred views at the snapshot of their
         group, and compare them with the stored rows. `repair` rewrites damaged rows of views and
-        indexes that commits maintain, and builds damaged immediate views again. Raises NotFound."""
+        indexes that commits maintain, and builds damaged immediate views again, and those whose
+        build has failed. Raises NotFound."""
+        if repair:
+            await self._rebuild_failed(names)
         async with self._reads.at() as (state, at):
             kept, deferred = names, names
             if names is not None:
@@ -112,6 +116,17 @@ class Verification:
         await self._keeper.rebuild([item.name])
         await self._keeper.wait_built()
         return replace(item, repaired=item.differences)
+
+    async def _rebuild_failed(self, names: Sequence[str] | None) -> None:
+        catalog = self._manager.state.catalog
+        failed = [
+            name
+            for name in catalog.immediate_view
+            if catalog.state[name] is State.QUARANTINED and (names is None or name in names)
+        ]
+        if failed:
+            await self._keeper.rebuild(failed)
+            await self._keeper.wait_built()
 
     async def repair(self, name: str, keys: Sequence[bytes]) -> int:
         """Recompute the rows under some encoded keys of a view or index, and write those that

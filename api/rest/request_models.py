@@ -357,6 +357,13 @@ class FinishedBody(RangeBody):
     scanned: int = Field(ge=0, description="Rows that were scanned.")
 
 
+class BuildFailedBody(Body):
+    table: str = Field(
+        min_length=1, max_length=1_000, description="The view's.", examples=["a.revenue.7"]
+    )
+    error: str = Field(min_length=1, max_length=4_000, description="The reason, for operators.")
+
+
 LoadNumber = Annotated[
     int, Field(ge=0, le=MAX_TS, description="Of the load, as it was answered when it began.")
 ]

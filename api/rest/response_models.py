@@ -308,6 +308,9 @@ class Build(Answer):
     table: str = Field(examples=["v.customer__orders.3"], description="Where its rows go.")
     source: str = Field(description="What it shows; all of one source are built together.")
     relation: str = Field(examples=["orders"], description="That is scanned for it.")
+    whole: bool = Field(
+        description="It is built at one snapshot: all its keys are finished together."
+    )
     state: str
     missing: list[tuple[str, str | None]] = Field(
         examples=[[["", "1510"], ["1520", None]]],

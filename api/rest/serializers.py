@@ -367,6 +367,7 @@ def build_document(db: Database, name: str) -> dict[str, Any]:
         "table": layout.table,
         "source": layout.source,
         "relation": relation,
+        "whole": name in catalog.immediate_view,
         "state": catalog.state[name].value,
         "missing": _ranges(db.keeper.missing(name)),
         "scanned": 0 if build is None else build.scanned,

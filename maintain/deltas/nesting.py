@@ -41,6 +41,12 @@ def written_out(declared: DeclaredView, views: Sequence[DeclaredView]) -> exp.Ex
     return tree
 
 
+def named(declared: DeclaredView) -> frozenset[str]:
+    """The names of the relations and views that a view's SELECT reads. Raises the parser's
+    errors."""
+    return frozenset(_named(parse(declared.sql)))
+
+
 def _named(tree: exp.Expr) -> dict[str, exp.Expr]:
     """The tables that FROM names, without WITH queries."""
     defined = {cte.alias for cte in tree.find_all(exp.CTE)}

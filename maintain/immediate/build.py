@@ -8,12 +8,12 @@ the lanes count everything up to T.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from zlib import crc32
 
-from hornbeam_server.maintain.immediate.program import ImmediateProgram, Sums
+from hornbeam_server.maintain.immediate.program import Cells, ImmediateProgram, Sums
 from hornbeam_server.maintain.paths import BaseRows
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row, Value
@@ -27,37 +27,83 @@ MAX_GROUPS = 500_000
 relations."""
 
 
+Progress = Callable[[int, int], None]
+"""Called with the rows of the fact that this pass and those before it have read, and the number
+of passes in all."""
+
+
 class _TooManyGroups(Exception):
     pass
 
 
 async def base_cells(
-    program: ImmediateProgram, codecs: Codecs, reader: RowReader, most: int = MAX_GROUPS
+    program: ImmediateProgram,
+    codecs: Codecs,
+    reader: RowReader,
+    most: int = MAX_GROUPS,
+    progress: Progress = lambda _rows, _passes: None,
 ) -> AsyncGenerator[dict[str, list[Put]], None]:
     """The cells of the base lane as of `reader`, by table, to be put at its timestamp. Raises the
-    reader's errors."""
-    async with aclosing(_passes(program, codecs, reader, most)) as passes:
+    reader's errors, and LimitExceeded for a sum out of its range."""
+    async with aclosing(_passes(program, codecs, reader, most, progress)) as passes:
         async for sums in passes:
             for some in chunks(list(sums.items())):
                 puts: dict[str, list[Put]] = {}
                 for (name, _), (group, amounts) in some:
                     codec = codecs(name)
-                    put = _put(codec, (*group, BASE_LANE), amounts)
+                    put = base_put(codec, group, amounts)
                     puts.setdefault(codec.layout.table, []).append(put)
                 yield puts
                 await turn(some)
 
 
+def base_put(codec: LayoutCodec, group: Row, amounts: Sequence[Value]) -> Put:
+    """The put of a cell of the base lane. `group` are the columns before the lane. Raises
+    LimitExceeded for a sum out of its range."""
+    key = (*group, BASE_LANE)
+    require_within_lane(codec.layout, key, tuple(amounts))
+    cell = codec.encode((*key, *amounts)) if any(amounts) else TOMBSTONE
+    return Put(codec.key_of(key), cell)
+
+
+async def add_rows(
+    program: ImmediateProgram,
+    codecs: Codecs,
+    reader: RowReader,
+    batch: Sequence[Row],
+    sums: Sums,
+) -> None:
+    """Add to `sums` what rows of the fact contribute to the view."""
+    key_values = codecs(program.fact).key_values
+    for rows in chunks(batch):
+        base = BaseRows(reader)
+        keys = [key_values(row) for row in rows]
+        for key, row in zip(keys, rows, strict=True):
+            base.remember(program.fact, key, row)
+        program.add((await program.rows(base, keys, BaseRows.before)).values(), 1, sums)
+        await turn(rows)
+
+
+def subtract_lanes(cells: Cells, at: int, stored: Iterable[Row], sums: Sums) -> None:
+    """Subtract from `sums` the amounts of `stored` cells of one layout, except those of the base
+    lane, which the build writes again. `at` is the position of the lane."""
+    for cell in stored:
+        group, amounts = cell[:at], cell[at + 1 :]
+        known = sums.setdefault((cells.name, cells.key(group)), (group, list(cells.zero)))[1]
+        if cell[at] != BASE_LANE:
+            known[:] = map(minus, known, amounts)
+
+
 async def _passes(
-    program: ImmediateProgram, codecs: Codecs, reader: RowReader, most: int
+    program: ImmediateProgram, codecs: Codecs, reader: RowReader, most: int, progress: Progress
 ) -> AsyncGenerator[Sums, None]:
     """The view over the base relations minus the sums over all lanes but the base lane, in passes
     with disjoint groups: as many that each has at most `most` cells, roughly."""
-    number, of = 0, 1
+    number, of, read = 0, 1, 0
     while number < of:
+        this = _Pass(number, of, most if of == 1 else 8 * most, read)
         try:
-            limit = most if of == 1 else 8 * most
-            sums = await _pass(program, codecs, reader, _Pass(number, of, limit))
+            sums, read = await _pass(program, codecs, reader, this, progress)
         except _TooManyGroups:
             assert number == 0, "the passes are alike"
             of *= 2
@@ -66,17 +112,13 @@ async def _passes(
         number += 1
 
 
-def _put(codec: LayoutCodec, key: Row, amounts: Sequence[Value]) -> Put:
-    require_within_lane(codec.layout, key, tuple(amounts))
-    cell = codec.encode((*key, *amounts)) if any(amounts) else TOMBSTONE
-    return Put(codec.key_of(key), cell)
-
-
 @dataclass(frozen=True, slots=True)
 class _Pass:
     number: int
     of: int
     most: int
+    read: int
+    """Rows that the passes before it have read."""
 
     def prune(self, sums: Sums) -> None:
         """Remove the groups of other passes. Raises _TooManyGroups."""
@@ -87,26 +129,20 @@ class _Pass:
             raise _TooManyGroups
 
 
-async def _pass(program: ImmediateProgram, codecs: Codecs, reader: RowReader, this: _Pass) -> Sums:
+async def _pass(
+    program: ImmediateProgram, codecs: Codecs, reader: RowReader, this: _Pass, progress: Progress
+) -> tuple[Sums, int]:
+    """The sums of one pass, and the rows that it and the passes before it have read."""
     sums: Sums = {}
-    key_values = codecs(program.fact).key_values
+    read = this.read
     async for batch in reader.scan(program.fact):
-        for rows in chunks(batch):
-            base = BaseRows(reader)
-            keys = [key_values(row) for row in rows]
-            for key, row in zip(keys, rows, strict=True):
-                base.remember(program.fact, key, row)
-            program.add((await program.rows(base, keys, BaseRows.before)).values(), 1, sums)
-            await turn(rows)
+        await add_rows(program, codecs, reader, batch, sums)
         this.prune(sums)
+        read += len(batch)
+        progress(read, this.of)
     for cells in program.contribution.all_cells():
         at = codecs(cells.name).layout.key_positions[-1]
         async for stored in reader.scan(cells.name):
-            for cell in stored:
-                group, amounts = cell[:at], cell[at + 1 :]
-                nothing = (group, list(cells.zero))
-                known = sums.setdefault((cells.name, cells.key(group)), nothing)[1]
-                if cell[at] != BASE_LANE:
-                    known[:] = map(minus, known, amounts)
+            subtract_lanes(cells, at, stored, sums)
             this.prune(sums)
-    return sums
+    return sums, read

@@ -4,8 +4,8 @@ Repair goes through a node. It gets the keys that differ, and recomputes their r
 under the locks of their roots. The damaged ranges are compared again at a later snapshot, which
 includes concurrent writes, until no difference is left or a round makes no progress.
 
-Deferred views come after the views that commits maintain: group by group, each as of its group's
-snapshot (`deferred`).
+Immediate views are compared at the same snapshot (`immediate`), and repaired by a build. Deferred
+views come last: group by group, each as of its group's snapshot (`deferred`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,15 @@ from urllib.parse import quote
 from pyspark import SparkContext
 
 from hornbeam.transport import Transport, persistently
-from hornbeam_server.pipeline.reconcile import deferred, plan, scans
+from hornbeam_server.pipeline.reconcile import deferred, immediate, plan, scans
 from hornbeam_server.pipeline.reconcile.deferred import Group, Rows
-from hornbeam_server.pipeline.reconcile.plan import RelationScan, StoredScan, Subject, Task
+from hornbeam_server.pipeline.reconcile.plan import (
+    CellScan,
+    RelationScan,
+    StoredScan,
+    Subject,
+    Task,
+)
 from hornbeam_server.pipeline.reconcile.report import Checked, Compared, Kind, Range, Report, Tally
 from hornbeam_server.pipeline.reconcile.scans import OneSide, Outcome
 from hornbeam_server.pipeline.spark import export as exports
@@ -60,19 +66,24 @@ def reconcile(
         codecs = export.codecs()
         catalog = codecs.catalog
         later = [name for name in names if name in catalog.deferred_view]
-        kept = [name for name in names if name not in later]
+        kept = [name for name in names if name not in catalog.declared_view]
         groups = deferred.groups(transport, later if names else None)
         chosen = plan.with_indexes(catalog, kept) if names else plan.all_names(catalog)
         views = [name for group in groups for name in group.views if name in catalog.deferred_view]
-        wanted = plan.scans(catalog, chosen, foreign_keys=not names, deferred=views)
+        added_up = plan.immediate_names(catalog, names)
+        wanted = plan.scans(catalog, chosen, foreign_keys=not names, declared=[*views, *added_up])
         tasks = tasks_of(export, wanted)
         results = compare(context, export, tasks, progress)
+        broken = _broken(wanted, results)
+        sums = _compared_sums(context, export, added_up, broken, progress)
     repaired = Counter[str]()
     if repair:
         results, repaired = _mend(context, transport, tasks, results, progress)
+        sums, rebuilt = _rebuilt(context, transport, url, sums, added_up, broken, progress)
+        repaired += rebuilt
+    wanted += plan.cell_scans(catalog, added_up)
     subjects = {name: what for scan in wanted for name, what in plan.subjects(scan).items()}
-    checked = _checked(subjects, results, repaired)
-    broken = {c.name for c in checked if c.kind is Kind.RELATION and c.differences}
+    checked = _checked(subjects, results | sums, repaired)
     for group in groups:
         checked += _deferred(context, transport, url, group, broken, repair, progress)
     order = list(Kind)
@@ -99,6 +110,12 @@ def _checked(
         )
         for name, subject in subjects.items()
     ]
+
+
+def _broken(wanted: Iterable[plan.Scan], results: Results) -> frozenset[str]:
+    """The relations that have rows that cannot be read, or lie under wrong keys."""
+    relations = {scan.relation for scan in wanted if isinstance(scan, RelationScan)}
+    return frozenset(name for name, _ in _damaged(frozenset(relations), results))
 
 
 @contextmanager
@@ -274,7 +291,13 @@ def _mend(
 
 
 def _repairable(scan: plan.Scan) -> tuple[str, ...]:
-    return scan.views if isinstance(scan, RelationScan) else (scan.name,)
+    match scan:
+        case RelationScan():
+            return scan.views
+        case StoredScan(name):
+            return (name,)
+        case CellScan():
+            return ()
 
 
 def _damaged(names: frozenset[str], results: Results) -> frozenset[tuple[str, Range]]:
@@ -294,6 +317,65 @@ def _write(transport: Transport, name: str, keys: Sequence[bytes]) -> int:
         )
         written += answer["repaired"]
     return written
+
+
+# ---------------------------------------------------------------- immediate views
+
+
+def _compared_sums(
+    context: SparkContext,
+    export: Export,
+    names: Sequence[str],
+    broken: Set[str],
+    progress: Progress,
+) -> Results:
+    """The findings for immediate views. `broken`: relations with unreadable rows. The sums of views
+    over them are unknown."""
+    catalog = export.codecs().catalog
+    results: Results = {}
+    for name in names:
+        tasks = tasks_of(export, plan.cell_scans(catalog, [name]))
+        if not broken.isdisjoint(catalog.immediate_view[name].relations):
+            results |= _left_out(context, export, tasks)
+            continue
+        results |= compare(context, export, tasks, progress)
+        for found in immediate.differences(context, export, name, tasks, progress):
+            key = (found.name, found.range)
+            results[key] = results[key] + found
+    return results
+
+
+def _rebuilt(
+    context: SparkContext,
+    transport: Transport,
+    url: str,
+    results: Results,
+    names: Sequence[str],
+    broken: Set[str],
+    progress: Progress,
+) -> tuple[Results, Counter[str]]:
+    """Results after damaged immediate views are built again, and the differences that are gone, by
+    name."""
+    before = Counter[str]()
+    for name, where in results:
+        before[name] += results[name, where].differences
+    damaged = [name for name in names if _is_damaged(before, name)]
+    if not damaged:
+        return results, Counter()
+    immediate.rebuild(context, transport, url, damaged)
+    with _export(transport) as export:
+        again = _compared_sums(context, export, damaged, broken, progress)
+    kept = {key: one for key, one in results.items() if not _is_of(key[0], damaged)}
+    after = Counter[str]()
+    for name, where in again:
+        after[name] += again[name, where].differences
+    mended = {name: before[name] - after[name] for name in before if _is_of(name, damaged)}
+    return kept | again, +Counter(mended)
+
+
+def _is_of(name: str, views: Iterable[str]) -> bool:
+    """Whether `name` is one of the views, or the state of one."""
+    return any(name == view or name.startswith(f"{view}.") for view in views)
 
 
 # ---------------------------------------------------------------- deferred views
@@ -322,10 +404,7 @@ def _deferred(
 
 def _is_damaged(differences: Mapping[str, int], view: str) -> bool:
     """Whether the view or its state (`Kind.STATE`) has differences."""
-    return any(
-        count and (name == view or name.startswith(f"{view}."))
-        for name, count in differences.items()
-    )
+    return any(count and _is_of(name, [view]) for name, count in differences.items())
 
 
 def _compared_group(

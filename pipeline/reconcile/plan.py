@@ -1,5 +1,5 @@
 """The scans of a reconciliation: one of each relation that views, indexes or foreign keys depend
-on, one of each index, and one of each table of a deferred view.
+on, one of each index, and one of each table of a declared view.
 
 A view's key is that of its last relation. So one scan of a range of that relation, with lookups of
 parents, gives all rows of the same range of each view that ends there. It also gives the rows of
@@ -39,7 +39,18 @@ class StoredScan:
     kind: Kind = Kind.INDEX
 
 
-Scan = RelationScan | StoredScan
+@dataclass(frozen=True, slots=True)
+class CellScan:
+    """A scan of the cells of an immediate view in one layout: that of its groups, which bears the
+    view's name in results, or one of values. It finds cells that cannot be read, or lie under wrong
+    keys; the amounts are compared in `immediate`."""
+
+    name: str
+    layout: str
+    kind: Kind
+
+
+Scan = RelationScan | StoredScan | CellScan
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +75,6 @@ def with_indexes(catalog: Catalog, names: Sequence[str]) -> list[str]:
     readable view or index."""
     known = all_names(catalog)
     for name in names:
-        if name in catalog.immediate_view:
-            raise NotFound(
-                f"{name} is an immediate view, which Spark does not compare.",
-                cure="Compare it by hornbeam verify.",
-            )
         if name not in known:
             raise NotFound(
                 f"There is no readable view or index {name}.",
@@ -77,12 +83,25 @@ def with_indexes(catalog: Catalog, names: Sequence[str]) -> list[str]:
     return [name for name in known if name in names or catalog.layout(name).source in names]
 
 
+def immediate_names(catalog: Catalog, names: Sequence[str]) -> list[str]:
+    """Those of `names` that are readable immediate views; without names, all of these. Raises
+    NotFound for an immediate view that is not readable."""
+    for name in names:
+        if name in catalog.immediate_view and not catalog.readable(name):
+            raise NotFound(
+                f"View {name} is {catalog.state[name]}, not readable.",
+                cure="Wait for its build, or build it again: hornbeam materialize.",
+            )
+    wanted = names or catalog.immediate_view
+    return [name for name in catalog.immediate_view if name in wanted and catalog.readable(name)]
+
+
 def scans(
-    catalog: Catalog, names: Sequence[str], *, foreign_keys: bool, deferred: Sequence[str] = ()
+    catalog: Catalog, names: Sequence[str], *, foreign_keys: bool, declared: Sequence[str] = ()
 ) -> list[Scan]:
     """The scans for the views and indexes `names` and, if wanted, for all foreign keys. The scans
-    of the relations of the views `deferred` show whether all rows of these can be read."""
-    read = {name for view in deferred for name in catalog.deferred_view[view].relations}
+    of the relations of the views `declared` show whether all rows of these can be read."""
+    read = {name for view in declared for name in catalog.declared_view[view].relations}
     views = [name for name in names if name in catalog.view]
     indexes = [name for name in names if name in catalog.index]
     made = [
@@ -111,6 +130,18 @@ def deferred_scans(catalog: Catalog, names: Iterable[str]) -> list[StoredScan]:
     ]
 
 
+def cell_scans(catalog: Catalog, names: Iterable[str]) -> list[CellScan]:
+    """The scans for immediate views: of their groups, and of their values (`Kind.STATE`)."""
+    return [
+        scan
+        for view in (catalog.immediate_view[name] for name in names)
+        for scan in (
+            CellScan(view.name, view.cells_name, Kind.IMMEDIATE_VIEW),
+            *(CellScan(values, values, Kind.STATE) for values in view.values_names),
+        )
+    ]
+
+
 def last_relation(catalog: Catalog, name: str) -> str:
     """The relation each of whose rows gives at most one row of a view or index."""
     source = catalog.layout(name).source
@@ -119,7 +150,12 @@ def last_relation(catalog: Catalog, name: str) -> str:
 
 def tables(catalog: Catalog, scan: Scan) -> list[str]:
     """Names of the layouts that a scan reads in their key order: all have the same keys."""
-    return [scan.name] if isinstance(scan, StoredScan) else [scan.relation, *scan.views]
+    match scan:
+        case StoredScan(name):
+            return [name]
+        case CellScan(_, layout):
+            return [layout]
+    return [scan.relation, *scan.views]
 
 
 class Subject(NamedTuple):
@@ -133,6 +169,8 @@ def subjects(scan: Scan) -> dict[str, Subject]:
     """The objects that a scan gives results for, by name."""
     if isinstance(scan, StoredScan):
         return {scan.name: Subject(scan.kind, scan.name)}
+    if isinstance(scan, CellScan):
+        return {scan.name: Subject(scan.kind, scan.layout)}
     checked = Subject(Kind.FOREIGN_KEY, scan.relation)
     return {
         scan.relation: Subject(Kind.RELATION, scan.relation),

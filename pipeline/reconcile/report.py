@@ -41,9 +41,11 @@ class Kind(enum.StrEnum):
 
     VIEW = "view"
     INDEX = "index"
+    IMMEDIATE_VIEW = "immediate view"
     DEFERRED_VIEW = "deferred view"
     STATE = "state"
-    """The internal state of a deferred view, such as counts and sums."""
+    """The internal state of a declared view: counts and sums of a deferred view, values of an
+    immediate view."""
     RELATION = "relation"
     """A relation is the reference: the check is only that its rows can be decoded and lie under
     their keys."""

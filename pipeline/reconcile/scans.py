@@ -34,7 +34,13 @@ from hornbeam_server.pipeline.reconcile.expected import (
     ViewProgram,
     reference,
 )
-from hornbeam_server.pipeline.reconcile.plan import RelationScan, StoredScan, Task, constraint
+from hornbeam_server.pipeline.reconcile.plan import (
+    CellScan,
+    RelationScan,
+    StoredScan,
+    Task,
+    constraint,
+)
 from hornbeam_server.pipeline.reconcile.report import Compared, Difference, Fault, Range, Tally
 from hornbeam_server.pipeline.spark.export import Export
 from hornbeam_server.schema.errors import Corruption
@@ -110,6 +116,8 @@ async def _run(export: Export, task: Task) -> Outcome:
                 outcome = await _stored_sums(export, store, task.scan, task.range)
             case RelationScan():
                 outcome = await _RelationPass(export, store, task.scan, task.range).compare()
+            case CellScan():
+                outcome = await _damaged_cells(export, store, task.scan, task.range)
         export.require_kept()
         return outcome
     finally:
@@ -169,6 +177,21 @@ async def _stored_sums(
         tally.rows += len(cells)
         sums.subtract((cell.key, cell.value) for cell in cells)
     return Outcome((tally.done(),), sums.by_bucket(scan.name))
+
+
+async def _damaged_cells(
+    export: Export, store: TableStore, scan: CellScan, where: Range
+) -> Outcome:
+    """The cells of an immediate view that are damaged by themselves."""
+    tally, codec = Tally(scan.name, where), export.codecs()(scan.layout)
+    async for cells in _cells(export, store, scan.layout, where):
+        tally.rows += len(cells)
+        if codec.decode_keyed([(cell.key, cell.value) for cell in cells]) is not None:
+            continue
+        for found in (_damage(codec, cell.key, cell.value) for cell in cells):
+            if found.fault is not Fault.EXTRA:
+                tally.add(found)
+    return Outcome((tally.done(),))
 
 
 def made_sums(rows: Iterable[tuple[str, Put]]) -> Iterator[Outcome]:

@@ -10,7 +10,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from hornbeam.errors import OperationalError, from_problem
-from hornbeam_server.schema.errors import HornbeamError
+from hornbeam_server.schema import errors
+from hornbeam_server.schema.errors import HornbeamError, Unavailable
 
 SERVER_ERRORS = f"{HornbeamError.__module__}."
 """Prefix of a line of Spark's report that names one of Hornbeam's errors."""
@@ -26,6 +27,18 @@ def client_errors() -> Iterator[None]:
         raise from_problem(problem) from None
     except (Py4JError, PySparkException) as error:
         raise OperationalError(f"Spark could not do it: {_reason(str(error))}") from error
+
+
+def error_of(error: Py4JError | PySparkException) -> HornbeamError:
+    """The error of Hornbeam that failed a job in an executor. Unavailable for any other
+    reason, such as executors that were lost repeatedly."""
+    text = str(error)
+    for line, below in pairwise([*text.splitlines(), ""]):
+        name, _, message = line.removeprefix(SERVER_ERRORS).partition(": ")
+        kind = getattr(errors, name, None) if line.startswith(SERVER_ERRORS) else None
+        if isinstance(kind, type) and issubclass(kind, HornbeamError):
+            return kind(message, cure=below.strip() if below.startswith("  ") else "")
+    return Unavailable(f"Spark could not do it: {_reason(text)}")
 
 
 def _reason(text: str) -> str:

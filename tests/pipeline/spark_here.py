@@ -1,5 +1,5 @@
-"""A SparkContext in this process with the methods that a reconciliation uses. It is fast, and tests
-can patch the code that runs in it."""
+"""A SparkContext in this process with the methods that reconciliations, and builds of immediate
+views, use. It is fast, and tests can patch the code that runs in it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,22 @@ class Here:
     def getJobIdsForGroup(self, _):
         return []
 
+    def cancelJobGroup(self, _):
+        pass
+
+    def accumulator(self, value):
+        return Count(value)
+
     def parallelize(self, items, _parts):
         return Items([pickle.loads(pickle.dumps(item)) for item in items])
+
+
+class Count:
+    def __init__(self, value):
+        self.value = value
+
+    def add(self, more):
+        self.value += more
 
 
 class Items:
@@ -40,6 +54,16 @@ class Items:
         for key, value in self._items:
             groups.setdefault(key, []).append(value)
         return Items(list(groups.items()))
+
+    def reduceByKey(self, function, _parts, partition):
+        found = {}
+        for key, value in self._items:
+            assert partition(key) == partition(pickle.loads(pickle.dumps(key)))
+            found[key] = function(found[key], value) if key in found else value
+        return Items(list(found.items()))
+
+    def filter(self, wanted):
+        return Items(list(filter(wanted, self._items)))
 
     def mapPartitions(self, function):
         return Items(list(function(iter(self._items))))

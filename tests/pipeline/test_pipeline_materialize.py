@@ -17,6 +17,7 @@ from hornbeam.errors import DatabaseError
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.pipeline.build import driver as job
 from hornbeam_server.pipeline.build.executor import Failed, attempt
+from hornbeam_server.pipeline.build.leader import begun
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
 from tests.api.api_world import DDL, WORKLOAD, world
 
@@ -67,7 +68,7 @@ def node_of(shop):
 def drive(shop, run=attempt, names=(), workers=2, rate=None, progress=lambda *_: None, **options):
     with node_of(shop) as node:
         driver = job.Driver(node, url_of(shop), run, workers, rate)
-        return driver.build(job.begun(node, names, **options), progress)
+        return driver.build(begun(node, names, **options), progress)
 
 
 def served_by(shop):
@@ -190,6 +191,16 @@ def test_a_cancelled_build_ends_its_driver_and_leaves_no_table(shop, monkeypatch
     assert shop.verify() == 0
 
 
+def test_only_immediate_views_fail_as_a_whole(shop):
+    table = shop.database.catalog.layout(VIEW).table
+    for name, status in ((table, 422), ("a.nowhere.1", 404)):
+        refused = shop.post("/v1/builds/failed", {"table": name, "error": "none"})
+        assert refused.status_code == status, refused.text
+    assert state(shop) == "building"
+    drive(shop)
+    assert state(shop) == "readable"
+
+
 def test_a_failed_task_is_retried_a_limited_number_of_times(shop):
     failures = []
 
@@ -275,7 +286,7 @@ def test_a_readable_view_is_rebuilt_only_on_request(shop):
 
 def asked(shop):
     with node_of(shop) as node:
-        return job.begun(node, [VIEW])
+        return begun(node, [VIEW])
 
 
 def test_an_embedded_folder_is_refused(tmp_path):

@@ -10,6 +10,7 @@ from bench.nodes import NodeProcesses
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.pipeline.build import driver as job
 from hornbeam_server.pipeline.build.executor import attempt
+from hornbeam_server.pipeline.build.leader import begun
 
 pytestmark = pytest.mark.timeout(300)
 DDL = """
@@ -75,7 +76,7 @@ def test_a_view_is_built_by_spark_while_a_writer_writes_and_the_leader_dies(
         try:
             node = open_transport(parse_url(nodes.client_url), 60)
             report = job.Driver(node, nodes.client_url, run, 1).build(
-                job.begun(node, [VIEW]), lambda *_: None
+                begun(node, [VIEW]), lambda *_: None
             )
             node.close()
         finally:

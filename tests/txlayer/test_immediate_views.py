@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from decimal import Decimal
+from functools import partial
 
 import pytest
 
+from hornbeam_server.maintain.immediate.build import base_cells
 from hornbeam_server.maintain.immediate.definition import define
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.node.settings import load_settings
 from hornbeam_server.schema.catalog import State
-from hornbeam_server.schema.errors import LimitExceeded, SchemaError, SqlError, Unsupported
-from hornbeam_server.storage.ports import TOMBSTONE, Put
+from hornbeam_server.schema.errors import (
+    LimitExceeded,
+    NotFound,
+    SchemaError,
+    SqlError,
+    Unsupported,
+)
+from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 from hornbeam_server.storage.rocks import versions
+from hornbeam_server.txlayer.ddl import node_builds
 from hornbeam_server.txlayer.transactions.attempt import Transaction
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 from tests.txlayer.database_world import fill_load
@@ -275,13 +284,99 @@ async def test_a_group_that_is_too_large_for_a_key_is_refused(tmp_path):
         await require_right(database)
 
 
-async def test_a_sum_out_of_range_fails_the_build(tmp_path):
-    ddl = "CREATE TABLE t (k INTEGER PRIMARY KEY, x DECIMAL(38,0));"
-    async with opened(tmp_path, ddl) as database:
+BIG = "CREATE TABLE t (k INTEGER PRIMARY KEY, x DECIMAL(38,0));"
+OF_BIG = "SELECT sum(x) AS total, max(x) AS high FROM t"
+
+
+async def test_a_build_that_fails_leaves_nothing(tmp_path):
+    """The view is quarantined, and built again when the row is corrected."""
+    async with opened(tmp_path, BIG) as database:
         await run(database, f"INSERT INTO t VALUES (1, {'9' * 37})")
-        await apply(database, ddl + view("SELECT sum(x) AS total FROM t"))
+        await apply(database, BIG + view("SELECT count(*) AS n FROM t", "w") + view(OF_BIG))
         assert "range of its type" in database.keeper.builds["v"].error
-        assert database.catalog.state["v"] is State.BUILDING
+        assert database.catalog.state["v"] is State.QUARANTINED
+        assert database.catalog.state["w"] is State.READABLE
+        with pytest.raises(SqlError, match="v"):
+            await database.fetch("SELECT * FROM v")
+        await run(database, "INSERT INTO t VALUES (2, 5)")
+        assert await stored_in(database, "v") == []
+        with pytest.raises(NotFound, match="no readable view"):
+            await database.verify(["v"], repair=True)
+        assert database.catalog.state["v"] is State.QUARANTINED
+        await run(database, "UPDATE t SET x = 7 WHERE k = 1")
+        report = await database.verify(repair=True)
+        assert report.differences == 0
+        assert await database.fetch("SELECT * FROM v") == [(12, 7)]
+        await require_right(database)
+
+
+async def test_a_quarantined_view_stays_so_after_a_restart(tmp_path):
+    async with opened(tmp_path, BIG) as database:
+        await run(database, f"INSERT INTO t VALUES (1, {'9' * 37})")
+        await apply(database, BIG + view(OF_BIG))
+    async with await Database.open(load_settings(data=tmp_path)) as database:
+        await database.keeper.wait_built()
+        assert database.catalog.state["v"] is State.QUARANTINED
+        stored = {database.catalog.layout(name).table for name in database.catalog.stored}
+        tables = {name for name in await database.store.tables() if not name.startswith("s.")}
+        assert tables == stored
+        assert await stored_in(database, "v") == []
+
+
+async def test_an_unreadable_row_fails_the_build(tmp_path):
+    async with opened(tmp_path, TABLES) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        codec = database.manager.state.codecs("customer")
+        put = Put(codec.key_of((1,)), b"\x01\xc1")
+        await database.store.put({codec.layout.table: [put]}, database.watermark())
+        await apply(database, TABLES + view(BY_CITY))
+        assert "customer" in database.keeper.builds["v"].error
+        assert database.catalog.state["v"] is State.QUARANTINED
+        assert await stored_in(database, "v") == []
+
+
+async def stored_in(database, name):
+    """All cells of an immediate view."""
+    tables = [
+        database.catalog.layout(part).table for part in database.catalog.immediate_view[name].stored
+    ]
+    return [
+        cell
+        for table in tables
+        async for batch in database.store.scan(table, b"", None, NEWEST)
+        for cell in batch
+    ]
+
+
+async def test_a_build_shows_its_progress_and_its_size(tmp_path, monkeypatch):
+    sql = "SELECT o_id, count(*) AS n, max(total) AS high FROM orders GROUP BY o_id"
+    async with opened(tmp_path, TABLES) as database:
+        rows = ", ".join(f"({n}, NULL, NULL, {n})" for n in range(1000))
+        await run(database, f"INSERT INTO orders VALUES {rows}")
+        monkeypatch.setattr(node_builds, "base_cells", partial(base_cells, most=300))
+        shown = []
+        put = database.store.put
+
+        async def watched(writes, ts):
+            if any(table.startswith("a.v") for table in writes):
+                build = database.keeper.builds["v"]
+                shown.append((build.scanned, build.total))
+            await put(writes, ts)
+
+        monkeypatch.setattr(database.store, "put", watched)
+        await apply(database, TABLES + view(sql))
+        build = database.keeper.builds["v"]
+        assert (build.rows, build.finished) == (1000, True)
+        assert len(shown) > 4
+        assert shown == sorted(shown)
+        assert all(scanned <= total for scanned, total in shown)
+        assert shown[-1][0] >= 2 * 1000, "several passes"
+        assert build.total == build.scanned
+        status = await database.status()
+        assert status["views"] == {"v": "readable"}
+        sizes = await database.sizes()
+        alone = await database.store.size(database.catalog.layout("v").table)
+        assert sizes["v"] > alone > 0
 
 
 async def test_additions_are_not_laid_over_an_older_snapshot(tmp_path):

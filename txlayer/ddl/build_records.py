@@ -7,18 +7,21 @@ fact that stays true as long as the table exists: for these keys of the scanned 
 process, in any order, any number of times. A replaced leader that writes late can hide ranges that
 were finished after it; they are then built again, which changes nothing.
 
-Why ranges may be built at different snapshots: docs of `pipeline.build.driver`.
+Why ranges may be built at different snapshots: docs of `pipeline.build.executor`. Immediate views
+are built as a whole, at one snapshot (`pipeline.build.immediate`): the table of a view's cells
+stands for all its tables, and all keys are finished together, or none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from hornbeam_server.maintain.deltas.nesting import named
 from hornbeam_server.maintain.lifecycle import Event, transition
 from hornbeam_server.maintain.spans import Span, gaps, united
 from hornbeam_server.schema.catalog import Catalog, Purpose, State
@@ -64,7 +67,8 @@ class Build:
     """Progress of one online build. `total` is the number of rows expected, if it is known.
 
     An external build (`external`) has no snapshot of its own; its progress is the number of rows
-    that were `scanned` for it, of `total`.
+    that were `scanned` for it, of `total`. So is that of immediate views, whose groups (`rows`) are
+    only counted at the end.
     """
 
     name: str
@@ -140,15 +144,10 @@ def families(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _family(catalog: Catalog, name: str) -> Iterator[str]:
-    if name in catalog.immediate_view:
-        raise InvalidRequest(
-            f"View {name} is immediate: only the node that leads builds it.",
-            cure="Leave it out; its build begins by itself. hornbeam verify --repair corrects it.",
-        )
     if name in catalog.index:
         yield name
         return
-    if name in catalog.view:
+    if name in catalog.view or name in catalog.immediate_view:
         yield name
     elif name not in catalog.schema:
         raise NotFound(f"There is no view, index or relation {name} to build.")
@@ -161,12 +160,6 @@ def building(catalog: Catalog) -> dict[str, str]:
     names = (*catalog.view, *catalog.immediate_view, *indexes)
     found = [name for name in names if catalog.state[name] is State.BUILDING]
     return {catalog.layout(name).table: name for name in found}
-
-
-def external(catalog: Catalog) -> dict[str, str]:
-    """Those of `building` that an external builder can build."""
-    found = building(catalog).items()
-    return {table: name for table, name in found if name not in catalog.immediate_view}
 
 
 def rebuilt(catalog: Catalog, names: Iterable[str]) -> Catalog:
@@ -185,6 +178,33 @@ def rebuilt(catalog: Catalog, names: Iterable[str]) -> Catalog:
     )
 
 
+def failed(catalog: Catalog, tables: Container[str]) -> Catalog:
+    """The next catalog, in which the views that are being built in `tables` are quarantined, with
+    new tables: nothing of the failed build is left. The same catalog if there are none."""
+    names = [name for table, name in building(catalog).items() if table in tables]
+    if not names:
+        return catalog
+    states = dict(catalog.states)
+    states |= {name: transition(states[name], Event.FAILED) for name in names}
+    numbers = dict(catalog.incarnations) | dict.fromkeys(names, -1)
+    return replace(
+        catalog,
+        version=catalog.version + 1,
+        states=tuple(states.items()),
+        incarnations=tuple(numbers.items()),
+    )
+
+
+def require_whole(catalog: Catalog, name: str) -> None:
+    """Raises InvalidRequest unless `name` is built as a whole, so that its build fails as a whole.
+    Of others, finished ranges are kept."""
+    if name not in catalog.immediate_view:
+        raise InvalidRequest(
+            f"{name} is built range by range, and keeps what is finished.",
+            cure="Build the rest, or cancel the build.",
+        )
+
+
 def cancelled(catalog: Catalog, names: Iterable[str]) -> Catalog:
     """The next catalog, without `names`. Raises InvalidRequest unless all are being built."""
     gone = set(names)
@@ -195,15 +215,33 @@ def cancelled(catalog: Catalog, names: Iterable[str]) -> Catalog:
                 cure="Cancel only what hornbeam view list shows as building.",
             )
         index = catalog.index.get(name)
-        if index is not None and index.purpose in (Purpose.DECLARED, Purpose.FOREIGN_KEY):
+        of_schema = index is not None and index.purpose in (Purpose.DECLARED, Purpose.FOREIGN_KEY)
+        if index is not None and of_schema and index.on not in gone:
             raise InvalidRequest(
                 f"Index {name} belongs to the schema.", cure="Apply a schema without it."
             )
+        _require_unnamed(catalog, name)
+    declared = gone & catalog.immediate_view.keys()
     return replace(
         catalog,
         version=catalog.version + 1,
+        schema=replace(
+            catalog.schema,
+            views=tuple(view for view in catalog.schema.views if view.name not in declared),
+            indexes=tuple(i for i in catalog.schema.indexes if i.relation not in declared),
+        ),
+        immediate=tuple(view for view in catalog.immediate if view.name not in declared),
         views=tuple(view for view in catalog.views if view.name not in gone),
         indexes=tuple(index for index in catalog.indexes if index.name not in gone),
         states=tuple((name, state) for name, state in catalog.states if name not in gone),
         row_counts=tuple((name, count) for name, count in catalog.row_counts if name not in gone),
     )
+
+
+def _require_unnamed(catalog: Catalog, name: str) -> None:
+    """Raises InvalidRequest if a declared view names the view `name`."""
+    for view in catalog.schema.views:
+        if view.name != name and name in named(view):
+            raise InvalidRequest(
+                f"View {view.name} reads {name}.", cure="Apply a schema without both."
+            )

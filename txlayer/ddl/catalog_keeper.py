@@ -30,13 +30,11 @@ from typing import Any
 
 import structlog
 
-from hornbeam_server.maintain.immediate.build import base_cells
-from hornbeam_server.maintain.immediate.program import compile_immediate
 from hornbeam_server.maintain.lifecycle import Event, transition
-from hornbeam_server.maintain.recompute import build_batches, scanned_relation
+from hornbeam_server.maintain.recompute import scanned_relation
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.query.engine import QueryEngine
-from hornbeam_server.schema.catalog import Beginning, Catalog, Counter, Purpose, State
+from hornbeam_server.schema.catalog import Beginning, Catalog, Counter, State
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.errors import (
     Corruption,
@@ -59,6 +57,7 @@ from hornbeam_server.txlayer.ddl.barrier import Barrier
 from hornbeam_server.txlayer.ddl.build_records import Build, Builds, Finished
 from hornbeam_server.txlayer.ddl.claim import RETRY_MAX_S, RETRY_S, TABLE, VERSION, Claim, Replaced
 from hornbeam_server.txlayer.ddl.constraint_validation import check_stored
+from hornbeam_server.txlayer.ddl.node_builds import build_order, built_rows
 from hornbeam_server.txlayer.ddl.numbering import (
     adopted_states,
     counter_of,
@@ -189,7 +188,7 @@ class CatalogKeeper:
             self._steps(Step.TABLES_CREATED)
             await self._begin_behind(catalog, current)
             if external:
-                await self._note_external(build_records.external(catalog).keys() & new)
+                await self._note_external(build_records.building(catalog).keys() & new)
             await self._stop_building()
             try:
                 await self._publish(lambda at: self._admitted(catalog, at))
@@ -314,11 +313,13 @@ class CatalogKeeper:
         return list(build_records.families(self.state.catalog, asked))
 
     async def rebuild(self, names: Iterable[str]) -> None:
-        """Build readable views again, in new tables. Raises Unavailable."""
+        """Build readable and quarantined views again, in new tables. Raises Unavailable."""
         wanted = list(names)
 
         async def make(current: Catalog) -> Catalog:
-            return build_records.rebuilt(current, [n for n in wanted if current.readable(n)])
+            ended = {State.READABLE, State.QUARANTINED}
+            found = [name for name in wanted if current.state.get(name) in ended]
+            return build_records.rebuilt(current, found)
 
         await self.change(make)
 
@@ -326,7 +327,7 @@ class CatalogKeeper:
         async with self.changing:
             catalog = self.state.catalog
             found = build_records.families(catalog, names)
-            tables = {t for t, name in build_records.external(catalog).items() if name in found}
+            tables = {t for t, name in build_records.building(catalog).items() if name in found}
             if tables := tables - self.external.tables:
                 await self._stop_building()
                 try:
@@ -365,10 +366,7 @@ class CatalogKeeper:
             names = self._external_names()
             for table in rows:
                 if table not in names:
-                    raise NotFound(
-                        f"Table {table} has no external build.",
-                        cure="Its build has ended, or was cancelled.",
-                    )
+                    raise _no_build(table)
             known = {t: self.known(t).plus(span, n, scanned) for t, n in rows.items()}
             await self.external.note(known, await self._committer.reserve())
             self._show_external(names)
@@ -386,6 +384,26 @@ class CatalogKeeper:
         await self.change(make)
         return gone
 
+    async def give_up(self, table: str, error: str) -> None:
+        """Quarantine the immediate view with this table: its external build has failed, and would
+        fail again. Raises NotFound if it has none, InvalidRequest, Unavailable."""
+        self.led()
+        name = self._external_names().get(table)
+        if name is None:
+            raise _no_build(table)
+        build_records.require_whole(self.state.catalog, name)
+        self.builds[name].error = error
+        await self._quarantine({table})
+        await self.forget()
+
+    async def _quarantine(self, tables: set[str]) -> None:
+        """Quarantine the views that are being built in `tables`, and drop these tables."""
+
+        async def make(current: Catalog) -> Catalog:
+            return build_records.failed(current, tables)
+
+        await self.change(make)
+
     # ------------------------------------------------------------ finished ranges
 
     async def forget(self) -> None:
@@ -397,7 +415,7 @@ class CatalogKeeper:
 
     def _external_names(self) -> dict[str, str]:
         """The names of BUILDING views and indexes with an external build, by table."""
-        found = build_records.external(self.state.catalog)
+        found = build_records.building(self.state.catalog)
         return {table: name for table, name in found.items() if table in self.external.tables}
 
     def _show_external(self, names: Mapping[str, str]) -> None:
@@ -513,9 +531,9 @@ class CatalogKeeper:
         if not names:
             return
         for name in names:
-            total = catalog.row_count.get(catalog.layout(name).source)
+            total = catalog.row_count.get(scanned_relation(catalog, name))
             self.builds[name] = Build(name, self._build_at, total=total)
-        self._building = self._spawn(self._build(_build_order(catalog, names)))
+        self._building = self._spawn(self._build(build_order(catalog, names)))
 
     async def _stop_building(self) -> None:
         """Stop the builds of this node. A build must end under the catalog that it began under:
@@ -553,9 +571,15 @@ class CatalogKeeper:
             _LOG.warning("a schema change has ended", error=str(error))
 
     async def _build(self, names: list[str]) -> None:
-        await self._persistently(
-            partial(self._build_round, self.state.catalog, self.state.codecs, [*names])
-        )
+        catalog, codecs = self.state.catalog, self.state.codecs
+        await self._persistently(partial(self._build_round, catalog, codecs, [*names]))
+        failed = {
+            codecs(name).layout.table
+            for name in names
+            if name in catalog.immediate_view and self.builds[name].error
+        }
+        if failed:  # in a task of its own: the change stops this one
+            self._spawn(self._persistently(partial(self._quarantine, failed)))
 
     async def _build_round(self, catalog: Catalog, codecs: Codecs, waiting: list[str]) -> None:
         """Build all names in `waiting`, and remove those that have ended. A build that a service
@@ -598,25 +622,9 @@ class CatalogKeeper:
 
     async def _build_one(self, catalog: Catalog, codecs: Codecs, build: Build) -> None:
         """Build one view or index at its T."""
-        build.rows = 0
         reader = Snapshot(self._store, codecs, build.at)
-        if build.name in catalog.immediate_view:
-            await self._build_immediate(catalog, codecs, reader, build)
-            return
-        codec = codecs(build.name)
-        async with aclosing(reader.scan(scanned_relation(catalog, build.name))) as scanned:
-            async for batch in build_batches(catalog, codecs, [build.name], reader, scanned):
-                rows = batch.rows[build.name]
-                puts = [Put(key, codec.encode(row)) for key, row in rows]
-                await self._put_built({codec.layout.table: puts}, build)
-
-    async def _build_immediate(
-        self, catalog: Catalog, codecs: Codecs, reader: Snapshot, build: Build
-    ) -> None:
-        """Put the base lane of an immediate view at its T."""
-        program = compile_immediate(catalog.immediate_view[build.name], catalog)
-        async with aclosing(base_cells(program, codecs, reader)) as batches:
-            async for puts in batches:
+        async with aclosing(built_rows(catalog, codecs, reader, build)) as parts:
+            async for puts in parts:
                 await self._put_built(puts, build)
 
     async def _put_built(self, puts: Mapping[str, Sequence[Put]], build: Build) -> None:
@@ -627,7 +635,6 @@ class CatalogKeeper:
         self._steps(Step.BUILDING)
         claim.require_session()
         await self._store.put(puts, build.at)
-        build.rows += sum(map(len, puts.values()))
         await self._clock.sleep(0)
 
     async def _mark_readable(self, tables: set[str]) -> None:
@@ -670,6 +677,12 @@ class CatalogKeeper:
         self._steps(Step.DROPPED)
 
 
+def _no_build(table: str) -> NotFound:
+    return NotFound(
+        f"Table {table} has no external build.", cure="Its build has ended, or was cancelled."
+    )
+
+
 async def _ready(catalog: Catalog) -> Catalog:
     """`catalog` itself, for a change that adds no constraint."""
     return catalog
@@ -677,15 +690,3 @@ async def _ready(catalog: Catalog) -> Catalog:
 
 def _differ(count: int, known: int, factor: float) -> bool:
     return count > factor * known or known > factor * count
-
-
-def _build_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
-    """`names` in the order of their builds: foreign-key indexes, because they speed up the other
-    builds, then views, then other indexes."""
-
-    def rank(name: str) -> int:
-        if name in catalog.view or name in catalog.immediate_view:
-            return 1
-        return 0 if catalog.index[name].purpose is Purpose.FOREIGN_KEY else 2
-
-    return sorted(names, key=rank)

@@ -14,6 +14,7 @@ from hornbeam_server.api.rest.dependencies import Db, encoded, in_steps, tagged
 from hornbeam_server.api.rest.request_models import (
     MAX_NAMES,
     BuildBody,
+    BuildFailedBody,
     FinishedBody,
     LoadBody,
     LoadedBody,
@@ -94,11 +95,25 @@ async def begin_builds(body: BuildBody, request: Request, db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def finish_ranges(body: FinishedBody, db: Db) -> Response:
-    """Report that all rows for a range of keys of the scanned relation are stored, and on disk.
+    """Report that all rows for a range of keys of the scanned relation are stored, and on disk. An
+    empty range, whose start is its end, only reports that rows were scanned.
 
     Views and indexes become readable soon after all keys are finished. May be repeated.
     """
     await db.keeper.finish(body.rows, body.span(), body.scanned)
+    return encoded([build_document(db, name) for name in db.keeper.external_builds()])
+
+
+@router.post(
+    "/v1/builds/failed",
+    responses=response_models.of(list[response_models.Build], 400, 404, 422, 503, 507),
+    openapi_extra=ADMIN,
+)
+async def build_failed(body: BuildFailedBody, request: Request, db: Db) -> Response:
+    """Report that the build of an immediate view has failed, and would fail again. The view is
+    quarantined: nothing maintains it, and its tables are dropped. `POST /v1/builds` rebuilds it."""
+    note(request.scope, failed=body.table)
+    await db.keeper.give_up(body.table, body.error)
     return encoded([build_document(db, name) for name in db.keeper.external_builds()])
 
 

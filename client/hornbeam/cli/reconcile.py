@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 def reconcile(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Views (with their indexes), also deferred views. Default: all."),
+        typer.Argument(help="Views (with their indexes), also declared views. Default: all."),
     ] = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Write the expected rows, and compare again.")

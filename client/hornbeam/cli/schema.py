@@ -452,7 +452,8 @@ def _watch_builds(db: Connection) -> None:
                 name = build["name"]
                 if name not in tasks:
                     tasks[name] = bars.add_task(name, total=None, note="rows")
-                bars.update(tasks[name], completed=build["rows"], total=build["total"] or None)
+                done = build["scanned"] or build["rows"]
+                bars.update(tasks[name], completed=done, total=build["total"] or None)
             if all(build["finished"] or build["error"] for build in builds):
                 break
             time.sleep(_POLL_S)

@@ -122,7 +122,7 @@ def _state(view: dict[str, Any]) -> str:
         return f"{view['state']}: {done['error']}"
     if done["elsewhere"]:
         return f"{view['state']}, by Spark ({done['scanned']} {_of(done)})"
-    return f"{view['state']} ({done['rows']} {_of(done)})"
+    return f"{view['state']} ({done['scanned'] or done['rows']} {_of(done)})"
 
 
 def _of(done: dict[str, Any]) -> str:

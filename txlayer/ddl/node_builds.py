@@ -1,0 +1,74 @@
+"""The rows of a view or index, as the node that leads builds them at one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+
+from hornbeam_server.maintain.immediate.build import base_cells
+from hornbeam_server.maintain.immediate.program import compile_immediate
+from hornbeam_server.maintain.recompute import build_batches, scanned_relation
+from hornbeam_server.schema.catalog import Catalog, Purpose
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.ports import Put
+from hornbeam_server.storage.snapshot import Snapshot
+from hornbeam_server.txlayer.ddl.build_records import Build
+
+Puts = Mapping[str, Sequence[Put]]
+"""Puts by table."""
+
+
+async def built_rows(
+    catalog: Catalog, codecs: Codecs, reader: Snapshot, build: Build
+) -> AsyncGenerator[Puts, None]:
+    """The puts of a build as of `reader`, in parts. Counts the rows in `build`: those of a view,
+    not those of its internal tables. Raises the reader's errors, LimitExceeded and SqlError."""
+    build.rows = build.scanned = 0
+    if build.name in catalog.immediate_view:
+        parts = _cells(catalog, codecs, reader, build)
+    else:
+        parts = _rows(catalog, codecs, reader, build)
+    table = codecs(build.name).layout.table
+    async with aclosing(parts):
+        async for puts in parts:
+            yield puts
+            build.rows += len(puts.get(table, ()))
+
+
+async def _rows(
+    catalog: Catalog, codecs: Codecs, reader: Snapshot, build: Build
+) -> AsyncGenerator[Puts, None]:
+    codec = codecs(build.name)
+    async with aclosing(reader.scan(scanned_relation(catalog, build.name))) as scanned:
+        async for batch in build_batches(catalog, codecs, [build.name], reader, scanned):
+            rows = batch.rows[build.name]
+            build.scanned += batch.scanned
+            yield {codec.layout.table: [Put(key, codec.encode(row)) for key, row in rows]}
+
+
+async def _cells(
+    catalog: Catalog, codecs: Codecs, reader: Snapshot, build: Build
+) -> AsyncGenerator[Puts, None]:
+    """The cells of the base lane of an immediate view."""
+    rows = build.total
+
+    def scanned(count: int, passes: int) -> None:
+        build.scanned = count
+        build.total = None if rows is None else rows * passes
+
+    program = compile_immediate(catalog.immediate_view[build.name], catalog)
+    async with aclosing(base_cells(program, codecs, reader, progress=scanned)) as parts:
+        async for puts in parts:
+            yield puts
+
+
+def build_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
+    """`names` in the order of their builds: foreign-key indexes, because they speed up the other
+    builds, then views, then other indexes."""
+
+    def rank(name: str) -> int:
+        if name in catalog.view or name in catalog.immediate_view:
+            return 1
+        return 0 if catalog.index[name].purpose is Purpose.FOREIGN_KEY else 2
+
+    return sorted(names, key=rank)
