@@ -44,6 +44,7 @@ from hornbeam_server.txlayer.transactions.requests import (
 )
 from tests.sim.follower import Follower
 from tests.sim.oracle import check_every_commit, check_every_snapshot
+from tests.sim.shared_work import shared_work
 from tests.sim.simulated_cluster import Cluster, NoAnswer, drawn_options
 from tests.sim.simulated_members import MembersCluster
 
@@ -280,9 +281,10 @@ def simulate(
     began = time.process_time()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
-        report = run_simulated(
-            _run(seed, workload, profile, transactions, nodes, clients, follow, options)
-        )
+        with shared_work():
+            report = run_simulated(
+                _run(seed, workload, profile, transactions, nodes, clients, follow, options)
+            )
     finally:
         gc.enable()
     return replace(report, cpu_s=time.process_time() - began)

@@ -1,0 +1,57 @@
+"""Simulated processes share work without effect on the run."""
+
+import contextlib
+
+import pytest
+
+from hornbeam_server.query.binding import binder
+from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.workers import statements
+from hornbeam_server.query.workers.control import Options
+from hornbeam_server.query.workers.messages import Query
+from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.trees import unlink
+from tests.sim import simulation
+from tests.sim.scenarios import WORKLOADS, scenario
+from tests.sim.shared_work import shared_work
+
+
+def test_a_run_takes_the_same_course_without_shared_work(monkeypatch):
+    """Views come and go in it, so many catalogs are compiled, and nodes crash."""
+    shared = run()
+    monkeypatch.setattr(simulation, "shared_work", contextlib.nullcontext)
+    alone = run()
+    assert (shared.trace_hash, shared.counts) == (alone.trace_hash, alone.counts)
+    assert shared.processes > 3
+
+
+def run():
+    drawn = scenario(2, ("totals",), ("everything",), (3,))
+    return simulation.simulate(2, WORKLOADS["totals"], drawn.mix.profile, 80, nodes=3)
+
+
+def test_each_caller_owns_the_tree_of_a_text():
+    sql = "SELECT a, sum(b) FROM t WHERE c = ? AND d IN (1, 2) GROUP BY a"
+    with shared_work():
+        trees = [binder.parse(sql) for _ in range(4)]
+        assert len(set(map(id, trees))) == 4
+        trees[2].args["where"].pop()
+        unlink(trees[3])
+        assert binder.parse(sql) == parse(sql)
+        assert [node.meta for node in binder.parse(sql).walk()] == [
+            node.meta for node in parse(sql).walk()
+        ]
+        with pytest.raises(SqlError):
+            binder.parse("SELECT FROM FROM")
+
+
+def test_a_database_serves_the_next_process_without_the_tables_of_the_last():
+    with shared_work():
+        first = statements.Statements(Options())
+        first.answer(Query("CREATE TEMP TABLE mine AS SELECT 1 AS x", {}))
+        first.close()
+        again = statements.Statements(Options())
+        assert again is first
+        with pytest.raises(SqlError, match="mine"):
+            again.answer(Query("SELECT * FROM mine", {}))
+        assert statements.Statements(Options(memory_mb=64)) is not first
