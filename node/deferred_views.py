@@ -317,13 +317,13 @@ class DeferredViews:
     # ------------------------------------------------------------ upkeep
 
     async def held(self) -> list[int]:
-        """The oldest snapshot that each group needs, unless it has expired (`hold_s`). Versions
-        that later snapshots need must not be purged, nor later commits dropped from the logs."""
+        """The snapshots that groups need, unless they have expired (`hold_s`). Versions that these
+        and later snapshots need must not be purged, nor later commits dropped from the logs."""
         now = self._clock.wall_ms()
         groups = groups_of(self._keeper.state.catalog)
         states = [await self._groups.state(group) for group in groups]
-        needed = [state.needed(now, self._use_ms) for state in states]
-        return [at for at in needed if at and now - at <= self._hold_ms + self._use_ms]
+        needed = [at for state in states for at in state.needed(now, self._use_ms)]
+        return [at for at in needed if now - at <= self._hold_ms + self._use_ms]
 
     async def status(self) -> list[GroupStatus]:
         """The status of all groups."""

@@ -22,6 +22,7 @@ from enum import StrEnum, auto
 from typing import Any
 
 from hornbeam_server.schema.errors import HornbeamError, Unavailable
+from hornbeam_server.storage.log.files import NoRoom
 from hornbeam_server.storage.log.format import segment_name
 from hornbeam_server.storage.log.segments import sorted_segments
 from hornbeam_server.storage.simulated.clock import START_MS
@@ -309,7 +310,11 @@ class SimulatedFiles:
     async def finish(self, name: str, data: bytes) -> None:
         assert name == self._open, f"{name} is not open"
         self._open = ""
-        await self._send(Kind.FINISH, name, data=data)
+        try:
+            await self._send(Kind.FINISH, name, data=data)
+        except NoRoom:  # everything is as before
+            self._open = name
+            raise
 
     async def read(self, name: str) -> bytes:
         found: bytes = await self._send(Kind.READ, name)

@@ -20,6 +20,7 @@ from hornbeam_server.schema.types import ColumnType, Kind
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.ports import TOMBSTONE, Put
+from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.txlayer.transactions.requests import Statement
 from hornbeam_server.txlayer.views.refresh_groups import Finished
 from tests.txlayer.database_world import on_shop
@@ -228,7 +229,7 @@ async def test_a_purge_keeps_the_versions_that_batches_and_readers_need(tmp_path
         clock.ahead_s = 2 * HOUR_S  # every version is older than the retention now
         await customers(db, "eve")
         await db.purge()
-        assert await db.deferred.held() == [as_of]
+        assert await db.deferred.held() == [as_of, work.upto - 1]
         assert await db.fetch("SELECT * FROM byname") == [("ann", 1)]
         assert await db.fetch("SELECT n, c_name FROM byname, customer") == [(1, "ann")]
         with pytest.raises(SnapshotTooOld):
@@ -254,6 +255,30 @@ async def test_versions_for_a_stale_group_expire(tmp_path):
         await db.deferred.rebuild(["byname"])
         assert (await batch(db, byname={"bob": 1})).built == ("byname",)
         assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
+
+
+async def test_a_batch_that_only_builds_may_be_done_long_after_it_began(tmp_path):
+    """The first batch of a group, and the first after all it had has expired."""
+    clock = JumpingClock()
+    async with on_shop(tmp_path, clock=clock) as db:
+        await declare(db, view("byname"))
+        for expired_s in (0, 26 * HOUR_S):
+            clock.ahead_s += expired_s
+            if expired_s:
+                await db.deferred.rebuild(["byname"])
+            await customers(db, "ann")
+            work = await db.deferred.begin("default", db.snapshot_after)
+            await db.execute("DELETE FROM customer")
+            clock.ahead_s += 2 * HOUR_S  # every version is older than the retention now
+            await customers(db, "eve")
+            await db.purge()
+            assert await db.deferred.held() == [work.upto - 1]
+            reader = Snapshot(db.store, Codecs(db.catalog), work.upto)
+            assert [row[1] async for batch in reader.scan("customer") for row in batch] == ["ann"]
+            await put(db, work.upto, "byname", ann=1)
+            await db.deferred.finish("default", work.upto, DONE)
+            assert await db.fetch("SELECT * FROM byname") == [("ann", 1)]
+            await db.execute("DELETE FROM customer")
 
 
 async def test_a_late_report_of_a_batch_does_not_end_the_next_one(tmp_path):

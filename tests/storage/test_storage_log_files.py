@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from hornbeam_server.schema.errors import Corruption, DiskFull, Unavailable
+from hornbeam_server.storage.log.files import NoRoom
 from hornbeam_server.storage.log.format import Header, encode_append, segment_name
 from hornbeam_server.storage.log.segments import SegmentedLog
 from hornbeam_server.storage.ports import START, Position
@@ -77,6 +78,22 @@ async def test_a_segment_that_fails_to_begin_or_end_loses_nothing(kind, done):
         await log.append([b"two"])
     await log.close()
     assert await reread(disk) == expected
+
+
+@pytest.mark.parametrize("kind", [Kind.CREATE, Kind.APPEND, Kind.FINISH])
+async def test_without_room_everything_is_as_before_and_the_log_goes_on(kind):
+    disk = SimulatedDisk()
+    log = await opened(disk)
+    expected = [b"one"] if kind is not Kind.CREATE else []
+    for payload in expected:
+        await log.append([payload])
+    disk.fault = once(kind, Fault(NoRoom("The disk is full.")))
+    with pytest.raises(NoRoom):
+        await (log.roll() if kind is Kind.FINISH else log.append([b"two"]))
+    await log.append([b"three"])
+    await log.roll()
+    await log.close()
+    assert await reread(disk) == [*expected, b"three"]
 
 
 async def test_a_file_exists_once_it_was_created_even_if_empty():

@@ -42,6 +42,11 @@ def batch_after(state: GroupState, of: Catalog, upto: int) -> GroupState:
     return state.begun(of, "default", upto).finished(upto, DONE, upto + 10, HOUR)
 
 
+def oldest(state: GroupState, wall_ms: int, use_ms: int) -> int:
+    """The oldest snapshot that a group needs; 0: it needs none."""
+    return min(state.needed(wall_ms, use_ms), default=0)
+
+
 def test_a_batch_takes_all_views_of_its_group_to_one_snapshot():
     both = catalog(3, *deferred("a", "b"), *deferred("c", group="other"), b=7)
     assert groups_of(both) == ("default", "other")
@@ -70,12 +75,12 @@ def test_earlier_snapshots_of_a_group_stay_valid_until_its_views_change():
 
 
 def test_the_start_of_a_batch_is_kept_until_it_is_finished():
-    assert GroupState().needed(NOW, HOUR) == 0
+    assert oldest(GroupState(), NOW, HOUR) == 0
     building = GroupState().begun(ONE, "default", NOW)
-    assert building.needed(NOW + 50 * HOUR, HOUR) == NOW
+    assert oldest(building, NOW + 50 * HOUR, HOUR) == NOW - 1  # it puts rows at NOW
     done = batch_after(GroupState(), ONE, NOW)
-    assert done.needed(NOW + 50 * HOUR, HOUR) == NOW
-    assert done.begun(ONE, "default", NOW + 5).needed(NOW + 50 * HOUR, HOUR) == NOW
+    assert oldest(done, NOW + 50 * HOUR, HOUR) == NOW
+    assert oldest(done.begun(ONE, "default", NOW + 5), NOW + 50 * HOUR, HOUR) == NOW
 
 
 def test_late_puts_of_a_finished_batch_stay_hidden():
@@ -86,9 +91,9 @@ def test_late_puts_of_a_finished_batch_stay_hidden():
     for upto in (finished + 5, finished + 10):
         state = state.begun(ONE, "default", upto).finished(upto, DONE, upto + 1, HOUR)
     assert state.as_of == finished + 10
-    assert state.needed(finished + HOUR - 1, HOUR) == NOW
-    assert state.needed(finished + HOUR, HOUR) == NOW + 5  # the next batch began here
-    assert state.needed(finished + HOUR + 6, HOUR) == finished + 10
+    assert oldest(state, finished + HOUR - 1, HOUR) == NOW
+    assert oldest(state, finished + HOUR, HOUR) == NOW + 5  # the next batch began here
+    assert oldest(state, finished + HOUR + 6, HOUR) == finished + 10
     last = batch_after(batch_after(state, ONE, finished + 2 * HOUR), ONE, finished + 4 * HOUR)
     assert [one.at for one in last.left] == [finished + 2 * HOUR]
 
@@ -97,12 +102,12 @@ def test_the_snapshot_before_a_long_pause_is_kept_for_a_while():
     state = batch_after(GroupState(), ONE, NOW)
     now = NOW + 5 * HOUR
     state = batch_after(state, ONE, now)
-    assert state.needed(now + HOUR // 2, HOUR) == NOW
-    assert batch_after(state, ONE, now + 5).needed(now + HOUR // 2, HOUR) == NOW
-    assert state.needed(now + 2 * HOUR, HOUR) == now
+    assert oldest(state, now + HOUR // 2, HOUR) == NOW
+    assert oldest(batch_after(state, ONE, now + 5), now + HOUR // 2, HOUR) == NOW
+    assert oldest(state, now + 2 * HOUR, HOUR) == now
     building = GroupState().begun(ONE, "default", NOW)
     late = building.finished(NOW, DONE, now, HOUR)
-    assert late.needed(now + 1, HOUR) == NOW - 1
+    assert oldest(late, now + 1, HOUR) == NOW - 1
 
 
 def test_usable_relations_exist_unchanged_in_all_catalogs():

@@ -124,19 +124,21 @@ class GroupState(msgspec.Struct, frozen=True):
         version = batch.catalog_version
         return GroupState(upto, version, batch.views, None, last, before[:REMEMBERED], left)
 
-    def needed(self, wall_ms: int, use_ms: int) -> int:
-        """The oldest snapshot that the group needs: cells that it or later snapshots read must not
-        be purged. 0: the group needs none.
+    def needed(self, wall_ms: int, use_ms: int) -> tuple[int, ...]:
+        """The snapshots that the group needs: cells that they or later snapshots read must not be
+        purged.
 
-        Batches read at `as_of` and at `upto`. Their rows bear `upto`, and must not arrive after
-        newer cells were purged (`pipeline/spark/sink.py`). Cells that are retained anyway cover
-        rows that are put within `use_ms` of `upto`, and reads as of `as_of`. A batch that is
-        finished after more than half of `use_ms` may have been begun again, and so may be under way
-        for as long again; and queries read at its beginning until it was finished.
+        Batches read at `as_of` and at `upto`, and put rows at `upto`. What is kept for a batch
+        begins before its rows, which must not arrive after newer cells were purged
+        (`pipeline/spark/sink.py`). Cells that are retained anyway cover rows that are put within
+        `use_ms` of `upto`, and reads as of `as_of`. A batch that is finished after more than half
+        of `use_ms` may have been begun again, and so may be under way for as long again; and
+        queries read at its beginning until it was finished.
         """
-        left = (one.at for one in self.left if one.wall_ms > wall_ms - use_ms)
-        begins = self.as_of or (self.batch.upto if self.batch is not None else 0)
-        return min([begins, *left]) if begins else 0
+        left = [one.at for one in self.left if one.wall_ms > wall_ms - use_ms]
+        begins = [self.as_of] if self.as_of else []
+        ends = [] if self.batch is None else [self.batch.upto - 1]
+        return (*begins, *ends, *left)
 
     def holds(self, catalog: Catalog, name: str) -> bool:
         """Does view `name` of this catalog, in its incarnation, show the snapshot `as_of`?"""
