@@ -48,7 +48,7 @@ from bench.peers.design import Source
 from bench.serving import post
 from hornbeam_server.cluster import Cluster
 
-NODES, WRITERS = Numbers((1, 3)), Numbers((1, 32))
+NODES, WRITERS = Numbers((1, 3)), Numbers((8, 32))
 DURABLE = "each answer waits for hsync of the log in HDFS; transactions that wait share it"
 
 
@@ -58,7 +58,7 @@ class Options:
 
     nodes: Annotated[Numbers, "numbers of nodes"] = NODES
     writers: Annotated[Numbers, "numbers of writers at a time"] = WRITERS
-    writes: Annotated[int, "transactions per round and number of writers"] = 600
+    writes: Annotated[int, "transactions per round and number of writers"] = 400
     warm_up: Annotated[int, "inserts before; Java compiles its hot code meanwhile"] = 4_000
     reads: Annotated[int, "reads of one group, and of one row, per round"] = 300
     rounds: Annotated[int, ROUNDS] = 3

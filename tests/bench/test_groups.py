@@ -9,6 +9,7 @@ import pytest
 
 from bench.groups import embedded
 from bench.groups.__main__ import main
+from bench.groups.postgres import postgres_writers
 from bench.groups.ways import (
     KEPT,
     NOTHING,
@@ -107,3 +108,14 @@ async def test_a_wrong_total_ends_the_measurement() -> None:
 def test_a_ratio_without_a_number_of_writers_has_its_goal_everywhere() -> None:
     assert Ratio("a", "b", "c", 2.0).goal(7) == 2.0
     assert Ratio("a", "b", "c", 2.0, writers=8).goal(7) is None
+
+
+def test_without_postgresql_its_ways_are_left_out_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.peers.postgres.BINARIES", tmp_path)
+    missing: list[str] = []
+    with postgres_writers(tmp_path / "data", missing.append) as (ways, about):
+        assert (ways, about) == ([], {})
+    assert missing[0].startswith("PostgreSQL is not measured: There is no PostgreSQL under")
+    assert not (tmp_path / "data").exists()
