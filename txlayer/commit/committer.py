@@ -193,6 +193,8 @@ class Committer:
         self._noted_at = -math.inf
         self._refused: set[int] = set()
         """Timestamps of the batches that the store has refused; their puts are retried."""
+        self._taken: Sequence[_Waiting] = ()
+        """The transactions of which a batch is being made."""
 
     # ------------------------------------------------------------ life
 
@@ -336,7 +338,7 @@ class Committer:
 
     async def _log_batches(self) -> None:
         while True:
-            batch = self._new_batch(self._take(await self._waiting.get()))
+            batch = await self._new_batch(self._take(await self._waiting.get()))
             if batch is None:
                 continue
             self._steps(Step.TICKED)
@@ -381,23 +383,27 @@ class Committer:
             size += members[-1].prepared.logged_bytes
         return members
 
-    def _new_batch(self, taken: Sequence[_Waiting]) -> _Batch | None:
+    async def _new_batch(self, taken: Sequence[_Waiting]) -> _Batch | None:
         """A batch of transactions at the next timestamp, with the cells of immediate views to which
-        they add; None if all of them are refused."""
-        before = lanes.values(a for waiting in taken for a in waiting.prepared.additions)
-        members = [waiting for waiting in taken if self._added(waiting)]
-        if not members:
+        they add; None if all of them are refused. Many cells are worked off in turns. No other
+        batch is made in the meantime, and the values of these cells stay known."""
+        self._taken = taken
+        before = await lanes.values(a for waiting in taken for a in waiting.prepared.additions)
+        members = [waiting for waiting in taken if await self._added(waiting)]
+        cells = await lanes.puts(before)
+        self._taken = ()
+        if self.failed is not None or not members:  # `_fail` has refused them
             return None
-        batch = _Batch(self._hlc.tick(), members, before=before, cells=lanes.puts(before))
+        batch = _Batch(self._hlc.tick(), members, before=before, cells=cells)
         self._in_flight.add(batch.ts)
         self._open_batches.append(batch)
         return batch
 
-    def _added(self, waiting: _Waiting) -> bool:
+    async def _added(self, waiting: _Waiting) -> bool:
         """Add what a transaction adds to immediate views. If a sum is out of range, refuse the
         transaction, which has no effect."""
         try:
-            lanes.add_all(waiting.prepared.additions)
+            await lanes.add_all(waiting.prepared.additions)
         except HornbeamError as error:
             self.finished += 1
             _refuse(waiting, error)
@@ -547,6 +553,8 @@ class Committer:
             if batch.logged_at is None:
                 for waiting in batch.members:
                     _refuse(waiting, _unknown(waiting))
+        for waiting in self._taken:
+            _refuse(waiting, self._refusal())
         while not self._waiting.empty():
             _refuse(self._waiting.get_nowait(), self._refusal())
         self._notify()

@@ -13,13 +13,13 @@ the committer, and for as long as the transaction is in flight: the log stage ne
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from hornbeam_server.maintain.changes import Addition
 from hornbeam_server.schema.errors import Unavailable
-from hornbeam_server.schema.turns import chunks, made, turn
+from hornbeam_server.schema.turns import chunks, made, turn, worked_off
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.folds import plus, require_within_lane
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
@@ -121,25 +121,29 @@ class Lanes:
                     cell.amounts = cell.codec.decode(found.value)[width:]
 
 
-def add_all(additions: Iterable[LaneAddition]) -> None:
+async def add_all(additions: Iterable[LaneAddition]) -> None:
     """Add the amounts of a transaction to its cells. Adds nothing and raises LimitExceeded if one
     of the sums would leave the range of its lane."""
-    sums = [(each.cell, _sum(each)) for each in additions]
+    sums = await made((each.cell, _sum(each)) for each in additions)
     for cell, amounts in sums:
         cell.amounts = amounts
 
 
 def _sum(addition: LaneAddition) -> Row:
     cell = addition.cell
-    assert cell.amounts is not None
-    amounts = tuple(map(plus, cell.amounts, addition.amounts))
+    amounts = tuple(map(plus, _known(cell), addition.amounts))
     require_within_lane(cell.codec.layout, cell.row_start, amounts)
     return amounts
 
 
-def values(additions: Iterable[LaneAddition]) -> dict[LaneCell, Row]:
-    """The present values of the cells."""
-    return {each.cell: each.cell.amounts for each in additions if each.cell.amounts is not None}
+async def values(additions: Iterable[LaneAddition]) -> dict[LaneCell, Row]:
+    """The present values of the cells, which are known."""
+    return dict(await made((each.cell, _known(each.cell)) for each in additions))
+
+
+def _known(cell: LaneCell) -> Row:
+    assert cell.amounts is not None
+    return cell.amounts
 
 
 def restore(values: Mapping[LaneCell, Row]) -> None:
@@ -148,9 +152,15 @@ def restore(values: Mapping[LaneCell, Row]) -> None:
         cell.amounts = amounts
 
 
-def puts(cells: Iterable[LaneCell]) -> dict[str, list[Put]]:
+async def puts(cells: Iterable[LaneCell]) -> dict[str, list[Put]]:
     """The cells as stored, by table."""
     found: dict[str, list[Put]] = {}
+    await worked_off(_encoded(cells, found))
+    return found
+
+
+def _encoded(cells: Iterable[LaneCell], found: dict[str, list[Put]]) -> Iterator[int]:
+    """Add the cells to `found`. Yields the bytes of each."""
     for cell in cells:
         found.setdefault(cell.codec.layout.table, []).append(cell.put())
-    return found
+        yield len(cell.key)
