@@ -18,8 +18,9 @@ from hornbeam_server.maintain.deltas.program import (
     outline,
     stored_program,
 )
-from hornbeam_server.maintain.immediate.definition import define
+from hornbeam_server.maintain.immediate.definition import Definition
 from hornbeam_server.maintain.immediate.program import program_of as immediate_program
+from hornbeam_server.maintain.immediate.projected import define_any, projected_program
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.schema.build import Place
@@ -28,7 +29,9 @@ from hornbeam_server.schema.catalog import (
     DeferredView,
     Forest,
     ImmediateView,
+    ProjectedView,
     State,
+    TransactionalView,
     WorkloadStatement,
 )
 from hornbeam_server.schema.codec import encode_catalog
@@ -184,7 +187,7 @@ def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Cat
         for declared in catalog.schema.views
         if declared.refresh is Refresh.IMMEDIATE
     ]
-    views: list[DeferredView | ImmediateView] = [*deferred, *immediate]
+    views: list[DeferredView | TransactionalView] = [*deferred, *immediate]
     for view in views:
         number = dict(base.incarnations).get(view.name, 0)
         kept = _keeps_rows(view, catalog, base)
@@ -193,7 +196,8 @@ def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Cat
     return replace(
         catalog,
         deferred=tuple(deferred),
-        immediate=tuple(immediate),
+        immediate=tuple(view for view in immediate if isinstance(view, ImmediateView)),
+        projected=tuple(view for view in immediate if isinstance(view, ProjectedView)),
         incarnations=tuple(numbers.items()),
         states=tuple(states.items()),
     )
@@ -222,10 +226,13 @@ def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) ->
     )
 
 
-def _immediate(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> ImmediateView:
+def _immediate(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> TransactionalView:
     with _errors_located(declared, catalog, request):
-        definition = define(declared, _all_readable(catalog))
-        immediate_program(definition, catalog)
+        definition = define_any(declared, _all_readable(catalog))
+        if isinstance(definition, Definition):
+            immediate_program(definition, catalog)
+        else:
+            projected_program(definition, catalog)
     return definition.view
 
 
@@ -273,7 +280,7 @@ def program_of(catalog: Catalog, name: str) -> DeltaProgram:
     return stored_program(view, _all_readable(catalog)) or _compiled(view.declared, catalog)
 
 
-def _keeps_rows(view: DeferredView | ImmediateView, catalog: Catalog, base: Catalog) -> bool:
+def _keeps_rows(view: DeferredView | TransactionalView, catalog: Catalog, base: Catalog) -> bool:
     before = base.declared_view.get(view.name)
     if before is None:
         return False
@@ -286,7 +293,7 @@ def _keeps_rows(view: DeferredView | ImmediateView, catalog: Catalog, base: Cata
     return same and rows and _select(view, catalog) == _select(before, base)
 
 
-def _select(view: DeferredView | ImmediateView, catalog: Catalog) -> str:
+def _select(view: DeferredView | TransactionalView, catalog: Catalog) -> str:
     """The SELECT of a view, with the SELECTs of the views that it names written out."""
     return written_out(view.declared, catalog.schema.views).sql()
 

@@ -104,7 +104,7 @@ def explain(sql: str, catalog: Catalog, rewritten: Rewritten, plan: Plan) -> Exp
     return Explanation(
         sql=sql,
         rewritten=written(rewritten.bound.ast, "duckdb") if rewritten.uses else sql,
-        views=tuple(n for n in sources if n in catalog.view or n in catalog.immediate_view),
+        views=tuple(n for n in sources if n in catalog.view or n in catalog.transactional_view),
         indexes=tuple(name for name in layouts if name in catalog.index),
         steps=tuple(_steps(plan, catalog)),
         strategy=_strategy(plan),

@@ -244,6 +244,34 @@ class ImmediateView:
 
 
 @dataclass(frozen=True)
+class ProjectedView:
+    """A declared view without aggregates that transactions maintain: a filtered and projected join
+    of a relation, the *fact*, with parents. It has at most one row for each row of the fact. Its
+    rows are tuples of `columns`, which queries can read, and `hidden`, which they cannot, under the
+    primary key of the fact: `key`.
+    """
+
+    declared: DeclaredView
+    relations: tuple[str, ...]
+    columns: tuple[Column, ...]
+    hidden: tuple[Column, ...]
+    key: tuple[KeyPart, ...]
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """Names of the layouts of the view that have a table of their own."""
+        return (self.name,)
+
+
+TransactionalView = ImmediateView | ProjectedView
+"""A declared view that transactions maintain."""
+
+
+@dataclass(frozen=True)
 class Index:
     """A covered index over a relation or a view: `columns`, then the source's key, then `include`.
 
@@ -364,6 +392,7 @@ class Catalog:
     budget: float | None = None
     beginnings: tuple[Beginning, ...] = ()
     immediate: tuple[ImmediateView, ...] = ()
+    projected: tuple[ProjectedView, ...] = ()
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )
@@ -374,8 +403,7 @@ class Catalog:
             name in self.schema
             or name in self.view
             or name in self.index
-            or name in self.deferred_view
-            or name in self.immediate_view
+            or name in self.declared_view
         )
 
     @cached_property
@@ -423,9 +451,15 @@ class Catalog:
         return {view.name: view for view in self.immediate}
 
     @cached_property
-    def declared_view(self) -> dict[str, DeferredView | ImmediateView]:
+    def transactional_view(self) -> dict[str, TransactionalView]:
+        """The declared views that transactions maintain, by name."""
+        views: tuple[TransactionalView, ...] = (*self.immediate, *self.projected)
+        return {view.name: view for view in views}
+
+    @cached_property
+    def declared_view(self) -> dict[str, DeferredView | TransactionalView]:
         """All views that the schema declares, by name."""
-        return {**self.deferred_view, **self.immediate_view}
+        return {**self.deferred_view, **self.transactional_view}
 
     @cached_property
     def all_views(self) -> tuple[str, ...]:
@@ -476,7 +510,9 @@ class Catalog:
         if self.load is None:
             return self
         relations, made = set(self.load.relations), set(self.loading)
-        again = {v.name for v in self.immediate if not relations.isdisjoint(v.relations)}
+        views = self.transactional_view.values()
+        again = {v.name for v in views if not relations.isdisjoint(v.relations)}
+        again |= {index.name for index in self.indexes if index.on in again}
         numbers = dict(self.incarnations) | dict.fromkeys([*made, *again], self.load.number)
         states = dict(self.states) | dict.fromkeys(made & self.state.keys(), State.READABLE)
         states |= dict.fromkeys(again, State.BUILDING)
@@ -546,6 +582,10 @@ class Catalog:
             for name, state in zip(view.stored, (rows, *view.states), strict=True):
                 table = f"d.{name}.{number}"
                 made[name] = Layout(name, table, state.columns, state.key, name)
+        for plain in self.projected:
+            table, columns = f"p.{plain.name}.{numbers.get(plain.name, 0)}", plain.columns
+            stored = (*columns, *plain.hidden)
+            made[plain.name] = Layout(plain.name, table, stored, plain.key, plain.name)
         for folded in self.immediate:
             table = f"a.{folded.name}.{numbers.get(folded.name, 0)}"
             columns = (*folded.columns, *folded.hidden)

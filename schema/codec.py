@@ -25,6 +25,7 @@ from hornbeam_server.schema.catalog import (
     Index,
     JoinView,
     Load,
+    ProjectedView,
     State,
     StateLayout,
     WorkloadStatement,
@@ -65,8 +66,8 @@ class Format(enum.IntEnum):
     SEVENTH = 7
     """With immediate views: an older server would not maintain them."""
     EIGHTH = 8
-    """With immediate views that compute columns when they are read: an older server would show
-    other rows."""
+    """With immediate views without aggregates, or that compute columns when they are read: an older
+    server would not maintain them, or would show other rows."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -124,6 +125,14 @@ class _ImmediateForm(msgspec.Struct, omit_defaults=True):
     computed: _ComputedForm | None = None
 
 
+class _ProjectedForm(msgspec.Struct):
+    declared: DeclaredView
+    relations: tuple[str, ...]
+    columns: tuple[_ColumnForm, ...]
+    hidden: tuple[_ColumnForm, ...]
+    key: tuple[KeyPart, ...]
+
+
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
     format: Format
     version: int
@@ -146,6 +155,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     """An older server drops `method` and `budget`."""
     beginnings: tuple[Beginning, ...] = ()
     immediate: tuple[_ImmediateForm, ...] = ()
+    projected: tuple[_ProjectedForm, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -175,12 +185,13 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.budget,
             catalog.beginnings,
             tuple(_immediate_form(view) for view in catalog.immediate),
+            tuple(_projected_form(view) for view in catalog.projected),
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
-    if any(view.computed is not None for view in catalog.immediate):
+    if catalog.projected or any(view.computed is not None for view in catalog.immediate):
         return Format.EIGHTH
     if catalog.immediate:
         return Format.SEVENTH
@@ -204,6 +215,7 @@ def decode_catalog(data: bytes) -> Catalog:
         relations = tuple(_relation(relation) for relation in form.relations)
         deferred = tuple(_deferred(view) for view in form.deferred)
         immediate = tuple(_immediate(view) for view in form.immediate)
+        projected = tuple(_projected(view) for view in form.projected)
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
             f"The stored catalog cannot be read: {error}",
@@ -226,6 +238,7 @@ def decode_catalog(data: bytes) -> Catalog:
         form.budget,
         form.beginnings,
         immediate,
+        projected,
     )
 
 
@@ -258,6 +271,11 @@ def _immediate_form(view: ImmediateView) -> _ImmediateForm:
         tuple(map(_state_form, view.values)),
         None if view.computed is None else _computed_form(view.computed),
     )
+
+
+def _projected_form(view: ProjectedView) -> _ProjectedForm:
+    columns, hidden = _column_forms(view.columns), _column_forms(view.hidden)
+    return _ProjectedForm(view.declared, view.relations, columns, hidden, view.key)
 
 
 def _computed_form(computed: Computed) -> _ComputedForm:
@@ -321,6 +339,11 @@ def _immediate(form: _ImmediateForm) -> ImmediateView:
         tuple(map(_state, form.values)),
         None if form.computed is None else _computed(form.computed),
     )
+
+
+def _projected(form: _ProjectedForm) -> ProjectedView:
+    columns, hidden = _columns(form.columns), _columns(form.hidden)
+    return ProjectedView(form.declared, form.relations, columns, hidden, form.key)
 
 
 def _computed(form: _ComputedForm) -> Computed:

@@ -13,8 +13,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from zlib import crc32
 
-from hornbeam_server.maintain.immediate.program import ImmediateProgram, Sums
+from hornbeam_server.maintain.immediate.program import ImmediateProgram, Sums, compile_immediate
+from hornbeam_server.maintain.immediate.projected import ProjectedProgram, compile_projected
+from hornbeam_server.maintain.indexes import compile_index
 from hornbeam_server.maintain.paths import BaseRows
+from hornbeam_server.schema.catalog import Catalog, ImmediateView
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.folds import BASE_LANE, minus, require_within_lane
@@ -29,6 +32,34 @@ relations."""
 
 class _TooManyGroups(Exception):
     pass
+
+
+async def built_puts(
+    catalog: Catalog, codecs: Codecs, reader: RowReader, name: str
+) -> AsyncGenerator[dict[str, list[Put]], None]:
+    """The rows or cells of an immediate view, or of an index on one, as of `reader`, by table, to
+    be put at its timestamp. Raises the reader's errors."""
+    view = catalog.transactional_view[catalog.layout(name).source]
+    if isinstance(view, ImmediateView):
+        puts = base_cells(compile_immediate(view, catalog), codecs, reader)
+    else:
+        puts = _projected_rows(compile_projected(view, catalog), catalog, codecs, reader, name)
+    async with aclosing(puts) as batches:
+        async for batch in batches:
+            yield batch
+
+
+async def _projected_rows(
+    program: ProjectedProgram, catalog: Catalog, codecs: Codecs, reader: RowReader, name: str
+) -> AsyncGenerator[dict[str, list[Put]], None]:
+    """The rows of a view without aggregates, or of an index on it. A later change of a row wins
+    over them by its timestamp."""
+    codec = codecs(name)
+    project = compile_index(catalog, codecs, name).project if name in catalog.index else None
+    async with aclosing(program.all_rows(codecs, reader)) as batches:
+        async for batch in batches:
+            rows = batch if project is None else list(map(project, batch))
+            yield {codec.layout.table: [Put(codec.key(row), codec.encode(row)) for row in rows]}
 
 
 async def base_cells(

@@ -40,6 +40,8 @@ from hornbeam_server.storage.codec.folds import minus, plus
 from hornbeam_server.storage.codec.rows import LayoutCodec
 
 Evaluate = Callable[[Row], Any]
+Computed = Sequence[tuple[str, Field]]
+"""Expressions over the fields of a star, as SQL, with the fields of their values."""
 Reference = tuple[str, Key]
 """A relation, and the key of a row of it."""
 
@@ -114,15 +116,20 @@ _ONLY: Row = (1,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ImmediateProgram:
-    """Maintains one immediate view; see the module's algorithm."""
+class StarProgram:
+    """Finds the joined rows of one immediate view that change; steps 1 and 2 of the module's
+    algorithm."""
 
     name: str
     fact: str
     used: Projection
     steps: tuple[Step, ...]
     descents: tuple[Descent, ...]
-    contribution: Contribution
+
+    @property
+    def effect(self) -> str:
+        """What a changed row changes in the view, as text."""
+        raise NotImplementedError
 
     @property
     def relations(self) -> frozenset[str]:
@@ -130,7 +137,7 @@ class ImmediateProgram:
 
     def explain(self) -> Iterator[str]:
         """How the view is maintained, in lines of text."""
-        yield f"for each changed row of {self.fact}: add to its group, without a lock on the group"
+        yield f"for each changed row of {self.fact}: {self.effect}"
         for step, descent in zip(self.steps, self.descents, strict=True):
             lock = "under the same root" if step.same_root else "its existence is locked, shared"
             yield f"   joined to {step.relation} by its key ({lock})"
@@ -141,25 +148,14 @@ class ImmediateProgram:
         """The joined rows of all affected rows before and after."""
         found = Joined(self)
         for keys in chunks(await self._affected(base)):
-            found.before += (await self.rows(base, keys, BaseRows.before, found.kept)).values()
-            found.after += (await self.rows(base, keys, BaseRows.after, found.kept)).values()
+            found.before |= await self.rows(base, keys, BaseRows.before, found.kept)
+            found.after |= await self.rows(base, keys, BaseRows.after, found.kept)
             await turn(keys)
         for step, descent in zip(self.steps, self.descents, strict=True):
             if not step.same_root:
                 updated = _updated(base.changes(descent.relation), descent.used)
                 found.changed.update((descent.relation, key) for key in updated)
         return found
-
-    def add(self, rows: Iterable[Row], sign: int, sums: Sums) -> None:
-        """Add the contributions of joined rows, times `sign`, to the amounts by group."""
-        combine = plus if sign > 0 else minus
-        for row in rows:
-            for cells, group, amounts in self.contribution.of(row):
-                place = (cells.name, cells.key(group))
-                known = sums.get(place)
-                if known is None:
-                    known = sums[place] = (group, list(cells.zero))
-                known[1][:] = map(combine, known[1], amounts)
 
     async def _affected(self, base: BaseRows) -> list[Key]:
         """Keys of the rows of the fact whose contribution may differ."""
@@ -196,23 +192,52 @@ class ImmediateProgram:
         return rows
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ImmediateProgram(StarProgram):
+    """Maintains the groups of one immediate view; see the module's algorithm."""
+
+    contribution: Contribution
+
+    @property
+    def effect(self) -> str:
+        return "add to its group, without a lock on the group"
+
+    def add(self, rows: Iterable[Row], sign: int, sums: Sums) -> None:
+        """Add the contributions of joined rows, times `sign`, to the amounts by group."""
+        combine = plus if sign > 0 else minus
+        for row in rows:
+            for cells, group, amounts in self.contribution.of(row):
+                place = (cells.name, cells.key(group))
+                known = sums.get(place)
+                if known is None:
+                    known = sums[place] = (group, list(cells.zero))
+                known[1][:] = map(combine, known[1], amounts)
+
+
 @dataclass(slots=True)
 class Joined:
-    """What a transaction changes in an immediate view: joined rows before and after, the parents
-    that must not change until the commit, and the parents that the transaction changes. Parents
-    under the root of the fact are left out."""
+    """What a transaction changes in an immediate view: joined rows before and after by the key of
+    the fact, the parents that must not change until the commit, and the parents that the
+    transaction changes. Parents under the root of the fact are left out."""
 
-    program: ImmediateProgram
-    before: list[Row] = field(default_factory=list)
-    after: list[Row] = field(default_factory=list)
+    program: StarProgram
+    before: dict[Key, Row] = field(default_factory=dict)
+    after: dict[Key, Row] = field(default_factory=dict)
     kept: set[Reference] = field(default_factory=set)
     changed: set[Reference] = field(default_factory=set)
 
+    @property
+    def adds(self) -> bool:
+        """Does the view consist of groups?"""
+        return isinstance(self.program, ImmediateProgram)
+
     async def additions(self) -> list[Addition]:
         """The amounts to add to each group whose sums change."""
+        if not isinstance(self.program, ImmediateProgram):
+            return []
         sums: Sums = {}
         for rows, sign in ((self.before, -1), (self.after, 1)):
-            for some in chunks(rows):
+            for some in chunks(list(rows.values())):
                 self.program.add(some, sign, sums)
                 await turn(some)
         return [
@@ -257,29 +282,31 @@ def compile_immediate(view: ImmediateView, catalog: Catalog) -> ImmediateProgram
 def program_of(definition: Definition, catalog: Catalog) -> ImmediateProgram:
     """The program of a defined view. Raises Unsupported for an expression whose value only DuckDB
     knows."""
-    star = definition.star
+    view = definition.view
+    types = [column.type for column in view.cells.columns[-len(definition.parts) :]]
+    parts = walk_of(view.name, definition.star, catalog)
+    return ImmediateProgram(*parts, _contribution(definition, catalog, types))
+
+
+Walk = tuple[str, str, Projection, tuple[Step, ...], tuple[Descent, ...]]
+"""The fields of a `StarProgram`."""
+
+
+def walk_of(name: str, star: Star, catalog: Catalog) -> Walk:
+    """How the joined rows of view `name` are found."""
     relations = [catalog.schema.relation(scan.relation) for scan in star.scans]
     starts = [sum(len(r.columns) for r in relations[:i]) for i in range(len(relations))]
     used = [
         projection([relation.positions[column] for column in scan.columns])
         for relation, scan in zip(relations, star.scans, strict=True)
     ]
-    steps = tuple(_steps(star, catalog, starts))
     descents = tuple(
         Descent(scan.relation, used[i], tuple(_ways(star, i, catalog)))
         for i, scan in enumerate(star.scans)
         if i
     )
-    view = definition.view
-    types = [column.type for column in view.cells.columns[-len(definition.parts) :]]
-    return ImmediateProgram(
-        view.name,
-        star.scans[0].relation,
-        used[0],
-        steps,
-        descents,
-        _contribution(definition, catalog, types),
-    )
+    steps = tuple(_steps(star, catalog, starts))
+    return name, star.scans[0].relation, used[0], steps, descents
 
 
 def _steps(star: Star, catalog: Catalog, starts: Sequence[int]) -> Iterator[Step]:
@@ -314,7 +341,12 @@ def _contribution(
     view, width = definition.view, len(definition.groups)
     names = {field.name: width + i for i, (_, field) in enumerate(definition.arguments)}
     return Contribution(
-        _row_map(definition, catalog),
+        row_map(
+            definition.star,
+            (*definition.groups, *definition.arguments),
+            definition.where,
+            catalog,
+        ),
         width,
         tuple(
             _amount(part.kind, type_, names.get(part.argument))
@@ -330,14 +362,14 @@ def _contribution(
     )
 
 
-def _row_map(definition: Definition, catalog: Catalog) -> RowMap:
-    """The filter over joined rows, and the projection to groups and arguments."""
-    computed = (*definition.groups, *definition.arguments)
-    where = " AND ".join(f"({sql})" for sql in definition.where)
+def row_map(star: Star, computed: Computed, where: Sequence[str], catalog: Catalog) -> RowMap:
+    """The filter over joined rows, and the projection to computed fields. Raises Unsupported for
+    an expression whose value only DuckDB knows."""
+    condition = " AND ".join(f"({sql})" for sql in where)
     fields, expressions = tuple(f for _, f in computed), tuple(sql for sql, _ in computed)
-    map_ = Map(definition.star.scans[0], fields, expressions, where, {}, None)
+    map_ = Map(star.scans[0], fields, expressions, condition, {}, None)
     try:
-        return compile_maps((map_,), tuple(_joined_fields(definition.star, catalog)), stored=True)
+        return compile_maps((map_,), tuple(_joined_fields(star, catalog)), stored=True)
     except NotCompiledError as error:
         raise Unsupported(
             f"The expression {error.expression} cannot be evaluated in a transaction.", cure=LATER

@@ -55,7 +55,7 @@ def all_names(catalog: Catalog) -> list[str]:
     return [
         name
         for name in (*catalog.view, *catalog.index)
-        if catalog.readable(name) and catalog.layout(name).source not in catalog.deferred_view
+        if catalog.readable(name) and catalog.layout(name).source not in catalog.declared_view
     ]
 
 
@@ -64,7 +64,7 @@ def with_indexes(catalog: Catalog, names: Sequence[str]) -> list[str]:
     readable view or index."""
     known = all_names(catalog)
     for name in names:
-        if name in catalog.immediate_view:
+        if name in catalog.transactional_view:
             raise NotFound(
                 f"{name} is an immediate view, which Spark does not compare.",
                 cure="Compare it by hornbeam verify.",

@@ -107,7 +107,8 @@ def match(view: ImmediateView, block: AggregateBlock, catalog: Catalog) -> Match
         raise NotAnswered("it has HAVING, so it does not have all groups")
     shape = view_block(view, catalog)
     if shape is None:
-        raise NotAnswered("its joins are not all inner joins")
+        plain = all(folded.folding is Folding.GROUP for folded in view.folded)
+        raise NotAnswered("it has no aggregates" if plain else "its joins are not all inner joins")
     reason: NotAnswered | None = None
     for mapping in _mappings(shape, block):
         try:

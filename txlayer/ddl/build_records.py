@@ -140,9 +140,10 @@ def families(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _family(catalog: Catalog, name: str) -> Iterator[str]:
-    if name in catalog.immediate_view:
+    source = catalog.layout(name).source if name in catalog else name
+    if source in catalog.transactional_view:
         raise InvalidRequest(
-            f"View {name} is immediate: only the node that leads builds it.",
+            f"View {source} is immediate: only the node that leads builds it.",
             cure="Leave it out; its build begins by itself. hornbeam verify --repair corrects it.",
         )
     if name in catalog.index:
@@ -158,15 +159,15 @@ def _family(catalog: Catalog, name: str) -> Iterator[str]:
 def building(catalog: Catalog) -> dict[str, str]:
     """The views and indexes that are being built while writers continue, by table."""
     indexes = (index.name for index in catalog.indexes if not index.unique)
-    names = (*catalog.view, *catalog.immediate_view, *indexes)
+    names = (*catalog.view, *catalog.transactional_view, *indexes)
     found = [name for name in names if catalog.state[name] is State.BUILDING]
     return {catalog.layout(name).table: name for name in found}
 
 
 def external(catalog: Catalog) -> dict[str, str]:
     """Those of `building` that an external builder can build."""
-    found = building(catalog).items()
-    return {table: name for table, name in found if name not in catalog.immediate_view}
+    found, views = building(catalog).items(), catalog.transactional_view
+    return {table: name for table, name in found if catalog.layout(name).source not in views}
 
 
 def rebuilt(catalog: Catalog, names: Iterable[str]) -> Catalog:

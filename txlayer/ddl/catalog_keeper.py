@@ -30,8 +30,7 @@ from typing import Any
 
 import structlog
 
-from hornbeam_server.maintain.immediate.build import base_cells
-from hornbeam_server.maintain.immediate.program import compile_immediate
+from hornbeam_server.maintain.immediate.build import built_puts
 from hornbeam_server.maintain.lifecycle import Event, transition
 from hornbeam_server.maintain.recompute import build_batches, scanned_relation
 from hornbeam_server.maintain.spans import Span
@@ -600,8 +599,10 @@ class CatalogKeeper:
         """Build one view or index at its T."""
         build.rows = 0
         reader = Snapshot(self._store, codecs, build.at)
-        if build.name in catalog.immediate_view:
-            await self._build_immediate(catalog, codecs, reader, build)
+        if catalog.layout(build.name).source in catalog.transactional_view:
+            async with aclosing(built_puts(catalog, codecs, reader, build.name)) as built:
+                async for by_table in built:
+                    await self._put_built(by_table, build)
             return
         codec = codecs(build.name)
         async with aclosing(reader.scan(scanned_relation(catalog, build.name))) as scanned:
@@ -609,15 +610,6 @@ class CatalogKeeper:
                 rows = batch.rows[build.name]
                 puts = [Put(key, codec.encode(row)) for key, row in rows]
                 await self._put_built({codec.layout.table: puts}, build)
-
-    async def _build_immediate(
-        self, catalog: Catalog, codecs: Codecs, reader: Snapshot, build: Build
-    ) -> None:
-        """Put the base lane of an immediate view at its T."""
-        program = compile_immediate(catalog.immediate_view[build.name], catalog)
-        async with aclosing(base_cells(program, codecs, reader)) as batches:
-            async for puts in batches:
-                await self._put_built(puts, build)
 
     async def _put_built(self, puts: Mapping[str, Sequence[Put]], build: Build) -> None:
         """Put rows of a build at its T. A replaced process must not put rows as of T: its successor
@@ -684,7 +676,7 @@ def _build_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
     builds, then views, then other indexes."""
 
     def rank(name: str) -> int:
-        if name in catalog.view or name in catalog.immediate_view:
+        if name in catalog.all_views:
             return 1
         return 0 if catalog.index[name].purpose is Purpose.FOREIGN_KEY else 2
 

@@ -106,7 +106,7 @@ async def verify(
     try:
         for done, name in enumerate(targets):
             progress(name, done, total)
-            if name in catalog.immediate_view:
+            if name in catalog.transactional_view:
                 checked.append(await check.declared(name, queries[name], "immediate view"))
             else:
                 checked.append(await check.stored(name))
@@ -143,7 +143,7 @@ async def verify_deferred(
 
 
 def _targets(catalog: Catalog, names: Sequence[str] | None) -> list[str]:
-    kept = (*catalog.view, *catalog.immediate_view, *catalog.index)
+    kept = (*catalog.view, *catalog.transactional_view, *catalog.index)
     known = [name for name in kept if catalog.readable(name)]
     for name in names or ():
         if name not in known:
