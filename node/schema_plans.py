@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -21,6 +22,7 @@ from hornbeam_server.maintain.deltas.program import (
 from hornbeam_server.maintain.immediate.definition import Definition
 from hornbeam_server.maintain.immediate.program import program_of as immediate_program
 from hornbeam_server.maintain.immediate.projected import define_any, projected_program
+from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.schema.build import Place
@@ -29,6 +31,7 @@ from hornbeam_server.schema.catalog import (
     DeferredView,
     Forest,
     ImmediateView,
+    Index,
     ProjectedView,
     State,
     TransactionalView,
@@ -38,7 +41,7 @@ from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.diff import SchemaDiff, diff
 from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported, capitalised
-from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
+from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, Refresh, Schema
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
 from hornbeam_server.viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
@@ -193,8 +196,16 @@ def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Cat
         kept = _keeps_rows(view, catalog, base)
         numbers[view.name] = number if kept else number + 1
         states[view.name] = base.state[view.name] if kept else State.BUILDING
+    indexes = list(_view_indexes(catalog, {view.name: view for view in immediate}, request))
+    for index in indexes:
+        before = base.index.get(index.name)
+        kept = before == index and states[index.on] == base.state.get(index.on)
+        kept = kept and numbers[index.on] == dict(base.incarnations).get(index.on)
+        numbers[index.name] = dict(base.incarnations).get(index.name, 0) + int(not kept)
+        states[index.name] = base.state[index.name] if kept else State.BUILDING
     return replace(
         catalog,
+        indexes=(*catalog.indexes, *indexes),
         deferred=tuple(deferred),
         immediate=tuple(view for view in immediate if isinstance(view, ImmediateView)),
         projected=tuple(view for view in immediate if isinstance(view, ProjectedView)),
@@ -234,6 +245,31 @@ def _immediate(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -
         else:
             projected_program(definition, catalog)
     return definition.view
+
+
+def _view_indexes(
+    catalog: Catalog, views: Mapping[str, TransactionalView], request: PlanRequest
+) -> Iterator[Index]:
+    """The indexes that the schema declares on views. Raises SqlError with the place in the DDL file
+    where the index is declared."""
+    for declared in catalog.schema.indexes:
+        view = views.get(declared.relation)
+        if view is None:
+            continue
+        try:
+            yield view_index(declared, view)
+        except SqlError as error:
+            place = Place.at(request.ddl, _begin_of(declared, request.ddl), request.ddl_file)
+            raise _located(error, f"In index {declared.name}", place) from None
+
+
+def _begin_of(index: DeclaredIndex, ddl: str) -> int:
+    """The offset at which the index is declared; its name may be generated."""
+    on = rf'\bINDEX\b[^;]*\bON\s+"?{re.escape(index.relation)}\b'
+    found = list(re.finditer(on, ddl, re.IGNORECASE))
+    named = (match for match in found if index.name in match[0])
+    match = next(named, found[0] if found else None)
+    return match.start() if match is not None else 0
 
 
 @contextmanager

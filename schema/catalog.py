@@ -566,7 +566,7 @@ class Catalog:
             )
         if name in self.view:
             return self._view_layout(self.view[name], number)
-        if name in self.index:
+        if name in self.index and self.index[name].on not in self.immediate_view:
             return self._index_layout(self.index[name], number)
         return self._kept[name]
 
@@ -597,6 +597,9 @@ class Catalog:
             for name, state in zip(folded.values_names, folded.values, strict=True):
                 table = f"a.{name}.{numbers.get(folded.name, 0)}"
                 made[name] = Layout(name, table, state.columns, state.key, folded.name)
+            for index in self.indexes_on(folded.name):
+                table = f"i.{index.name}.{numbers.get(index.name, 0)}"
+                made |= _folded_index(index, folded, table, made[folded.name])
         return made
 
     def _view_layout(self, view: JoinView, number: int) -> Layout:
@@ -624,6 +627,27 @@ class Catalog:
         names += [column for column in index.include if column not in in_key]
         columns = tuple(source.columns[source.positions[column]] for column in names)
         return Layout(index.name, f"i.{index.name}.{number}", columns, key, index.on)
+
+
+def cells_of_index(index: str) -> str:
+    """The name of the layout of the cells of an index on an immediate view."""
+    return f"{index}.cells"
+
+
+def _folded_index(index: Index, view: ImmediateView, table: str, rows: Layout) -> dict[str, Layout]:
+    """The layouts of an index on an immediate view, by name. It is a second copy of the cells, in
+    the order of the index's columns."""
+    names = zip(rows.column_names, view.folded, strict=True)
+    group = {name: f.position for name, f in names if f.folding is Folding.GROUP}
+    first = [group[part.column] for part in index.columns]
+    rest = [part for part in view.key if group[part.column] not in first]
+    parts, columns = (*index.columns, *rest), view.cells.columns
+    key = [KeyPart(columns[group[p.column]].name, p.descending) for p in parts]
+    name = cells_of_index(index.name)
+    return {
+        index.name: Layout(index.name, table, rows.columns, parts, view.name),
+        name: Layout(name, table, columns, (*key, view.cells.key[-1]), view.name),
+    }
 
 
 def _renamed(column: Column, name: str) -> Column:

@@ -66,8 +66,8 @@ class Format(enum.IntEnum):
     SEVENTH = 7
     """With immediate views: an older server would not maintain them."""
     EIGHTH = 8
-    """With immediate views without aggregates, or that compute columns when they are read: an older
-    server would not maintain them, or would show other rows."""
+    """With immediate views that have indexes, have no aggregates, or compute columns when they are
+    read: an older server would not maintain them, or would show other rows."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -191,7 +191,9 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
-    if catalog.projected or any(view.computed is not None for view in catalog.immediate):
+    indexed = any(index.on in catalog.transactional_view for index in catalog.indexes)
+    computed = any(view.computed is not None for view in catalog.immediate)
+    if catalog.projected or computed or indexed:
         return Format.EIGHTH
     if catalog.immediate:
         return Format.SEVENTH

@@ -260,7 +260,8 @@ def _indexes(objective: Objective, chosen: Outcome, views: Sequence[JoinView]) -
     found = list(base_indexes(schema))
     bare = readable_catalog(schema, rows, views, found)
     declared = (view.name for view in schema.views)
-    taken = {*schema.names, *declared, *bare.view, *bare.index}
+    of_views = (index.name for index in schema.indexes)
+    taken = {*schema.names, *declared, *of_views, *bare.view, *bare.index}
     wanted = [item.index(bare) for item in chosen.score.indexes]
     with_views = readable_catalog(schema, rows, views, wanted)
     for view in views:

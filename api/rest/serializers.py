@@ -244,6 +244,19 @@ def _index_document(catalog: Catalog, index: Index) -> dict[str, Any]:
     }
 
 
+def _indexes_on(catalog: Catalog, name: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": index.name,
+            "columns": [part.column for part in index.columns],
+            "purpose": index.purpose.value,
+            "reason": index.reason,
+            "state": catalog.state[index.name].value,
+        }
+        for index in catalog.indexes_on(name)
+    ]
+
+
 def view_document(db: Database, shown: Catalog, name: str) -> dict[str, Any]:
     """A view, its indexes in the catalog `shown`, and the progress of its build. Raises
     KeyError."""
@@ -258,16 +271,7 @@ def view_document(db: Database, shown: Catalog, name: str) -> dict[str, Any]:
             for c, v in zip(layout.columns, view.columns, strict=True)
         ],
         "state": catalog.state[name].value,
-        "indexes": [
-            {
-                "name": index.name,
-                "columns": [part.column for part in index.columns],
-                "purpose": index.purpose.value,
-                "reason": index.reason,
-                "state": catalog.state[index.name].value,
-            }
-            for index in shown.indexes_on(name)
-        ],
+        "indexes": _indexes_on(shown, name),
         "rows": db.keeper.counts().get(name, 0),
         "progress": _progress_document(db, name),
         "deferred": None,
@@ -324,7 +328,7 @@ def _declared_document(catalog: Catalog, view: DeferredView | TransactionalView)
             for c in view.columns
         ],
         "state": catalog.state[view.name].value,
-        "indexes": [],
+        "indexes": _indexes_on(catalog, view.name),
         "rows": None,
         "progress": None,
         "deferred": None,

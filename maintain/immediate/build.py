@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 from hornbeam_server.maintain.immediate.program import ImmediateProgram, Sums, compile_immediate
 from hornbeam_server.maintain.immediate.projected import ProjectedProgram, compile_projected
 from hornbeam_server.maintain.indexes import compile_index
 from hornbeam_server.maintain.paths import BaseRows
-from hornbeam_server.schema.catalog import Catalog, ImmediateView
+from hornbeam_server.schema.catalog import Catalog, ImmediateView, cells_of_index
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.folds import BASE_LANE, minus, require_within_lane
@@ -41,7 +41,9 @@ async def built_puts(
     be put at its timestamp. Raises the reader's errors."""
     view = catalog.transactional_view[catalog.layout(name).source]
     if isinstance(view, ImmediateView):
-        puts = base_cells(compile_immediate(view, catalog), codecs, reader)
+        whole = compile_immediate(view, catalog)
+        only = whole.contribution.only(cells_of_index(name))
+        puts = base_cells(replace(whole, contribution=only), codecs, reader)
     else:
         puts = _projected_rows(compile_projected(view, catalog), catalog, codecs, reader, name)
     async with aclosing(puts) as batches:
@@ -99,8 +101,8 @@ async def _passes(
 
 def _put(codec: LayoutCodec, key: Row, amounts: Sequence[Value]) -> Put:
     require_within_lane(codec.layout, key, tuple(amounts))
-    cell = codec.encode((*key, *amounts)) if any(amounts) else TOMBSTONE
-    return Put(codec.key_of(key), cell)
+    row = (*key, *amounts)
+    return Put(codec.key(row), codec.encode(row) if any(amounts) else TOMBSTONE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,13 @@ from hornbeam_server.maintain.immediate.definition import Definition, define
 from hornbeam_server.maintain.immediate.stars import LATER, Star
 from hornbeam_server.maintain.paths import BaseRows, Key, Side
 from hornbeam_server.maintain.ways import Way, way_to_children
-from hornbeam_server.schema.catalog import Catalog, ImmediateView, Layout, StateLayout
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    ImmediateView,
+    Layout,
+    StateLayout,
+    cells_of_index,
+)
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.turns import chunks, turn
@@ -83,13 +89,14 @@ class Cells:
 class Contribution:
     """From a joined row to what it adds to cells: to those of its group, and to those of its values
     in each layout of values. `map` gives the grouping columns, the first `width`, and the
-    arguments; `values` has the places of arguments."""
+    arguments; `values` has the places of arguments. `indexes` have the same amounts as `cells`."""
 
     map: RowMap
     width: int
     amounts: tuple[Evaluate, ...]
     cells: Cells
     values: tuple[tuple[Cells, int], ...]
+    indexes: tuple[Cells, ...] = ()
 
     def of(self, row: Row) -> Iterator[tuple[Cells, Row, Row]]:
         """Cells, the columns before the lane, and amounts; nothing if the row does not pass the
@@ -98,13 +105,23 @@ class Contribution:
         if mapped is None:
             return
         group = mapped[: self.width] or _ONLY
-        yield self.cells, group, tuple([amount(mapped) for amount in self.amounts])
+        amounts = tuple([amount(mapped) for amount in self.amounts])
+        yield self.cells, group, amounts
+        for index in self.indexes:
+            yield index, group, amounts
         for cells, place in self.values:
             if (value := mapped[place]) is not None:
                 yield cells, (*group, value), _ONE_ROW
 
     def all_cells(self) -> tuple[Cells, ...]:
-        return (self.cells, *(cells for cells, _ in self.values))
+        return (self.cells, *self.indexes, *(cells for cells, _ in self.values))
+
+    def only(self, layout: str) -> Contribution:
+        """The contribution to the cells of one index, or of the view without its indexes."""
+        for index in self.indexes:
+            if index.name == layout:
+                return replace(self, cells=index, values=(), indexes=())
+        return replace(self, indexes=())
 
 
 Sums = dict[tuple[str, bytes], tuple[Row, list[Any]]]
@@ -359,7 +376,17 @@ def _contribution(
                 view.values_names, view.values, definition.valued, strict=True
             )
         ),
+        tuple(
+            _index_cells(catalog.layout(cells_of_index(index.name)), types)
+            for index in catalog.indexes_on(view.name)
+            if catalog.maintained(index.name)
+        ),
     )
+
+
+def _index_cells(layout: Layout, types: Sequence[ColumnType]) -> Cells:
+    prefix, order = LayoutCodec(layout).prefix, projection(layout.key_positions[:-1])
+    return Cells(layout.name, lambda group: prefix(order(group)), tuple(map(_zero, types)))
 
 
 def row_map(star: Star, computed: Computed, where: Sequence[str], catalog: Catalog) -> RowMap:

@@ -446,7 +446,7 @@ def _price(
     cost = keys * GET_COST if path.reach is Reach.POINT else keys * SEEK_COST + rows
     if not path.covering:
         cost += rows * GET_COST
-    if path.covering and path.layout is not path.source:
+    if path.covering and len(path.layout.columns) < len(path.source.columns):
         cost *= 0.9  # index rows are shorter
     if limited and ordering.complete:
         cost *= ORDERED_SHARE

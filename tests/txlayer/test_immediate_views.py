@@ -311,6 +311,105 @@ async def test_damage_of_a_view_without_aggregates_is_found_and_repaired(tmp_pat
         await require_right(database)
 
 
+PAIRS = """
+SELECT c_id, day, count(*) AS n, sum(total) / count(*) AS mean, min(total) AS low FROM orders
+GROUP BY c_id, day HAVING count(*) < 5
+"""
+INDEXES = {
+    PAIRS: "CREATE INDEX by_day ON v (day DESC, c_id);",
+    OPEN: "CREATE INDEX by_day ON v (city);",
+}
+BY_INDEX = {
+    PAIRS: (
+        "SELECT * FROM v WHERE day = DATE '2024-01-02'",
+        "SELECT * FROM v WHERE day > DATE '2024-01-01' AND day < DATE '2024-01-05'",
+        "SELECT * FROM v WHERE day IS NULL",
+        "SELECT * FROM v ORDER BY day, c_id DESC NULLS FIRST LIMIT 3",
+        "SELECT o_id, v.* FROM orders o JOIN v ON v.day = o.day WHERE o_id = 10",
+    ),
+    OPEN: (
+        "SELECT * FROM v WHERE city = 'Bern'",
+        "SELECT * FROM v WHERE city > 'A' AND city < 'Z'",
+        "SELECT * FROM v WHERE city IS NULL",
+    ),
+}
+
+
+@pytest.mark.parametrize("sql", INDEXES)
+async def test_an_index_on_a_view_is_maintained_built_and_chosen(tmp_path, sql):
+    ddl = TABLES + view(sql) + INDEXES[sql]
+    async with opened(tmp_path, ddl) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        await run(database, *(f"INSERT INTO orders VALUES ({n}, {n % 4 + 1}, DATE '2023-01-01', 1)"
+                              for n in range(100, 140)))  # fmt: skip
+        for change in (None, *CHANGES[:-2], "UPDATE orders SET total = 3 WHERE o_id < 120"):
+            if change is not None:
+                await run(database, change)
+            await require_right(database)
+            await require_indexed(database, BY_INDEX[sql])
+        await apply(database, TABLES + view(sql))
+        assert "by_day" not in database.catalog
+        await apply(database, ddl)
+        assert database.catalog.state["by_day"] is State.READABLE
+        await require_right(database)
+        await require_indexed(database, BY_INDEX[sql])
+        pending = [Statement("INSERT INTO orders VALUES (1, 1, NULL, 3)")]
+        condition = "day IS NULL" if sql == PAIRS else "city = 'Bern'"
+        read = f"SELECT count(*) FROM v WHERE {condition}"
+        ((before,),) = await database.fetch(read)
+        async with database.query(read, pending=pending) as result:
+            assert await result.stream.all() == [(before + 1,)]
+        assert (await database.sizes(["by_day"]))["by_day"] > 0
+
+
+async def require_indexed(database, queries):
+    """Each query reads the index, and finds what a scan of the view finds."""
+    for sql in queries:
+        assert database.explain(sql).indexes == ("by_day",), database.explain(sql).text
+        found = await database.fetch(sql)
+        hidden = sql.replace(" v ", " (SELECT * FROM v WHERE random() >= 0) AS v ")
+        expected = await database.fetch(hidden)
+        assert sorted(map(repr, found)) == sorted(map(repr, expected)), sql
+
+
+@pytest.mark.parametrize("sql", INDEXES)
+async def test_damage_of_an_index_on_a_view_is_found_and_repaired(tmp_path, sql):
+    async with opened(tmp_path, TABLES + view(sql) + INDEXES[sql]) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        layout = database.catalog.layout("by_day")
+        (cells,) = [batch async for batch in database.store.scan(layout.table, b"", None, 1 << 62)]
+        await database.store.put({layout.table: [Put(cells[0].key, TOMBSTONE)]}, cells[0].ts)
+        report = await database.verify(repair=True)
+        assert [item.name for item in report.checked if item.differences] == ["by_day"]
+        await require_right(database)
+
+
+@pytest.mark.parametrize(
+    ("index", "match"),
+    [
+        ("CREATE INDEX i ON v (n)", "In index i: Column n of index i is no grouping column"),
+        ("CREATE INDEX ON v (nothing)", "names column nothing, which v does not have"),
+        ("CREATE UNIQUE INDEX i ON v (day)", "Index i on a view is UNIQUE"),
+        ("CREATE INDEX i ON v (day) INCLUDE (n)", "Index i on a view has INCLUDE"),
+        ("CREATE INDEX i ON v (day, day)", "twice"),
+        ("CREATE INDEX i ON w (day)", "not a relation or view"),
+    ],
+)
+async def test_indexes_that_a_view_cannot_have_are_refused(tmp_path, index, match):
+    async with opened(tmp_path, TABLES) as database:
+        with pytest.raises((SchemaError, SqlError), match=match) as caught:
+            database.plan_schema(PlanRequest(TABLES + view(PAIRS) + "\n" + index + ";"))
+        assert caught.value.cure
+        assert caught.value.details["line"] == (TABLES + view(PAIRS)).count("\n") + 2
+
+
+async def test_an_index_on_a_view_that_batches_refresh_is_refused(tmp_path):
+    deferred = "CREATE MATERIALIZED VIEW v WITH (refresh = 'deferred') AS SELECT o_id FROM orders;"
+    async with opened(tmp_path, TABLES) as database:
+        with pytest.raises(SchemaError, match="which batches refresh"):
+            database.plan_schema(PlanRequest(TABLES + deferred + "CREATE INDEX i ON v (o_id);"))
+
+
 async def test_a_view_is_as_old_as_its_snapshot(tmp_path):
     async with opened(tmp_path) as database:
         await run(database, CUSTOMERS, ORDERS)
