@@ -50,8 +50,10 @@ from hornbeam_server.maintain.changes import Change, Mutation
 from hornbeam_server.maintain.immediate.program import (
     ImmediateProgram,
     Joined,
+    StarProgram,
     compile_immediate,
 )
+from hornbeam_server.maintain.immediate.projected import ProjectedProgram, compile_projected
 from hornbeam_server.maintain.indexes import IndexProgram, compile_index
 from hornbeam_server.maintain.paths import BaseRows, JoinPath, Key, Level, compile_path
 from hornbeam_server.maintain.ways import Way, way_into_view, way_to_children
@@ -225,6 +227,7 @@ class Programs:
         relations: Mapping[str, Stored],
         views: Sequence[ViewProgram],
         immediate: Sequence[ImmediateProgram] = (),
+        projected: Sequence[tuple[ProjectedProgram, Stored]] = (),
     ) -> None:
         self._keys = keys
         self._relations = relations
@@ -232,10 +235,14 @@ class Programs:
             relation: tuple(v for v in views if relation in v.path.relations)
             for relation in relations
         }
-        self.adds = bool(immediate)
+        stars: list[StarProgram] = [*immediate, *(program for program, _ in projected)]
+        self.adds = bool(stars)
         """Are there immediate views?"""
         self._immediate = {
-            relation: tuple(v for v in immediate if relation in v.relations)
+            relation: tuple(v for v in stars if relation in v.relations) for relation in relations
+        }
+        self._projected = {
+            relation: tuple(v for v in projected if relation in v[0].relations)
             for relation in relations
         }
 
@@ -254,6 +261,9 @@ class Programs:
         views = dict.fromkeys(view for name in base.changed for view in self._views[name])
         for view in views:
             found += await made(view.stored.mutations(await view.pairs(base)))
+        stars = dict.fromkeys(view for name in base.changed for view in self._projected[name])
+        for program, stored in stars:
+            found += await made(stored.mutations(await program.pairs(base)))
         return found
 
     async def joined(self, changes: Sequence[Change], reader: RowReader) -> list[Joined]:
@@ -264,7 +274,7 @@ class Programs:
         base = BaseRows(reader, await self._by_key(changes))
         return [await program.joined(base) for program in programs]
 
-    def _adding(self, changes: Sequence[Change]) -> list[ImmediateProgram]:
+    def _adding(self, changes: Sequence[Change]) -> list[StarProgram]:
         """The programs of the immediate views over the changed relations."""
         relations = dict.fromkeys(change.relation for change in changes)
         return list(dict.fromkeys(p for name in relations for p in self._immediate[name]))
@@ -304,6 +314,11 @@ def compile_programs(catalog: Catalog, codecs: Codecs) -> Programs:
         [
             compile_immediate(view, catalog)
             for view in catalog.immediate
+            if catalog.maintained(view.name)
+        ],
+        [
+            (compile_projected(view, catalog), _stored(catalog, codecs, view.name))
+            for view in catalog.projected
             if catalog.maintained(view.name)
         ],
     )

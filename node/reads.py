@@ -224,7 +224,10 @@ class Reads:
         """The stored row versions that pending changes replace, in the layouts that a query reads.
         A query that reads a pending change depends on the version that the change starts from."""
         found: list[ReadItem] = []
+        views = codecs.catalog.transactional_view
         for name in layouts:
+            if codecs.catalog.layout(name).source in views:
+                continue  # reads of immediate views are not validated
             keys = list(overlay.rows(name))
             cells = await self._store.get(codecs(name).layout.table, keys, at)
             found += [ReadItem(name, cell.key, cell.ts) for cell in cells if cell is not None]

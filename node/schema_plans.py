@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -18,8 +19,10 @@ from hornbeam_server.maintain.deltas.program import (
     outline,
     stored_program,
 )
-from hornbeam_server.maintain.immediate.definition import define
+from hornbeam_server.maintain.immediate.definition import Definition
 from hornbeam_server.maintain.immediate.program import program_of as immediate_program
+from hornbeam_server.maintain.immediate.projected import define_any, projected_program
+from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.schema.build import Place
@@ -28,14 +31,17 @@ from hornbeam_server.schema.catalog import (
     DeferredView,
     Forest,
     ImmediateView,
+    Index,
+    ProjectedView,
     State,
+    TransactionalView,
     WorkloadStatement,
 )
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.diff import DiffRow, SchemaDiff, diff, refreshed
 from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported, capitalised
-from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
+from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, Refresh, Schema
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
 from hornbeam_server.viewselect.aggregates import AggregateInputs
@@ -147,7 +153,7 @@ def plan_schema(
         ),
         base=current,
         watch=watch,
-        inputs=AggregateInputs(base, stored_view, stored=_chosen_selects(current)),
+        inputs=AggregateInputs(base, stored_aggregate, stored=_chosen_selects(current)),
     )
     catalog = _with_deferred(selection.to_catalog(current.version + 1, current), current, request)
     plan_id = _plan_id(request, current, catalog)
@@ -172,11 +178,22 @@ def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Ca
     return replace(base, deferred=tuple(views), states=tuple(states))
 
 
-def stored_view(declared: DeclaredView, catalog: Catalog) -> ImmediateView:
+def stored_view(declared: DeclaredView, catalog: Catalog) -> TransactionalView:
     """An immediate view as it is stored. Raises Unsupported if transactions cannot maintain it."""
-    definition = define(declared, catalog)
-    immediate_program(definition, catalog)
+    definition = define_any(declared, catalog)
+    if isinstance(definition, Definition):
+        immediate_program(definition, catalog)
+    else:
+        projected_program(definition, catalog)
     return definition.view
+
+
+def stored_aggregate(declared: DeclaredView, catalog: Catalog) -> ImmediateView:
+    """The same for a SELECT with aggregates. Raises Unsupported for one without."""
+    view = stored_view(declared, catalog)
+    if isinstance(view, ImmediateView):
+        return view
+    raise Unsupported(f"View {view.name} has no aggregates.")
 
 
 def _chosen_selects(catalog: Catalog) -> dict[str, str]:
@@ -221,16 +238,25 @@ def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Cat
         if declared.refresh is Refresh.IMMEDIATE
     ]
     immediate += catalog.immediate
-    views: list[DeferredView | ImmediateView] = [*deferred, *immediate]
+    views: list[DeferredView | TransactionalView] = [*deferred, *immediate]
     for view in views:
         number = dict(base.incarnations).get(view.name, 0)
         kept = _keeps_rows(view, catalog, base)
         numbers[view.name] = number if kept else number + 1
         states[view.name] = base.state[view.name] if kept else State.BUILDING
+    indexes = list(_view_indexes(catalog, {view.name: view for view in immediate}, request))
+    for index in indexes:
+        before = base.index.get(index.name)
+        kept = before == index and states[index.on] == base.state.get(index.on)
+        kept = kept and numbers[index.on] == dict(base.incarnations).get(index.on)
+        numbers[index.name] = dict(base.incarnations).get(index.name, 0) + int(not kept)
+        states[index.name] = base.state[index.name] if kept else State.BUILDING
     return replace(
         catalog,
+        indexes=(*catalog.indexes, *indexes),
         deferred=tuple(deferred),
-        immediate=tuple(immediate),
+        immediate=tuple(view for view in immediate if isinstance(view, ImmediateView)),
+        projected=tuple(view for view in immediate if isinstance(view, ProjectedView)),
         incarnations=tuple(numbers.items()),
         states=tuple(states.items()),
     )
@@ -255,9 +281,34 @@ def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) ->
     )
 
 
-def _immediate(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> ImmediateView:
+def _immediate(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> TransactionalView:
     with _errors_located(declared, catalog, request):
         return stored_view(declared, _all_readable(catalog))
+
+
+def _view_indexes(
+    catalog: Catalog, views: Mapping[str, TransactionalView], request: PlanRequest
+) -> Iterator[Index]:
+    """The indexes that the schema declares on views. Raises SqlError with the place in the DDL file
+    where the index is declared."""
+    for declared in catalog.schema.indexes:
+        view = views.get(declared.relation)
+        if view is None:
+            continue
+        try:
+            yield view_index(declared, view)
+        except SqlError as error:
+            place = Place.at(request.ddl, _begin_of(declared, request.ddl), request.ddl_file)
+            raise _located(error, f"In index {declared.name}", place) from None
+
+
+def _begin_of(index: DeclaredIndex, ddl: str) -> int:
+    """The offset at which the index is declared; its name may be generated."""
+    on = rf'\bINDEX\b[^;]*\bON\s+"?{re.escape(index.relation)}\b'
+    found = list(re.finditer(on, ddl, re.IGNORECASE))
+    named = (match for match in found if index.name in match[0])
+    match = next(named, found[0] if found else None)
+    return match.start() if match is not None else 0
 
 
 @contextmanager
@@ -304,7 +355,7 @@ def program_of(catalog: Catalog, name: str) -> DeltaProgram:
     return stored_program(view, _all_readable(catalog)) or _compiled(view.declared, catalog)
 
 
-def _keeps_rows(view: DeferredView | ImmediateView, catalog: Catalog, base: Catalog) -> bool:
+def _keeps_rows(view: DeferredView | TransactionalView, catalog: Catalog, base: Catalog) -> bool:
     before = base.declared_view.get(view.name)
     if before is None:
         return False
@@ -319,7 +370,7 @@ def _keeps_rows(view: DeferredView | ImmediateView, catalog: Catalog, base: Cata
     return same and rows and _select(view, catalog) == _select(before, base)
 
 
-def _select(view: DeferredView | ImmediateView, catalog: Catalog) -> str:
+def _select(view: DeferredView | TransactionalView, catalog: Catalog) -> str:
     """The SELECT of a view, with the SELECTs of the views that it names written out."""
     return written_out(view.declared, catalog.schema.views).sql()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from hornbeam_server.maintain.immediate.definition import define
+from hornbeam_server.maintain.immediate.projected import define_any
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.reads import Reads
@@ -75,8 +75,8 @@ class Verification:
                 self._engine.checking,
                 names=kept,
                 queries={
-                    view.name: define(view.declared, state.catalog).checked_sql
-                    for view in state.catalog.immediate
+                    view.name: define_any(view.declared, state.catalog).checked_sql
+                    for view in state.catalog.transactional_view.values()
                 },
                 progress=progress,
             )
@@ -106,13 +106,14 @@ class Verification:
     async def _repair(self, item: Checked) -> Checked:
         if not item.differences:
             return item
-        if item.name in self._manager.state.catalog.immediate_view:
+        catalog = self._manager.state.catalog
+        if item.name in catalog and catalog.layout(item.name).source in catalog.transactional_view:
             return await self._rebuild(item)
         return replace(item, repaired=await self._repair_rows(item.name, item.keys))
 
     async def _rebuild(self, item: Checked) -> Checked:
-        """Build an immediate view again, in new tables: the nodes that write its cells may have
-        other values in memory than the damaged ones in the store."""
+        """Build an immediate view, or an index on one, again, in new tables: the nodes that write
+        its cells may have other values in memory than the damaged ones in the store."""
         await self._keeper.rebuild([item.name])
         await self._keeper.wait_built()
         return replace(item, repaired=item.differences)

@@ -23,6 +23,7 @@ from hornbeam_server.schema.model import (
     ForeignKey,
     KeyPart,
     OnDelete,
+    Refresh,
     Relation,
     Schema,
 )
@@ -122,7 +123,7 @@ def build(
     _check_names([relation.name for relation in relations], "relation")
     bare = {draft.name.text: _bare_relation(draft) for draft in relations}
     whole = tuple(_with_foreign_keys(draft, bare) for draft in relations)
-    found = tuple(_indexes(indexes, bare))
+    found = tuple(_indexes(indexes, bare, {draft.name.text: draft.view for draft in views}))
     _check_views(views, {*bare, *(index.name for index in found)})
     declared = tuple(draft.view for draft in views)
     schema = Schema(whole, found, declared, tuple(_notes(relations)))
@@ -383,7 +384,9 @@ def _made_name(relation: str, columns: Sequence[Name], suffix: str, taken: set[s
     return name
 
 
-def _indexes(drafts: Sequence[IndexDraft], bare: dict[str, Relation]) -> Iterable[DeclaredIndex]:
+def _indexes(
+    drafts: Sequence[IndexDraft], bare: dict[str, Relation], views: dict[str, DeclaredView]
+) -> Iterable[DeclaredIndex]:
     """The declared indexes. Relations and indexes share one name space: both are layouts."""
     named = [draft.name for draft in drafts if draft.name is not None]
     _check_names(named, "index")
@@ -396,15 +399,44 @@ def _indexes(drafts: Sequence[IndexDraft], bare: dict[str, Relation]) -> Iterabl
             )
     taken = {name.text for name in named} | set(bare)
     for draft in drafts:
-        yield _index(draft, bare, taken)
+        view = views.get(draft.relation.text)
+        if view is not None and view.name not in bare:
+            yield _view_index(draft, view, taken)
+        else:
+            yield _index(draft, bare, taken)
+
+
+def _view_index(draft: IndexDraft, view: DeclaredView, taken: set[str]) -> DeclaredIndex:
+    """An index on a declared view, whose columns are checked when its SELECT is."""
+    names, place = [name for name, _ in draft.columns], draft.relation.place
+    text = draft.name.text if draft.name else _made_name(view.name, names, "idx", taken)
+    _check_some(names, place, f"index {text}")
+    _check_columns(names, view.name, [name.text for name in names], f"index {text}")
+    for wrong, what, cure in (
+        (
+            view.refresh is not Refresh.IMMEDIATE,
+            f"is declared on {view.name}, which batches refresh",
+            "Declare the view with refresh = 'immediate', or leave the index out.",
+        ),
+        (draft.unique, "on a view is UNIQUE", "Declare UNIQUE on a relation."),
+        (
+            bool(draft.include),
+            "on a view has INCLUDE",
+            "Leave INCLUDE out: an index on a view has all columns of the view.",
+        ),
+    ):
+        if wrong:
+            raise place.error(f"Index {text} {what}.", cure=cure, name=text)
+    parts = tuple(KeyPart(name.text, descending) for name, descending in draft.columns)
+    return DeclaredIndex(text, view.name, parts)
 
 
 def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> DeclaredIndex:
     relation = bare.get(draft.relation.text)
     if relation is None:
         raise draft.relation.place.error(
-            f"An index is declared on {draft.relation.text}, which is not a relation of this "
-            "schema.",
+            f"An index is declared on {draft.relation.text}, which is not a relation or view of "
+            "this schema.",
             cure=f"Relations are: {', '.join(bare)}.",
             name=draft.relation.text,
         )

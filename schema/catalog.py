@@ -246,6 +246,34 @@ class ImmediateView:
 
 
 @dataclass(frozen=True)
+class ProjectedView:
+    """A declared view without aggregates that transactions maintain: a filtered and projected join
+    of a relation, the *fact*, with parents. It has at most one row for each row of the fact. Its
+    rows are tuples of `columns`, which queries can read, and `hidden`, which they cannot, under the
+    primary key of the fact: `key`.
+    """
+
+    declared: DeclaredView
+    relations: tuple[str, ...]
+    columns: tuple[Column, ...]
+    hidden: tuple[Column, ...]
+    key: tuple[KeyPart, ...]
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """Names of the layouts of the view that have a table of their own."""
+        return (self.name,)
+
+
+TransactionalView = ImmediateView | ProjectedView
+"""A declared view that transactions maintain."""
+
+
+@dataclass(frozen=True)
 class Index:
     """A covered index over a relation or a view: `columns`, then the source's key, then `include`.
 
@@ -367,6 +395,7 @@ class Catalog:
     beginnings: tuple[Beginning, ...] = ()
     immediate: tuple[ImmediateView, ...] = ()
     aggregates: bool = True
+    projected: tuple[ProjectedView, ...] = ()
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )
@@ -377,8 +406,7 @@ class Catalog:
             name in self.schema
             or name in self.view
             or name in self.index
-            or name in self.deferred_view
-            or name in self.immediate_view
+            or name in self.declared_view
         )
 
     @cached_property
@@ -426,9 +454,15 @@ class Catalog:
         return {view.name: view for view in self.immediate}
 
     @cached_property
-    def declared_view(self) -> dict[str, DeferredView | ImmediateView]:
+    def transactional_view(self) -> dict[str, TransactionalView]:
+        """The declared views that transactions maintain, by name."""
+        views: tuple[TransactionalView, ...] = (*self.immediate, *self.projected)
+        return {view.name: view for view in views}
+
+    @cached_property
+    def declared_view(self) -> dict[str, DeferredView | TransactionalView]:
         """All views that the schema declares, and chosen aggregate views, by name."""
-        return {**self.deferred_view, **self.immediate_view}
+        return {**self.deferred_view, **self.transactional_view}
 
     @cached_property
     def all_views(self) -> tuple[str, ...]:
@@ -479,7 +513,9 @@ class Catalog:
         if self.load is None:
             return self
         relations, made = set(self.load.relations), set(self.loading)
-        again = {v.name for v in self.immediate if not relations.isdisjoint(v.relations)}
+        views = self.transactional_view.values()
+        again = {v.name for v in views if not relations.isdisjoint(v.relations)}
+        again |= {index.name for index in self.indexes if index.on in again}
         numbers = dict(self.incarnations) | dict.fromkeys([*made, *again], self.load.number)
         states = dict(self.states) | dict.fromkeys(made & self.state.keys(), State.READABLE)
         states |= dict.fromkeys(again, State.BUILDING)
@@ -533,7 +569,7 @@ class Catalog:
             )
         if name in self.view:
             return self._view_layout(self.view[name], number)
-        if name in self.index:
+        if name in self.index and self.index[name].on not in self.immediate_view:
             return self._index_layout(self.index[name], number)
         return self._kept[name]
 
@@ -549,6 +585,10 @@ class Catalog:
             for name, state in zip(view.stored, (rows, *view.states), strict=True):
                 table = f"d.{name}.{number}"
                 made[name] = Layout(name, table, state.columns, state.key, name)
+        for plain in self.projected:
+            table, columns = f"p.{plain.name}.{numbers.get(plain.name, 0)}", plain.columns
+            stored = (*columns, *plain.hidden)
+            made[plain.name] = Layout(plain.name, table, stored, plain.key, plain.name)
         for folded in self.immediate:
             table = f"a.{folded.name}.{numbers.get(folded.name, 0)}"
             columns = (*folded.columns, *folded.hidden)
@@ -560,6 +600,9 @@ class Catalog:
             for name, state in zip(folded.values_names, folded.values, strict=True):
                 table = f"a.{name}.{numbers.get(folded.name, 0)}"
                 made[name] = Layout(name, table, state.columns, state.key, folded.name)
+            for index in self.indexes_on(folded.name):
+                table = f"i.{index.name}.{numbers.get(index.name, 0)}"
+                made |= _folded_index(index, folded, table, made[folded.name])
         return made
 
     def _view_layout(self, view: JoinView, number: int) -> Layout:
@@ -587,6 +630,27 @@ class Catalog:
         names += [column for column in index.include if column not in in_key]
         columns = tuple(source.columns[source.positions[column]] for column in names)
         return Layout(index.name, f"i.{index.name}.{number}", columns, key, index.on)
+
+
+def cells_of_index(index: str) -> str:
+    """The name of the layout of the cells of an index on an immediate view."""
+    return f"{index}.cells"
+
+
+def _folded_index(index: Index, view: ImmediateView, table: str, rows: Layout) -> dict[str, Layout]:
+    """The layouts of an index on an immediate view, by name. It is a second copy of the cells, in
+    the order of the index's columns."""
+    names = zip(rows.column_names, view.folded, strict=True)
+    group = {name: f.position for name, f in names if f.folding is Folding.GROUP}
+    first = [group[part.column] for part in index.columns]
+    rest = [part for part in view.key if group[part.column] not in first]
+    parts, columns = (*index.columns, *rest), view.cells.columns
+    key = [KeyPart(columns[group[p.column]].name, p.descending) for p in parts]
+    name = cells_of_index(index.name)
+    return {
+        index.name: Layout(index.name, table, rows.columns, parts, view.name),
+        name: Layout(name, table, columns, (*key, view.cells.key[-1]), view.name),
+    }
 
 
 def _renamed(column: Column, name: str) -> Column:

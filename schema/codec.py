@@ -25,6 +25,7 @@ from hornbeam_server.schema.catalog import (
     Index,
     JoinView,
     Load,
+    ProjectedView,
     State,
     StateLayout,
     WorkloadStatement,
@@ -65,9 +66,9 @@ class Format(enum.IntEnum):
     SEVENTH = 7
     """With immediate views: an older server would not maintain them."""
     EIGHTH = 8
-    """With immediate views that compute columns when they are read (an older server would show
-    other rows), chosen aggregate views, or a choice without them (an older server would forget
-    which views are chosen)."""
+    """With immediate views that have indexes, have no aggregates, or compute columns when they are
+    read (an older server would not maintain them, or would show other rows); or with chosen
+    aggregate views, or a choice without them (an older server would forget which are chosen)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -126,6 +127,14 @@ class _ImmediateForm(msgspec.Struct, omit_defaults=True):
     chosen: bool = False
 
 
+class _ProjectedForm(msgspec.Struct):
+    declared: DeclaredView
+    relations: tuple[str, ...]
+    columns: tuple[_ColumnForm, ...]
+    hidden: tuple[_ColumnForm, ...]
+    key: tuple[KeyPart, ...]
+
+
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
     format: Format
     version: int
@@ -149,6 +158,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     beginnings: tuple[Beginning, ...] = ()
     immediate: tuple[_ImmediateForm, ...] = ()
     aggregates: bool = True
+    projected: tuple[_ProjectedForm, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -179,14 +189,15 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.beginnings,
             tuple(_immediate_form(view) for view in catalog.immediate),
             catalog.aggregates,
+            tuple(_projected_form(view) for view in catalog.projected),
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
-    computed = any(view.computed is not None for view in catalog.immediate)
-    chosen = any(view.chosen for view in catalog.immediate)
-    if computed or chosen or not catalog.aggregates:
+    indexed = any(index.on in catalog.transactional_view for index in catalog.indexes)
+    newer = any(view.computed is not None or view.chosen for view in catalog.immediate)
+    if catalog.projected or indexed or newer or not catalog.aggregates:
         return Format.EIGHTH
     if catalog.immediate:
         return Format.SEVENTH
@@ -210,6 +221,7 @@ def decode_catalog(data: bytes) -> Catalog:
         relations = tuple(_relation(relation) for relation in form.relations)
         deferred = tuple(_deferred(view) for view in form.deferred)
         immediate = tuple(_immediate(view) for view in form.immediate)
+        projected = tuple(_projected(view) for view in form.projected)
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
             f"The stored catalog cannot be read: {error}",
@@ -233,6 +245,7 @@ def decode_catalog(data: bytes) -> Catalog:
         form.beginnings,
         immediate,
         form.aggregates,
+        projected,
     )
 
 
@@ -266,6 +279,11 @@ def _immediate_form(view: ImmediateView) -> _ImmediateForm:
         None if view.computed is None else _computed_form(view.computed),
         view.chosen,
     )
+
+
+def _projected_form(view: ProjectedView) -> _ProjectedForm:
+    columns, hidden = _column_forms(view.columns), _column_forms(view.hidden)
+    return _ProjectedForm(view.declared, view.relations, columns, hidden, view.key)
 
 
 def _computed_form(computed: Computed) -> _ComputedForm:
@@ -330,6 +348,11 @@ def _immediate(form: _ImmediateForm) -> ImmediateView:
         None if form.computed is None else _computed(form.computed),
         form.chosen,
     )
+
+
+def _projected(form: _ProjectedForm) -> ProjectedView:
+    columns, hidden = _columns(form.columns), _columns(form.hidden)
+    return ProjectedView(form.declared, form.relations, columns, hidden, form.key)
 
 
 def _computed(form: _ComputedForm) -> Computed:

@@ -136,6 +136,7 @@ def diff(old: Schema, new: Schema) -> SchemaDiff:
     relaxed = [(n.name, c) for o, n in kept for c in _relaxed(o, n)]
     renumbered = [(n.name, c) for o, n in kept for c in _renumbered(o, n)]
     stay = {relation.name for _, relation in kept}
+    stay |= {view.name for view in new.views} & {view.name for view in old.views}
     return SchemaDiff(
         added_relations=tuple(r for r in new.relations if r.name not in old),
         dropped_relations=tuple(r for r in old.relations if r.name not in new),

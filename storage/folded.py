@@ -102,6 +102,7 @@ class FoldedReads:
         self._groups: LayoutCodec = codecs(fold.name)
         self._cells = _Cells(store, codecs(fold.cells), at, own)
         self._values = [_Cells(store, codecs(name), at, own) for name in fold.values]
+        self._indexed = codecs(fold.indexed) if fold.indexed is not None else None
 
     async def get(self, keys: Sequence[tuple[Value, ...]]) -> list[Group | None]:
         """The groups with these keys, in order; None for absent groups."""
@@ -184,7 +185,7 @@ class FoldedReads:
         """The first `most` rows of `groups`, in their order."""
         left, made = iter(groups), list[Group]()
         while found := self._existing(left, None if most is None else most - len(made)):
-            values = await self._values_of([key for key, _, _ in found])
+            values = await self._values_of([self._own_key(key, rows) for key, rows, _ in found])
             for (key, rows, ts), of_group in zip(found, values, strict=True):
                 row = self._fold.row(rows, of_group)
                 if row is not None:
@@ -208,11 +209,18 @@ class FoldedReads:
                 break
         return found
 
+    def _own_key(self, key: bytes, cells: Sequence[Row]) -> bytes:
+        """The key under which the view has a group. `key` is that of the layout that is read."""
+        if self._indexed is None or not cells:
+            return key
+        return self._indexed.prefix(self._fold.group(cells[0]))
+
     async def _values_of(self, keys: Sequence[bytes]) -> list[tuple[Values, ...]]:
-        """The values of groups, for each layout of values; `keys` are in key order."""
+        """The values of groups, for each layout of values. Groups that are read in the order of an
+        index are not neighbours in these layouts."""
         if not self._values or not keys:
             return [()] * len(keys)
-        if len(keys) > FEW_GROUPS:
+        if len(keys) > FEW_GROUPS and self._indexed is None:
             columns = [await self._values_in_range(cells, keys) for cells in self._values]
         else:
             columns = [

@@ -132,12 +132,19 @@ class Snapshot:
         keep all rows."""
         self.catalog = codecs.catalog
         self.at = at
+        self._views = self.catalog.transactional_view
         self._store = store
         self._codecs = codecs
         self._overlay = mutations
         self._trace = trace
         self._require_valid = require_valid
         self._budget = budget
+
+    def _trace_of(self, layout: str) -> list[ReadItem] | None:
+        """The trace; None for immediate views, whose reads are not validated."""
+        if self._trace is None or self.catalog.layout(layout).source in self._views:
+            return None
+        return self._trace
 
     def _folded(self, layout: str) -> FoldedReads | None:
         """Reads of an immediate view; None for any other layout."""
@@ -185,14 +192,15 @@ class Snapshot:
         if self._budget is not None:
             self._budget.take(bytes_of_values(cells))
         mine = self._overlay.rows(layout) if self._overlay is not None else {}
+        trace = self._trace_of(layout)
         found: list[RowVersion | None] = []
         for key, cell in zip(keys, cells, strict=True):
             if key in mine:
                 row = mine[key]
                 found.append(None if row is None else RowVersion(key, 0, row))
                 continue
-            if self._trace is not None:
-                self._trace.append(ReadItem(layout, key, cell.ts if cell else None))
+            if trace is not None:
+                trace.append(ReadItem(layout, key, cell.ts if cell else None))
             found.append(RowVersion(key, cell.ts, codec.decode(cell.value)) if cell else None)
         return found
 
@@ -256,8 +264,8 @@ class Snapshot:
         if not mine:
             async for cells in stored:
                 self._require_valid()
-                if self._trace is not None:
-                    self._trace += [ReadItem(layout, cell.key, cell.ts) for cell in cells]
+                if (trace := self._trace_of(layout)) is not None:
+                    trace += [ReadItem(layout, cell.key, cell.ts) for cell in cells]
                 yield codec.decode_all([cell.value for cell in cells])
             self._require_valid()
             return
@@ -279,17 +287,16 @@ class Snapshot:
 
     def _rows(self, codec: LayoutCodec, found: Sequence[Cell | RowVersion]) -> list[Row]:
         """The rows of merged cells and overlay rows. The cells are noted in the trace."""
-        decode = codec.decode
-        if self._trace is not None:
-            name = codec.layout.name
-            self._trace += [ReadItem(name, c.key, c.ts) for c in found if isinstance(c, Cell)]
+        decode, name = codec.decode, codec.layout.name
+        if (trace := self._trace_of(name)) is not None:
+            trace += [ReadItem(name, c.key, c.ts) for c in found if isinstance(c, Cell)]
         return [decode(c.value) if isinstance(c, Cell) else c.row for c in found]
 
     async def _decoded(
         self, codec: LayoutCodec, layout: str, cells: Sequence[Cell]
     ) -> list[RowVersion]:
-        if self._trace is not None:
-            self._trace += [ReadItem(layout, cell.key, cell.ts) for cell in cells]
+        if (trace := self._trace_of(layout)) is not None:
+            trace += [ReadItem(layout, cell.key, cell.ts) for cell in cells]
         decode = codec.decode
         return await made(RowVersion(cell.key, cell.ts, decode(cell.value)) for cell in cells)
 

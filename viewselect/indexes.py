@@ -40,8 +40,8 @@ def free_name(name: str, taken: Container[str]) -> str:
 
 
 def base_indexes(schema: Schema) -> tuple[Index, ...]:
-    """Declared indexes, then the indexes that foreign keys need in addition."""
-    declared = [_declared(index) for index in schema.indexes]
+    """Declared indexes on relations, then the indexes that foreign keys need in addition."""
+    declared = [_declared(index) for index in schema.indexes if index.relation in schema]
     found = list(declared)
     for relation in schema.relations:
         for key in relation.foreign_keys:

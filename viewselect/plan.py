@@ -281,7 +281,8 @@ def _indexes(objective: Objective, chosen: Outcome, views: Sequence[JoinView]) -
     bare = readable_catalog(schema, rows, views, found)
     declared = (view.name for view in schema.views)
     aggregates = (view.name for view in chosen.score.aggregates)
-    taken = {*schema.names, *declared, *aggregates, *bare.view, *bare.index}
+    of_views = (index.name for index in schema.indexes)
+    taken = {*schema.names, *declared, *aggregates, *of_views, *bare.view, *bare.index}
     wanted = [item.index(bare) for item in chosen.score.indexes]
     with_views = readable_catalog(schema, rows, views, wanted)
     for view in views:

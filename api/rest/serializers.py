@@ -17,13 +17,13 @@ import msgspec
 
 from hornbeam_server.api.rest.metrics import now_s
 from hornbeam_server.maintain.changes import Mutation
-from hornbeam_server.maintain.immediate.program import compile_immediate
+from hornbeam_server.maintain.immediate.projected import compile_transactional
 from hornbeam_server.maintain.recompute import scanned_relation
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.query.explain import Explanation
-from hornbeam_server.schema.catalog import Catalog, DeferredView, ImmediateView, Index
+from hornbeam_server.schema.catalog import Catalog, DeferredView, Index, TransactionalView
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
@@ -170,7 +170,7 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
         "views": [
             *(view_document(db, catalog, name) for name in catalog.view),
             *(_deferred_document(catalog, name) for name in catalog.deferred_view),
-            *(immediate_view_document(db, name) for name in catalog.immediate_view),
+            *(immediate_view_document(db, name) for name in catalog.transactional_view),
         ],
         "indexes": [_index_document(catalog, index) for index in catalog.indexes],
         "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
@@ -254,6 +254,19 @@ def _index_document(catalog: Catalog, index: Index) -> dict[str, Any]:
     }
 
 
+def _indexes_on(catalog: Catalog, name: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": index.name,
+            "columns": [part.column for part in index.columns],
+            "purpose": index.purpose.value,
+            "reason": index.reason,
+            "state": catalog.state[index.name].value,
+        }
+        for index in catalog.indexes_on(name)
+    ]
+
+
 def view_document(db: Database, shown: Catalog, name: str) -> dict[str, Any]:
     """A view, its indexes in the catalog `shown`, and the progress of its build. Raises
     KeyError."""
@@ -268,16 +281,7 @@ def view_document(db: Database, shown: Catalog, name: str) -> dict[str, Any]:
             for c, v in zip(layout.columns, view.columns, strict=True)
         ],
         "state": catalog.state[name].value,
-        "indexes": [
-            {
-                "name": index.name,
-                "columns": [part.column for part in index.columns],
-                "purpose": index.purpose.value,
-                "reason": index.reason,
-                "state": catalog.state[index.name].value,
-            }
-            for index in shown.indexes_on(name)
-        ],
+        "indexes": _indexes_on(shown, name),
         "rows": db.keeper.counts().get(name, 0),
         "progress": _progress_document(db, name),
         "deferred": None,
@@ -289,14 +293,14 @@ def immediate_view_document(db: Database, name: str) -> dict[str, Any]:
     """An immediate view: its columns, its SELECT and how it is maintained, and the progress of its
     build. Raises KeyError."""
     catalog = db.catalog
-    view = catalog.immediate_view[name]
-    program = compile_immediate(view, catalog) if catalog.maintained(name) else None
+    view = catalog.transactional_view[name]
+    program = compile_transactional(view, catalog) if catalog.maintained(name) else None
     return _declared_document(catalog, view) | {
         "progress": _progress_document(db, name),
         "immediate": {
             "sql": view.declared.sql,
             "program": [] if program is None else list(program.explain()),
-            "chosen": view.chosen,
+            "chosen": name in catalog.immediate_view and catalog.immediate_view[name].chosen,
         },
     }
 
@@ -325,7 +329,7 @@ def _deferred_document(catalog: Catalog, name: str) -> dict[str, Any]:
     }
 
 
-def _declared_document(catalog: Catalog, view: DeferredView | ImmediateView) -> dict[str, Any]:
+def _declared_document(catalog: Catalog, view: DeferredView | TransactionalView) -> dict[str, Any]:
     return {
         "name": view.name,
         "path": list(view.relations),
@@ -335,7 +339,7 @@ def _declared_document(catalog: Catalog, view: DeferredView | ImmediateView) -> 
             for c in view.columns
         ],
         "state": catalog.state[view.name].value,
-        "indexes": [],
+        "indexes": _indexes_on(catalog, view.name),
         "rows": None,
         "progress": None,
         "deferred": None,

@@ -141,6 +141,7 @@ def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
         views=tuple(view for view in catalog.views if principal.may_read(view.name)),
         deferred=tuple(view for view in catalog.deferred if principal.may_read(view.name)),
         immediate=tuple(view for view in catalog.immediate if principal.may_read(view.name)),
+        projected=tuple(view for view in catalog.projected if principal.may_read(view.name)),
         indexes=tuple(
             replace(index, reason="") for index in catalog.indexes if principal.may_read(index.on)
         ),

@@ -1,4 +1,4 @@
-"""Immediate views: aggregates over foreign-key joins, maintained in the writing transaction.
+"""Immediate views over foreign-key joins, maintained in the writing transaction.
 
     SELECT ─ binder, deltas/translate ─► algebra ─ stars ─► Star ─ program ─► Addition per group
 
@@ -7,7 +7,8 @@
 * `definition.py`: how the view is stored, and which SELECTs are refused with the reason.
 * `program.py`: from the changes of a transaction to the amounts that it adds to each group.
 * `reading.py`: HAVING and expressions over aggregates, which readers compute.
-* `build.py`: the amounts of the rows that are there when a view is declared.
+* `projected.py`: views without aggregates, which are ordinary rows.
+* `build.py`: the amounts and rows that are there when a view is declared.
 
 **Law.** For the state B before and B′ after a transaction, `view(B)` plus the additions is
 `view(B′)`, group by group: incremental = recomputed.

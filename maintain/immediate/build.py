@@ -10,11 +10,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
-from hornbeam_server.maintain.immediate.program import Cells, ImmediateProgram, Sums
+from hornbeam_server.maintain.immediate.program import (
+    Cells,
+    ImmediateProgram,
+    Sums,
+    compile_immediate,
+)
+from hornbeam_server.maintain.immediate.projected import ProjectedProgram, compile_projected
+from hornbeam_server.maintain.indexes import compile_index
 from hornbeam_server.maintain.paths import BaseRows
+from hornbeam_server.schema.catalog import Catalog, ImmediateView, cells_of_index
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.folds import BASE_LANE, minus, require_within_lane
@@ -34,6 +42,44 @@ of passes in all."""
 
 class _TooManyGroups(Exception):
     pass
+
+
+async def built_puts(
+    catalog: Catalog, codecs: Codecs, reader: RowReader, name: str, progress: Progress
+) -> AsyncGenerator[dict[str, list[Put]], None]:
+    """The rows or cells of an immediate view, or of an index on one, as of `reader`, by table, to
+    be put at its timestamp. Raises the reader's errors."""
+    view = catalog.transactional_view[catalog.layout(name).source]
+    if isinstance(view, ImmediateView):
+        whole = compile_immediate(view, catalog)
+        only = whole.contribution.only(cells_of_index(name))
+        program = replace(whole, contribution=only)
+        puts = base_cells(program, codecs, reader, progress=progress)
+    else:
+        plain = compile_projected(view, catalog)
+        puts = _projected_rows(plain, catalog, codecs, reader, name, progress)
+    async with aclosing(puts) as batches:
+        async for batch in batches:
+            yield batch
+
+
+async def _projected_rows(
+    program: ProjectedProgram,
+    catalog: Catalog,
+    codecs: Codecs,
+    reader: RowReader,
+    name: str,
+    progress: Progress,
+) -> AsyncGenerator[dict[str, list[Put]], None]:
+    """The rows of a view without aggregates, or of an index on it. A later change of a row wins
+    over them by its timestamp."""
+    codec = codecs(name)
+    project = compile_index(catalog, codecs, name).project if name in catalog.index else None
+    rows_of_view = program.all_rows(codecs, reader, lambda count: progress(count, 1))
+    async with aclosing(rows_of_view) as batches:
+        async for batch in batches:
+            rows = batch if project is None else list(map(project, batch))
+            yield {codec.layout.table: [Put(codec.key(row), codec.encode(row)) for row in rows]}
 
 
 async def base_cells(
@@ -62,8 +108,8 @@ def base_put(codec: LayoutCodec, group: Row, amounts: Sequence[Value]) -> Put:
     LimitExceeded for a sum out of its range."""
     key = (*group, BASE_LANE)
     require_within_lane(codec.layout, key, tuple(amounts))
-    cell = codec.encode((*key, *amounts)) if any(amounts) else TOMBSTONE
-    return Put(codec.key_of(key), cell)
+    row = (*key, *amounts)
+    return Put(codec.key(row), codec.encode(row) if any(amounts) else TOMBSTONE)
 
 
 async def add_rows(

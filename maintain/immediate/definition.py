@@ -82,10 +82,11 @@ def _call_sql(call: Call, arguments: Mapping[str, str]) -> str:
     return f"{call.function.value}({argument})"
 
 
-def define(declared: DeclaredView, catalog: Catalog) -> Definition:
-    """The definition of a declared view. Raises the binder's errors, and Unsupported with the
-    reason and a cure for a SELECT that transactions cannot maintain."""
-    found = translated(declared, catalog)
+def define(declared: DeclaredView, catalog: Catalog, found: Translated | None = None) -> Definition:
+    """The definition of a declared view with aggregates or DISTINCT; `found` is its SELECT. Raises
+    the binder's errors, and Unsupported with the reason and a cure for a SELECT that transactions
+    cannot maintain."""
+    found = translated(declared, catalog) if found is None else found
     aggregate, inner, having = _aggregate(found.result)
     state = GroupState(declared.name, 0, aggregate, tuple(g.name for g in aggregate.groups))
     star = star_of(inner.input, catalog)
@@ -115,10 +116,22 @@ def _aggregate(result: Map) -> tuple[Aggregate, Map, str]:
         )
     if not isinstance(aggregate, Aggregate) or not isinstance(aggregate.input, Map):
         raise Unsupported(
-            "A view without GROUP BY and aggregates cannot be maintained by transactions yet.",
-            cure=f"Group, or name the columns in a workload, which chooses join views. {LATER}",
+            "UNION cannot be maintained by transactions.",
+            cure=f"Declare a view for each part, and read both. {LATER}",
         )
-    return aggregate, aggregate.input, having
+    return aggregate, _flat(aggregate.input), having
+
+
+def _flat(inner: Map) -> Map:
+    """The projection below an aggregate over the joins. DISTINCT renames the columns of another
+    projection."""
+    below = inner.input
+    renames = inner.fields and not inner.where and len(inner.passes) == len(inner.fields)
+    if not isinstance(below, Map) or not renames:
+        return inner
+    sql_of = dict(zip((f.name for f in below.fields), below.expressions, strict=True))
+    expressions = tuple(sql_of[inner.passes[field.name]] for field in inner.fields)
+    return Map(below.input, inner.fields, expressions, below.where, {}, None)
 
 
 def _stored(

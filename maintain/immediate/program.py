@@ -31,7 +31,13 @@ from hornbeam_server.maintain.immediate.definition import Definition, define
 from hornbeam_server.maintain.immediate.stars import LATER, Star
 from hornbeam_server.maintain.paths import BaseRows, Key, Side
 from hornbeam_server.maintain.ways import Way, way_to_children
-from hornbeam_server.schema.catalog import Catalog, ImmediateView, Layout, StateLayout
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    ImmediateView,
+    Layout,
+    StateLayout,
+    cells_of_index,
+)
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.turns import chunks, turn
@@ -40,6 +46,8 @@ from hornbeam_server.storage.codec.folds import minus, plus
 from hornbeam_server.storage.codec.rows import LayoutCodec
 
 Evaluate = Callable[[Row], Any]
+Computed = Sequence[tuple[str, Field]]
+"""Expressions over the fields of a star, as SQL, with the fields of their values."""
 Reference = tuple[str, Key]
 """A relation, and the key of a row of it."""
 
@@ -81,13 +89,14 @@ class Cells:
 class Contribution:
     """From a joined row to what it adds to cells: to those of its group, and to those of its values
     in each layout of values. `map` gives the grouping columns, the first `width`, and the
-    arguments; `values` has the places of arguments."""
+    arguments; `values` has the places of arguments. `indexes` have the same amounts as `cells`."""
 
     map: RowMap
     width: int
     amounts: tuple[Evaluate, ...]
     cells: Cells
     values: tuple[tuple[Cells, int], ...]
+    indexes: tuple[Cells, ...] = ()
 
     def of(self, row: Row) -> Iterator[tuple[Cells, Row, Row]]:
         """Cells, the columns before the lane, and amounts; nothing if the row does not pass the
@@ -96,13 +105,23 @@ class Contribution:
         if mapped is None:
             return
         group = mapped[: self.width] or _ONLY
-        yield self.cells, group, tuple([amount(mapped) for amount in self.amounts])
+        amounts = tuple([amount(mapped) for amount in self.amounts])
+        yield self.cells, group, amounts
+        for index in self.indexes:
+            yield index, group, amounts
         for cells, place in self.values:
             if (value := mapped[place]) is not None:
                 yield cells, (*group, value), _ONE_ROW
 
     def all_cells(self) -> tuple[Cells, ...]:
-        return (self.cells, *(cells for cells, _ in self.values))
+        return (self.cells, *self.indexes, *(cells for cells, _ in self.values))
+
+    def only(self, layout: str) -> Contribution:
+        """The contribution to the cells of one index, or of the view without its indexes."""
+        for index in self.indexes:
+            if index.name == layout:
+                return replace(self, cells=index, values=(), indexes=())
+        return replace(self, indexes=())
 
 
 Sums = dict[tuple[str, bytes], tuple[Row, list[Any]]]
@@ -114,15 +133,20 @@ _ONLY: Row = (1,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ImmediateProgram:
-    """Maintains one immediate view; see the module's algorithm."""
+class StarProgram:
+    """Finds the joined rows of one immediate view that change; steps 1 and 2 of the module's
+    algorithm."""
 
     name: str
     fact: str
     used: Projection
     steps: tuple[Step, ...]
     descents: tuple[Descent, ...]
-    contribution: Contribution
+
+    @property
+    def effect(self) -> str:
+        """What a changed row changes in the view, as text."""
+        raise NotImplementedError
 
     @property
     def relations(self) -> frozenset[str]:
@@ -130,7 +154,7 @@ class ImmediateProgram:
 
     def explain(self) -> Iterator[str]:
         """How the view is maintained, in lines of text."""
-        yield f"for each changed row of {self.fact}: add to its group, without a lock on the group"
+        yield f"for each changed row of {self.fact}: {self.effect}"
         for step, descent in zip(self.steps, self.descents, strict=True):
             lock = "under the same root" if step.same_root else "its existence is locked, shared"
             yield f"   joined to {step.relation} by its key ({lock})"
@@ -141,25 +165,14 @@ class ImmediateProgram:
         """The joined rows of all affected rows before and after."""
         found = Joined(self)
         for keys in chunks(await self._affected(base)):
-            found.before += (await self.rows(base, keys, BaseRows.before, found.kept)).values()
-            found.after += (await self.rows(base, keys, BaseRows.after, found.kept)).values()
+            found.before |= await self.rows(base, keys, BaseRows.before, found.kept)
+            found.after |= await self.rows(base, keys, BaseRows.after, found.kept)
             await turn(keys)
         for step, descent in zip(self.steps, self.descents, strict=True):
             if not step.same_root:
                 updated = _updated(base.changes(descent.relation), descent.used)
                 found.changed.update((descent.relation, key) for key in updated)
         return found
-
-    def add(self, rows: Iterable[Row], sign: int, sums: Sums) -> None:
-        """Add the contributions of joined rows, times `sign`, to the amounts by group."""
-        combine = plus if sign > 0 else minus
-        for row in rows:
-            for cells, group, amounts in self.contribution.of(row):
-                place = (cells.name, cells.key(group))
-                known = sums.get(place)
-                if known is None:
-                    known = sums[place] = (group, list(cells.zero))
-                known[1][:] = map(combine, known[1], amounts)
 
     async def _affected(self, base: BaseRows) -> list[Key]:
         """Keys of the rows of the fact whose contribution may differ."""
@@ -196,23 +209,52 @@ class ImmediateProgram:
         return rows
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ImmediateProgram(StarProgram):
+    """Maintains the groups of one immediate view; see the module's algorithm."""
+
+    contribution: Contribution
+
+    @property
+    def effect(self) -> str:
+        return "add to its group, without a lock on the group"
+
+    def add(self, rows: Iterable[Row], sign: int, sums: Sums) -> None:
+        """Add the contributions of joined rows, times `sign`, to the amounts by group."""
+        combine = plus if sign > 0 else minus
+        for row in rows:
+            for cells, group, amounts in self.contribution.of(row):
+                place = (cells.name, cells.key(group))
+                known = sums.get(place)
+                if known is None:
+                    known = sums[place] = (group, list(cells.zero))
+                known[1][:] = map(combine, known[1], amounts)
+
+
 @dataclass(slots=True)
 class Joined:
-    """What a transaction changes in an immediate view: joined rows before and after, the parents
-    that must not change until the commit, and the parents that the transaction changes. Parents
-    under the root of the fact are left out."""
+    """What a transaction changes in an immediate view: joined rows before and after by the key of
+    the fact, the parents that must not change until the commit, and the parents that the
+    transaction changes. Parents under the root of the fact are left out."""
 
-    program: ImmediateProgram
-    before: list[Row] = field(default_factory=list)
-    after: list[Row] = field(default_factory=list)
+    program: StarProgram
+    before: dict[Key, Row] = field(default_factory=dict)
+    after: dict[Key, Row] = field(default_factory=dict)
     kept: set[Reference] = field(default_factory=set)
     changed: set[Reference] = field(default_factory=set)
 
+    @property
+    def adds(self) -> bool:
+        """Does the view consist of groups?"""
+        return isinstance(self.program, ImmediateProgram)
+
     async def additions(self) -> list[Addition]:
         """The amounts to add to each group whose sums change."""
+        if not isinstance(self.program, ImmediateProgram):
+            return []
         sums: Sums = {}
         for rows, sign in ((self.before, -1), (self.after, 1)):
-            for some in chunks(rows):
+            for some in chunks(list(rows.values())):
                 self.program.add(some, sign, sums)
                 await turn(some)
         return [
@@ -257,29 +299,31 @@ def compile_immediate(view: ImmediateView, catalog: Catalog) -> ImmediateProgram
 def program_of(definition: Definition, catalog: Catalog) -> ImmediateProgram:
     """The program of a defined view. Raises Unsupported for an expression whose value only DuckDB
     knows."""
-    star = definition.star
+    view = definition.view
+    types = [column.type for column in view.cells.columns[-len(definition.parts) :]]
+    parts = walk_of(view.name, definition.star, catalog)
+    return ImmediateProgram(*parts, _contribution(definition, catalog, types))
+
+
+Walk = tuple[str, str, Projection, tuple[Step, ...], tuple[Descent, ...]]
+"""The fields of a `StarProgram`."""
+
+
+def walk_of(name: str, star: Star, catalog: Catalog) -> Walk:
+    """How the joined rows of view `name` are found."""
     relations = [catalog.schema.relation(scan.relation) for scan in star.scans]
     starts = [sum(len(r.columns) for r in relations[:i]) for i in range(len(relations))]
     used = [
         projection([relation.positions[column] for column in scan.columns])
         for relation, scan in zip(relations, star.scans, strict=True)
     ]
-    steps = tuple(_steps(star, catalog, starts))
     descents = tuple(
         Descent(scan.relation, used[i], tuple(_ways(star, i, catalog)))
         for i, scan in enumerate(star.scans)
         if i
     )
-    view = definition.view
-    types = [column.type for column in view.cells.columns[-len(definition.parts) :]]
-    return ImmediateProgram(
-        view.name,
-        star.scans[0].relation,
-        used[0],
-        steps,
-        descents,
-        _contribution(definition, catalog, types),
-    )
+    steps = tuple(_steps(star, catalog, starts))
+    return name, star.scans[0].relation, used[0], steps, descents
 
 
 def _steps(star: Star, catalog: Catalog, starts: Sequence[int]) -> Iterator[Step]:
@@ -314,7 +358,12 @@ def _contribution(
     view, width = definition.view, len(definition.groups)
     names = {field.name: width + i for i, (_, field) in enumerate(definition.arguments)}
     return Contribution(
-        _row_map(definition, catalog),
+        row_map(
+            definition.star,
+            (*definition.groups, *definition.arguments),
+            definition.where,
+            catalog,
+        ),
         width,
         tuple(
             _amount(part.kind, type_, names.get(part.argument))
@@ -327,17 +376,27 @@ def _contribution(
                 view.values_names, view.values, definition.valued, strict=True
             )
         ),
+        tuple(
+            _index_cells(catalog.layout(cells_of_index(index.name)), types)
+            for index in catalog.indexes_on(view.name)
+            if catalog.maintained(index.name)
+        ),
     )
 
 
-def _row_map(definition: Definition, catalog: Catalog) -> RowMap:
-    """The filter over joined rows, and the projection to groups and arguments."""
-    computed = (*definition.groups, *definition.arguments)
-    where = " AND ".join(f"({sql})" for sql in definition.where)
+def _index_cells(layout: Layout, types: Sequence[ColumnType]) -> Cells:
+    prefix, order = LayoutCodec(layout).prefix, projection(layout.key_positions[:-1])
+    return Cells(layout.name, lambda group: prefix(order(group)), tuple(map(_zero, types)))
+
+
+def row_map(star: Star, computed: Computed, where: Sequence[str], catalog: Catalog) -> RowMap:
+    """The filter over joined rows, and the projection to computed fields. Raises Unsupported for
+    an expression whose value only DuckDB knows."""
+    condition = " AND ".join(f"({sql})" for sql in where)
     fields, expressions = tuple(f for _, f in computed), tuple(sql for sql, _ in computed)
-    map_ = Map(definition.star.scans[0], fields, expressions, where, {}, None)
+    map_ = Map(star.scans[0], fields, expressions, condition, {}, None)
     try:
-        return compile_maps((map_,), tuple(_joined_fields(definition.star, catalog)), stored=True)
+        return compile_maps((map_,), tuple(_joined_fields(star, catalog)), stored=True)
     except NotCompiledError as error:
         raise Unsupported(
             f"The expression {error.expression} cannot be evaluated in a transaction.", cure=LATER

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -105,14 +105,15 @@ def spread(place: Place) -> int:
 
 
 def program_of(export: Export, view: str) -> ImmediateProgram:
-    """The program of an immediate view. Raises Unsupported."""
+    """The program of an immediate view, without its indexes. Raises Unsupported."""
     return _program(export.catalog, view)
 
 
 @lru_cache(maxsize=CATALOGS)
 def _program(catalog: str, view: str) -> ImmediateProgram:
     model = decode_catalog(catalog.encode())
-    return compile_immediate(model.immediate_view[view], model)
+    whole = compile_immediate(model.immediate_view[view], model)
+    return replace(whole, contribution=replace(whole.contribution, indexes=()))
 
 
 def part_sums(job: Job, part: Part) -> Iterator[tuple[Place, Amounts]]:

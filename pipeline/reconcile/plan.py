@@ -66,7 +66,7 @@ def all_names(catalog: Catalog) -> list[str]:
     return [
         name
         for name in (*catalog.view, *catalog.index)
-        if catalog.readable(name) and catalog.layout(name).source not in catalog.deferred_view
+        if catalog.readable(name) and catalog.layout(name).source not in catalog.declared_view
     ]
 
 
@@ -75,6 +75,12 @@ def with_indexes(catalog: Catalog, names: Sequence[str]) -> list[str]:
     readable view or index."""
     known = all_names(catalog)
     for name in names:
+        source = catalog.layout(name).source if name in catalog else name
+        if source in catalog.transactional_view:
+            raise NotFound(
+                f"Spark does not compare {name}, which is or belongs to an immediate view.",
+                cure="Compare it by hornbeam verify.",
+            )
         if name not in known:
             raise NotFound(
                 f"There is no readable view or index {name}.",

@@ -28,7 +28,7 @@ from hornbeam_server.query.binding.algebra import (
     Parameter,
     ParameterList,
 )
-from hornbeam_server.schema.catalog import Catalog, Index, Layout
+from hornbeam_server.schema.catalog import Catalog, Index, Layout, ProjectedView
 from hornbeam_server.schema.types import Kind, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
 
@@ -446,7 +446,7 @@ def _price(
     cost = keys * GET_COST if path.reach is Reach.POINT else keys * SEEK_COST + rows
     if not path.covering:
         cost += rows * GET_COST
-    if path.covering and path.layout is not path.source:
+    if path.covering and len(path.layout.columns) < len(path.source.columns):
         cost *= 0.9  # index rows are shorter
     if limited and ordering.complete:
         cost *= ORDERED_SHARE
@@ -488,6 +488,9 @@ def estimated_rows(catalog: Catalog, name: str) -> float:
     found = catalog.row_count.get(name)
     if found is None and name in catalog.view:
         found = catalog.row_count.get(catalog.view[name].last)
+    declared = catalog.declared_view.get(name)
+    if found is None and isinstance(declared, ProjectedView):
+        return estimated_rows(catalog, declared.relations[0])
     if found is None and name in catalog.immediate_view:
         view = catalog.immediate_view[name]
         rows = estimated_rows(catalog, view.relations[0])

@@ -11,7 +11,13 @@ from decimal import Context, Decimal
 from functools import cache, reduce
 from typing import Any, NamedTuple
 
-from hornbeam_server.schema.catalog import FoldedColumn, Folding, ImmediateView, Layout
+from hornbeam_server.schema.catalog import (
+    FoldedColumn,
+    Folding,
+    ImmediateView,
+    Layout,
+    cells_of_index,
+)
 from hornbeam_server.schema.errors import Corruption, LimitExceeded
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.sqltext import literal_sql
@@ -36,12 +42,17 @@ Raises SqlError for an expression that fails."""
 
 class Fold:
     """Folds cells of one immediate view to rows. With `compute` these are rows of the view; without
-    it, of a view that computes columns, its terms."""
+    it, of a view that computes columns, its terms. `index` is the name of an index on the view if
+    the cells are those of the index."""
 
-    def __init__(self, view: ImmediateView, compute: Compute | None = None) -> None:
-        self.name = view.name
-        self.cells = view.cells_name
+    def __init__(
+        self, view: ImmediateView, compute: Compute | None = None, index: str | None = None
+    ) -> None:
+        self.name = view.name if index is None else index
+        self.cells = view.cells_name if index is None else cells_of_index(index)
         """The name of the layout of the cells."""
+        self.indexed = None if index is None else view.cells_name
+        """Of an index: the name of the layout of the view's own cells."""
         self.values = view.values_names
         """The names of the layouts of values."""
         self.grouped = view.grouped
@@ -63,6 +74,10 @@ class Fold:
             for i in range(len(self.values))
         )
         """For each layout of values, the kinds of columns that follow from it."""
+
+    def group(self, cell: Row) -> Row:
+        """The grouping columns of a cell."""
+        return cell[: self._width]
 
     def group_key(self, cell: bytes) -> bytes:
         """The encoded key of the group of a cell, from the encoded key of the cell."""

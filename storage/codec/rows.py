@@ -259,14 +259,16 @@ class Codecs:
         self._folds: dict[str, Fold] = {}
 
     def fold(self, name: str) -> Fold | None:
-        """The fold of an immediate view; None for any other layout."""
-        view = self.catalog.immediate_view.get(name)
+        """The fold of an immediate view, or of an index on one; None for any other layout."""
+        index = self.catalog.index.get(name)
+        view = self.catalog.immediate_view.get(name if index is None else index.on)
         if view is None:
             return None
         fold = self._folds.get(name)
         if fold is None:
             compute = None if view.computed is None else self._compiled(view)
-            fold = self._folds[name] = Fold(view, compute)
+            of_index = None if index is None else index.name
+            fold = self._folds[name] = Fold(view, compute, of_index)
         return fold
 
     def __call__(self, name: str) -> LayoutCodec:

@@ -19,6 +19,7 @@ from hornbeam_server.schema.catalog import (
     Index,
     JoinView,
     Load,
+    ProjectedView,
     Purpose,
     State,
     StateLayout,
@@ -160,9 +161,11 @@ def test_immediate_views_raise_the_format_number_and_are_decoded() -> None:
     expressions = ('"g"', '"c" / 2', '"h"')
     computed = Computed((Column("c", number),), (view.folded[1],), expressions, '"c" > 1')
     catalog = replace(EMPTY, immediate=(replace(view, computed=computed),))
-    data = encode_catalog(catalog)
-    assert data.startswith(b'{"format":8,')
-    assert decode_catalog(data) == catalog
+    plain = ProjectedView(declared, ("t",), view.columns, view.hidden, view.key)
+    for newer in (catalog, replace(EMPTY, projected=(plain,))):
+        data = encode_catalog(newer)
+        assert data.startswith(b'{"format":8,')
+        assert decode_catalog(data) == newer
     chosen = replace(EMPTY, immediate=(replace(view, chosen=True),))
     assert encode_catalog(chosen).startswith(b'{"format":8,')
     assert decode_catalog(encode_catalog(chosen)) == chosen

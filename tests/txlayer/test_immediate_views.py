@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from functools import partial
 
 import pytest
 
+from hornbeam_server.maintain.immediate import build as building
 from hornbeam_server.maintain.immediate.build import base_cells
-from hornbeam_server.maintain.immediate.definition import define
+from hornbeam_server.maintain.immediate.projected import define_any
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.node.settings import load_settings
@@ -23,7 +25,6 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 from hornbeam_server.storage.rocks import versions
-from hornbeam_server.txlayer.ddl import node_builds
 from hornbeam_server.txlayer.transactions.attempt import Transaction
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 from tests.txlayer.database_world import fill_load
@@ -67,9 +68,9 @@ async def run(database, *statements):
 
 async def require_right(database):
     """Check each immediate view against DuckDB's answer to its SELECT, without views."""
-    for each in database.catalog.immediate:
+    for each in database.catalog.transactional_view.values():
         expected = await database.fetch(
-            define(each.declared, database.catalog).sql, use_views=False
+            define_any(each.declared, database.catalog).sql, use_views=False
         )
         found = await database.fetch(f"SELECT * FROM {each.name}")
         assert sorted(map(repr, found)) == sorted(map(repr, expected)), each.name
@@ -249,6 +250,189 @@ async def test_having_without_groups(tmp_path):
         assert await database.fetch("SELECT * FROM v") == [(Decimal("16.50"),)]
 
 
+OPEN = """
+SELECT o_id, city, upper(city) AS upper, total * 2 AS twice
+FROM orders o LEFT JOIN customer c ON o.c_id = c.c_id
+WHERE day IS NULL OR day > DATE '2020-01-01'
+"""
+CHANGES = (
+    "UPDATE orders SET total = 7 WHERE o_id = 10",
+    "UPDATE orders SET c_id = 3 WHERE o_id = 11",
+    "UPDATE customer SET city = 'Thun' WHERE c_id = 3",
+    "UPDATE customer SET tier = 1 WHERE c_id = 4",
+    "UPDATE orders SET day = DATE '2019-01-01' WHERE o_id = 13",
+    "UPDATE orders SET o_id = 99 WHERE o_id = 12",
+    "DELETE FROM orders WHERE o_id = 11",
+    "UPDATE orders SET day = NULL, c_id = 2",
+    "DELETE FROM orders",
+)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        OPEN,
+        "SELECT city, tier FROM orders o JOIN customer c ON o.c_id = c.c_id WHERE tier < 5",
+        "SELECT DISTINCT city, tier FROM orders o JOIN customer c ON o.c_id = c.c_id",
+        "SELECT o_id, 1 AS one FROM orders",
+    ],
+)
+async def test_views_without_aggregates_are_maintained_and_built(tmp_path, sql):
+    async with opened(tmp_path, TABLES + view(sql)) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        await require_right(database)
+        for change in CHANGES:
+            await run(database, change)
+            await require_right(database)
+        assert await database.fetch("SELECT * FROM v") == []
+        await run(database, ORDERS)
+        await apply(database, TABLES)
+        await apply(database, TABLES + view(sql))
+        assert await database.fetch("SELECT * FROM v") != []
+        await require_right(database)
+
+
+async def test_a_row_of_a_view_is_looked_up_by_the_key_of_its_fact(tmp_path):
+    async with opened(tmp_path, TABLES + view(OPEN)) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        sql = "SELECT * FROM v WHERE o_id = 12"
+        (step,) = database.explain(sql).steps
+        assert step.access == "row by key of"
+        assert await database.fetch(sql) == [(12, None, None, None)]
+        assert await database.fetch("SELECT o_id FROM v ORDER BY o_id DESC LIMIT 1") == [(14,)]
+        more = "INSERT INTO orders VALUES (20, 1, NULL, 3)"
+        pending = [Statement(more), Statement("UPDATE customer SET city = 'X' WHERE c_id = 1")]
+        async with database.query("SELECT city FROM v WHERE twice > 2", pending=pending) as found:
+            assert sorted(await found.stream.all(), key=repr) == [
+                ("Bern",),
+                ("X",),
+                ("X",),
+                ("x",),
+                (None,),
+            ]
+
+
+async def test_a_moved_parent_and_a_new_child_leave_one_row(tmp_path):
+    """A transaction that changes a parent waits for those that insert below it, and finds their
+    rows."""
+    async with opened(tmp_path, TABLES + view(OPEN)) as database:
+        await run(database, CUSTOMERS)
+        inserts = (run(database, f"INSERT INTO orders VALUES ({n}, 1, NULL, 1)") for n in range(30))
+        moves = (run(database, f"UPDATE customer SET city = '{n}' WHERE c_id = 1") for n in "abc")
+        await asyncio.gather(*inserts, *moves)
+        assert len(await database.fetch("SELECT * FROM v")) == 30
+        await require_right(database)
+
+
+async def test_damage_of_a_view_without_aggregates_is_found_and_repaired(tmp_path):
+    async with opened(tmp_path, TABLES + view(OPEN)) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        layout = database.catalog.layout("v")
+        (cells,) = [batch async for batch in database.store.scan(layout.table, b"", None, 1 << 62)]
+        await database.store.put({layout.table: [Put(cells[0].key, TOMBSTONE)]}, cells[0].ts)
+        assert (await database.verify(["v"], repair=True)).differences == 1
+        await require_right(database)
+
+
+PAIRS = """
+SELECT c_id, day, count(*) AS n, sum(total) / count(*) AS mean, min(total) AS low FROM orders
+GROUP BY c_id, day HAVING count(*) < 5
+"""
+INDEXES = {
+    PAIRS: "CREATE INDEX by_day ON v (day DESC, c_id);",
+    OPEN: "CREATE INDEX by_day ON v (city);",
+}
+BY_INDEX = {
+    PAIRS: (
+        "SELECT * FROM v WHERE day = DATE '2024-01-02'",
+        "SELECT * FROM v WHERE day > DATE '2024-01-01' AND day < DATE '2024-01-05'",
+        "SELECT * FROM v WHERE day IS NULL",
+        "SELECT * FROM v ORDER BY day, c_id DESC NULLS FIRST LIMIT 3",
+        "SELECT o_id, v.* FROM orders o JOIN v ON v.day = o.day WHERE o_id = 10",
+    ),
+    OPEN: (
+        "SELECT * FROM v WHERE city = 'Bern'",
+        "SELECT * FROM v WHERE city > 'A' AND city < 'Z'",
+        "SELECT * FROM v WHERE city IS NULL",
+    ),
+}
+
+
+@pytest.mark.parametrize("sql", INDEXES)
+async def test_an_index_on_a_view_is_maintained_built_and_chosen(tmp_path, sql):
+    ddl = TABLES + view(sql) + INDEXES[sql]
+    async with opened(tmp_path, ddl) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        await run(database, *(f"INSERT INTO orders VALUES ({n}, {n % 4 + 1}, DATE '2023-01-01', 1)"
+                              for n in range(100, 140)))  # fmt: skip
+        for change in (None, *CHANGES[:-2], "UPDATE orders SET total = 3 WHERE o_id < 120"):
+            if change is not None:
+                await run(database, change)
+            await require_right(database)
+            await require_indexed(database, BY_INDEX[sql])
+        await apply(database, TABLES + view(sql))
+        assert "by_day" not in database.catalog
+        await apply(database, ddl)
+        assert database.catalog.state["by_day"] is State.READABLE
+        await require_right(database)
+        await require_indexed(database, BY_INDEX[sql])
+        pending = [Statement("INSERT INTO orders VALUES (1, 1, NULL, 3)")]
+        condition = "day IS NULL" if sql == PAIRS else "city = 'Bern'"
+        read = f"SELECT count(*) FROM v WHERE {condition}"
+        ((before,),) = await database.fetch(read)
+        async with database.query(read, pending=pending) as result:
+            assert await result.stream.all() == [(before + 1,)]
+        assert (await database.sizes(["by_day"]))["by_day"] > 0
+
+
+async def require_indexed(database, queries):
+    """Each query reads the index, and finds what a scan of the view finds."""
+    for sql in queries:
+        assert database.explain(sql).indexes == ("by_day",), database.explain(sql).text
+        found = await database.fetch(sql)
+        hidden = sql.replace(" v ", " (SELECT * FROM v WHERE random() >= 0) AS v ")
+        expected = await database.fetch(hidden)
+        assert sorted(map(repr, found)) == sorted(map(repr, expected)), sql
+
+
+@pytest.mark.parametrize("sql", INDEXES)
+async def test_damage_of_an_index_on_a_view_is_found_and_repaired(tmp_path, sql):
+    async with opened(tmp_path, TABLES + view(sql) + INDEXES[sql]) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        layout = database.catalog.layout("by_day")
+        (cells,) = [batch async for batch in database.store.scan(layout.table, b"", None, 1 << 62)]
+        await database.store.put({layout.table: [Put(cells[0].key, TOMBSTONE)]}, cells[0].ts)
+        report = await database.verify(repair=True)
+        assert [item.name for item in report.checked if item.differences] == ["by_day"]
+        await require_right(database)
+
+
+@pytest.mark.parametrize(
+    ("index", "match"),
+    [
+        ("CREATE INDEX i ON v (n)", "In index i: Column n of index i is no grouping column"),
+        ("CREATE INDEX ON v (nothing)", "names column nothing, which v does not have"),
+        ("CREATE UNIQUE INDEX i ON v (day)", "Index i on a view is UNIQUE"),
+        ("CREATE INDEX i ON v (day) INCLUDE (n)", "Index i on a view has INCLUDE"),
+        ("CREATE INDEX i ON v (day, day)", "twice"),
+        ("CREATE INDEX i ON w (day)", "not a relation or view"),
+    ],
+)
+async def test_indexes_that_a_view_cannot_have_are_refused(tmp_path, index, match):
+    async with opened(tmp_path, TABLES) as database:
+        with pytest.raises((SchemaError, SqlError), match=match) as caught:
+            database.plan_schema(PlanRequest(TABLES + view(PAIRS) + "\n" + index + ";"))
+        assert caught.value.cure
+        assert caught.value.details["line"] == (TABLES + view(PAIRS)).count("\n") + 2
+
+
+async def test_an_index_on_a_view_that_batches_refresh_is_refused(tmp_path):
+    deferred = "CREATE MATERIALIZED VIEW v WITH (refresh = 'deferred') AS SELECT o_id FROM orders;"
+    async with opened(tmp_path, TABLES) as database:
+        with pytest.raises(SchemaError, match="which batches refresh"):
+            database.plan_schema(PlanRequest(TABLES + deferred + "CREATE INDEX i ON v (o_id);"))
+
+
 async def test_a_view_is_as_old_as_its_snapshot(tmp_path):
     async with opened(tmp_path) as database:
         await run(database, CUSTOMERS, ORDERS)
@@ -353,7 +537,7 @@ async def test_a_build_shows_its_progress_and_its_size(tmp_path, monkeypatch):
     async with opened(tmp_path, TABLES) as database:
         rows = ", ".join(f"({n}, NULL, NULL, {n})" for n in range(1000))
         await run(database, f"INSERT INTO orders VALUES {rows}")
-        monkeypatch.setattr(node_builds, "base_cells", partial(base_cells, most=300))
+        monkeypatch.setattr(building, "base_cells", partial(base_cells, most=300))
         shown = []
         put = database.store.put
 
@@ -477,7 +661,11 @@ async def test_damaged_groups_are_found_and_repaired(tmp_path):
 
 
 REFUSED = {
-    "SELECT o_id FROM orders": "without GROUP BY",
+    "SELECT c_id FROM orders UNION ALL SELECT tier FROM customer": "UNION",
+    "SELECT o_id, strftime(day, '%Y') AS y FROM orders": "cannot be evaluated in a transaction",
+    "SELECT a.o_id FROM orders a WHERE EXISTS (SELECT 1 FROM customer c WHERE c.c_id = a.c_id)": (
+        "EXISTS"
+    ),
     "SELECT city, sum(total) AS t FROM orders o, customer c GROUP BY city": "no equality",
     "SELECT tier, count(*) AS n FROM orders o JOIN customer c ON o.o_id = c.c_id GROUP BY tier": (
         "No single relation"

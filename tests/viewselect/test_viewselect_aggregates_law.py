@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.node.database import Database
-from hornbeam_server.node.schema_plans import PlanRequest, stored_view
+from hornbeam_server.node.schema_plans import PlanRequest, stored_aggregate
 from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog, Forest, State
@@ -56,7 +56,7 @@ class Case:
         rows = dict.fromkeys(self.schema.names, ROWS)
         return plan(
             self.schema, bound(self.schema, self.workload), PlanOptions(budget=budget),
-            Statistics(rows), inputs=AggregateInputs(base, stored_view),
+            Statistics(rows), inputs=AggregateInputs(base, stored_aggregate),
         )  # fmt: skip
 
 

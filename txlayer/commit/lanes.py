@@ -94,11 +94,12 @@ class Lanes:
     def _addition(self, addition: Addition, codecs: Codecs, lane: int) -> LaneAddition:
         codec = codecs(addition.layout)
         start = (*addition.group, lane)
-        key = codec.key_of(start)
+        row = (*start, *addition.amounts)
+        key = codec.key(row)
         place = (codec.layout.table, key)
         cell = self._cells.get(place)
         if cell is None:
-            stored = Put(key, codec.encode((*start, *addition.amounts)))
+            stored = Put(key, codec.encode(row))
             require_storable({codec.layout.table: [stored]})
             cell = self._cells[place] = LaneCell(codec, key, start)
         self._recent.append(cell)

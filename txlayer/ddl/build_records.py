@@ -144,6 +144,12 @@ def families(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _family(catalog: Catalog, name: str) -> Iterator[str]:
+    source = catalog.layout(name).source if name in catalog else name
+    if source in catalog.transactional_view and name not in catalog.immediate_view:
+        raise InvalidRequest(
+            f"{name} of an immediate view is built only by the node that leads.",
+            cure="Leave it out; its build begins by itself. hornbeam verify --repair corrects it.",
+        )
     if name in catalog.index:
         yield name
         return
@@ -157,9 +163,20 @@ def _family(catalog: Catalog, name: str) -> Iterator[str]:
 def building(catalog: Catalog) -> dict[str, str]:
     """The views and indexes that are being built while writers continue, by table."""
     indexes = (index.name for index in catalog.indexes if not index.unique)
-    names = (*catalog.view, *catalog.immediate_view, *indexes)
+    names = (*catalog.view, *catalog.transactional_view, *indexes)
     found = [name for name in names if catalog.state[name] is State.BUILDING]
     return {catalog.layout(name).table: name for name in found}
+
+
+def external(catalog: Catalog) -> dict[str, str]:
+    """Those of `building` that an external builder can build: neither views without aggregates, nor
+    indexes on immediate views."""
+    return {
+        table: name
+        for table, name in building(catalog).items()
+        if name in catalog.immediate_view
+        or catalog.layout(name).source not in catalog.transactional_view
+    }
 
 
 def rebuilt(catalog: Catalog, names: Iterable[str]) -> Catalog:

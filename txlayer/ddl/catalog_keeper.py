@@ -188,7 +188,7 @@ class CatalogKeeper:
             self._steps(Step.TABLES_CREATED)
             await self._begin_behind(catalog, current)
             if external:
-                await self._note_external(build_records.building(catalog).keys() & new)
+                await self._note_external(build_records.external(catalog).keys() & new)
             await self._stop_building()
             try:
                 await self._publish(lambda at: self._admitted(catalog, at))
@@ -327,7 +327,7 @@ class CatalogKeeper:
         async with self.changing:
             catalog = self.state.catalog
             found = build_records.families(catalog, names)
-            tables = {t for t, name in build_records.building(catalog).items() if name in found}
+            tables = {t for t, name in build_records.external(catalog).items() if name in found}
             if tables := tables - self.external.tables:
                 await self._stop_building()
                 try:
@@ -415,7 +415,7 @@ class CatalogKeeper:
 
     def _external_names(self) -> dict[str, str]:
         """The names of BUILDING views and indexes with an external build, by table."""
-        found = build_records.building(self.state.catalog)
+        found = build_records.external(self.state.catalog)
         return {table: name for table, name in found.items() if table in self.external.tables}
 
     def _show_external(self, names: Mapping[str, str]) -> None:
@@ -576,7 +576,7 @@ class CatalogKeeper:
         failed = {
             codecs(name).layout.table
             for name in names
-            if name in catalog.immediate_view and self.builds[name].error
+            if catalog.layout(name).source in catalog.transactional_view and self.builds[name].error
         }
         if failed:  # in a task of its own: the change stops this one
             self._spawn(self._persistently(partial(self._quarantine, failed)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
-from hornbeam_server.maintain.immediate.build import base_cells
-from hornbeam_server.maintain.immediate.program import compile_immediate
+from hornbeam_server.maintain.immediate.build import built_puts
 from hornbeam_server.maintain.recompute import build_batches, scanned_relation
 from hornbeam_server.schema.catalog import Catalog, Purpose
 from hornbeam_server.storage.codec.rows import Codecs
@@ -24,8 +23,8 @@ async def built_rows(
     """The puts of a build as of `reader`, in parts. Counts the rows in `build`: those of a view,
     not those of its internal tables. Raises the reader's errors, LimitExceeded and SqlError."""
     build.rows = build.scanned = 0
-    if build.name in catalog.immediate_view:
-        parts = _cells(catalog, codecs, reader, build)
+    if catalog.layout(build.name).source in catalog.transactional_view:
+        parts = _immediate(catalog, codecs, reader, build)
     else:
         parts = _rows(catalog, codecs, reader, build)
     table = codecs(build.name).layout.table
@@ -46,18 +45,17 @@ async def _rows(
             yield {codec.layout.table: [Put(key, codec.encode(row)) for key, row in rows]}
 
 
-async def _cells(
+async def _immediate(
     catalog: Catalog, codecs: Codecs, reader: Snapshot, build: Build
 ) -> AsyncGenerator[Puts, None]:
-    """The cells of the base lane of an immediate view."""
+    """The rows or cells of an immediate view, or of an index on one."""
     rows = build.total
 
     def scanned(count: int, passes: int) -> None:
         build.scanned = count
         build.total = None if rows is None else rows * passes
 
-    program = compile_immediate(catalog.immediate_view[build.name], catalog)
-    async with aclosing(base_cells(program, codecs, reader, progress=scanned)) as parts:
+    async with aclosing(built_puts(catalog, codecs, reader, build.name, scanned)) as parts:
         async for puts in parts:
             yield puts
 
@@ -67,7 +65,7 @@ def build_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
     builds, then views, then other indexes."""
 
     def rank(name: str) -> int:
-        if name in catalog.view or name in catalog.immediate_view:
+        if name in catalog.all_views:
             return 1
         return 0 if catalog.index[name].purpose is Purpose.FOREIGN_KEY else 2
 

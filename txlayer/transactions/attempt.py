@@ -614,7 +614,7 @@ class Transaction:
             m for m in await self._workspace.overlay() if layout(m.layout).source in sources
         ]
         await self._require_base(mutations)
-        if not self.state.catalog.immediate_view.keys().isdisjoint(sources):
+        if not self.state.catalog.transactional_view.keys().isdisjoint(sources):
             await self._workspace.require_added(base)
         return Snapshot(self._store, self.state.codecs, base.at, mutations=Overlay(mutations))
 

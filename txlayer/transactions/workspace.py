@@ -304,9 +304,13 @@ class Workspace:
         """Raises TransactionAborted unless the changes add to immediate views over the rows of the
         snapshot `base` what they add over the newest rows. Else they cannot be laid over it: other
         transactions have since changed rows that the views join to the changed ones."""
-        joined = await self.state.programs.joined(await self.net_changes(), base)
-        if await self.additions(joined) != await self.additions(await self.joined()):
+        older = await self.state.programs.joined(await self.net_changes(), base)
+        newest = await self.joined()
+        if await self.additions(older) != await self.additions(newest):
             raise changed_since("an immediate view")
+        for one, other in zip(older, newest, strict=True):
+            if not one.adds and (one.before, one.after) != (other.before, other.after):
+                raise changed_since(one.program.name)
 
     async def overlay(self) -> list[Mutation]:
         """The changes of all stored rows, as a query inside this transaction shows them: with

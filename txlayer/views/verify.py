@@ -106,8 +106,10 @@ async def verify(
     try:
         for done, name in enumerate(targets):
             progress(name, done, total)
-            if name in catalog.immediate_view:
-                checked.append(await check.declared(name, queries[name], "immediate view"))
+            source = catalog.layout(name).source
+            if name in catalog.transactional_view or source in catalog.immediate_view:
+                kind = "index" if name in catalog.index else "immediate view"
+                checked.append(await check.declared(name, queries[source], kind))
             else:
                 checked.append(await check.stored(name))
         for done, (relation, fk) in enumerate(foreign_keys, start=len(targets)):
@@ -143,7 +145,7 @@ async def verify_deferred(
 
 
 def _targets(catalog: Catalog, names: Sequence[str] | None) -> list[str]:
-    kept = (*catalog.view, *catalog.immediate_view, *catalog.index)
+    kept = (*catalog.view, *catalog.transactional_view, *catalog.index)
     known = [name for name in kept if catalog.readable(name)]
     for name in names or ():
         if name not in known:
@@ -190,7 +192,8 @@ class _Check:
     async def declared(self, name: str, query: str, kind: str) -> Checked:
         """Compare the visible rows of a declared view as a bag: equal rows differ only in a stored
         column that is not visible."""
-        for relation in self._catalog.declared_view[name].relations:
+        source = self._catalog.layout(name).source
+        for relation in self._catalog.declared_view[source].relations:
             await self._load(relation)
             await self._duck.run(
                 f"CREATE OR REPLACE TEMP VIEW {quoted(relation)} AS"
@@ -203,11 +206,12 @@ class _Check:
         return found
 
     def _compared(self, name: str) -> tuple[Column, ...]:
-        """The columns of a declared view to compare: those that queries can read, or the terms of
-        those that are computed from them."""
-        view = self._catalog.immediate_view.get(name)
+        """The columns to compare of a declared view, or of an index on it: those that queries can
+        read, or the terms of those that are computed from them."""
+        source = self._catalog.layout(name).source
+        view = self._catalog.immediate_view.get(source)
         computed = None if view is None else view.computed
-        return self._catalog.visible(name) if computed is None else computed.terms
+        return self._catalog.visible(source) if computed is None else computed.terms
 
     async def _compare_bags(self, name: str, visible: str, query: str, kind: str) -> Checked:
         stored = f"SELECT {visible} FROM {_table(name)}"
@@ -293,7 +297,7 @@ class _Check:
             return
         codec, layout = self._codecs(name), self._catalog.layout(name)
         table = _loaded(name)
-        if name in self._catalog.immediate_view:
+        if layout.source in self._catalog.immediate_view:
             await self._load_groups(name)
             self._loaded.add(name)
             return
@@ -310,8 +314,11 @@ class _Check:
         self._loaded.add(name)
 
     async def _load_groups(self, name: str) -> None:
-        """Load the groups of an immediate view, before anything is computed from them."""
-        table, fold = _loaded(name), Fold(self._catalog.immediate_view[name])
+        """Load the groups of an immediate view, or of an index on it, before anything is computed
+        from them."""
+        view = self._catalog.immediate_view[self._catalog.layout(name).source]
+        fold = Fold(view, index=name if name in self._catalog.index else None)
+        table = _loaded(name)
         await self._duck.append(table, to_record_batch(fold.columns, []), first=True)
         reads = FoldedReads(self._store, self._codecs, fold, self._at, None)
         async for groups in reads.scan(KeyRange(), reverse=False, limit=None):

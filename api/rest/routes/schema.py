@@ -174,7 +174,7 @@ async def _view(
 ) -> dict[str, Any]:
     if name in shown.deferred_view:
         document = await deferred_view_document(db, name, program=program)
-    elif name in shown.immediate_view:
+    elif name in shown.transactional_view:
         document = immediate_view_document(db, name)
     else:
         document = view_document(db, shown, name)

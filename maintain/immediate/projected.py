@@ -1,0 +1,166 @@
+"""Immediate views without aggregates: filtered and projected joins.
+
+Each row of the fact gives at most one row of the view, under the key of the fact. So the view needs
+no cells: a transaction that changes what a row of the fact contributes excludes all others that do
+(`lock_joined`), and writes the row of the view like any other row, with tombstones and old values.
+Reads, recovery, indexes and own writes are those of ordinary rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Union, walk
+from hornbeam_server.maintain.deltas.program import Translated, translated, unlike
+from hornbeam_server.maintain.deltas.relations import Field
+from hornbeam_server.maintain.deltas.rows.maps import RowMap
+from hornbeam_server.maintain.immediate.definition import Definition, define
+from hornbeam_server.maintain.immediate.program import (
+    StarProgram,
+    compile_immediate,
+    row_map,
+    walk_of,
+)
+from hornbeam_server.maintain.immediate.stars import Star, star_of
+from hornbeam_server.maintain.paths import BaseRows
+from hornbeam_server.query.dialect.duckdb_types import quoted
+from hornbeam_server.schema.catalog import Catalog, ProjectedView, TransactionalView
+from hornbeam_server.schema.model import Column, DeclaredView, KeyPart
+from hornbeam_server.schema.turns import chunks, turn
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.snapshot import RowReader
+
+
+@dataclass(frozen=True)
+class ProjectedDefinition:
+    """The parts of the SELECT of a view without aggregates. `columns` are expressions over the
+    fields of the star, as SQL, those of hidden columns included."""
+
+    view: ProjectedView
+    sql: str
+    star: Star
+    columns: tuple[tuple[str, Field], ...]
+    where: tuple[str, ...]
+
+    @property
+    def checked_sql(self) -> str:
+        """The SELECT whose rows verification compares with the rows of the view."""
+        return self.sql
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProjectedProgram(StarProgram):
+    """Maintains the rows of one view without aggregates. `map` projects a joined row."""
+
+    map: RowMap
+
+    @property
+    def effect(self) -> str:
+        return "write its row in the view"
+
+    async def pairs(self, base: BaseRows) -> list[tuple[Row | None, Row | None]]:
+        """The rows of the view before and after, for each row of the fact that is affected."""
+        joined = await self.joined(base)
+        found: list[tuple[Row | None, Row | None]] = []
+        for keys in chunks(list(joined.before.keys() | joined.after.keys())):
+            found += [
+                (self._row(joined.before.get(key)), self._row(joined.after.get(key)))
+                for key in keys
+            ]
+            await turn(keys)
+        return found
+
+    def _row(self, row: Row | None) -> Row | None:
+        return None if row is None else self.map.row(row)
+
+    async def all_rows(
+        self, codecs: Codecs, reader: RowReader, scanned: Callable[[int], None] = lambda _: None
+    ) -> AsyncGenerator[list[Row], None]:
+        """Batches of all rows of the view, from the relations. `scanned` is called with the rows of
+        the fact that were read so far. Raises the reader's errors."""
+        count = 0
+        key_values = codecs(self.fact).key_values
+        async with aclosing(reader.scan(self.fact)) as batches:
+            async for batch in batches:
+                for rows in chunks(batch):
+                    base = BaseRows(reader)
+                    keys = [key_values(row) for row in rows]
+                    for key, row in zip(keys, rows, strict=True):
+                        base.remember(self.fact, key, row)
+                    joined = await self.rows(base, keys, BaseRows.before)
+                    yield self.map.rows(joined.values())
+                    await turn(rows)
+                count += len(batch)
+                scanned(count)
+
+
+AnyDefinition = Definition | ProjectedDefinition
+
+
+def define_any(declared: DeclaredView, catalog: Catalog) -> AnyDefinition:
+    """The definition of a declared view that transactions maintain. Raises the binder's errors, and
+    Unsupported with the reason and a cure."""
+    found = translated(declared, catalog)
+    if any(isinstance(node, Aggregate | Union) for node in walk(found.result)):
+        return define(declared, catalog, found)
+    return _define_projected(declared, found, catalog)
+
+
+def _define_projected(
+    declared: DeclaredView, found: Translated, catalog: Catalog
+) -> ProjectedDefinition:
+    result, described = found.result, found.described
+    star = star_of(result.input, catalog)
+    fact = star.scans[0]
+    fields = dict(zip(fact.columns, fact.fields, strict=True))
+    keys = {c: fields[c] for c in catalog.schema.relation(fact.relation).primary_key}
+    names = {
+        result.passes[field.name]: column.name
+        for field, column in zip(result.fields, described, strict=False)
+        if field.name in result.passes
+    }
+    hidden: list[Field] = []
+    for column, field in keys.items():
+        if field.name not in names:
+            taken = [*(f.name for f in described), *names.values()]
+            names[field.name] = unlike(taken, f"_{column}")
+            hidden.append(field)
+    key = tuple(KeyPart(names[field.name]) for field in keys.values())
+    view = ProjectedView(
+        declared,
+        star.relations,
+        tuple(Column(f.name, f.type, KeyPart(f.name) not in key) for f in described),
+        tuple(Column(names[field.name], field.type, nullable=False) for field in hidden),
+        key,
+    )
+    columns = (
+        *zip(result.expressions, described, strict=False),
+        *((quoted(f.name), replace(f, name=names[f.name])) for f in hidden),
+    )
+    where = (*star.filters, *([result.where] if result.where else ()))
+    return ProjectedDefinition(view, found.sql, star, columns, where)
+
+
+def compile_transactional(view: TransactionalView, catalog: Catalog) -> StarProgram:
+    """The program of a stored view of either kind. Raises the errors of `define_any`."""
+    if isinstance(view, ProjectedView):
+        return compile_projected(view, catalog)
+    return compile_immediate(view, catalog)
+
+
+def compile_projected(view: ProjectedView, catalog: Catalog) -> ProjectedProgram:
+    """The program of a stored view. Raises the errors of `define_any`."""
+    definition = define_any(view.declared, catalog)
+    assert isinstance(definition, ProjectedDefinition), "the SELECT has no aggregates"
+    return projected_program(definition, catalog)
+
+
+def projected_program(definition: ProjectedDefinition, catalog: Catalog) -> ProjectedProgram:
+    """The program of a defined view. Raises Unsupported for an expression whose value only DuckDB
+    knows."""
+    star = definition.star
+    parts = walk_of(definition.view.name, star, catalog)
+    return ProjectedProgram(*parts, row_map(star, definition.columns, definition.where, catalog))
