@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from itertools import groupby
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from hornbeam_server.schema.catalog import Folding
@@ -59,6 +59,8 @@ class _Cells:
         """The cells under each prefix, in key order. `room` is as in `RowReader.prefixes`."""
         table = self._codec.layout.table
         stored = await self._store.scan_prefixes(table, prefixes, self._at, room=room)
+        if self._own is None:
+            return stored
         return [
             sorted([*cells, *own], key=_key) if (own := self._between(p, successor(p))) else cells
             for p, cells in zip(prefixes, stored, strict=False)
@@ -183,6 +185,8 @@ class FoldedReads:
     ) -> list[Group]:
         """The rows of the first `most` groups that exist, in the order of `groups`."""
         fold = self._fold
+        if not self._values:
+            return list(islice(self._summed(groups), most))
         found: list[tuple[bytes, list[Row], int]] = []
         for key, cells in groups:
             rows = self._cells.decode([cell.value for cell in cells])
@@ -198,10 +202,18 @@ class FoldedReads:
             made.append(Group(key, ts, row))
         return made
 
+    def _summed(self, groups: Iterable[tuple[bytes, list[Cell]]]) -> Iterator[Group]:
+        """Yield the groups that exist, of a view whose columns all follow from sums."""
+        decode, row_of = self._cells.decode, self._fold.row
+        for key, cells in groups:
+            row = row_of(decode([cell.value for cell in cells]))
+            if row is not None:
+                yield Group(key, max([cell.ts for cell in cells], default=0), row)
+
     async def _values_of(self, keys: Sequence[bytes]) -> list[tuple[Values, ...]]:
         """The values of groups, for each layout of values; `keys` are in key order."""
-        if not self._values or not keys:
-            return [()] * len(keys)
+        if not keys:
+            return []
         if len(keys) > FEW_GROUPS:
             columns = [await self._values_in_range(cells, keys) for cells in self._values]
         else:
