@@ -93,9 +93,10 @@ async def worked_off(steps: Iterable[int]) -> None:
 
 async def made(items: Iterable[T]) -> list[T]:
     """All `items` of an iterable that computes them lazily."""
-    found: list[T] = []
     remaining = iter(items)
-    while some := list(islice(remaining, ROWS_A_TURN)):
+    found = some = list(islice(remaining, ROWS_A_TURN))
+    while len(some) == ROWS_A_TURN:
+        await pause()
+        some = list(islice(remaining, ROWS_A_TURN))
         found += some
-        await turn(some)
     return found

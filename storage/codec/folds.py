@@ -87,7 +87,7 @@ class Fold:
         """Does a group with these cells exist? Raises Corruption for a group with fewer than no
         rows."""
         at = self._width + 1
-        rows = sum([cell[at] for cell in cells])  # type: ignore[misc]
+        rows: Any = cells[0][at] if len(cells) == 1 else sum([cell[at] for cell in cells])
         if rows < 0:
             raise Corruption(f"A group of {self.name} has {rows} rows.", cure="Rebuild the view.")
         return rows > 0 or not self.grouped

@@ -20,9 +20,9 @@ _LAST = b"\xff" * 8 + b"\0"
 LARGEST_BATCH = 2_048
 """Maximum rows of a batch. The event loop reads the first batch of a scan itself; later batches are
 larger, and read in a thread."""
-MOST_STEPS = 16
+MOST_STEPS = 4
 """Versions of a row that a scan passes one by one before it seeks: a seek takes as long as some
-twenty steps."""
+four steps."""
 _ROW_COST = BATCH_BYTES // LARGEST_BATCH
 """Reading a row takes about as long as reading so many bytes."""
 
