@@ -113,7 +113,7 @@ bench-groups-nodes: $(READY)  ## the same on a real HBase, with one node and thr
 	@$(BIN)/python -m bench.groups.nodes $(if $(QUICK),--writes 200 --rounds 1)
 
 bench-dashboard: $(SPARK)  ## CloudTPS's Dashboard: immediate and deferred views under load (needs Java): QUICK=1, NODES=3 on a real HBase
-	@$(BIN)/python -m bench.dashboard $(if $(QUICK),--sizes 1,50 --intervals 500) $(addprefix --nodes ,$(NODES))
+	@$(BIN)/python -m bench.dashboard $(if $(QUICK),--sizes 50 --intervals 500) $(addprefix --nodes ,$(NODES))
 
 bench-totals: $(READY)  ## TPC-W with totals of carts and orders as immediate views: QUICK=1, NODES=3 on a real HBase (needs Java, Maven)
 	@$(BIN)/python -m bench.tpcw.totals $(if $(QUICK),--seconds 3 --rounds 1) $(addprefix --nodes ,$(NODES))

@@ -52,7 +52,7 @@ class Options:
     intervals: Annotated[Numbers, "milliseconds between batches of a deferred view"] = INTERVALS
     events: Annotated[int, "number of events"] = 5_000
     seconds: Annotated[float, "seconds of a trial; at least the view's interval"] = 2.5
-    tries: Annotated[int, "most trials of the search for the highest load"] = 4
+    tries: Annotated[int, "most trials of the search for the highest load"] = 5
     nodes: Annotated[int, "nodes on a real HBase; 0: a server over RocksDB"] = 0
     folder: Annotated[Path, "folder of the databases; it is emptied"] = Path("var/bench-dashboard")
     output: Annotated[Path, REPORT] = Path("bench/reports/dashboard.json")

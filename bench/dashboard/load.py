@@ -24,8 +24,8 @@ LIMIT_MS = 100.0
 SHARE = 0.99
 WAIT_S = 1.0
 """Seconds that a generator waits between two transactions."""
-STEP = 1.6
-"""The factor between two loads until one holds and one does not."""
+UP, DOWN = 1.6, 2.0
+"""The factors between loads until one holds and one does not: upwards, and downwards."""
 CLOSE = 1.1
 """The factor between a load that holds and one that does not, at which the search ends."""
 CONNECTIONS = 8
@@ -107,8 +107,9 @@ async def highest(
 ) -> tuple[Trial | None, list[Trial]]:
     """The trial with the highest rate that holds, and all trials.
 
-    The number of generators rises or falls from `first` by `STEP`, and is then halved in between,
-    until `tries` are used up or the two are `CLOSE`. None if no trial holds.
+    The number of generators rises from `first` by `UP` or falls by `DOWN`. Then it lies between the
+    highest that holds and the lowest that does not, until both are `CLOSE`. The search ends after
+    `tries`. None if no trial holds.
     """
     trials: list[Trial] = []
     holding, failing = 0, 0
@@ -131,9 +132,9 @@ def _next(holding: int, failing: int) -> int:
     """The next number of generators, given the highest that holds and the lowest that does not
     (0: none yet). The highest that holds again, if the search is over."""
     if not failing:
-        return round(holding * STEP) + 1
+        return round(holding * UP) + 1
     if not holding:
-        return int(failing / STEP)
+        return int(failing / DOWN)
     if failing <= holding * CLOSE:
         return holding
     return round(math.sqrt(holding * failing))

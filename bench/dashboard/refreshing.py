@@ -94,10 +94,13 @@ def refreshing(url: str, log: Path) -> Iterator[Refreshing]:
 
 
 def _await_batch(process: subprocess.Popen[bytes], running: Refreshing) -> None:
-    """Wait until the first batch is finished."""
+    """Wait until the first batch is finished. Raises Unavailable."""
     deadline = time.monotonic() + START_S
     while not running.batches:
-        if process.poll() is not None or time.monotonic() > deadline:
+        if process.poll() is not None:
+            last = running.log.read_text(errors="replace").splitlines()[-5:]
+            raise Unavailable("hornbeam refresh has ended:\n  " + "\n  ".join(last))
+        if time.monotonic() > deadline:
             raise Unavailable(
                 f"hornbeam refresh finishes no batch in {START_S:g} s; see {running.log}."
             )

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Protocol
 
 from bench.measure import Figure, ratios
+from bench.peers.measuring import rotated
 
 TABLES = """
 CREATE TABLE region (r_id INTEGER PRIMARY KEY, r_name TEXT);
@@ -140,7 +141,7 @@ async def measured_writes(
         rates: dict[str, list[float]] = {way.name: [] for way in ways}
         for turn in range(rounds + 1):
             on_round(f"{section}, round {turn} of {rounds}")
-            for way in ways:
+            for way in rotated(ways, turn):
                 rate = await way.rate(number, transactions)
                 if turn:
                     rates[way.name].append(rate)

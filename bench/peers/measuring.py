@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from bench.peers.answers import same
 from bench.peers.port import Cannot, Row, Session, System, Task
 from bench.peers.script import Step, Values
 
+T = TypeVar("T")
 OnStep = Callable[[str], None]
 """A callback. It gets the name of a step."""
 
@@ -100,10 +102,10 @@ def _compare(
         found[system].equal = equal and found[system].equal is not False
 
 
-def rotated(names: list[str], by: int) -> list[str]:
-    """The names, rotated by `by` places."""
-    by %= len(names)
-    return names[by:] + names[:by]
+def rotated(items: Sequence[T], by: int) -> list[T]:
+    """The items, rotated by `by` places."""
+    by %= len(items)
+    return [*items[by:], *items[:by]]
 
 
 def _turned(

@@ -12,8 +12,9 @@ import pytest
 from bench.dashboard import data
 from bench.dashboard.__main__ import NotRight, main, right
 from bench.dashboard.load import LIMIT_MS, Trial, Updates, highest
-from bench.dashboard.refreshing import Batch, reached_s
+from bench.dashboard.refreshing import Batch, reached_s, refreshing
 from bench.options import Numbers
+from hornbeam_server.schema.errors import Unavailable
 
 pytestmark = pytest.mark.timeout(900)
 """Spark, which keeps the deferred view, starts slowly on a busy machine."""
@@ -115,3 +116,13 @@ def test_numbers_of_a_command_line() -> None:
     assert Numbers("") == ()
     with pytest.raises(ValueError, match="invalid literal"):
         Numbers("1,x")
+
+
+def test_a_refresh_that_cannot_begin_says_why(tmp_path: Path) -> None:
+    log = tmp_path / "refresh.log"
+    with (
+        pytest.raises(Unavailable, match=r"hornbeam refresh has ended:\n(.|\n)*error: "),
+        refreshing("hornbeam://127.0.0.1:9", log),
+    ):
+        pass
+    assert log.read_text()
