@@ -22,9 +22,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -43,7 +43,15 @@ from hornbeam_server.pipeline.spark.errors import error_of
 from hornbeam_server.pipeline.spark.export import Export
 from hornbeam_server.pipeline.spark.sink import Sink, open_sink
 from hornbeam_server.schema.collector import settle_collector
-from hornbeam_server.schema.errors import HornbeamError, SnapshotTooOld, Unavailable
+from hornbeam_server.schema.errors import (
+    Corruption,
+    HornbeamError,
+    LimitExceeded,
+    NotFound,
+    SnapshotTooOld,
+    SqlError,
+    Unavailable,
+)
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.folds import minus
 from hornbeam_server.storage.ports import Put
@@ -55,7 +63,9 @@ REPORT_S = 5.0
 TASK_ROWS = 200_000
 """Approximate rows of the fact that a task reads."""
 PUT_ROWS = 5_000
-_PASSING = (Unavailable, SnapshotTooOld)
+_PASSING = (Unavailable, SnapshotTooOld, NotFound, Error)
+_OF_ROWS = (LimitExceeded, Corruption, SqlError)
+"""Errors that the rows cause, so that every attempt meets them."""
 Scanned = Callable[[int], None]
 """Called with the rows of the fact that were scanned so far."""
 Counts = Mapping[str, int]
@@ -74,14 +84,14 @@ def build(
     context: SparkContext,
     leader: Leader,
     url: str,
-    build: Build,
+    wanted: Build,
     rate: float | None = None,
     progress: Scanned = lambda _scanned: None,
 ) -> Built:
     """Build an immediate view. `rate`: maximum rows of the fact that are scanned a second. Raises
-    NotFound when the build was cancelled, Unavailable, and the client's errors; other errors have
-    quarantined the view."""
-    group = Group(build.relation, (build.name,), (build.table,))
+    NotFound when the build was cancelled, Unavailable, and the client's errors. LimitExceeded,
+    Corruption and SqlError have quarantined the view."""
+    group = Group(wanted.relation, (wanted.name,), (wanted.table,))
     failed = 0
     while True:
         try:
@@ -93,8 +103,9 @@ def build(
                 leader.require_wanted(group)
             except Over:
                 return Built(0, 0)
-            if not isinstance(error, (*_PASSING, Error)):
-                leader.failed(build.table, str(error))
+            if isinstance(error, _OF_ROWS):
+                leader.failed(wanted.table, str(error))
+            if not isinstance(error, _PASSING):
                 raise
             failed += 1
             if failed == ATTEMPTS:
@@ -125,11 +136,12 @@ def _attempt(
                 counts.update(found)
 
         reported, at = 0, time.monotonic()
-        for scanned in _watched(context, run, lambda: job.scanned.value):
-            progress(scanned)
-            if time.monotonic() - at > REPORT_S:
-                leader.finished(group, Span(b"", b""), scanned=scanned - reported)
-                reported, at = scanned, time.monotonic()
+        with closing(_watched(context, run, lambda: job.scanned.value)) as values:
+            for scanned in values:
+                progress(scanned)
+                if time.monotonic() - at > REPORT_S:
+                    leader.finished(group, Span(b"", b""), scanned=scanned - reported)
+                    reported, at = scanned, time.monotonic()
         rows, scanned = counts[table], job.scanned.value
         leader.finished(group, Span(b"", None), {table: rows}, scanned - reported)
         progress(scanned)
@@ -140,7 +152,7 @@ def _attempt(
 
 def _watched(
     context: SparkContext, work: Callable[[], None], value: Callable[[], int]
-) -> Iterator[int]:
+) -> Generator[int, None, None]:
     """Run `work` in a Spark job group, and give `value` every POLL_S seconds meanwhile. Raises
     the errors of `work`; cancels its jobs when the caller ends early."""
     group = f"hornbeam build {time.monotonic_ns()}"

@@ -70,8 +70,13 @@ def test_views_are_built_while_a_writer_writes(shop, monkeypatch):
 
 
 def base_lanes(shop):
+    codecs = shop.database.manager.state.codecs
     return {
-        layout: {key: row for key, row in found.items() if BASE_LANE in row[-8:]}
+        layout: {
+            key: row
+            for key, row in found.items()
+            if row[codecs(layout).layout.key_positions[-1]] == BASE_LANE
+        }
         for name in VIEWS
         for layout, found in cells(shop, name).items()
     }
