@@ -142,6 +142,8 @@ class Case:
         async def look(database: Database, _: Life) -> None:
             await ask(self.kind, database, some, {})
             await database.keeper.wait_built()
+            if some == self.all and database.catalog.immediate:
+                assert (await database.verify()).differences == 0
             found.append(await contents(database))
 
         live(World.of(self.image), look)
