@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hornbeam_server.maintain.immediate.definition import define
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.database import Database
-from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import UniqueViolation
+from hornbeam_server.schema.model import DeclaredView, Refresh
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
+from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.txlayer.commit.failpoints import Step
 from hornbeam_server.txlayer.transactions.requests import (
     RepairRows,
@@ -58,6 +61,30 @@ def shop(*, views: int = len(VIEWS), unique: str = "", base: Catalog | None = No
     ddl = f"CREATE UNIQUE INDEX added ON {unique};" if unique else ""
     filters = [("customer__orders", "c_name"), ("customer__orders__line", "l_quantity")]
     return catalog_of(load_ddl(SHOP + ddl), views=VIEWS[:views], view_indexes=filters, base=base)
+
+
+IMMEDIATE = {
+    "by_name": "SELECT c_name, count(*) AS n, sum(l_quantity) AS total, max(l_quantity) AS high,"
+    " count(DISTINCT l_p_id) AS products FROM line JOIN orders ON l_o_id = o_id"
+    " JOIN customer ON o_c_id = c_id GROUP BY c_name",
+    "by_product": "SELECT p_name, count(*) AS n FROM line JOIN product ON l_p_id = p_id"
+    " GROUP BY p_name",
+}
+
+
+def totals(*names: str, base: Catalog | None = None) -> Catalog:
+    """The shop with the immediate views `names` and no join views; by default with all."""
+    wanted = names or tuple(IMMEDIATE)
+    made = base or catalog_of(load_ddl(SHOP), views=[])
+    declared = tuple(
+        DeclaredView(name, IMMEDIATE[name], refresh=Refresh.IMMEDIATE) for name in wanted
+    )
+    relations = replace(made, schema=replace(made.schema, views=declared))
+    views = tuple(define(view, relations).view for view in declared)
+    known = {name: state for name, state in made.states if name not in IMMEDIATE}
+    known |= {view.name: made.state.get(view.name, State.BUILDING) for view in views}
+    version = made.version + (base is not None)
+    return replace(relations, version=version, immediate=views, states=tuple(known.items()))
 
 
 Ask = Callable[[Database], Awaitable[Any]]
@@ -182,6 +209,35 @@ def _change(name: str, passes: frozenset[Step], *, before: int = len(VIEWS), **w
     )
 
 
+def _change_totals(name: str, passes: frozenset[Step], before: Catalog, *after: str) -> Kind:
+    """Change the immediate views from `before` to the views `after`, while a transaction changes
+    a row that they add up."""
+
+    async def ask(database: Database) -> None:
+        if set(database.catalog.immediate_view) != set(after):
+            await database.keeper.apply(totals(*after, base=database.catalog))
+
+    write = _asking("beside", "UPDATE line SET l_quantity = 9, l_p_id = 2 WHERE l_o_id = 20")
+    return Kind(name, (write, ask), COMMIT | CHANGE | passes, RECOVERY | DROP, catalog=before)
+
+
+async def _damage_totals(database: Database) -> None:
+    """Change a sum of an immediate view in the store, without the database."""
+    view = database.catalog.immediate_view["by_name"]
+    codec = database.manager.state.codecs(view.cells_name)
+    at = codec.layout.column_names.index("sum0")
+    reader = Snapshot(database.store, database.manager.state.codecs, database.watermark())
+    cells = [cell async for batch in reader.scan(view.cells_name) for cell in batch]
+    damaged = (*cells[0][:at], cells[0][at] + 1_000, *cells[0][at + 1 :])
+    put = Put(codec.key(damaged), codec.encode(damaged))
+    await database.store.put({codec.layout.table: [put]}, database.watermark())
+
+
+async def _repair_totals(database: Database) -> None:
+    await database.keeper.wait_built()  # of a repair that has begun
+    await database.verify(["by_name"], repair=True)
+
+
 async def _refuse(database: Database) -> None:
     """Add a UNIQUE index on the products of lines, which is refused because they repeat."""
     try:
@@ -249,5 +305,31 @@ KINDS = (
     _change("view added", BUILD, before=len(VIEWS) - 1),
     _change("view dropped", DROP, views=len(VIEWS) - 1),
     _change("unique index added", frozenset(), unique="gift (g_text)"),
+    Kind(
+        "commit with immediate views",
+        (
+            _asking(
+                "lines",
+                "INSERT INTO line VALUES (30, 1, 1, 7), (30, 2, 2, 7)",
+                "UPDATE line SET l_quantity = NULL WHERE l_o_id = 10 AND l_no = 1",
+            ),
+            _asking(
+                "groups",
+                "UPDATE customer SET c_name = 'zed' WHERE c_id = 1",
+                "UPDATE product SET p_name = 'zed' WHERE p_id = 1",
+            ),
+        ),
+        catalog=totals(),
+    ),
+    _change_totals("immediate view added", BUILD, totals("by_product"), *IMMEDIATE),
+    _change_totals("immediate view dropped", DROP, totals(), "by_product"),
+    Kind(
+        "immediate view repaired",
+        (_asking("beside", "UPDATE line SET l_quantity = 9 WHERE l_o_id = 20"), _repair_totals),
+        COMMIT | CHANGE | BUILD,
+        RECOVERY | DROP,
+        prepare=_damage_totals,
+        catalog=totals(),
+    ),
     Kind("schema refused", (_refuse,), frozenset({Step.TABLES_CREATED}), DROP, is_refused=True),
 )

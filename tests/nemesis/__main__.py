@@ -19,8 +19,8 @@ from pathlib import Path
 
 from tests.nemesis import nemesis_report
 from tests.nemesis.nemesis_faults import FAULTS
+from tests.nemesis.nemesis_kinds import KINDS
 from tests.nemesis.nemesis_run import Database, Round, Verdict, as_line, from_line
-from tests.nemesis.nemesis_workloads import KINDS
 from tests.nemesis.nemesis_world import ROOT, world
 
 PAGE = ROOT / "docs" / "nemesis.md"

@@ -22,11 +22,10 @@ from hornbeam.transport import Transport, open_transport, parse_url, persistentl
 from hornbeam_server.schema.errors import Unavailable
 from tests.nemesis.nemesis_clients import Client, GivenUp, Journal, Refused, Statement
 from tests.nemesis.nemesis_faults import FAULTS, Fault
-from tests.nemesis.nemesis_workloads import KINDS, Workload, seeded
+from tests.nemesis.nemesis_kinds import KINDS, SHARES
+from tests.nemesis.nemesis_workloads import Workload, seeded
 from tests.nemesis.nemesis_world import START_S, Stuck, World
 
-SHARES = {"bank": 5, "appends": 5, "list": 3, "shop": 3}
-"""How many of the sixteen clients each workload has."""
 BEFORE_S, AFTER_S = 3.0, 4.0
 THINK_S = 0.03
 POLL_S = 0.2

@@ -69,7 +69,8 @@ class Workload(Protocol):
         """Writes to every root that the round has used, without effect on the verdict."""
 
 
-async def _rows(client: Client, *queries: str | Statement, **options: bool) -> list[Rows]:
+async def fetched(client: Client, *queries: str | Statement, **options: bool) -> list[Rows]:
+    """The rows of queries at one snapshot. Raises AssertionError when there is no answer."""
     found = await client.read(*queries, **options)
     assert found is not None, f"no answer to {queries}"
     return found.rows
@@ -130,7 +131,7 @@ class Bank:
         }
 
     async def begin(self, client: Client) -> None:
-        balances, joined = await _rows(client, self._BALANCES, self._JOINED)
+        balances, joined = await fetched(client, self._BALANCES, self._JOINED)
         self._opening = Counter(dict(balances))
         self._entries = sum(row[4] for row in joined)
 
@@ -174,7 +175,7 @@ class Bank:
     async def judge(self, client: Client) -> Findings:
         mine = "SELECT t_id, t_from, t_to, t_amount FROM transfer WHERE t_id >= ? AND t_id < ?"
         both = (self._first, self._first + ROUND)
-        balances, joined, transfers = await _rows(
+        balances, joined, transfers = await fetched(
             client, self._BALANCES, self._JOINED, (mine, both)
         )
         self._require_balanced(balances, joined)
@@ -368,8 +369,8 @@ class Appends:
 
     async def judge(self, client: Client) -> Findings:
         over, journal = time.monotonic(), client.journal
-        plain = await _rows(client, *((self._LIST, (n,)) for n in self._lists))
-        tagged = await _rows(client, *((self._BY_TAGS, (n,)) for n in self._lists))
+        plain = await fetched(client, *((self._LIST, (n,)) for n in self._lists))
+        tagged = await fetched(client, *((self._BY_TAGS, (n,)) for n in self._lists))
         final = {str(n): _parsed(rows) for n, rows in zip(self._lists, plain, strict=True)}
         assert final == {str(n): _parsed(rows) for n, rows in zip(self._lists, tagged, strict=True)}
         history = [
@@ -488,7 +489,7 @@ class LinkedList:
         return {"node": nodes, "cursor": [(k, 0) for k in range(cls.CURSORS)]}
 
     async def begin(self, client: Client) -> None:
-        (links,) = await _rows(client, self._LINKS)
+        (links,) = await fetched(client, self._LINKS)
         self._length = len(links)
 
     async def step(self, client: Client) -> None:
@@ -554,11 +555,11 @@ class LinkedList:
         )
 
     async def judge(self, client: Client) -> Findings:
-        links, cursors, at_cursors = await _rows(
+        links, cursors, at_cursors = await fetched(
             client, self._LINKS, self._CURSORS, self._AT_CURSORS
         )
         self._require_ring(links, cursors, at_cursors)
-        plain = await _rows(client, self._LINKS, self._CURSORS, self._AT_CURSORS, use_views=False)
+        plain = await fetched(client, self._LINKS, self._CURSORS, self._AT_CURSORS, use_views=False)
         self._require_ring(*plain)
         told = sum(
             more
@@ -638,10 +639,10 @@ class Shop:
                     told[name].add(value)
         findings = Findings()
         for name, (relation, column) in self._KEYS.items():
-            ((*rows,),) = await _rows(client, f"SELECT {column} FROM {relation}")
+            ((*rows,),) = await fetched(client, f"SELECT {column} FROM {relation}")
             missing = told[name] - {value for (value,) in rows}
             findings.lost += [f"{relation} {value}" for value in sorted(missing)]
-        lines, orders = await _rows(
+        lines, orders = await fetched(
             client,
             "SELECT DISTINCT ol_o_id FROM order_line",
             "SELECT cx_o_id FROM cc_xacts, orders WHERE cx_o_id = o_id",
@@ -686,14 +687,6 @@ class _Store:
         sent = [(self._statements[n], [tpcw.wire(v) for v in values]) for n, values in statements]
         if await self._client.transact(*sent) is None:
             raise _NoAnswer
-
-
-KINDS: Mapping[str, type[Workload]] = {
-    "bank": Bank,
-    "appends": Appends,
-    "list": LinkedList,
-    "shop": Shop,
-}
 
 
 def seeded(seed: object) -> random.Random:

@@ -16,7 +16,7 @@ from tests.nemesis.nemesis_faults import FAULTS
 from tests.nemesis.nemesis_run import Database, Round, as_line
 from tests.nemesis.nemesis_world import world
 
-KINDS = ("bank", "appends", "list")
+KINDS = ("bank", "appends", "list", "dashboard")
 """Without TPC-W, whose schema alone takes a minute."""
 ALWAYS = ("kill a node", "kill the leader")
 DRAWN = 1
