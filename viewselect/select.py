@@ -17,7 +17,7 @@ from hornbeam_server.viewselect.workload import EdgeId, Workload
 @dataclass(frozen=True)
 class Dropped:
     """A candidate that was selected for a query and then dropped. `value` is its contribution to
-    the objective when it was dropped, in row reads per unit of workload; `size` is in bytes."""
+    the objective when it was dropped; `size` is in bytes."""
 
     view: Choice
     value: float
@@ -53,8 +53,8 @@ def keep_paying(objective: Objective, views: Iterable[Choice]) -> Selection:
 
 
 def _drop_estimated(objective: Objective, selection: Selection) -> Selection:
-    """Repeatedly drop, all at once, the views whose upkeep exceeds their share of the savings, by
-    an estimate."""
+    """Repeatedly drop, all at once, the views whose part in the objective is not above 0, by an
+    estimate."""
     objective.watch.cut("views that do not pay: dropped by an estimate, not one after the other")
     score, dropped = selection.score, list(selection.dropped)
     while losing := [(v, worth) for v, worth in objective.worth(score).items() if worth <= 0]:
@@ -64,15 +64,21 @@ def _drop_estimated(objective: Objective, selection: Selection) -> Selection:
 
 
 def keep_budget(objective: Objective, selection: Selection, limit: float) -> Selection:
-    """Drop views until they and their indexes take at most `limit` bytes. The view with the
-    smallest value per byte goes first, so a larger budget keeps every view of a smaller one."""
+    """Drop views until they and their indexes take at most `limit` bytes, and further views if that
+    improves the objective. The view with the smallest value per byte goes first, so a larger budget
+    keeps every view of a smaller one, and is never worse."""
     score, dropped = selection.score, list(selection.dropped)
-    while score.size > limit:
+    kept: Selection | None = None
+    while True:
+        fits = score.size <= limit
+        if fits and (kept is None or score.objective > kept.score.objective):
+            kept = Selection(score, tuple(dropped))
+        if kept is not None and (not score.choices or objective.watch.spent):
+            return kept
         without = [(objective.score({*score.choices} - {view}), view) for view in score.choices]
         best, view = min(without, key=lambda entry: _density(score, *entry))
         dropped.append(_dropped(score, best, view, budget=True))
         score = best
-    return Selection(score, tuple(dropped))
 
 
 def _density(score: Score, without: Score, view: Choice) -> float:
