@@ -52,6 +52,41 @@ def keep_paying(objective: Objective, views: Iterable[Choice]) -> Selection:
     return Selection(objective.score(kept), tuple(dropped))
 
 
+def choose_aggregates(objective: Objective) -> Selection:
+    """The aggregate views that pay without join views. A candidate that was dropped may be better
+    than several others together, so each is also tried in place of those whose blocks it answers.
+    """
+    candidates = objective.aggregates.candidates
+    best = keep_paying(objective, candidates)
+    blocks = {
+        view: {number for number, name in objective.aggregates.answers if name == view.name}
+        for view in candidates
+    }
+    improved = True
+    while improved and not objective.watch.spent:
+        improved = False
+        for view in candidates:
+            every = best.score.aggregates
+            others = [other for other in every if not blocks[other] <= blocks[view]]
+            trials = [keep_paying(objective, {*kept, view}) for kept in (every, others)]
+            trial = max(trials, key=lambda each: each.score.order)
+            if trial.score.order > best.score.order:
+                best, improved = trial, True
+    return _with_dropped(objective, best)
+
+
+def _with_dropped(objective: Objective, selection: Selection) -> Selection:
+    """A selection of aggregate views that lists all other candidates as dropped, each with the
+    value that it would have in addition."""
+    score = selection.score
+    dropped = []
+    for view in objective.aggregates.candidates:
+        if view not in score.aggregates:
+            more = objective.score({*score.choices, view})
+            dropped.append(_dropped(more, score, view))
+    return Selection(score, tuple(dropped))
+
+
 def _drop_estimated(objective: Objective, selection: Selection) -> Selection:
     """Repeatedly drop, all at once, the views whose part in the objective is not above 0, by an
     estimate."""
