@@ -172,7 +172,7 @@ class _Search:
                 self._match(view, self._alone(view))
             candidates = tuple(self._candidates()) if self.inputs.propose else ()
             for candidate in candidates:
-                self._match(candidate.view, self._alone(candidate.view, candidate.groups))
+                self._match(candidate.view, self._alone(candidate.view))
             useful = {name for _, name in self.answers}
             for candidate in candidates:
                 if candidate.name not in useful:
@@ -197,11 +197,11 @@ class _Search:
                 except HornbeamError:
                     continue
 
-    def _alone(self, view: ImmediateView, groups: int | None = None) -> Catalog:
-        """A catalog in which `view` is the only immediate view, and readable. Statements may still
-        name the other declared views."""
-        rows = self.rows if groups is None else {**self.rows, view.name: groups}
-        known = readable_catalog(self.schema, rows, (), self.indexes, [view])
+    def _alone(self, view: ImmediateView) -> Catalog:
+        """A catalog in which `view` is the only immediate view, and readable. Its groups are not
+        given, since execution does not count them either when it compares views. Statements may
+        still name the other declared views."""
+        known = readable_catalog(self.schema, self.rows, (), self.indexes, [view])
         named = tuple(other for other in self.inputs.names.deferred if other.name != view.name)
         states = tuple((other.name, State.READABLE) for other in named)
         return replace(known, deferred=named, states=(*known.states, *states))
