@@ -22,7 +22,8 @@ from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.viewselect.aggregates import AggregateInputs
 from hornbeam_server.viewselect.cost import Objective
-from hornbeam_server.viewselect.explain import Explanation, explain
+from hornbeam_server.viewselect.explain import explain
+from hornbeam_server.viewselect.explanation import Explanation
 from hornbeam_server.viewselect.forest import ForestSearch
 from hornbeam_server.viewselect.graph import Edge, Graph, schema_graph
 from hornbeam_server.viewselect.indexes import base_indexes, free_name, maintenance_indexes

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hornbeam_server.viewselect.explain import Explanation, QueryReport, RelationReport, size_words
+from hornbeam_server.viewselect.explain import size_words
+from hornbeam_server.viewselect.explanation import Explanation, QueryReport, RelationReport
 
 
 def plan_json(explanation: Explanation) -> dict[str, Any]:
