@@ -259,16 +259,17 @@ class DemoResult:
 def _print_views(console: Console, plan: SelectionPlan) -> None:
     table = Table(title="1. Views, chosen for the roots author, customer and country", **_PLAIN)
     table.add_column("view")
-    table.add_column("saves", justify="right")
+    table.add_column("worth", justify="right")
     table.add_column("upkeep", justify="right")
     table.add_column("serves", overflow="fold")
     for view in plan.explanation.views:
-        saves, upkeep = f"{view.value + view.upkeep:,.0f}", f"{view.upkeep:,.0f}"
-        table.add_row(view.name, saves, upkeep, ", ".join(view.serves))
+        worth, upkeep = f"{view.value:,.2f}", f"{view.upkeep:,.0f}"
+        table.add_row(view.name, worth, upkeep, ", ".join(view.serves))
     console.print(table)
     console.print(
-        "   In row reads for one run of each statement, by its weight. The other"
-        f" {len(plan.explanation.dropped)} candidates cost more than they save.",
+        "   Worth: logarithms of how much faster reads become, less how much slower writes do;"
+        f" upkeep in row reads. The other {len(plan.explanation.dropped)} candidates are worth less"
+        " than nothing.",
         highlight=False,
     )
 

@@ -20,13 +20,15 @@ POLL_S = 0.1
 
 
 def apply(db: hornbeam.Connection, source: Source) -> str:
-    """Put the schema and the chosen views into force, and wait until the views are built. Returns
+    """Put the schema and the chosen join views into force, and wait until they are built. Returns
     the plan as text."""
     body = {
         "ddl": source.ddl,
         "workload": source.workload,
         "roots": list(source.roots),
         "row_counts": dict(source.row_counts),
+        "method": source.method,
+        "aggregates": False,
     }
     plan = db.transport.json("POST", "/v1/schema/plan", body)
     db.transport.json("POST", "/v1/schema/apply", {**body, "plan_id": plan["plan_id"]})

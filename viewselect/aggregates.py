@@ -38,7 +38,7 @@ from hornbeam_server.viewselect.pricing import readable_catalog
 from hornbeam_server.viewselect.watch import Watch
 from hornbeam_server.viewselect.workload import ReadBlock
 
-MAX_CANDIDATES = 48
+MAX_CANDIDATES = 32
 """Maximum aggregate views that are compared: those of the statements with the greatest weight."""
 
 Define = Callable[[DeclaredView, Catalog], ImmediateView]
@@ -165,6 +165,7 @@ class _Search:
         self.ends = frozenset(self._ends())
         self.answers: dict[tuple[int, str], Answered] = {}
         self.unanswered: list[Unanswered] = []
+        self.groupings: dict[tuple[str, int], Grouping] = {}
 
     def run(self) -> Aggregates:
         try:
@@ -172,7 +173,7 @@ class _Search:
                 self._match(view, self._alone(view))
             candidates = tuple(self._candidates()) if self.inputs.propose else ()
             for candidate in candidates:
-                self._match(candidate.view, self._alone(candidate.view, candidate.groups))
+                self._match(candidate.view, self._alone(candidate.view), candidate.grouping)
             useful = {name for _, name in self.answers}
             for candidate in candidates:
                 if candidate.name not in useful:
@@ -197,11 +198,11 @@ class _Search:
                 except HornbeamError:
                     continue
 
-    def _alone(self, view: ImmediateView, groups: int | None = None) -> Catalog:
-        """A catalog in which `view` is the only immediate view, and readable. Statements may still
-        name the other declared views."""
-        rows = self.rows if groups is None else {**self.rows, view.name: groups}
-        known = readable_catalog(self.schema, rows, (), self.indexes, [view])
+    def _alone(self, view: ImmediateView) -> Catalog:
+        """A catalog in which `view` is the only immediate view, and readable. Its groups are not
+        given, since execution does not count them either when it compares views. Statements may
+        still name the other declared views."""
+        known = readable_catalog(self.schema, self.rows, (), self.indexes, [view])
         named = tuple(other for other in self.inputs.names.deferred if other.name != view.name)
         states = tuple((other.name, State.READABLE) for other in named)
         return replace(known, deferred=named, states=(*known.states, *states))
@@ -260,6 +261,7 @@ class _Search:
                     except NotAnswered as reason:
                         self.unanswered.append(Unanswered(statement.name, str(reason)))
                     else:
+                        self.groupings[statement.name, number] = found
                         yield _Proposal(found, {statement.name: None})
 
     def _is_answered(self, read: int) -> bool:
@@ -290,16 +292,20 @@ class _Search:
 
     # -- answers
 
-    def _match(self, view: ImmediateView, catalog: Catalog) -> None:
-        """Find the blocks that `view` answers, the only immediate view of `catalog`."""
+    def _match(
+        self, view: ImmediateView, catalog: Catalog, grouping: Grouping | None = None
+    ) -> None:
+        """Find the blocks that `view` answers, the only immediate view of `catalog`. `grouping` is
+        its SELECT, if it is a candidate."""
         for statement in self.statements:
             relations = {s.relation for b in statement.bound.statement.blocks for s in b.sources}
-            if not relations.issuperset(view.relations[:1]):
+            numbers = [n for n in statement.numbers if self._may_answer(statement, n, grouping)]
+            if not numbers or not relations.issuperset(view.relations[:1]):
                 continue
             self.watch.spend(len(relations))
             ranks = {
                 number: found.cost
-                for number, found, _ in _answers(statement, catalog)
+                for number, found, _ in _answers(statement, numbers, catalog)
                 if found is not None
             }
             if ranks:
@@ -309,12 +315,19 @@ class _Search:
                         read = statement.numbers[number]
                         self.answers[read, view.name] = Answered(view, block, rank)
 
+    def _may_answer(self, statement: _Statement, number: int, grouping: Grouping | None) -> bool:
+        """May a candidate answer a block? Over the same rows, it must have all groups."""
+        own = self.groupings.get((statement.name, number))
+        if own is None or grouping is None or own.input != grouping.input:
+            return True
+        return own.group_set <= grouping.group_set
+
     def _reasons(self, candidate: AggregateView) -> Iterator[Unanswered]:
         """Why a candidate does not answer the statements that it was proposed for."""
         catalog = self._alone(candidate.view)
         for statement in self.statements:
             if statement.name in candidate.statements:
-                for _, _, notes in _answers(statement, catalog):
+                for _, _, notes in _answers(statement, statement.numbers, catalog):
                     yield from (Unanswered(statement.name, note) for note in notes)
 
 
@@ -343,13 +356,13 @@ def _is_end_of_key(block: Block, select: exp.Select, catalog: Catalog) -> bool:
 
 
 def _answers(
-    statement: _Statement, catalog: Catalog
+    statement: _Statement, numbers: Iterable[int], catalog: Catalog
 ) -> Iterator[tuple[int, Answer | None, list[str]]]:
-    """Yield the blocks of a statement, each with its answer over the only immediate view of
-    `catalog`, whose SELECT is unlinked, or the reasons why there is none."""
+    """Yield the blocks `numbers` of a statement, each with its answer over the only immediate view
+    of `catalog`, whose SELECT is unlinked, or the reasons why there is none."""
     ctes = frozenset(cte.alias for cte in statement.bound.ast.find_all(exp.CTE))
     names = Names(Namer(statement.bound.ast), ctes)
-    for number in statement.numbers:
+    for number in numbers:
         block = statement.bound.statement.blocks[number]
         found, notes = answer(number, block, statement.selects[number], catalog, names)
         if found is not None:

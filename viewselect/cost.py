@@ -1,14 +1,21 @@
-"""The objective of view selection: savings of the workload's queries minus the views' upkeep.
+"""The objective of view selection: how much faster reads become, minus how much slower writes do.
 
-The unit is *row reads per unit of workload*, the unit of `query/optimizer/access_paths.py`. Its
-planner also computes the costs of queries, with and without views, each with the best indexes for
-their filters. So selection and the executor agree on costs. A block's cost is multiplied by its
-statement's weight. Upkeep is update frequency × fan-out × cost per view row, for the view's rows
-and the rows of its view-indexes. Storage is in bytes, and breaks ties.
+A read statement with weight w that costs b without views and c with them counts w × ln(b/c). A
+write statement with weight w, own cost b and the upkeep u of all views counts −w × ln((b + u)/b).
+So a statement counts by its weight and its factor, however many rows it reads: in a sum of row
+reads, one scan outvotes all look-ups. The objective over the sum of the weights is the logarithm of
+a geometric mean, that of all statements' factors. TPC-D and TPC-H have a geometric mean as their
+power metric for the same reason (decision 53).
+
+Costs are in row reads, the unit of `query/optimizer/access_paths.py`. Its planner also computes the
+costs of queries, with and without views, each with the best indexes for their filters. So selection
+and the executor agree on costs. Upkeep is update frequency × fan-out × cost per view row, for the
+view's rows and the rows of its view-indexes. Storage is in bytes, and breaks ties.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -48,6 +55,7 @@ from hornbeam_server.viewselect.pricing import (
 from hornbeam_server.viewselect.statistics import ROW_OVERHEAD, Statistics, column_bytes
 from hornbeam_server.viewselect.watch import Watch
 from hornbeam_server.viewselect.workload import ReadBlock, Workload, Write
+from hornbeam_server.viewselect.writes import own_cost
 
 Choice = ViewPath | AggregateView
 """A candidate: a join view or an aggregate view."""
@@ -66,7 +74,8 @@ class BlockCost:
 
 @dataclass(frozen=True)
 class ViewCost:
-    """The cost of a view. `upkeep` is in row reads per unit of workload; `fan_out` is view rows per
+    """The cost of a view. `upkeep` is in row reads per unit of workload, and `by_write` has it for
+    each write of the workload; `fan_out` is view rows per
     row of the topmost relation, of an aggregate view the rows of the fact per group; `size` is in
     bytes and includes the view-indexes."""
 
@@ -74,12 +83,13 @@ class ViewCost:
     size: float
     upkeep: float
     fan_out: float
-    by_statement: tuple[tuple[str, float], ...] = ()
+    by_write: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Score:
-    """The objective of a set of views. `joins` is the weight of the joins that the views cover."""
+    """The objective of a set of views, `gain` − `loss`. `saved` and `upkeep` are in row reads per
+    unit of workload. `joins` is the weight of the joins that the views cover."""
 
     views: tuple[ViewPath, ...]
     aggregates: tuple[AggregateView, ...]
@@ -88,6 +98,8 @@ class Score:
     indexes: tuple[Wanted, ...]
     saved: float
     upkeep: float
+    gain: float
+    loss: float
     size: float
     joins: float
 
@@ -97,12 +109,12 @@ class Score:
 
     @property
     def objective(self) -> float:
-        return self.saved - self.upkeep
+        return self.gain - self.loss
 
     @property
     def order(self) -> tuple[float, float]:
         """A sort key; greater is better."""
-        return round(self.objective, 6), -self.size
+        return round(self.objective, 9), -self.size
 
 
 class Objective:
@@ -183,17 +195,37 @@ class Objective:
             views, aggregates, blocks, costs, indexes,
             saved=sum(r.weight * (self.base_cost(r).cost - b.cost) for r, b in pairs),
             upkeep=sum(cost.upkeep for cost in costs.values()),
+            gain=math.fsum(
+                weight * math.log(base / cost) for weight, base, cost in self.by_statement(blocks)
+            ),
+            loss=sum(self._losses(costs.values())),
             size=sum(cost.size for cost in costs.values()),
             joins=sum(r.weight * _joins(r, b) for r, b in pairs),
         )  # fmt: skip
 
+    def by_statement(self, blocks: Sequence[BlockCost]) -> Iterable[tuple[float, float, float]]:
+        """For each read statement: its weight, and its cost without chosen views and with
+        `blocks`."""
+        found: dict[str, tuple[float, float, float]] = {}
+        for read, block in zip(self.workload.reads, blocks, strict=True):
+            if not read.plain:
+                _, base, cost = found.get(read.statement, (0.0, 0.0, 0.0))
+                base, cost = base + self.base_cost(read).cost, cost + block.cost
+                found[read.statement] = read.weight, base, cost
+        return found.values()
+
     def worth(self, score: Score) -> dict[Choice, float]:
-        """The estimated savings of each view minus its upkeep, without pricing any plan: a block's
-        savings are divided among its views in proportion to the joins that they cover."""
-        found = {view: -cost.upkeep for view, cost in score.costs.items()}
+        """The estimated part of each view in the objective, without pricing any plan: what a block
+        saves, as a share of its cost without views, is divided among its views in proportion to the
+        joins that they cover, and what a write loses in proportion to their upkeep."""
+        found = dict.fromkeys(score.costs, 0.0)
+        for number, loss in enumerate(self._losses(score.costs.values())):
+            upkeep = {view: cost.by_write[number] for view, cost in score.costs.items()}
+            for view, part in upkeep.items():
+                found[view] -= loss * part / (sum(upkeep.values()) or 1.0)
         of_name = {view.name: view for view in score.aggregates}
         for read, block in zip(self.workload.reads, score.blocks, strict=True):
-            saved = read.weight * (self.base_cost(read).cost - block.cost)
+            saved = read.weight * (1 - block.cost / self.base_cost(read).cost)
             if block.answered is not None and block.answered.view.name in of_name:
                 found[of_name[block.answered.view.name]] += saved
             joins = sum(len(use.aliases) - 1 for use in block.uses)
@@ -332,29 +364,39 @@ class Objective:
         row_bytes = sum(self.statistics.bytes_of(self.schema, r) for r in view.path)
         row_bytes += sum(ROW_OVERHEAD + sum(map(column_bytes, x.columns)) for x in layouts)
         held = [frozenset(layout.column_names) for layout in layouts]
-        by_statement: dict[str, float] = {}
-        for write in self.workload.writes:
-            cost = self._write_cost(view, held, write)
-            if cost:
-                by_statement[write.statement] = by_statement.get(write.statement, 0.0) + cost
-        return ViewCost(
-            rows, rows * row_bytes, sum(by_statement.values()), rows / self.rows[view.path[0]],
-            tuple(by_statement.items()),
-        )  # fmt: skip
+        costs = [self._write_cost(view, held, write) for write in self.workload.writes]
+        fan_out = rows / self.rows[view.path[0]]
+        return ViewCost(rows, rows * row_bytes, sum(costs), fan_out, tuple(costs))
+
+    def _losses(self, costs: Iterable[ViewCost]) -> list[float]:
+        """What each write of the workload loses in the objective if it maintains all views."""
+        upkeep = map(math.fsum, zip(*(cost.by_write for cost in costs), strict=True))
+        writes = zip(self.workload.writes, self._own_costs, upkeep, strict=False)
+        return [
+            write.weight * math.log1p(more / (write.weight * own)) if more else 0.0
+            for write, own, more in writes
+        ]
+
+    @cached_property
+    def _own_costs(self) -> list[float]:
+        """The cost of one execution of each write of the workload."""
+        found: dict[str, float] = {}
+        for read in self.workload.reads:
+            if read.plain:
+                cost = self.block_cost(read, ()).cost
+                found[read.statement] = found.get(read.statement, 0.0) + cost
+        return [own_cost(w, found.get(w.statement, 0.0), self.base) for w in self.workload.writes]
 
     def _aggregate_cost(self, view: AggregateView) -> ViewCost:
         if view not in self._aggregate_costs:
-            by_statement: dict[str, float] = {}
-            for write in self.workload.writes:
-                cost = upkeep_of(view.view, view.grouping, view.groups, self.rows, write)
-                if cost:
-                    by_statement[write.statement] = by_statement.get(write.statement, 0.0) + cost
+            costs = [
+                upkeep_of(view.view, view.grouping, view.groups, self.rows, write)
+                for write in self.workload.writes
+            ]
+            size = size_of(view.view, view.grouping, view.groups, self.schema, self.rows)
+            fan_out = self.rows[view.grouping.fact] / view.groups
             self._aggregate_costs[view] = ViewCost(
-                view.groups,
-                size_of(view.view, view.grouping, view.groups, self.schema, self.rows),
-                sum(by_statement.values()),
-                self.rows[view.grouping.fact] / view.groups,
-                tuple(by_statement.items()),
+                view.groups, size, sum(costs), fan_out, tuple(costs)
             )
         return self._aggregate_costs[view]
 

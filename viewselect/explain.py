@@ -5,16 +5,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hornbeam_server.query.binding.algebra import Block, ForeignKeyJoin
 from hornbeam_server.query.optimizer.access_paths import Access, Reach, describe_keys
 from hornbeam_server.viewselect.aggregates import AggregateView
-from hornbeam_server.viewselect.cost import BlockCost, Choice
+from hornbeam_server.viewselect.cost import BlockCost, Choice, ViewCost
 from hornbeam_server.viewselect.cover import Use, over_views, view_name
+from hornbeam_server.viewselect.explanation import (
+    BesidesReport,
+    Explanation,
+    IndexReport,
+    MethodReport,
+    QueryReport,
+    RelationReport,
+    ViewReport,
+)
 from hornbeam_server.viewselect.outcome import Outcome
 from hornbeam_server.viewselect.pricing import plan_steps
 from hornbeam_server.viewselect.statistics import FAN_OUT, ROOT_ROWS
@@ -29,109 +38,6 @@ _REACH = {
     Reach.RANGE: "a range of",
     Reach.SCAN: "all of",
 }
-
-
-@dataclass(frozen=True)
-class QueryReport:
-    """One read statement. `cost` and `base_cost` (without chosen views, with the best indexes) are
-    per execution. `reads` lists the access paths, `uncovered` the joins that no view covers,
-    `aggregates` the reasons why no view answers an aggregate block. SELECTs that read `deferred`
-    views do not count in these fields."""
-
-    statement: str
-    weight: float
-    base_cost: float
-    cost: float
-    views: tuple[str, ...]
-    indexes: tuple[str, ...]
-    reads: tuple[str, ...]
-    uncovered: tuple[str, ...]
-    aggregates: tuple[str, ...]
-    deferred: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class RelationReport:
-    """A relation's place in the forest. `path` runs from the root to the relation. `rows_are` says
-    whether its row count is counted, given by the caller, or assumed."""
-
-    relation: str
-    root: str
-    path: tuple[str, ...]
-    rows: int
-    why: str
-    rows_are: str
-
-
-@dataclass(frozen=True)
-class ViewReport:
-    """The cost and value of a view. `value` is the loss of the objective without the view.
-    `assumed` lists the relations on its path whose row counts are assumed, which makes all these
-    numbers estimates. An aggregate view has its SELECT in `sql`; its `path` begins with the
-    relation whose rows it aggregates, and its `fan_out` is their number per group."""
-
-    name: str
-    path: tuple[str, ...]
-    rows: int
-    size: float
-    fan_out: float
-    upkeep: float
-    value: float
-    by_statement: tuple[tuple[str, float], ...]
-    serves: tuple[str, ...]
-    indexes: tuple[str, ...]
-    assumed: tuple[str, ...]
-    sql: str = ""
-
-
-@dataclass(frozen=True)
-class IndexReport:
-    name: str
-    on: str
-    columns: tuple[str, ...]
-    include: tuple[str, ...]
-    purpose: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class MethodReport:
-    """One method under the plan's options. `joins` is the weight of the joins that its views cover;
-    `reachable` is the weight that all views along its trees could cover."""
-
-    method: str
-    chosen: bool
-    objective: float
-    saved: float
-    upkeep: float
-    size: float
-    joins: float
-    reachable: float
-    trees: tuple[str, ...]
-    views: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """The whole explanation; sizes are in bytes. `joins` is the weight of all joins. `cut` lists
-    the places where the search was incomplete. `assumed` lists the relations with assumed row
-    counts; `note` explains the assumption and how to give real counts."""
-
-    roots: tuple[str, ...] | None
-    budget: float | None
-    base_size: float
-    joins: float
-    methods: tuple[MethodReport, ...]
-    relations: tuple[RelationReport, ...]
-    views: tuple[ViewReport, ...]
-    dropped: tuple[tuple[str, str], ...]
-    indexes: tuple[IndexReport, ...]
-    queries: tuple[QueryReport, ...]
-    cut: tuple[str, ...]
-    notes: tuple[str, ...]
-    """The columns whose stored type differs from the declared type, with their stored type."""
-    assumed: tuple[str, ...]
-    note: str
 
 
 NOTE = (
@@ -153,6 +59,7 @@ def explain(plan: SelectionPlan) -> Explanation:
         base_size=objective.base_size,
         joins=sum(plan.workload.join_weights.values()),
         methods=tuple(_method(plan, outcome) for outcome in plan.outcomes.values()),
+        besides=tuple(_besides(plan)),
         relations=tuple(_relation(plan, name) for name in plan.graph.relations),
         views=(*_views(plan, values), *_aggregates(plan, values)),
         dropped=tuple(_dropped(plan)),
@@ -167,10 +74,14 @@ def explain(plan: SelectionPlan) -> Explanation:
 
 def _method(plan: SelectionPlan, outcome: Outcome) -> MethodReport:
     score = outcome.score
+    reads = sum(weight for weight, *_ in plan.objective.by_statement(score.blocks))
+    writes = sum(write.weight for write in plan.workload.writes)
     return MethodReport(
         method=outcome.method,
         chosen=outcome is plan.chosen,
         objective=score.objective,
+        faster=math.exp(score.gain / max(reads, 1e-9)),
+        slower=math.expm1(score.loss / max(writes, 1e-9)),
         saved=score.saved,
         upkeep=score.upkeep,
         size=score.size,
@@ -179,6 +90,29 @@ def _method(plan: SelectionPlan, outcome: Outcome) -> MethodReport:
         trees=tuple(f"{e.parent} → {e.child}" for e in outcome.parents.values()),
         views=tuple(str(view) for view in score.choices),
     )
+
+
+def _besides(plan: SelectionPlan) -> Iterator[BesidesReport]:
+    """The reads that the other method serves at a lower cost, and the price of serving them."""
+    if plan.objective.watch.spent:
+        plan.objective.watch.cut("what the other method serves besides: its price was not computed")
+        return
+    score = plan.chosen.score
+    (other,) = (outcome.score for outcome in plan.outcomes.values() if outcome is not plan.chosen)
+    found: dict[str, list[tuple[BlockCost, BlockCost]]] = {}
+    for read, mine, theirs in zip(plan.workload.reads, score.blocks, other.blocks, strict=True):
+        if not read.plain:
+            found.setdefault(read.statement, []).append((mine, theirs))
+    for statement, blocks in found.items():
+        plan_cost, cost = (sum(each.cost for each in side) for side in zip(*blocks, strict=True))
+        lacking = {use.view for _, theirs in blocks for use in theirs.uses} - {*score.views}
+        if cost < plan_cost and lacking:
+            more = plan.objective.score({*score.choices, *lacking})
+            yield BesidesReport(
+                statement, plan_cost, cost,
+                tuple(sorted(view_name(plan.schema, view) for view in lacking)),
+                more.upkeep - score.upkeep, more.objective - score.objective,
+            )  # fmt: skip
 
 
 def _assumed(plan: SelectionPlan, names: Iterable[str]) -> tuple[str, ...]:
@@ -215,7 +149,7 @@ def _why_there(plan: SelectionPlan, name: str) -> str:
 
 
 def _less(difference: float) -> str:
-    return f"(−{difference:,.0f})" if difference >= 0.5 else "(as good)"
+    return f"(−{difference:,.2f})" if difference >= 0.005 else "(as good)"
 
 
 def _parent(plan: SelectionPlan, name: str, key: str) -> str:
@@ -249,7 +183,7 @@ def _views(plan: SelectionPlan, values: Mapping[Choice, float]) -> Iterator[View
         )
         yield ViewReport(
             view.name, view.path, cost.rows, cost.size, cost.fan_out, cost.upkeep,
-            values[path], cost.by_statement, tuple(serves),
+            values[path], _upkeep(plan, cost), tuple(serves),
             tuple(index.name for index in plan.indexes if index.on == view.name),
             _assumed(plan, view.path),
         )  # fmt: skip
@@ -266,9 +200,18 @@ def _aggregates(plan: SelectionPlan, values: Mapping[Choice, float]) -> Iterator
         )
         yield ViewReport(
             view.name, view.view.relations, cost.rows, cost.size, cost.fan_out, cost.upkeep,
-            values[view], cost.by_statement, tuple(serves), (),
+            values[view], _upkeep(plan, cost), tuple(serves), (),
             _assumed(plan, view.view.relations), view.view.declared.sql,
         )  # fmt: skip
+
+
+def _upkeep(plan: SelectionPlan, cost: ViewCost) -> tuple[tuple[str, float], ...]:
+    """The upkeep of a view by write statement."""
+    found: dict[str, float] = {}
+    for write, part in zip(plan.workload.writes, cost.by_write, strict=True):
+        if part:
+            found[write.statement] = found.get(write.statement, 0.0) + part
+    return tuple(found.items())
 
 
 def _values(plan: SelectionPlan) -> Mapping[Choice, float]:
@@ -283,11 +226,11 @@ def _values(plan: SelectionPlan) -> Mapping[Choice, float]:
 
 def _dropped(plan: SelectionPlan) -> Iterator[tuple[str, str]]:
     for item in plan.chosen.selection.dropped:
-        worth, size = f"{abs(item.value):,.0f} row reads", size_words(item.size)
+        worth, size = f"{abs(item.value):,.2f}", size_words(item.size)
         if item.budget:
             reason = f"dropped by the budget: worth {worth} for {size}"
         else:
-            reason = f"does not pay: upkeep is {worth} more than it saves in addition to the others"
+            reason = f"does not pay: slower writes count {worth} more than faster reads"
         yield str(item.view), reason
 
 
@@ -450,7 +393,7 @@ def _other_edge(plan: SelectionPlan, edge: EdgeId, parent: str) -> str:
     chosen = plan.forest.parent[child]
     value = plan.chosen.alternatives.get(edge)
     because = "" if value is None else (
-        f" because that is worth {plan.chosen.score.objective - value:,.0f} row reads more"
+        f" because that is worth {plan.chosen.score.objective - value:,.2f} more"
     )  # fmt: skip
     words = f"by {chosen.name}" if chosen.parent == parent else f"to {chosen.parent}"
     return f"{key} is not a tree edge: {child} belongs {words}{because}"

@@ -2,11 +2,12 @@
 
 A forest gives every relation at most one parent edge. Only edges that the workload joins matter to
 views; other edges are kept if they lead to joined edges, or if deletes cascade along them. If views
-had two relations only, the objective would be a sum over edges, and since the graph is acyclic,
-the best edge of each relation would give the best forest. With longer paths it is not additive. So
-the search is a local search that starts from those best edges and from the paper's forest: each
-sweep gives every relation the edge that is best in the current forest, or makes it a root. Small
-problems are searched exhaustively instead. Among equals, the edge that is joined more often wins.
+had two relations only, and each statement met one of them, the objective would be a sum over edges,
+and since the graph is acyclic, the best edge of each relation would give the best forest. It is not
+additive in general. So the search is a local search that starts from those best edges and from the
+paper's forest: each sweep gives every relation the edge that is best in the current forest, or
+makes it a root. Small problems are searched exhaustively instead. Among equals, the edge that is
+joined more often wins.
 
 With given roots, a root has no parent, and neither has a relation whose chain of parents does not
 end in a given root. Learned roots are the relations for which no parent edge is best.

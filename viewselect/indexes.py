@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from hornbeam_server.query.binding.algebra import Block, Comparison, Filter
 from hornbeam_server.schema.catalog import Catalog, Index, JoinView, Layout, Purpose
@@ -118,29 +119,47 @@ def wanted_indexes(block: Block, alias: str, catalog: Catalog, statement: str) -
 
     One index for its filters: equality columns first, in the order of the relation's columns; then
     the columns of ORDER BY, so that a LIMIT ends the scan early, otherwise one column with a range.
-    A LIKE counts only if its pattern begins with a literal, since a parameter may be '%x%'. One
-    index for each join, for look-ups from the other side.
+    Of columns that a view's own joins make equal, the index has the first only. A LIKE counts only
+    if its pattern begins with a literal, since a parameter may be '%x%'. One index for each join,
+    for look-ups from the other side.
     """
     source = catalog.layout(block.relation(alias))
     kinds = {column.name: column.type.kind for column in source.columns}
     filters = [f for f in block.filters if f.alias == alias and kinds[f.column] is not Kind.JSON]
     include = frozenset(block.columns.get(alias, source.column_names))
-    for parts in (_filter_parts(block, alias, source, filters), *_join_parts(block, alias)):
-        if parts and not _served(catalog, source, parts):
+    same = _same_columns(catalog, source)
+    filtered = _filter_parts(block, alias, source, filters, same)
+    if filtered and not _served(catalog, source, filtered, same):
+        yield Wanted(source.name, filtered, include, (statement,))
+    for parts in _join_parts(block, alias):
+        if not _served(catalog, source, parts):
             yield Wanted(source.name, parts, include, (statement,))
 
 
+def _same_columns(catalog: Catalog, source: Layout) -> Mapping[str, str]:
+    """Column of a join view → the topmost column that its joins make equal, if both have one type.
+    A filter of one of them is a filter of all."""
+    view = catalog.view.get(source.name)
+    types = {column.name: column.type.stored() for column in source.columns}
+    equal = {} if view is None else view.equal_columns
+    return {name: top for name, top in equal.items() if types[name] == types[top]}
+
+
 def _filter_parts(
-    block: Block, alias: str, source: Layout, filters: Sequence[Filter]
+    block: Block, alias: str, source: Layout, filters: Sequence[Filter], same: Mapping[str, str]
 ) -> tuple[KeyPart, ...]:
     fixed = {f.column for f in filters if f.comparison in _EQUAL}
     single = {f.column for f in filters if f.comparison in _EQUAL and len(f.values) < 2}
-    equal = [KeyPart(column) for column in source.column_names if column in fixed][:MAX_EQUALITIES]
     if fixed >= {part.column for part in source.key}:
         return ()
+    first: dict[str, KeyPart] = {}
+    for column in source.column_names:
+        if column in fixed:
+            first.setdefault(same.get(column, column), KeyPart(column))
+    equal = list(first.values())[:MAX_EQUALITIES]
     ranged = [KeyPart(f.column) for f in filters if _is_range(f) and f.column not in fixed]
     order = [KeyPart(o.column, o.descending) for o in block.order if o.column not in fixed]
-    in_order = fixed == single and len(fixed) == len(equal) > 0
+    in_order = fixed == single and len(first) == len(equal) > 0
     if in_order and order and all(o.alias == alias for o in block.order):
         return (*equal, *dict.fromkeys(order))
     return (*equal, *ranged[:1])
@@ -161,10 +180,20 @@ def _join_parts(block: Block, alias: str) -> Iterator[tuple[KeyPart, ...]]:
             yield tuple(map(KeyPart, dict.fromkeys(join.right_columns)))
 
 
-def _served(catalog: Catalog, source: Layout, parts: tuple[KeyPart, ...]) -> bool:
-    """Does the source's key or one of its indexes begin with the same columns?"""
+def _served(
+    catalog: Catalog,
+    source: Layout,
+    parts: tuple[KeyPart, ...],
+    same: Mapping[str, str] = MappingProxyType({}),
+) -> bool:
+    """Does the source's key or one of its indexes begin with the same columns? Columns with one
+    value in `same` are the same."""
+
+    def named(key: Iterable[KeyPart]) -> list[KeyPart]:
+        return [replace(part, column=same.get(part.column, part.column)) for part in key]
+
     names = [source.name, *(index.name for index in catalog.indexes_on(source.name))]
-    return any(catalog.layout(name).key[: len(parts)] == parts for name in names)
+    return any(named(catalog.layout(name).key[: len(parts)]) == named(parts) for name in names)
 
 
 def shared(wanted: Iterable[Wanted]) -> tuple[Wanted, ...]:

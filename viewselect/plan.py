@@ -22,7 +22,8 @@ from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.viewselect.aggregates import AggregateInputs
 from hornbeam_server.viewselect.cost import Objective
-from hornbeam_server.viewselect.explain import Explanation, explain
+from hornbeam_server.viewselect.explain import explain
+from hornbeam_server.viewselect.explanation import Explanation
 from hornbeam_server.viewselect.forest import ForestSearch
 from hornbeam_server.viewselect.graph import Edge, Graph, schema_graph
 from hornbeam_server.viewselect.indexes import base_indexes, free_name, maintenance_indexes
@@ -31,7 +32,12 @@ from hornbeam_server.viewselect.paper import paper_forest
 from hornbeam_server.viewselect.picture import forest_mermaid, forest_svg
 from hornbeam_server.viewselect.pricing import readable_catalog
 from hornbeam_server.viewselect.report import plan_json, plan_summary, plan_text
-from hornbeam_server.viewselect.select import Selection, keep_budget, keep_paying, select_views
+from hornbeam_server.viewselect.select import (
+    Selection,
+    choose_aggregates,
+    keep_budget,
+    select_views,
+)
 from hornbeam_server.viewselect.statistics import Statistics
 from hornbeam_server.viewselect.watch import Watch
 from hornbeam_server.viewselect.workload import Workload, read_workload
@@ -223,7 +229,7 @@ def _outcomes(graph: Graph, objective: Objective, options: PlanOptions) -> dict[
     paper = paper_forest(graph, options.roots or ())
     edges = {edge.id for edge in paper.values()}
     literal = Selection(objective.score(select_views(objective.workload, edges)))
-    alone = keep_paying(objective, objective.aggregates.candidates)
+    alone = choose_aggregates(objective)
     search = ForestSearch(graph, objective, options.given_roots, alone.score.aggregates)
     best = search.best(paper)
     selection = search.selection(best)

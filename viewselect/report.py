@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hornbeam_server.viewselect.explain import Explanation, QueryReport, RelationReport, size_words
+from hornbeam_server.viewselect.explain import size_words
+from hornbeam_server.viewselect.explanation import Explanation, QueryReport, RelationReport
 
 
 def plan_json(explanation: Explanation) -> dict[str, Any]:
@@ -55,13 +56,17 @@ def _summary(x: Explanation) -> Iterator[str]:
     yield ""
     about = "about " if x.assumed else ""
     size = f"{about}{size_words(x.base_size)}, as the column types have it"
-    yield f"METHODS (row reads per unit of workload; base relations {size})"
+    yield f"METHODS (saved and upkeep in row reads per unit of workload; base relations {size})"
     yield from table(
-        ("method", "objective", "saved", "upkeep", "joins covered", "by its trees", "storage"),
+        (
+            "method", "objective", "faster reads", "slower writes", "saved", "upkeep",
+            "joins covered", "by its trees", "storage",
+        ),
         [
             (
-                m.method + (" *" if m.chosen else ""), f"{m.objective:,.0f}", f"{m.saved:,.0f}",
-                f"{m.upkeep:,.0f}", f"{m.joins:g} of {x.joins:g}", f"{m.reachable:g}",
+                m.method + (" *" if m.chosen else ""), f"{m.objective:,.2f}",
+                f"{m.faster:,.2f} ×", f"{m.slower:.0%}", f"{m.saved:,.0f}", f"{m.upkeep:,.0f}",
+                f"{m.joins:g} of {x.joins:g}", f"{m.reachable:g}",
                 size_words(m.size),
             )
             for m in x.methods
@@ -69,6 +74,12 @@ def _summary(x: Explanation) -> Iterator[str]:
     )  # fmt: skip
     for method in x.methods:
         yield f"  views of {method.method}: " + ("; ".join(method.views) or "none")
+    other = next(m.method for m in x.methods if not m.chosen)
+    for b in x.besides:
+        yield (
+            f"  {other} serves besides: {b.statement} {b.plan_cost:,.0f} → {b.cost:,.0f} with"
+            f" {', '.join(b.views)}; upkeep {b.upkeep:+,.0f}, objective {b.value:+,.2f}"
+        )
     yield ""
     yield "VIEWS"
     yield from table(
@@ -76,7 +87,7 @@ def _summary(x: Explanation) -> Iterator[str]:
         [
             (
                 v.name, f"{v.rows:,}", size_words(v.size), f"{v.fan_out:,.1f}",
-                f"{v.upkeep:,.0f}", f"{v.value:,.0f}", ", ".join(v.serves),
+                f"{v.upkeep:,.0f}", f"{v.value:,.2f}", ", ".join(v.serves),
                 "assumed" if v.assumed else "counted",
             )
             for v in x.views

@@ -17,7 +17,7 @@ from hornbeam_server.viewselect.workload import EdgeId, Workload
 @dataclass(frozen=True)
 class Dropped:
     """A candidate that was selected for a query and then dropped. `value` is its contribution to
-    the objective when it was dropped, in row reads per unit of workload; `size` is in bytes."""
+    the objective when it was dropped; `size` is in bytes."""
 
     view: Choice
     value: float
@@ -52,9 +52,44 @@ def keep_paying(objective: Objective, views: Iterable[Choice]) -> Selection:
     return Selection(objective.score(kept), tuple(dropped))
 
 
+def choose_aggregates(objective: Objective) -> Selection:
+    """The aggregate views that pay without join views. A candidate that was dropped may be better
+    than several others together, so each is also tried in place of those whose blocks it answers.
+    """
+    candidates = objective.aggregates.candidates
+    best = keep_paying(objective, candidates)
+    blocks = {
+        view: {number for number, name in objective.aggregates.answers if name == view.name}
+        for view in candidates
+    }
+    improved = True
+    while improved and not objective.watch.spent:
+        improved = False
+        for view in candidates:
+            every = best.score.aggregates
+            others = [other for other in every if not blocks[other] <= blocks[view]]
+            trials = [keep_paying(objective, {*kept, view}) for kept in (every, others)]
+            trial = max(trials, key=lambda each: each.score.order)
+            if trial.score.order > best.score.order:
+                best, improved = trial, True
+    return _with_dropped(objective, best)
+
+
+def _with_dropped(objective: Objective, selection: Selection) -> Selection:
+    """A selection of aggregate views that lists all other candidates as dropped, each with the
+    value that it would have in addition."""
+    score = selection.score
+    dropped = []
+    for view in objective.aggregates.candidates:
+        if view not in score.aggregates:
+            more = objective.score({*score.choices, view})
+            dropped.append(_dropped(more, score, view))
+    return Selection(score, tuple(dropped))
+
+
 def _drop_estimated(objective: Objective, selection: Selection) -> Selection:
-    """Repeatedly drop, all at once, the views whose upkeep exceeds their share of the savings, by
-    an estimate."""
+    """Repeatedly drop, all at once, the views whose part in the objective is not above 0, by an
+    estimate."""
     objective.watch.cut("views that do not pay: dropped by an estimate, not one after the other")
     score, dropped = selection.score, list(selection.dropped)
     while losing := [(v, worth) for v, worth in objective.worth(score).items() if worth <= 0]:
@@ -64,15 +99,21 @@ def _drop_estimated(objective: Objective, selection: Selection) -> Selection:
 
 
 def keep_budget(objective: Objective, selection: Selection, limit: float) -> Selection:
-    """Drop views until they and their indexes take at most `limit` bytes. The view with the
-    smallest value per byte goes first, so a larger budget keeps every view of a smaller one."""
+    """Drop views until they and their indexes take at most `limit` bytes, and further views if that
+    improves the objective. The view with the smallest value per byte goes first, so a larger budget
+    keeps every view of a smaller one, and is never worse."""
     score, dropped = selection.score, list(selection.dropped)
-    while score.size > limit:
+    kept: Selection | None = None
+    while True:
+        fits = score.size <= limit
+        if fits and (kept is None or score.objective > kept.score.objective):
+            kept = Selection(score, tuple(dropped))
+        if kept is not None and (not score.choices or objective.watch.spent):
+            return kept
         without = [(objective.score({*score.choices} - {view}), view) for view in score.choices]
         best, view = min(without, key=lambda entry: _density(score, *entry))
         dropped.append(_dropped(score, best, view, budget=True))
         score = best
-    return Selection(score, tuple(dropped))
 
 
 def _density(score: Score, without: Score, view: Choice) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hornbeam_server.query.binding.algebra import (
@@ -18,9 +18,9 @@ from hornbeam_server.schema.model import Schema
 EdgeId = tuple[str, str]
 """(child relation, name of its foreign key): an edge of the schema graph; cheap to hash."""
 
-ASSUMED_WRITES = 0.01
-"""Assumed inserts and updates of each relation per unit of read weight, if a workload has no
-writes: an application whose workload lists only queries still writes occasionally."""
+ASSUMED_WRITES = 0.05
+"""Assumed writes per unit of read weight, evenly inserts and updates of all relations, if a
+workload has none: an application whose workload lists only queries still writes occasionally."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,10 +124,13 @@ def read_workload(
 
 
 def _assumed(schema: Schema, reads: Iterable[ReadBlock]) -> Iterator[Write]:
-    weight = ASSUMED_WRITES * sum(read.weight for read in reads)
+    writes: list[Write] = []
     for relation in schema.relations:
         keys = {column for key in relation.foreign_keys for column in key.columns}
         others = frozenset(relation.column_names) - keys - set(relation.primary_key)
-        yield Write("(assumed)", StatementKind.INSERT, relation.name, weight)
+        writes.append(Write("(assumed)", StatementKind.INSERT, relation.name, 1.0))
         if others:
-            yield Write("(assumed)", StatementKind.UPDATE, relation.name, weight, 1.0, others)
+            update = StatementKind.UPDATE
+            writes.append(Write("(assumed)", update, relation.name, 1.0, 1.0, others))
+    weight = ASSUMED_WRITES * sum(read.weight for read in reads)
+    yield from (replace(write, weight=weight / len(writes)) for write in writes)

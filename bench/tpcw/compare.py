@@ -85,8 +85,14 @@ def parameters(size: Size, rng: random.Random) -> dict[str, Callable[[], Values]
         "country_by_name": lambda: (rng.choice(COUNTRIES),),
         "address_country": lambda: (rng.randint(1, size.addresses),),
         "get_stock": item,
+    }
+
+
+def total_parameters(rng: random.Random) -> dict[str, Callable[[], Values]]:
+    """The same for the statements of totals.sql."""
+    return {
         "sold_by_subject": lambda: (),
-        "sold_of_subject": subject,
+        "sold_of_subject": lambda: (rng.choice(SUBJECTS),),
         "orders_of_country": lambda: (rng.choice(COUNTRIES),),
     }
 
@@ -99,7 +105,7 @@ async def compare_statements(
     rounds: int,
 ) -> list[Comparison]:
     """Run every read `rounds` times on both databases, in turn."""
-    drawers = parameters(size, random.Random(7))
+    drawers = parameters(size, random.Random(7)) | total_parameters(random.Random(8))
     return [
         await _compare(database, baseline, name, statements[name], [draw() for _ in range(rounds)])
         for name, draw in drawers.items()

@@ -248,7 +248,7 @@ class Paths:
             (path, ordering, *_price(self.catalog, path, conditions, limited, ordering))
             for layout, covering in self.layouts
             for path in (_path(self.alias, self.source, layout, conditions, covering),)
-            for ordering in _orderings(path, order)
+            for ordering in _orderings(path, order, self.fixed)
         )
         path, ordering, rows, cost = min(
             priced, key=lambda entry: (joined and not entry[0].join_columns, entry[3])
@@ -391,24 +391,30 @@ class Ordering:
     complete: bool = False
 
 
-def _orderings(path: Access, order: Sequence[Term]) -> Iterator[Ordering]:
-    """Yield the orderings to consider: none, a forward scan and a backward scan."""
+def _orderings(
+    path: Access, order: Sequence[Term], fixed: Mapping[str, Equality]
+) -> Iterator[Ordering]:
+    """Yield the orderings to consider: none, a forward scan and a backward scan. Filters fix the
+    columns `fixed`, also where the path does not use them."""
     yield Ordering(complete=not order)
     if order and path.single and not path.join_columns:
+        constant = frozenset(column for column, equality in fixed.items() if equality.single)
         for reverse in (False, True):
-            found = _delivered(path, order, reverse)
+            found = _delivered(path, order, reverse, constant)
             if found.terms:
                 yield found
 
 
-def _delivered(path: Access, order: Sequence[Term], reverse: bool) -> Ordering:
+def _delivered(
+    path: Access, order: Sequence[Term], reverse: bool, filtered: frozenset[str]
+) -> Ordering:
     """Match ORDER BY's terms with key parts, skipping columns that have one value.
 
     Keys sort NULL before all values, or after them in a descending part. The requested NULL
     placement matters only for nullable columns. For the first free part, a separate read can
     deliver NULLs last.
     """
-    constant = {equality.column for equality in path.equalities}
+    constant = {*filtered, *(equality.column for equality in path.equalities)}
     parts = iter(path.layout.key[len(path.equalities) :])
     nullable = {column.name for column in path.layout.columns if column.nullable}
     if path.reach is Reach.RANGE:

@@ -118,6 +118,28 @@ def test_an_unchanged_deferred_view_shows_no_difference(run: Run, tmp_path: Path
     assert (code, [change["action"] for change in json.loads(out)]) == (1, ["drop"])
 
 
+def test_chosen_aggregate_views_are_shown_and_can_be_turned_off(run: Run, tmp_path: Path) -> None:
+    where = client_world.embedded(tmp_path / "db")
+    ddl, workload = tmp_path / "s.sql", tmp_path / "w.sql"
+    ddl.write_text("CREATE TABLE sale (id INTEGER PRIMARY KEY, day DATE, qty INTEGER);")
+    workload.write_text("-- name: q\nSELECT day, sum(qty) FROM sale GROUP BY day;")
+    files, name = (str(ddl), str(workload)), "sale__grouped_by_day"
+    _, out, _ = run("schema", "diff", *files, "--json", on=where)
+    assert {"action": "add", "kind": "view", "name": name, "detail": "sale"} in json.loads(out)
+    assert run("schema", "apply", *files, "--yes", on=where)[0] == 0
+    assert run("schema", "diff", *files, on=where)[0] == 0
+    _, out, _ = run("view", "show", name, on=where)
+    assert "immediate, chosen for the workload" in out
+    _, out, _ = run("explain", "SELECT sum(qty) FROM sale", "--json", on=where)
+    assert json.loads(out)["views"] == [name]
+    code, out, _ = run("schema", "diff", *files, "--no-aggregates", "--json", on=where)
+    assert (code, [change["action"] for change in json.loads(out)]) == (1, ["drop"])
+    assert run("schema", "apply", *files, "--no-aggregates", "--yes", on=where)[0] == 0
+    _, out, _ = run("schema", "show", "--json", on=where)
+    assert json.loads(out)["views"] == []
+    assert json.loads(out)["aggregates"] is False
+
+
 def test_names_may_contain_characters_of_urls(run: Run, tmp_path: Path) -> None:
     where = client_world.embedded(tmp_path / "db")
     named = client_world.DEFERRED.replace("stocked", '"a/b?c %"')

@@ -1,5 +1,7 @@
 """Which indexes are created, and for which purpose."""
 
+import pytest
+
 from hornbeam_server.schema.catalog import Purpose
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.viewselect.indexes import base_indexes
@@ -124,7 +126,8 @@ def test_filters_served_by_a_view_need_no_base_index():
 
 def test_a_subquery_condition_gets_an_index_on_the_view():
     """Otherwise `orders.o_c_id IN (SELECT …)` would read the whole view."""
-    found = planned(TPCW, TPCW_WORKLOAD, roots=PAPER_ROOTS)
+    often = TPCW_WORKLOAD.replace("admin_related\n", "admin_related\n-- weight: 20\n")
+    found = planned(TPCW, often, roots=PAPER_ROOTS)
     assert "orders__order_line__by_o_c_id" in columns(found, Purpose.VIEW)
 
 
@@ -154,6 +157,35 @@ def test_a_view_index_replaces_a_maintenance_index():
     assert [view.path for view in found.views] == [("customer", "orders", "order_line")]
     assert len(columns(found, Purpose.VIEW)) == 1
     assert not columns(found, Purpose.MAINTENANCE)
+
+
+@pytest.mark.parametrize("column", ["d.dno", "e.edno"])
+def test_of_columns_that_a_view_makes_equal_an_index_has_one(column):
+    """Whichever of them the statement compares, and also in ORDER BY."""
+    joins = (
+        "SELECT * FROM department AS d, employee AS e, works_on AS wo"
+        " WHERE d.dno = e.edno AND e.eid = wo.wo_eid"
+    )
+    found = planned(COMPANY, f"{joins} AND {column} = ?", roots=("address", "department"))
+    assert columns(found, Purpose.VIEW) == {"department__employee__works_on__by_dno": ["dno"]}
+    (query,) = found.explanation.queries
+    assert query.indexes == ("department__employee__works_on__by_dno",)
+    ordered = f"{joins} AND {column} = ? ORDER BY e.edno, d.dno, e.eid, wo_pno LIMIT 4"
+    found = planned(COMPANY, ordered, roots=("address", "department"))
+    assert columns(found, Purpose.VIEW) == {
+        "department__employee__works_on__by_dno_eid_wo_pno": ["dno", "eid", "wo_pno"]
+    }
+    assert "in the wanted order" in found.explanation.queries[0].reads[0]
+
+
+def test_a_key_serves_filters_of_a_column_that_the_view_makes_equal():
+    """e.eid equals wo_eid, the first column of the view's key."""
+    found = planned(
+        COMPANY,
+        "SELECT * FROM employee AS e, works_on AS wo WHERE e.eid = wo.wo_eid AND e.eid = ?",
+    )
+    assert [view.path for view in found.views] == [("employee", "works_on")]
+    assert not columns(found, Purpose.VIEW)
 
 
 def test_existing_names_are_avoided():
