@@ -426,8 +426,12 @@ class HornbeamDialect(default.DefaultDialect):
     def get_pk_constraint(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> ReflectedPrimaryKeyConstraint:
+        """The primary key; of a view, the columns under which its rows are found, if all of them
+        can be read."""
         thing = self._known(connection, table_name, schema, **kw)
-        return {"constrained_columns": thing.get("primary_key", []), "name": None}
+        key = thing.get("primary_key", thing.get("key", []))
+        shown = {column["name"] for column in thing["columns"]}
+        return {"constrained_columns": key if shown.issuperset(key) else [], "name": None}
 
     def get_foreign_keys(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
@@ -451,7 +455,8 @@ class HornbeamDialect(default.DefaultDialect):
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[ReflectedIndex]:
         """The declared indexes. `hornbeam schema show` also lists the indexes that planning
-        creates."""
+        creates. An index on a view has all of its columns, without saying INCLUDE."""
+        relation = "primary_key" in self._known(connection, table_name, schema, **kw)
         return [
             {
                 "name": index["name"],
@@ -460,7 +465,7 @@ class HornbeamDialect(default.DefaultDialect):
                 "column_sorting": {
                     part["column"]: ("desc",) for part in index["columns"] if part["descending"]
                 },
-                "dialect_options": {"hornbeam_include": index["include"]},
+                "dialect_options": {"hornbeam_include": index["include"] if relation else []},
             }
             for index in self._declared(connection, table_name, schema, **kw)
         ]

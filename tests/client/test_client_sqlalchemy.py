@@ -329,6 +329,48 @@ def test_immediate_views_are_reflected_and_read(tmp_path: Path) -> None:
     engine.dispose()
 
 
+IMMEDIATE = """
+CREATE MATERIALIZED VIEW per_title WITH (refresh = 'immediate') AS
+SELECT b_a_id, b_title, sum(b_stock) / count(*) AS mean FROM book GROUP BY b_a_id, b_title
+HAVING count(*) > 1;
+CREATE INDEX by_title ON per_title (b_title DESC, b_a_id);
+CREATE MATERIALIZED VIEW shelf WITH (refresh = 'immediate') AS
+SELECT b_id, a_name, b_stock FROM book JOIN author ON b_a_id = a_id WHERE b_stock > 0;
+CREATE INDEX by_name ON shelf (a_name);
+CREATE MATERIALIZED VIEW titles WITH (refresh = 'immediate') AS SELECT b_title FROM book;
+"""
+
+
+def test_the_keys_and_indexes_of_immediate_views_are_reflected(tmp_path: Path) -> None:
+    where = client_world.embedded(tmp_path / "db")
+    client_world.apply(where, client_world.DDL + IMMEDIATE)
+    engine = create_engine(where)
+    found = MetaData()
+    groups, shelf, titles = (
+        Table(name, found, autoload_with=engine) for name in ("per_title", "shelf", "titles")
+    )
+    assert [c.name for c in groups.primary_key] == ["b_a_id", "b_title"]
+    assert [c.name for c in shelf.primary_key] == ["b_id"]
+    assert list(titles.primary_key) == []
+    assert isinstance(groups.c.mean.type, types.Double)
+    ((by_title,), (by_name,)) = groups.indexes, shelf.indexes
+    assert (by_title.name, [c.name for c in by_title.columns]) == (
+        "by_title",
+        ["b_title", "b_a_id"],
+    )
+    assert (by_name.name, [c.name for c in by_name.columns]) == ("by_name", ["a_name"])
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO author VALUES (1, 'Borges')"))
+        connection.execute(text("INSERT INTO book VALUES (1, 1, 'a', 2, 3), (2, 1, 'a', 2, 4)"))
+    with engine.connect() as connection:
+        one = select(groups).where(groups.c.b_title == "a")
+        assert connection.execute(one).fetchall() == [(1, "a", 3.5)]
+        two = select(shelf.c.b_id).where(shelf.c.a_name == "Borges").order_by(shelf.c.b_id)
+        assert connection.execute(two).scalars().all() == [1, 2]
+        assert connection.execute(select(titles)).fetchall() == [("a",), ("a",)]
+    engine.dispose()
+
+
 REFUSED = (exc.CompileError, exc.ProgrammingError, exc.NotSupportedError)
 
 

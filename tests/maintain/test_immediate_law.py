@@ -3,6 +3,7 @@ stars and transactions."""
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import duckdb
 import pytest
@@ -18,10 +19,11 @@ from hornbeam_server.maintain.immediate.projected import (
     projected_program,
 )
 from hornbeam_server.maintain.immediate.reading import compiled
+from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.maintain.paths import BaseRows
-from hornbeam_server.schema.catalog import Layout
+from hornbeam_server.schema.catalog import Folding, Layout, State
 from hornbeam_server.schema.errors import SqlError
-from hornbeam_server.schema.model import DeclaredView, Refresh
+from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, KeyPart, Refresh
 from hornbeam_server.storage.codec.folds import Fold, added
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.folded import FoldedReads
@@ -140,6 +142,24 @@ class Kept:
         columns = (*view.columns, *view.hidden)
         layouts.append(Layout(view.name, layouts[0].table, columns, view.key, view.name))
         self.codecs = {layout.name: LayoutCodec(layout) for layout in layouts}
+        self.index = None
+
+    def add_index(self, random):
+        """An index on some grouping columns in some order, if any are selected."""
+        view = self.definition.view
+        columns = {f.position: c.name for c, f in zip(view.columns, view.folded, strict=False)
+                   if f.folding is Folding.GROUP}  # fmt: skip
+        if not columns or not view.grouped:
+            return
+        chosen = random.sample(list(columns.values()), random.randint(1, len(columns)))
+        parts = tuple(KeyPart(name, random.random() < 0.5) for name in chosen)
+        index = view_index(DeclaredIndex("i", view.name, parts), view)
+        states = ((view.name, State.READABLE), ("i", State.READABLE))
+        catalog = replace(self.world.catalog, immediate=(view,), indexes=(index,), states=states)
+        self.program = program_of(self.definition, catalog)
+        self.index = Fold(view, None if view.computed is None else compiled(view), "i")
+        for name in ("i", "i.cells"):
+            self.codecs[name] = LayoutCodec(catalog.layout(name))
 
     async def add(self, changes, lane):
         by_relation = {}
@@ -149,7 +169,7 @@ class Kept:
         joined = await self.program.joined(BaseRows(self.world, by_relation))
         for addition in await joined.additions():
             codec = self.codecs[addition.layout]
-            key = codec.key_of((*addition.group, lane))
+            key = codec.key((*addition.group, lane, *addition.amounts))
             stored = self.store.tables.get(codec.layout.table, {}).get(key)
             amounts = addition.amounts
             if stored is not None:
@@ -175,6 +195,12 @@ class Kept:
             return
         rows = asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=False, limit=None)))
         self._compare([row[:width] for row in rows], expected)
+        if self.index is not None:
+            groups = self.reads(fold=self.index).scan(EVERYTHING, reverse=False, limit=None)
+            indexed = asyncio.run(_all(groups))
+            self._compare([row[:width] for row in indexed], expected)
+            encoded = list(map(self.codecs["i"].key, indexed))
+            assert encoded == sorted(encoded), "in the order of the index"
         back = asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=True, limit=None)))
         assert back == rows[::-1]
         some = asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=False, limit=2)))
@@ -224,11 +250,13 @@ class Projected:
         return [row async for batch in batches for row in batch]
 
 
-def kept(world, sql, name):
+def kept(world, sql, name, random):
     definition = define_any(DeclaredView(name, sql, refresh=Refresh.IMMEDIATE), world.catalog)
     if isinstance(definition, ProjectedDefinition):
         return Projected(world, definition)
-    return Kept(world, sql, name)
+    view = Kept(world, sql, name)
+    view.add_index(random)
+    return view
 
 
 async def _all(batches):
@@ -247,7 +275,10 @@ def test_additions_equal_the_answer_of_duckdb(random):
     ]
     indexes = [type(i)(f"i{n}", i.on, i.columns) for n, i in enumerate(indexes)]
     world = World(catalog(schema, (), indexes))
-    views = [kept(world, draw_star(random, schema, plain), f"v{plain}") for plain in (False, True)]
+    views = [
+        kept(world, draw_star(random, schema, plain), f"v{plain}", random)
+        for plain in (False, True)
+    ]
     for number in range(8):
         rows = changed_rows(world, Transaction(world, random).run())
         changes = world.changes(rows)
@@ -282,6 +313,7 @@ def test_a_base_lane_completes_the_additions_since(random, most):
     schema = draw_schema(random)
     world = World(catalog(schema))
     view = Kept(world, draw_star(random, schema))
+    view.add_index(random)
     for _ in range(4):
         world.commit(changed_rows(world, Transaction(world, random).run()))
     for _ in range(random.randint(1, 2)):

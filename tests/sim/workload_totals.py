@@ -6,6 +6,8 @@ and products to other kinds, and kinds to other classes, which moves the sales b
 group: below a shop under its root, below products and kinds across roots. Four views count and add
 up the sales: all of them, by shop, by region and by class. There are few groups, so that all
 writers add to the same ones. One view also has the minimum, the maximum and the number of values.
+Of two further views, one has HAVING and an expression, and one has a row for each sale. Two views
+have an index.
 
 Readers check at every snapshot: each total is divisible, and each view equals the sums over the
 sales of the snapshot, read whole and by key. Some runs drop views and add them again, so that
@@ -19,11 +21,13 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from hornbeam_server.maintain.immediate.definition import define
+from hornbeam_server.maintain.immediate.projected import define_any
+from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.node.database import Database
-from hornbeam_server.schema.catalog import Catalog, State
+from hornbeam_server.schema.catalog import Catalog, ImmediateView, ProjectedView, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ConstraintViolation, StalePlan
+from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.txlayer.transactions.requests import Statement
 from tests.sim.builds import require_built
 from tests.sim.simulation import Client, Journal
@@ -47,13 +51,22 @@ SELECTS = {
     " JOIN shop ON e_s_id = s_id GROUP BY s_region",
     "by_class": "SELECT k_class, count(*) AS n, sum(e_value) AS total FROM sale"
     " JOIN product ON e_p_id = p_id JOIN kind ON p_k_id = k_id WHERE e_value > 0 GROUP BY k_class",
+    "balance": "SELECT e_p_id, sum(e_value) * 2 - count(*) AS balance FROM sale GROUP BY e_p_id"
+    " HAVING count(*) > 1",
+    "placed": "SELECT e_by, e_no, s_region FROM sale JOIN shop ON e_s_id = s_id WHERE e_value > 0",
 }
+TOTALLED = ("everything", "by_shop", "by_region", "by_class")
+"""The views with a sum that the divisor divides."""
+INDEXES = (
+    "CREATE INDEX back ON by_region (s_region DESC); CREATE INDEX placed_in ON placed (s_region);"
+)
 SCHEMA = load_ddl(
     TABLES
     + "".join(
         f"CREATE MATERIALIZED VIEW {name} WITH (refresh = 'immediate') AS {sql};"
         for name, sql in SELECTS.items()
     )
+    + INDEXES
 )
 _SHOPS, _KINDS = "SELECT s_id, s_region FROM shop", "SELECT k_id, k_class FROM kind"
 _PRODUCTS = "SELECT p_id, p_k_id FROM product"
@@ -173,7 +186,7 @@ class Totals:
     async def _changed(self, client: Client) -> None:
         seen = await client._cluster.ask(_catalog)
         name = client.random.choice(list(SELECTS))
-        wanted = set(seen.immediate_view) ^ {name}
+        wanted = set(seen.transactional_view) ^ {name}
         await client._cluster.ask_leader(_changing(seen.version, wanted))
 
     # ------------------------------------------------------------ invariants
@@ -190,7 +203,7 @@ class Totals:
         catalog = await client.ask_persistently("look", _catalog)
         if catalog is None:
             return []
-        return [name for name in catalog.immediate_view if catalog.readable(name)]
+        return [name for name in catalog.transactional_view if catalog.readable(name)]
 
     async def _read_by_key(self, client: Client) -> None:
         if "by_shop" not in await self._readable(client):
@@ -209,15 +222,25 @@ class Totals:
     ) -> None:
         expected = _expected(shops, kinds, products, sales)
         for name, rows in views.items():
-            totals = [row[1 if name == "everything" else 2] for row in rows]
+            totals = [row[1 if name == "everything" else 2] for row in rows if name in TOTALLED]
             assert all(total is None or total % self.divisor == 0 for total in totals), rows
             assert Counter(rows) == Counter(expected[name]), (name, rows, expected[name])
 
     async def check(self, database: Database, journal: Journal) -> None:
         await require_built(database)
-        views = {name: f"SELECT * FROM {name}" for name in database.catalog.immediate_view}
+        views = {name: f"SELECT * FROM {name}" for name in database.catalog.transactional_view}
         found = [await database.fetch(sql) for sql in BASE]
-        self._verify(*found, {n: await database.fetch(sql) for n, sql in views.items()})
+        rows = {n: await database.fetch(sql) for n, sql in views.items()}
+        self._verify(*found, rows)
+        snapshot = database.watermark()
+        for index in database.catalog.indexes:
+            if index.on in rows:
+                reader = Snapshot(database.store, database.manager.state.codecs, snapshot)
+                indexed = [row async for batch in reader.scan(index.name) for row in batch]
+                places = database.catalog.layout(index.name).positions
+                shown = [places[c.name] for c in database.catalog.visible(index.on)]
+                stored = Counter(tuple(row[place] for place in shown) for row in indexed)
+                assert stored == Counter(rows[index.on]), index.name
 
 
 def sums(values: Iterable[int | None]) -> tuple[int, int | None]:
@@ -245,6 +268,20 @@ def _expected(shops: Rows, kinds: Rows, products: Rows, sales: Rows) -> dict[str
         for name, by_key in groups.items()
     }
     valued = sum(value is not None for value in values)
+    products_of: dict[int | None, list[int | None]] = defaultdict(list)
+    for *_, product, value in sales:
+        products_of[product].append(value)
+    found["balance"] = [
+        (product, None if total is None else total * 2 - count)
+        for product, of_product in products_of.items()
+        for count, total in (_sums(of_product),)
+        if count > 1
+    ]
+    found["placed"] = [
+        (by, number, region[shop])
+        for shop, by, number, _, value in sales
+        if value is not None and value > 0
+    ]
     found["by_region"] = [
         (*row, *_values(groups["by_region"][row[0]])) for row in found["by_region"]
     ]
@@ -258,14 +295,24 @@ def _values(values: Iterable[int | None]) -> tuple[int | None, int | None, int]:
 
 
 def _with_views(catalog: Catalog, names: Iterable[str]) -> Catalog:
-    """`catalog` with the immediate views `names`; new ones are to be built."""
+    """`catalog` with the immediate views `names` and their indexes; new ones are to be built."""
     kept = [view for view in SCHEMA.views if view.name in set(names)]
     relations = replace(catalog, schema=replace(catalog.schema, views=tuple(kept)))
-    made = tuple(define(view, relations).view for view in kept)
-    states = dict(catalog.states)
-    before = {view.name: states.pop(view.name) for view in catalog.immediate}
-    states |= {view.name: before.get(view.name, State.BUILDING) for view in made}
-    return replace(relations, immediate=made, states=tuple(states.items()))
+    made = {view.name: define_any(view, relations).view for view in kept}
+    indexes = [view_index(i, made[i.relation]) for i in SCHEMA.indexes if i.relation in made]
+    others = tuple(index for index in catalog.indexes if index.on not in SELECTS)
+    states, before = dict(catalog.states), dict(catalog.states)
+    for name in (*SELECTS, *(index.name for index in SCHEMA.indexes)):
+        states.pop(name, None)
+    names = (*made, *(index.name for index in indexes))
+    states |= {name: before.get(name, State.BUILDING) for name in names}
+    return replace(
+        relations,
+        indexes=(*others, *indexes),
+        immediate=tuple(view for view in made.values() if isinstance(view, ImmediateView)),
+        projected=tuple(view for view in made.values() if isinstance(view, ProjectedView)),
+        states=tuple(states.items()),
+    )
 
 
 async def _catalog(database: Database) -> Catalog:
