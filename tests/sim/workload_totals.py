@@ -274,7 +274,7 @@ def _expected(shops: Rows, kinds: Rows, products: Rows, sales: Rows) -> dict[str
     found["balance"] = [
         (product, None if total is None else total * 2 - count)
         for product, of_product in products_of.items()
-        for count, total in (_sums(of_product),)
+        for count, total in (sums(of_product),)
         if count > 1
     ]
     found["placed"] = [
