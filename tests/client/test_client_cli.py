@@ -164,6 +164,10 @@ def test_inspection_commands_print_text_and_json(run: Run) -> None:
         assert code == 0, words
         json.loads(out)
     assert "author__book" in json.loads(run("status", "--sizes", "--json")[1])["bytes"]
+    shown = run("status")[1]
+    assert "Builds" in shown
+    assert "NULL" not in shown.partition("Builds")[0]
+    assert '{"' not in shown
     assert "CREATE TABLE book" in run("schema", "show", "--ddl")[1]
     assert "-- name: by_author" in run("schema", "show", "--workload")[1]
     assert run("schema", "graph", "--format", "svg")[1].lstrip().startswith("<")

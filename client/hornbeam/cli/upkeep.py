@@ -185,17 +185,22 @@ def status(
     if as_json:
         print_json(document)
         return
-    counted = document.pop("bytes", {})
+    counted, builds = document.pop("bytes", {}), document.pop("builds", [])
     OUT.print(table(("what", "value"), list(_flat(document))))
+    if builds:
+        OUT.print(table(tuple(builds[0]), [tuple(build.values()) for build in builds], "Builds"))
     if counted:
         OUT.print(table(("stored", "bytes"), counted.items()))
 
 
 def _flat(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of a document under names such as `log.bytes`, without nulls and empty
+    lists."""
     for name, value in document.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")
-        elif not isinstance(value, list):
+        elif isinstance(value, list):
+            if value:
+                yield f"{prefix}{name}", json.dumps(value)
+        elif value is not None:
             yield f"{prefix}{name}", round(value, 3) if isinstance(value, float) else value
-        elif value:
-            yield f"{prefix}{name}", json.dumps(value)
