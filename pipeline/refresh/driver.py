@@ -161,8 +161,9 @@ async def _run_here(batch: Batch, small: SmallBatch, url: str) -> Counts:
     try:
         async for name, writes in small.writes(changes, store):
             batch.export.require_kept()
-            with about(name):
-                await sink.put(writes, batch.upto)
+            if writes:
+                with about(name):
+                    await sink.put(writes, batch.upto)
             rows += sum(map(len, writes.values()))
     finally:
         await sink.close()

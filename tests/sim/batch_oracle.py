@@ -46,20 +46,28 @@ class BatchOracle:
         self.state = GroupState()
         """The group's state at the last look."""
         self.shown: set[int] = set()
-        """Every value that `as_of` has had."""
+        """Every value that `as_of` has had until then."""
+        self._written: list[bytes] = []
+        """The states of the group since the last look, in order."""
+        self._write = cluster.registry.write
+        cluster.registry.write = self._watched
+
+    def _watched(self, path: str, value: bytes, expected: int) -> int:
+        """Write a value in the coordination service, and keep it if it is the group's state."""
+        version = self._write(path, value, expected)
+        if path == path_of(GROUP):
+            self._written.append(value)
+        return version
 
     def look(self) -> None:
-        """Check the group's state, and every batch that was finished since the last look."""
-        known = self._cluster.registry.read(path_of(GROUP))
-        if known is None:
-            return
-        before, after = self.state, msgspec.json.decode(known.value, type=GroupState)
-        _require_order(before, after)
-        self.state = after
-        for at in sorted({after.as_of, *after.before}):
-            if at > before.as_of:
-                self.shown.add(at)
-                self._verify(at)
+        """Check each state of the group since the last look, and every batch that was finished."""
+        written, self._written = self._written, []
+        for value in written:
+            before, self.state = self.state, msgspec.json.decode(value, type=GroupState)
+            _require_order(before, self.state)
+            if self.state.as_of > before.as_of:
+                self.shown.add(self.state.as_of)
+                self._verify(self.state.as_of)
 
     def putting(self, writes: Writes, upto: int) -> Keys:
         """Check what a process is about to put; return its keys."""
@@ -130,15 +138,16 @@ class BatchOracle:
 
 
 def _require_order(before: GroupState, after: GroupState) -> None:
-    assert after.as_of >= before.as_of, f"as_of went back from {before.as_of} to {after.as_of}"
+    """Check one change of the group's state: a batch begins where none is under way, and ends after
+    the one before; or the batch under way is finished."""
     begun = before.batch
     if after.batch is not None:
+        assert after.as_of == before.as_of, "as_of moves while a batch is under way"
+        assert begun is None or after.batch.upto == begun.upto, "another batch is under way"
         assert after.batch.upto > after.as_of, f"a batch ends at {after.as_of}, where it begins"
-        assert begun is None or after.batch.upto >= begun.upto, "the end of batches went back"
-    if begun is not None and after.as_of > before.as_of:
-        assert after.was_as_of(begun.upto) or after.views != before.views, (
-            f"the batch to {begun.upto} was begun, and never finished"
-        )
+    else:
+        assert begun is not None, "a batch is finished that was not begun"
+        assert after.as_of == begun.upto, f"the batch to {begun.upto} ends at {after.as_of}"
 
 
 def programs(catalog: Catalog, usable: frozenset[str] | None = None) -> Programs:

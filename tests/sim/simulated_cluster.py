@@ -490,9 +490,10 @@ class Cluster:
         return not node.process.dead
 
     async def _crash_machine(self, _: Node) -> bool:
-        """Crash all nodes and the machine, which loses a part of the unsynced data."""
-        for node in self.nodes:
-            node.process.crash()
+        """Crash the machine with all processes. It loses a part of the unsynced data: a process
+        that lived on would not know that its puts are lost."""
+        for process in (*(node.process for node in self.nodes), *self._outside):
+            process.crash()
         keep = self.chaos.random.random()
         self.tables.lose(lambda: self.chaos.random.random() < keep)
         self.disk.crash(self._remains)
