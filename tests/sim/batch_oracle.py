@@ -63,7 +63,7 @@ class BatchOracle:
         """Check each state of the group since the last look, and every batch that was finished."""
         written, self._written = self._written, []
         for value in written:
-            before, self.state = self.state, msgspec.json.decode(value, type=GroupState)
+            before, self.state = self.state, _decoded(value)
             _require_order(before, self.state)
             if self.state.as_of > before.as_of:
                 self.shown.add(self.state.as_of)
@@ -86,10 +86,9 @@ class BatchOracle:
         known = self._keys.setdefault(batch, keys)
         assert known == keys, f"the batch {batch} has other rows again: {sorted(known ^ keys)[:5]}"
 
-    def is_over(self, upto: int) -> bool:
-        """Whether no process needs the inputs of the batch to `upto` any more."""
-        self.look()
-        return self.state.as_of >= upto
+    def newest(self) -> int:
+        """The group's `as_of` at this time."""
+        return _decoded(self._written[-1]).as_of if self._written else self.state.as_of
 
     def _verify(self, at: int) -> None:
         """Check all views of the group at snapshot `at`, in the store itself."""
@@ -135,6 +134,10 @@ class BatchOracle:
                 table = catalog.layout(name).table
                 expected = {put.key: put.value for put in built.get(table, ())}
                 assert self._stored(table, at) == expected, f"{name} at {at}"
+
+
+def _decoded(state: bytes) -> GroupState:
+    return msgspec.json.decode(state, type=GroupState)
 
 
 def _require_order(before: GroupState, after: GroupState) -> None:

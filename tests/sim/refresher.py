@@ -106,28 +106,27 @@ class Refresher:
 
     async def _run(self, outside: Outside) -> bool:
         """Do the next batch; whether it is finished."""
-        upto = 0
+        began = self.oracle.newest()
         try:
-            found: DeferredBatch = await self._cluster.ask(_begin)
-            upto = found.work.upto
-            await self._do(found, outside)
+            await self._do(await self._cluster.ask(_begin), outside)
         except (NoAnswer, Unavailable, TooLate) as error:
             self._counts[f"batch: {type(error).__name__}"] += 1
             return False
         except (HornbeamError, AssertionError) as error:
             self._counts[f"batch: {type(error).__name__}"] += 1
-            if not self._is_excused(error, upto):
+            if not self._is_excused(error, began):
                 self._failures.append(error)
             return False
         self._counts["batches"] += 1
         return True
 
-    def _is_excused(self, error: Exception, upto: int) -> bool:
+    def _is_excused(self, error: Exception, began: int) -> bool:
         """Whether an error is right: a bit of a log has flipped, inputs are gone because another
-        process has finished the batch, or a rebuild has dropped a table."""
+        process has finished the batch since `as_of` was `began`, or a rebuild has dropped a
+        table."""
         if isinstance(error, Corruption) and Fault.BIT_FLIP in self._cluster.chaos.profile.every_s:
             return True
-        if isinstance(error, SnapshotTooOld) and upto and self.oracle.is_over(upto):
+        if isinstance(error, SnapshotTooOld) and self.oracle.newest() > began:
             return True
         since_s = asyncio.get_running_loop().time() - self._rebuilt_at
         return isinstance(error, Corruption | NotFound) and since_s < REBUILD_S
