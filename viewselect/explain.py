@@ -166,7 +166,7 @@ def _why_no_parent(plan: SelectionPlan, name: str) -> str:
         trees = {*plan.options.given_roots, *plan.chosen.parents}
         if not any(edge.parent in trees for edge in edges):
             return "no relation that it references is in the tree of a given root"
-    return "a root: no edge to a relation that it references is worth its upkeep"
+    return "no edge to a relation that it references is worth its upkeep"
 
 
 # -- views

@@ -226,7 +226,8 @@ def test_the_plan_explains_why_joins_are_not_covered(tpcw):
     ],
 )
 def test_the_plan_names_the_reason_for_each_uncovered_join(sql, why):
-    found = planned(COMPANY, f"-- name: q\n{sql}")
+    other = "SELECT * FROM works_on w, employee e WHERE w.wo_eid = e.eid AND e.ename = ?"
+    found = planned(COMPANY, f"-- name: q\n{sql};\n-- name: other\n{other}")
     assert any(why in words for words in report(found, "q").uncovered)
 
 
