@@ -172,7 +172,7 @@ def test_an_internal_error_is_logged_and_not_disclosed(shop, monkeypatch, capsys
     def mistaken(*_, **__):
         raise KeyError("secret")
 
-    monkeypatch.setattr(shop.database, "explain", mistaken)
+    monkeypatch.setattr(shop.database, "explained", mistaken)
     response = shop.post("/v1/explain", {"sql": "SELECT 1"})
     assert response.status_code == 500
     assert response.headers["content-type"] == "application/problem+json"
