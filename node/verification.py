@@ -122,8 +122,10 @@ class Verification:
         catalog = self._manager.state.catalog
         failed = [
             name
-            for name in catalog.immediate_view
-            if catalog.state[name] is State.QUARANTINED and (names is None or name in names)
+            for name, state in catalog.states
+            if state is State.QUARANTINED
+            and catalog.layout(name).source in catalog.transactional_view
+            and (names is None or name in names)
         ]
         if failed:
             await self._keeper.rebuild(failed)

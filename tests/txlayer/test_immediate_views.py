@@ -17,6 +17,7 @@ from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.node.settings import load_settings
 from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.errors import (
+    InvalidRequest,
     LimitExceeded,
     NotFound,
     SchemaError,
@@ -641,6 +642,48 @@ async def test_an_initial_load_builds_the_view_again(tmp_path):
         assert await database.fetch("SELECT city, n, total FROM v") == [
             ("Bern", 2, Decimal("3.50"))
         ]
+        await require_right(database)
+
+
+@pytest.mark.parametrize("sql", INDEXES)
+async def test_an_initial_load_builds_indexes_on_the_view_again(tmp_path, sql):
+    async with opened(tmp_path, TABLES + view(sql) + INDEXES[sql]) as database:
+        await run(database, CUSTOMERS)
+        rows = {"orders": [(n, n % 4 + 1, None, Decimal("1.50")) for n in range(10, 30)]}
+        await database.initial_loads.begin(["orders"], "files", {})
+        await fill_load(database, rows)
+        await finish(database, rows)
+        await database.initial_loads.end(database.catalog.load.number)
+        await database.keeper.wait_built()
+        await require_right(database)
+        await require_indexed(database, BY_INDEX[sql])
+
+
+async def test_an_external_builder_leaves_indexes_on_views_to_the_node(tmp_path):
+    ddl = TABLES + view(PAIRS) + INDEXES[PAIRS] + view(OPEN, "plain")
+    async with opened(tmp_path, ddl) as database:
+        await run(database, CUSTOMERS, ORDERS)
+        for name in ("by_day", "plain"):
+            with pytest.raises(InvalidRequest, match=f"{name} is built only by the node"):
+                await database.keeper.leave_to_external([name], rebuild=True)
+        assert await database.keeper.leave_to_external(["v"], rebuild=True) == ["v"]
+        assert database.catalog.state["v"] is State.BUILDING
+        assert database.catalog.state["by_day"] is State.READABLE
+        assert await database.keeper.cancel(["v"]) == ["v", "by_day"]
+        assert "v" not in database.catalog
+        assert "by_day" not in database.catalog
+        await require_right(database)
+
+
+async def test_a_view_without_aggregates_that_could_not_be_built_is_built_again(tmp_path):
+    sql = "SELECT c_id, tier * 1000000000 AS large FROM customer"
+    async with opened(tmp_path, TABLES) as database:
+        await run(database, "INSERT INTO customer VALUES (1, 'Bern', 1), (2, 'Bern', 3)")
+        await apply(database, TABLES + view(sql))
+        assert database.catalog.state["v"] is State.QUARANTINED
+        await run(database, "UPDATE customer SET tier = 2 WHERE c_id = 2")
+        await database.verify(repair=True)
+        assert database.catalog.state["v"] is State.READABLE
         await require_right(database)
 
 

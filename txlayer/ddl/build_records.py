@@ -143,17 +143,31 @@ def families(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found for name in names for found in _family(catalog, name)))
 
 
+def external_families(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of `families` that an external builder can build. Raises NotFound, and InvalidRequest
+    if one of `names` is not among them."""
+    asked = list(names)
+    for name in asked:
+        if name in catalog and _only_by_node(catalog, name):
+            raise InvalidRequest(
+                f"{name} is built only by the node that leads.",
+                cure="Leave it out; its build begins by itself. hornbeam verify --repair corrects"
+                " it.",
+            )
+    return tuple(name for name in families(catalog, asked) if not _only_by_node(catalog, name))
+
+
+def _only_by_node(catalog: Catalog, name: str) -> bool:
+    """Is this an immediate view without aggregates, or an index on an immediate view?"""
+    source = catalog.layout(name).source
+    return source in catalog.transactional_view and name not in catalog.immediate_view
+
+
 def _family(catalog: Catalog, name: str) -> Iterator[str]:
-    source = catalog.layout(name).source if name in catalog else name
-    if source in catalog.transactional_view and name not in catalog.immediate_view:
-        raise InvalidRequest(
-            f"{name} of an immediate view is built only by the node that leads.",
-            cure="Leave it out; its build begins by itself. hornbeam verify --repair corrects it.",
-        )
     if name in catalog.index:
         yield name
         return
-    if name in catalog.view or name in catalog.immediate_view:
+    if name in catalog.view or name in catalog.transactional_view:
         yield name
     elif name not in catalog.schema:
         raise NotFound(f"There is no view, index or relation {name} to build.")
@@ -169,14 +183,9 @@ def building(catalog: Catalog) -> dict[str, str]:
 
 
 def external(catalog: Catalog) -> dict[str, str]:
-    """Those of `building` that an external builder can build: neither views without aggregates, nor
-    indexes on immediate views."""
-    return {
-        table: name
-        for table, name in building(catalog).items()
-        if name in catalog.immediate_view
-        or catalog.layout(name).source not in catalog.transactional_view
-    }
+    """Those of `building` that an external builder can build."""
+    found = building(catalog).items()
+    return {table: name for table, name in found if not _only_by_node(catalog, name)}
 
 
 def rebuilt(catalog: Catalog, names: Iterable[str]) -> Catalog:
@@ -223,10 +232,12 @@ def require_whole(catalog: Catalog, name: str) -> None:
 
 
 def cancelled(catalog: Catalog, names: Iterable[str]) -> Catalog:
-    """The next catalog, without `names`. Raises InvalidRequest unless all are being built."""
+    """The next catalog, without `names`. Raises InvalidRequest unless all are being built, or are
+    indexes on immediate views that are."""
     gone = set(names)
     for name in gone:
-        if catalog.state[name] is not State.BUILDING:
+        follows = _only_by_node(catalog, name) and catalog.layout(name).source in gone - {name}
+        if catalog.state[name] is not State.BUILDING and not follows:
             raise InvalidRequest(
                 f"{name} is {catalog.state[name]}, not being built.",
                 cure="Cancel only what hornbeam view list shows as building.",
@@ -238,7 +249,7 @@ def cancelled(catalog: Catalog, names: Iterable[str]) -> Catalog:
                 f"Index {name} belongs to the schema.", cure="Apply a schema without it."
             )
         _require_unnamed(catalog, name)
-    declared = gone & catalog.immediate_view.keys()
+    declared = gone & catalog.transactional_view.keys()
     return replace(
         catalog,
         version=catalog.version + 1,
@@ -248,6 +259,7 @@ def cancelled(catalog: Catalog, names: Iterable[str]) -> Catalog:
             indexes=tuple(i for i in catalog.schema.indexes if i.relation not in declared),
         ),
         immediate=tuple(view for view in catalog.immediate if view.name not in declared),
+        projected=tuple(view for view in catalog.projected if view.name not in declared),
         views=tuple(view for view in catalog.views if view.name not in gone),
         indexes=tuple(index for index in catalog.indexes if index.name not in gone),
         states=tuple((name, state) for name, state in catalog.states if name not in gone),

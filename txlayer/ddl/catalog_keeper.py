@@ -294,14 +294,14 @@ class CatalogKeeper:
         with `rebuild` readable ones too, are built again in new tables. Returns the names of all
         these views and indexes, in any state.
 
-        Raises NotFound, Unavailable.
+        Raises NotFound, InvalidRequest, Unavailable.
         """
         self.led()
         asked = list(names)
         rebuilt_states = {State.QUARANTINED, State.READABLE} if rebuild else {State.QUARANTINED}
 
         def to_rebuild(catalog: Catalog) -> list[str]:
-            found = build_records.families(catalog, asked)
+            found = build_records.external_families(catalog, asked)
             return [name for name in found if catalog.state[name] in rebuilt_states]
 
         async def make(current: Catalog) -> Catalog:
@@ -310,7 +310,7 @@ class CatalogKeeper:
         if to_rebuild(self.state.catalog):
             await self.change(make, external=True)
         await self.carry_out(self._take_over(asked))
-        return list(build_records.families(self.state.catalog, asked))
+        return list(build_records.external_families(self.state.catalog, asked))
 
     async def rebuild(self, names: Iterable[str]) -> None:
         """Build readable and quarantined views again, in new tables. Raises Unavailable."""
@@ -326,7 +326,7 @@ class CatalogKeeper:
     async def _take_over(self, names: Iterable[str]) -> None:
         async with self.changing:
             catalog = self.state.catalog
-            found = build_records.families(catalog, names)
+            found = build_records.external_families(catalog, names)
             tables = {t for t, name in build_records.external(catalog).items() if name in found}
             if tables := tables - self.external.tables:
                 await self._stop_building()
