@@ -123,7 +123,7 @@ class Leader:
         """Report that the build of the immediate view in `table` has failed for good. Raises
         DatabaseError."""
         body = {"table": table, "error": error[:MAX_ERROR]}
-        persistently(lambda: self._node.json("POST", "/v1/builds/failed", body))
+        persistently(lambda: self._node.json("POST", "/v1/build_failures", body))
 
     def require_wanted(self, group: Group) -> None:
         """Raise Over when the group is readable, NotFound when its build was cancelled."""

@@ -51,7 +51,7 @@ ROUTES = {
     ("GET", "/v1/builds"): "admin",
     ("POST", "/v1/builds"): "admin",
     ("POST", "/v1/built"): "admin",
-    ("POST", "/v1/builds/failed"): "admin",
+    ("POST", "/v1/build_failures"): "admin",
     ("DELETE", "/v1/builds/{name}"): "admin",
     ("GET", "/v1/loads"): "admin",
     ("POST", "/v1/loads"): "admin",
@@ -180,7 +180,7 @@ def routes() -> Iterator[Ask]:
     part = body(rows={"v.x.0": 1}, start="", end=None, scanned=1)
     yield Ask("finished", "POST", "/v1/built", part, "admin", done=404)
     failed = body(table="nowhere", error="none")
-    yield Ask("fail", "POST", "/v1/builds/failed", failed, "admin", done=404)
+    yield Ask("fail", "POST", "/v1/build_failures", failed, "admin", done=404)
     yield Ask("cancel", "DELETE", "/v1/builds/nowhere", nothing, "admin", done=404)
     yield Ask("loads", "GET", "/v1/loads", nothing, "admin")
     load = body(relations=["nowhere"], identity="files")

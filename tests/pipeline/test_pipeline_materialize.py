@@ -194,7 +194,7 @@ def test_a_cancelled_build_ends_its_driver_and_leaves_no_table(shop, monkeypatch
 def test_only_immediate_views_fail_as_a_whole(shop):
     table = shop.database.catalog.layout(VIEW).table
     for name, status in ((table, 422), ("a.nowhere.1", 404)):
-        refused = shop.post("/v1/builds/failed", {"table": name, "error": "none"})
+        refused = shop.post("/v1/build_failures", {"table": name, "error": "none"})
         assert refused.status_code == status, refused.text
     assert state(shop) == "building"
     drive(shop)

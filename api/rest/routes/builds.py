@@ -105,7 +105,7 @@ async def finish_ranges(body: FinishedBody, db: Db) -> Response:
 
 
 @router.post(
-    "/v1/builds/failed",
+    "/v1/build_failures",
     responses=response_models.of(list[response_models.Build], 400, 404, 422, 503, 507),
     openapi_extra=ADMIN,
 )
