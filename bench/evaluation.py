@@ -3,7 +3,7 @@ reports of their benchmarks (`make bench-evaluation`).
 
     python -m bench.evaluation [FOLDER]
 
-reads those of the reports that are in the folder (`REPORTS`), writes evaluation.html beside them,
+reads those of the reports that are in the folder (`REPORTS`), writes evaluation.html into it,
 and prints the tables of README.md and docs/performance.md. The figures of the thesis are drawn, and
 its text gives no numbers. So the page compares what the thesis says of them with ratios of ours.
 """

@@ -14,6 +14,7 @@ import math
 import os
 import platform
 import pstats
+import shutil
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -196,6 +197,26 @@ def write_report(
     }
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def run_in_folder(
+    folder: Path,
+    output: Path,
+    settings: Mapping[str, Any],
+    measure: Callable[[], Sequence[Figure]],
+    console: Console,
+) -> None:
+    """Measure with an empty `folder`, which is removed at the end. Print the figures, and write the
+    JSON report with the `settings` to `output`."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    began = time.perf_counter()
+    figures = measure()
+    print_figures(console, figures)
+    elapsed_s = time.perf_counter() - began
+    write_report(output, folder, settings, figures, elapsed_s)
+    shutil.rmtree(folder)
+    console.print(f"{elapsed_s:.0f} s. The report is {output}.")
 
 
 def sentence(figure: Figure) -> str:

@@ -44,7 +44,7 @@ Options = dict[str, tuple[Edge | None, ...]]
 
 class ForestSearch:
     """Searches forests over `graph`. If `roots` is None, the search also chooses the roots.
-    `aggregates` are candidates beside the join views of any forest."""
+    `aggregates` are candidates in addition to the join views of any forest."""
 
     def __init__(
         self,

@@ -147,14 +147,7 @@ def _named(wanted: str, taken: set[str]) -> str:
 
 
 def _call(function: Function, argument: str, condition: str) -> str:
-    match function:
-        case Function.ROWS:
-            called = "count(*)"
-        case Function.DISTINCT:
-            called = f"count(DISTINCT {argument})"
-        case _:
-            called = f"{function.value}({argument})"
-    return called + (f" FILTER (WHERE {condition})" if condition else "")
+    return function.called(argument) + (f" FILTER (WHERE {condition})" if condition else "")
 
 
 def _item(source: Source) -> str:
@@ -278,7 +271,7 @@ class _Generalising:
                 found.setdefault(group, _ORDERED)
         for group in keys.values():
             found.setdefault(group, _GROUPED)
-        for place in self._beside(keys):
+        for place in self._other_columns(keys):
             found.setdefault(self._group(place, _GROUPED), _GROUPED)
         ranked = [Group(group.text, group.column, rank) for group, rank in found.items()]
         return tuple(sorted(ranked, key=lambda group: group.rank))
@@ -314,7 +307,7 @@ class _Generalising:
         relation = self.catalog.schema.relation(self.block.block.relation(place[0]))
         return self.place[place[0]], relation.positions[place[1]]
 
-    def _beside(self, keys: Iterable[str]) -> Iterator[ColumnOf]:
+    def _other_columns(self, keys: Iterable[str]) -> Iterator[ColumnOf]:
         """Yield the columns that are read outside of grouping expressions and aggregates."""
         known = set(keys)
 

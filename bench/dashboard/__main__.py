@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -33,7 +32,7 @@ from bench import remote
 from bench.dashboard.data import DIVISOR, IMMEDIATE, NOTHING, RELATIONS, VIEW, Mode, deferred, rows
 from bench.dashboard.load import LIMIT_MS, SHARE, Trial, Updates, estimate, highest, trial
 from bench.dashboard.refreshing import Refreshing, reached_s, refreshing
-from bench.measure import Figure, print_figures, ratios, write_report
+from bench.measure import Figure, ratios, run_in_folder
 from bench.options import REPORT, Numbers, parse
 from bench.peers.design import Source
 from bench.sites import Serve, Site, sites
@@ -61,7 +60,7 @@ class Options:
 @dataclass(frozen=True, slots=True)
 class Point:
     """A search: the trial with the highest rate that holds, if any, the number of trials, and the
-    seconds between the batches of a deferred view meanwhile."""
+    seconds between the batches of a deferred view during them."""
 
     size: int
     best: Trial | None
@@ -200,19 +199,15 @@ def _note(mode: Mode, point: Point) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     options, console = parse(Options, "bench.dashboard", __doc__, arguments), Console()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    shutil.rmtree(options.folder, ignore_errors=True)
-    options.folder.mkdir(parents=True)
-    began = time.perf_counter()
-    with (
-        console.status("measuring") as status,
-        sites(options.folder, options.nodes) as serve,
-    ):
-        figures = measure(options, serve, status.update)
-    print_figures(console, figures)
-    elapsed_s = time.perf_counter() - began
-    write_report(options.output, options.folder, asdict(options), figures, elapsed_s)
-    shutil.rmtree(options.folder)
-    console.print(f"{elapsed_s:.0f} s. The report is {options.output}.")
+
+    def measured() -> list[Figure]:
+        with (
+            console.status("measuring") as status,
+            sites(options.folder, options.nodes) as serve,
+        ):
+            return measure(options, serve, status.update)
+
+    run_in_folder(options.folder, options.output, asdict(options), measured, console)
 
 
 if __name__ == "__main__":

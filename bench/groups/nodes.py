@@ -13,7 +13,6 @@ import asyncio
 import itertools
 import json
 import logging
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -41,7 +40,7 @@ from bench.groups.ways import (
     compare,
     measured_writes,
 )
-from bench.measure import Figure, percentile, print_figures, ratios, write_report
+from bench.measure import Figure, percentile, ratios, run_in_folder
 from bench.nodes import NodeProcesses
 from bench.options import EMPTIED, REPORT, ROUNDS, Numbers, parse
 from bench.peers.design import Source
@@ -59,7 +58,7 @@ class Options:
     nodes: Annotated[Numbers, "numbers of nodes"] = NODES
     writers: Annotated[Numbers, "numbers of writers at a time"] = WRITERS
     writes: Annotated[int, "transactions per round and number of writers"] = 400
-    warm_up: Annotated[int, "inserts before; Java compiles its hot code meanwhile"] = 4_000
+    warm_up: Annotated[int, "inserts before the rounds, to warm Java up"] = 4_000
     reads: Annotated[int, "reads of one group, and of one row, per round"] = 300
     rounds: Annotated[int, ROUNDS] = 3
     folder: Annotated[Path, EMPTIED] = Path("var/bench-groups-nodes")
@@ -208,19 +207,16 @@ def measure(cluster: Cluster, options: Options, on_round: Callable[[str], None])
 def main(arguments: Sequence[str] | None = None) -> None:
     options, console = parse(Options, "bench.groups.nodes", __doc__, arguments), Console()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    shutil.rmtree(options.folder, ignore_errors=True)
-    began = time.perf_counter()
-    with (
-        console.status("starting HBase") as status,
-        Cluster.start(options.folder / "cluster") as cluster,
-    ):
-        figures = measure(cluster, options, status.update)
-    print_figures(console, figures)
-    elapsed_s = time.perf_counter() - began
-    about = asdict(options) | {"hornbeam": DURABLE}
-    write_report(options.output, options.folder, about, figures, elapsed_s)
-    shutil.rmtree(options.folder)
-    console.print(f"{elapsed_s:.0f} s. The report is {options.output}.")
+
+    def measured() -> list[Figure]:
+        with (
+            console.status("starting HBase") as status,
+            Cluster.start(options.folder / "cluster") as cluster,
+        ):
+            return measure(cluster, options, status.update)
+
+    settings = asdict(options) | {"hornbeam": DURABLE}
+    run_in_folder(options.folder, options.output, settings, measured, console)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import shutil
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +24,7 @@ from rich.console import Console
 
 import hornbeam
 from bench import remote
-from bench.measure import Figure, percentile, print_figures, ratios, write_report
+from bench.measure import Figure, percentile, ratios, run_in_folder
 from bench.options import REPORT, ROUNDS, parse
 from bench.peers.design import Source, tpcw
 from bench.sites import Serve, Site, sites
@@ -161,19 +159,15 @@ def write_ms(measured: Measured) -> list[float]:
 def main(arguments: Sequence[str] | None = None) -> None:
     options, console = parse(Options, "bench.tpcw.totals", __doc__, arguments), Console()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    shutil.rmtree(options.folder, ignore_errors=True)
-    options.folder.mkdir(parents=True)
-    began = time.perf_counter()
-    with (
-        console.status("measuring") as status,
-        sites(options.folder, options.nodes) as serve,
-    ):
-        figures = measure(options, serve, status.update)
-    print_figures(console, figures)
-    elapsed_s = time.perf_counter() - began
-    write_report(options.output, options.folder, asdict(options), figures, elapsed_s)
-    shutil.rmtree(options.folder)
-    console.print(f"{elapsed_s:.0f} s. The report is {options.output}.")
+
+    def measured() -> list[Figure]:
+        with (
+            console.status("measuring") as status,
+            sites(options.folder, options.nodes) as serve,
+        ):
+            return measure(options, serve, status.update)
+
+    run_in_folder(options.folder, options.output, asdict(options), measured, console)
 
 
 if __name__ == "__main__":

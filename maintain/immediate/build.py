@@ -21,7 +21,6 @@ from hornbeam_server.maintain.immediate.program import (
 )
 from hornbeam_server.maintain.immediate.projected import ProjectedProgram, compile_projected
 from hornbeam_server.maintain.indexes import compile_index
-from hornbeam_server.maintain.paths import BaseRows
 from hornbeam_server.schema.catalog import Catalog, ImmediateView, cells_of_index
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row, Value
@@ -122,11 +121,7 @@ async def add_rows(
     """Add to `sums` what rows of the fact contribute to the view."""
     key_values = codecs(program.fact).key_values
     for rows in chunks(batch):
-        base = BaseRows(reader)
-        keys = [key_values(row) for row in rows]
-        for key, row in zip(keys, rows, strict=True):
-            base.remember(program.fact, key, row)
-        program.add((await program.rows(base, keys, BaseRows.before)).values(), 1, sums)
+        program.add(await program.joined_to(rows, key_values, reader), 1, sums)
         await turn(rows)
 
 

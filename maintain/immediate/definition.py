@@ -72,14 +72,10 @@ class Definition:
 
 def _call_sql(call: Call, arguments: Mapping[str, str]) -> str:
     argument = arguments.get(call.argument, "")
-    match call.function:
-        case Function.ROWS:
-            return "COUNT(*)"
-        case Function.DISTINCT:
-            return f"COUNT(DISTINCT {argument})"
-        case Function.AVG:
-            return f"CAST(SUM({argument}) AS DOUBLE) / CAST(COUNT({argument}) AS DOUBLE)"
-    return f"{call.function.value}({argument})"
+    if call.function is Function.AVG:
+        total, count = (f.called(argument) for f in (Function.SUM, Function.COUNT))
+        return f"CAST({total} AS DOUBLE) / CAST({count} AS DOUBLE)"
+    return call.function.called(argument)
 
 
 def define(declared: DeclaredView, catalog: Catalog, found: Translated | None = None) -> Definition:

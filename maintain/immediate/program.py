@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 from hornbeam_server.maintain.changes import Addition, Change
 from hornbeam_server.maintain.deltas.algebra import Map
@@ -44,6 +44,7 @@ from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 from hornbeam_server.storage.codec.folds import minus, plus
 from hornbeam_server.storage.codec.rows import LayoutCodec
+from hornbeam_server.storage.snapshot import RowReader
 
 Evaluate = Callable[[Row], Any]
 Computed = Sequence[tuple[str, Field]]
@@ -137,16 +138,14 @@ class StarProgram:
     """Finds the joined rows of one immediate view that change; steps 1 and 2 of the module's
     algorithm."""
 
+    effect: ClassVar[str]
+    """The change of the view for each changed row of the fact, as text."""
+
     name: str
     fact: str
     used: Projection
     steps: tuple[Step, ...]
     descents: tuple[Descent, ...]
-
-    @property
-    def effect(self) -> str:
-        """What a changed row changes in the view, as text."""
-        raise NotImplementedError
 
     @property
     def relations(self) -> frozenset[str]:
@@ -208,16 +207,24 @@ class StarProgram:
             rows = dict(_stepped(step, rows, above, side(base, step.relation)))
         return rows
 
+    async def joined_to(
+        self, rows: Sequence[Row], key_of: Callable[[Row], Key], reader: RowReader
+    ) -> list[Row]:
+        """The joined rows of stored rows of the fact, whose keys `key_of` gives."""
+        base = BaseRows(reader)
+        keys = [key_of(row) for row in rows]
+        for key, row in zip(keys, rows, strict=True):
+            base.remember(self.fact, key, row)
+        return list((await self.rows(base, keys, BaseRows.before)).values())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImmediateProgram(StarProgram):
     """Maintains the groups of one immediate view; see the module's algorithm."""
 
-    contribution: Contribution
+    effect = "add to its group, without a lock on the group"
 
-    @property
-    def effect(self) -> str:
-        return "add to its group, without a lock on the group"
+    contribution: Contribution
 
     def add(self, rows: Iterable[Row], sign: int, sums: Sums) -> None:
         """Add the contributions of joined rows, times `sign`, to the amounts by group."""

@@ -55,11 +55,9 @@ class ProjectedDefinition:
 class ProjectedProgram(StarProgram):
     """Maintains the rows of one view without aggregates. `map` projects a joined row."""
 
-    map: RowMap
+    effect = "write its row in the view"
 
-    @property
-    def effect(self) -> str:
-        return "write its row in the view"
+    map: RowMap
 
     async def pairs(self, base: BaseRows) -> list[tuple[Row | None, Row | None]]:
         """The rows of the view before and after, for each row of the fact that is affected."""
@@ -86,12 +84,7 @@ class ProjectedProgram(StarProgram):
         async with aclosing(reader.scan(self.fact)) as batches:
             async for batch in batches:
                 for rows in chunks(batch):
-                    base = BaseRows(reader)
-                    keys = [key_values(row) for row in rows]
-                    for key, row in zip(keys, rows, strict=True):
-                        base.remember(self.fact, key, row)
-                    joined = await self.rows(base, keys, BaseRows.before)
-                    yield self.map.rows(joined.values())
+                    yield self.map.rows(await self.joined_to(rows, key_values, reader))
                     await turn(rows)
                 count += len(batch)
                 scanned(count)

@@ -37,10 +37,10 @@ from hornbeam.errors import Error
 from hornbeam_server.maintain.immediate.build import base_put
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.pipeline.build.cuts import cuts_of
-from hornbeam_server.pipeline.build.leader import POLL_S, Build, Group, Leader, Over
+from hornbeam_server.pipeline.build.leader import Build, Group, Leader, Over
 from hornbeam_server.pipeline.build.sums import Amounts, Job, Part, Place, program_of, sums
 from hornbeam_server.pipeline.spark.errors import error_of
-from hornbeam_server.pipeline.spark.export import Export
+from hornbeam_server.pipeline.spark.export import POLL_S, Export
 from hornbeam_server.pipeline.spark.sink import Sink, open_sink
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.schema.errors import (
@@ -153,7 +153,7 @@ def _attempt(
 def _watched(
     context: SparkContext, work: Callable[[], None], value: Callable[[], int]
 ) -> Generator[int, None, None]:
-    """Run `work` in a Spark job group, and give `value` every POLL_S seconds meanwhile. Raises
+    """Run `work` in a Spark job group, and give `value` every POLL_S seconds until it ends. Raises
     the errors of `work`; cancels its jobs when the caller ends early."""
     group = f"hornbeam build {time.monotonic_ns()}"
 

@@ -13,11 +13,9 @@ import msgspec
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import Transport, persistently
 from hornbeam_server.maintain.spans import Span
-from hornbeam_server.pipeline.spark.export import Export, begin, end
+from hornbeam_server.pipeline.spark.export import POLL_S, Export, begin, begin_when, end
 from hornbeam_server.schema.catalog import State
-from hornbeam_server.schema.errors import NotFound, Unavailable
-
-POLL_S, PATIENCE_S = 0.2, 30.0
+from hornbeam_server.schema.errors import NotFound
 
 
 class Build(msgspec.Struct, frozen=True):
@@ -76,22 +74,13 @@ class Leader:
 
     def export(self, group: Group) -> Export:
         """An export whose catalog has the group's tables as being built, so that its snapshot is
-        late enough (`pipeline.build.executor`). Waits up to PATIENCE_S, since a node may not have
-        received that catalog yet. Raises Over, NotFound, and Unavailable after that."""
-        give_up = time.monotonic() + PATIENCE_S
-        while True:
-            export = persistently(lambda: begin(self._node))
-            if _all(export, group, State.BUILDING):
-                return export
-            self.end(export)
-            self.require_wanted(group)
-            if time.monotonic() > give_up:
-                raise Unavailable(
-                    "A node has not heard of the catalog in force for too long.",
-                    cure="Look which node's catalog_version in hornbeam status is behind, and"
-                    " restart it.",
-                )
-            time.sleep(POLL_S)
+        late enough (`pipeline.build.executor`). Raises Over, NotFound, and Unavailable if no node
+        has that catalog for too long."""
+        return begin_when(
+            self._node,
+            lambda export: _all(export, group, State.BUILDING),
+            lambda: self.require_wanted(group),
+        )
 
     def end(self, export: Export) -> None:
         """Release an export that nothing reads any more."""

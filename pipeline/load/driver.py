@@ -48,7 +48,7 @@ from hornbeam_server.pipeline.load.executor import (
 from hornbeam_server.pipeline.load.files import File, Split, inspect, lines_of, splits
 from hornbeam_server.pipeline.load.rejects import MAX_REJECTS, Reject, Rejects, TooMany
 from hornbeam_server.pipeline.load.sort_and_check import Places, Sifted, Sorted
-from hornbeam_server.pipeline.spark.export import Export, begin, beside, end
+from hornbeam_server.pipeline.spark.export import Export, begin, begin_when, beside, end
 from hornbeam_server.pipeline.spark.session import LOCAL, session
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.codec import decode_catalog
@@ -60,7 +60,6 @@ ATTEMPTS = 3
 """Attempts in all for a range that fails."""
 SIDE_BY_SIDE = 4
 """Maximum number of relations read and sorted in parallel: a small one does not fill all cores."""
-POLL_S, PATIENCE_S = 0.2, 30.0
 TIMEOUT_S = 600.0
 REGION_BYTES = 256 << 20
 MAX_REGIONS = 64
@@ -467,27 +466,16 @@ class Driver:
         return replace(part, failed=part.failed + 1)
 
     def _export(self) -> Export:
-        """An export whose catalog contains this load. Waits up to PATIENCE_S, since a node may not
-        have received that catalog yet. Raises Unavailable after that."""
-        give_up = time.monotonic() + PATIENCE_S
-        while True:
-            export = persistently(lambda: begin(self._node))
-            catalog = export.codecs().catalog
-            if self._is_ours(catalog):
-                self._plan.require_same(catalog)
-                return export
-            end(self._node, export)
-            self._under_way()
-            if time.monotonic() > give_up:
-                raise Unavailable(
-                    "A node has not heard of the catalog in force for too long.",
-                    cure="Look which node's catalog_version in hornbeam status is behind, and"
-                    " restart it.",
-                )
-            time.sleep(POLL_S)
+        """An export whose catalog contains this load. Raises Unavailable if no node has that
+        catalog for too long."""
+        return begin_when(self._node, self._is_ours, self._under_way)
 
-    def _is_ours(self, catalog: Catalog) -> bool:
-        return catalog.load is not None and catalog.load.identity == self.identity
+    def _is_ours(self, export: Export) -> bool:
+        catalog = export.codecs().catalog
+        if catalog.load is None or catalog.load.identity != self.identity:
+            return False
+        self._plan.require_same(catalog)
+        return True
 
     def _under_way(self) -> Load:
         """The load, as the node has it. Raises NotFound when it is not under way any more."""

@@ -33,19 +33,25 @@ def error_of(error: Py4JError | PySparkException) -> HornbeamError:
     """The error of Hornbeam that failed a job in an executor. Unavailable for any other
     reason, such as executors that were lost repeatedly."""
     text = str(error)
-    for line, below in pairwise([*text.splitlines(), ""]):
-        name, _, message = line.removeprefix(SERVER_ERRORS).partition(": ")
-        kind = getattr(errors, name, None) if line.startswith(SERVER_ERRORS) else None
+    for name, message, cure in _reported(text):
+        kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, HornbeamError):
-            return kind(message, cure=below.strip() if below.startswith("  ") else "")
+            return kind(message, cure=cure.strip())
     return Unavailable(f"Spark could not do it: {_reason(text)}")
+
+
+def _reported(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield Hornbeam's errors in Spark's report: the class, the message, and the indented line
+    below, which is the cure, or "" if there is none."""
+    for line, below in pairwise([*text.splitlines(), ""]):
+        if line.startswith(SERVER_ERRORS):
+            name, _, message = line.removeprefix(SERVER_ERRORS).partition(": ")
+            yield name, message, below if below.startswith("  ") else ""
 
 
 def _reason(text: str) -> str:
     """The exception that failed a task, with its cure, out of Spark's whole report."""
-    lines = [*text.splitlines(), ""]
-    for line, below in pairwise(lines):
-        if line.startswith(SERVER_ERRORS):
-            cure = f"\n{below}" if below.startswith("  ") else ""
-            return line.partition(": ")[2] + cure
-    return next((line.strip() for line in lines if line.strip()), "no reason given")
+    for _, message, cure in _reported(text):
+        return f"{message}\n{cure}" if cure else message
+    lines = (line.strip() for line in text.splitlines())
+    return next((line for line in lines if line), "no reason given")

@@ -7,17 +7,20 @@ which read without the nodes.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import msgspec
 
 from hornbeam.errors import DatabaseError
-from hornbeam.transport import Transport, open_transport, parse_url
+from hornbeam.transport import Transport, open_transport, parse_url, persistently
 from hornbeam_server.maintain.immediate.reading import codecs_of
 from hornbeam_server.schema.codec import decode_catalog
-from hornbeam_server.schema.errors import InvalidRequest, SnapshotTooOld
+from hornbeam_server.schema.errors import InvalidRequest, SnapshotTooOld, Unavailable
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import TableStore
 from hornbeam_server.storage.source import CheckpointSource, Source, open_source
+
+POLL_S, PATIENCE_S = 0.2, 30.0
 
 
 class Export(msgspec.Struct, frozen=True):
@@ -66,6 +69,29 @@ def begin(transport: Transport, snapshot: int | None = None, view: str | None = 
     `view` it is that of the view's group. Raises DatabaseError."""
     answer = transport.json("POST", "/v1/exports", {"snapshot": snapshot, "view": view})
     return msgspec.convert(answer, Export)
+
+
+def begin_when(
+    transport: Transport, is_current: Callable[[Export], bool], require_wanted: Callable[[], object]
+) -> Export:
+    """The first export for which `is_current` is true. A node may not have received the catalog in
+    force yet, so this waits up to PATIENCE_S, and calls `require_wanted` after each other export,
+    which raises an error if no export is needed any more. Raises Unavailable after PATIENCE_S, and
+    the errors of both functions."""
+    give_up = time.monotonic() + PATIENCE_S
+    while True:
+        export = persistently(lambda: begin(transport))
+        if is_current(export):
+            return export
+        end(transport, export)
+        require_wanted()
+        if time.monotonic() > give_up:
+            raise Unavailable(
+                "A node has not heard of the catalog in force for too long.",
+                cure="Look which node's catalog_version in hornbeam status is behind, and"
+                " restart it.",
+            )
+        time.sleep(POLL_S)
 
 
 def end(transport: Transport, export: Export) -> None:

@@ -20,6 +20,15 @@ class Function(enum.StrEnum):
     MAX = "max"
     DISTINCT = "count distinct"
 
+    def called(self, argument: str) -> str:
+        """The call as SQL. `argument` is SQL, and has no meaning for `ROWS`."""
+        match self:
+            case Function.ROWS:
+                return self.value
+            case Function.DISTINCT:
+                return f"count(DISTINCT {argument})"
+        return f"{self.value}({argument})"
+
 
 FUNCTIONS: Mapping[type[exp.Expr], Function] = MappingProxyType(
     {

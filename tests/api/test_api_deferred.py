@@ -282,7 +282,7 @@ async def test_a_batch_that_only_builds_may_be_done_long_after_it_began(tmp_path
 
 
 async def test_a_late_report_of_a_batch_does_not_end_the_next_one(tmp_path):
-    """Nothing is committed meanwhile, so the newest snapshot stays where it is."""
+    """Nothing is committed, so the newest snapshot stays where it is."""
     async with on_shop(tmp_path) as db:
         await declare(db, view("byname"))
         first = await batch(db, byname={"ann": 1})

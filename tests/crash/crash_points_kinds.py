@@ -199,7 +199,7 @@ def _change(name: str, passes: frozenset[Step], *, before: int = len(VIEWS), **w
         if dict(catalog.states) != database.catalog.state:
             await database.keeper.apply(catalog)
 
-    write = _asking("beside", "UPDATE gift SET g_text = 'red' WHERE g_id = 1")
+    write = _asking("other", "UPDATE gift SET g_text = 'red' WHERE g_id = 1")
     return Kind(
         name,
         (write, ask),
@@ -217,7 +217,7 @@ def _change_totals(name: str, passes: frozenset[Step], before: Catalog, *after: 
         if set(database.catalog.immediate_view) != set(after):
             await database.keeper.apply(totals(*after, base=database.catalog))
 
-    write = _asking("beside", "UPDATE line SET l_quantity = 9, l_p_id = 2 WHERE l_o_id = 20")
+    write = _asking("other", "UPDATE line SET l_quantity = 9, l_p_id = 2 WHERE l_o_id = 20")
     return Kind(name, (write, ask), COMMIT | CHANGE | passes, RECOVERY | DROP, catalog=before)
 
 
@@ -300,7 +300,7 @@ KINDS = (
     Kind("bulk load", (_load,)),
     Kind(
         "initial load",
-        (_asking("beside", "UPDATE gift SET g_text = 'red' WHERE g_id = 1"), _load_initially),
+        (_asking("other", "UPDATE gift SET g_text = 'red' WHERE g_id = 1"), _load_initially),
         COMMIT | CHANGE,
         RECOVERY | DROP,
     ),
@@ -329,7 +329,7 @@ KINDS = (
     _change_totals("immediate view dropped", DROP, totals(), "by_product"),
     Kind(
         "immediate view repaired",
-        (_asking("beside", "UPDATE line SET l_quantity = 9 WHERE l_o_id = 20"), _repair_totals),
+        (_asking("other", "UPDATE line SET l_quantity = 9 WHERE l_o_id = 20"), _repair_totals),
         COMMIT | CHANGE | BUILD,
         RECOVERY | DROP,
         prepare=_damage_totals,

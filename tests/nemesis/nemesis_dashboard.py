@@ -139,15 +139,15 @@ class Dashboard:
         views = [f"SELECT * FROM {name}" for name in _VIEWS]
         rows = await fetched(client, *views, _EVENTS, _PRODUCTS, _CATEGORIES)
         _require_totals(*rows)
-        told = client.journal.acknowledged
-        inserted = {n for key, numbers in self._inserted.items() if key in told for n in numbers}
-        deleted = {n for key, numbers in self._deleted.items() if key in told for n in numbers}
+        done = client.journal.acknowledged
+        inserted = {n for key, numbers in self._inserted.items() if key in done for n in numbers}
+        deleted = {n for key, numbers in self._deleted.items() if key in done for n in numbers}
         there = {event[0] for event in rows[3]}
         gone_before = {
             number
             for key, numbers in self._deleted.items()
-            if key in told
-            for number, returned in zip(numbers, told[key].rows, strict=True)
+            if key in done
+            for number, returned in zip(numbers, done[key].rows, strict=True)
             if not returned
         }
         missing = sorted(inserted - deleted - there | gone_before)

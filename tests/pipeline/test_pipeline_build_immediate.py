@@ -1,4 +1,4 @@
-"""Spark builds immediate views beside writers: restarted, cancelled, throttled, and failed."""
+"""Spark builds immediate views beside writers: restarted, cancelled, throttled, failed."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Bulk loads below immediate views: appended beside writers, and initial loads by Spark."""
+"""Bulk loads below immediate views: appended while transactions write, and initial by Spark."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +42,7 @@ def load(shop, first, count, key=None, last=()):
     return shop.client.post("/v1/load/sale", content=text, headers=headers)
 
 
-def test_batches_are_appended_beside_a_writer(shop):
+def test_batches_are_appended_while_transactions_write(shop):
     """Some batches are sent twice, and some are refused: only rows that are stored count."""
     apply(shop, DDL, build="node")
     fill(shop)

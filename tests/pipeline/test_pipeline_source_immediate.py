@@ -6,26 +6,11 @@ from hornbeam_server.pipeline.sources.reader import Hornbeam
 from hornbeam_server.storage.codec.folds import BASE_LANE
 from hornbeam_server.storage.ports import NEWEST, Put
 from tests.api.api_world import world
+from tests.pipeline.immediate_world import BY_CITY, SHOPS, TABLES, WHOLE
 from tests.pipeline.reconcile_world import url_of
 
-TABLES = """
-CREATE TABLE shop (s_id INTEGER PRIMARY KEY, city TEXT, tier DECIMAL(4,1));
-CREATE TABLE sale (
-  id INTEGER PRIMARY KEY, s_id INTEGER REFERENCES shop (s_id), day DATE, price DECIMAL(10,2));
-"""
-BY_CITY = """
-CREATE MATERIALIZED VIEW by_city WITH (refresh = 'immediate') AS
-SELECT city, tier, count(*) AS n, sum(price) AS total, avg(price) AS average, min(price) AS low,
-  max(day) AS latest, count(DISTINCT day) AS days
-FROM sale s JOIN shop p ON s.s_id = p.s_id GROUP BY city, tier;
-"""
-ALL = """
-CREATE MATERIALIZED VIEW whole WITH (refresh = 'immediate') AS
-SELECT count(*) AS n, sum(price) AS total, max(price) AS high, count(DISTINCT s_id) AS shops
-FROM sale;
-"""
 VIEWS = ("by_city", "whole")
-SHOPS, SALES = 24, 240
+SALES = 240
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +28,7 @@ def shop(tmp_path_factory):
         )
         for sql in (f"INSERT INTO shop VALUES {shops}", f"INSERT INTO sale VALUES {sales}"):
             assert opened.transact(sql).is_success
-        applied = opened.apply(ddl=TABLES + BY_CITY + ALL, workload="", roots=None)
+        applied = opened.apply(ddl=TABLES + BY_CITY + WHOLE, workload="", roots=None)
         assert applied.status_code == 200, applied.text
         for sql in (
             "UPDATE sale SET price = price + 1, day = DATE '2026-02-01' WHERE id % 2 = 0",

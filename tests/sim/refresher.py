@@ -1,4 +1,5 @@
-"""Processes that refresh a group of deferred views beside the nodes, and crash, freeze and overlap.
+"""Processes that refresh a group of deferred views outside of the nodes, and that crash, freeze
+and overlap.
 
 Each does as the driver of a small batch does (`pipeline/refresh/driver.py`), with the production
 code of the batch (`maintain/deltas/batches.py`): it asks a node for the batch, reads the segments,
@@ -15,7 +16,7 @@ import random
 from collections import Counter
 from functools import partial
 
-from hornbeam_server.maintain.deltas.batches import SegmentBytes, SmallBatch, Writes
+from hornbeam_server.maintain.deltas.batches import SmallBatch, Writes
 from hornbeam_server.node.bulk_access import DeferredBatch
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.errors import (
@@ -25,9 +26,9 @@ from hornbeam_server.schema.errors import (
     SnapshotTooOld,
     Unavailable,
 )
-from hornbeam_server.storage.log.following import final_segment
 from hornbeam_server.storage.simulated.chaos import Fault
 from hornbeam_server.txlayer.views.refresh_groups import Finished
+from tests.maintain.deltas.deltas_world import segment_bytes
 from tests.sim.batch_oracle import GROUP, BatchOracle, Expected, Keys, programs
 from tests.sim.simulated_cluster import Cluster, NoAnswer, Outside
 
@@ -133,14 +134,7 @@ class Refresher:
 
     async def _do(self, found: DeferredBatch, outside: Outside) -> None:
         work, logs = found.work, outside.logs
-        segments = [
-            SegmentBytes(
-                await final_segment(logs, one.log, one.epoch, one.sequence, one.bytes),
-                one.epoch,
-                one.sequence,
-            )
-            for one in found.changes.segments
-        ]
+        segments = await segment_bytes(logs, found.changes.segments)
         known = programs(work.catalog, work.usable)
         batch = SmallBatch(known, work.as_of, work.upto, work.refreshed, work.built)
         changes, count = batch.changes(segments)

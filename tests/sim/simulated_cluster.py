@@ -250,7 +250,7 @@ class Cluster:
                 node.database.engine.close()
 
     def outside(self, name: str) -> Outside:
-        """A new process that reads and writes the store, and reads the logs, beside the nodes."""
+        """A new process outside of the nodes, with access to the store, and to the logs to read."""
         process = self.loop.process(name)
         self._outside.append(process)
         calls = partial(RemoteCalls, self.loop, self.chaos, process)

@@ -4,8 +4,8 @@ The transactions are those of `workload_totals`. Six views cover what a delta pr
 extrema by group after deletes, a sum without GROUP BY, a join without one, an anti-join, a
 condition on groups, and a comparison with the value of a subquery. One client refreshes them batch
 after batch, in processes that crash and freeze (`refresher.py`); sometimes another client does so
-at the same time. In some runs views are rebuilt meanwhile, or a batch is begun and left alone until
-nothing but the group itself keeps its inputs.
+at the same time. In some runs views are rebuilt during batches, or a batch is begun and left alone
+until nothing but the group itself keeps its inputs.
 
 Readers read views and base relations at the views' snapshot: it is one that a batch has finished,
 it never goes back for a client, all totals are divisible, and all views are what the sales of the

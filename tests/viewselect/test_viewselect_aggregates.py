@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from hornbeam_server.node.schema_plans import PlanRequest, plan_schema, stored_view
@@ -20,7 +15,7 @@ from hornbeam_server.viewselect.cost import Objective
 from hornbeam_server.viewselect.plan import PlanOptions, plan
 from hornbeam_server.viewselect.statistics import Statistics
 from hornbeam_server.viewselect.workload import Write, read_workload
-from tests.viewselect.viewselect_world import bound
+from tests.viewselect.viewselect_world import bound, outputs_by_hash_seed
 
 SHOP = """
 CREATE TABLE kind (k_id INTEGER PRIMARY KEY, k_name TEXT, k_old BOOLEAN);
@@ -310,12 +305,4 @@ def test_a_plan_with_aggregates_does_not_depend_on_hash_seeds():
         "from bench.tpcw import TOTALS\n"
         "print(planned(TPCW_WORKLOAD + TOTALS.read_text(), ddl=TPCW).text())\n"
     )
-    root = Path(__file__).parents[2]
-    texts = {
-        subprocess.run(
-            [sys.executable, "-c", script], cwd=root, check=True, capture_output=True,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{root / 'src'}:{root}"},
-        ).stdout
-        for seed in ("1", "2")
-    }  # fmt: skip
-    assert len(texts) == 1
+    assert len(outputs_by_hash_seed(script)) == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -98,3 +101,15 @@ def trees(parents) -> dict[str, str]:
 
 def paths(views: Sequence[ViewPath] | frozenset[ViewPath]) -> set[tuple[str, ...]]:
     return {view.relations for view in views}
+
+
+def outputs_by_hash_seed(script: str) -> set[bytes]:
+    """The outputs of a Python script in two processes, in which sets have different orders."""
+    root = Path(__file__).parents[2]
+    return {
+        subprocess.run(
+            [sys.executable, "-c", script], cwd=root, check=True, capture_output=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{root / 'src'}:{root}"},
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip

@@ -9,6 +9,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from hornbeam_server.maintain.changes import Change
+from hornbeam_server.maintain.deltas.batches import SegmentBytes
 from hornbeam_server.maintain.deltas.executors import run, run_inputs
 from hornbeam_server.maintain.deltas.program import compile_view, refresh
 from hornbeam_server.maintain.deltas.relations import schema_of, stored_fields, weighted
@@ -27,6 +28,7 @@ from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.model import DeclaredView
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import LayoutCodec
+from hornbeam_server.storage.log.following import final_segment
 from hornbeam_server.storage.snapshot import RowVersion
 
 PARTS = 3
@@ -300,3 +302,15 @@ def split(table, columns):
     keys = table.select(list(columns)).to_pylist()
     place = [crc32(repr(sorted(key.items())).encode()) % PARTS for key in keys]
     return [taken(table, [i for i, p in enumerate(place) if p == n]) for n in range(PARTS)]
+
+
+async def segment_bytes(logs, segments):
+    """The contents of closed segments, as a small batch reads them."""
+    return [
+        SegmentBytes(
+            await final_segment(logs, each.log, each.epoch, each.sequence, each.bytes),
+            each.epoch,
+            each.sequence,
+        )
+        for each in segments
+    ]

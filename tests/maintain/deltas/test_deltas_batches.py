@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from hornbeam_server.maintain.deltas.batches import SegmentBytes, SmallBatch
+from hornbeam_server.maintain.deltas.batches import SmallBatch
 from hornbeam_server.maintain.deltas.catalog_programs import programs_of
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.schema.codec import encode_catalog
@@ -13,6 +13,7 @@ from hornbeam_server.schema.errors import Corruption, SnapshotTooOld, SqlError
 from hornbeam_server.storage.log.following import final_segment
 from hornbeam_server.storage.source import open_logs
 from hornbeam_server.txlayer.views.refresh_groups import Finished
+from tests.maintain.deltas.deltas_world import segment_bytes
 from tests.txlayer.database_world import opened
 
 DDL = """
@@ -44,14 +45,7 @@ async def begun(db):
     """The next batch, and the segments that it reads."""
     found = await db.begin_batch("default")
     work, logs = found.work, open_logs(found.changes.source)
-    segments = [
-        SegmentBytes(
-            await final_segment(logs, each.log, each.epoch, each.sequence, each.bytes),
-            each.epoch,
-            each.sequence,
-        )
-        for each in found.changes.segments
-    ]
+    segments = await segment_bytes(logs, found.changes.segments)
     await logs.close()
     programs = programs_of(encode_catalog(work.catalog).decode(), work.usable)
     return SmallBatch(programs, work.as_of, work.upto, work.refreshed, work.built), segments
