@@ -7,7 +7,8 @@
     │   └── CircularReference       schema-cycle
     ├── SqlError                    sql-invalid             a statement cannot be bound
     │   ├── UnknownName             sql-unknown-name
-    │   ├── TypeMismatch            sql-type-mismatch
+    │   ├── TypeMismatch            sql-type-mismatch       a value does not fit its type
+    │   │   └── DivisionByZero      division-by-zero
     │   └── Unsupported             sql-unsupported         valid SQL that is refused, and why
     ├── ConstraintViolation         constraint-violation
     │   ├── NotNullViolation        not-null-violation
@@ -107,6 +108,16 @@ class UnknownName(SqlError):
 
 class TypeMismatch(SqlError):
     code = "sql-type-mismatch"
+
+
+class DivisionByZero(TypeMismatch):
+    code = "division-by-zero"
+    usual_cure = "Write NULLIF(divisor, 0), or leave such rows out."
+
+    @classmethod
+    def of(cls, division: str) -> DivisionByZero:
+        """The error of a division, which is given as text."""
+        return cls(f"Division by zero in expression ({division}).")
 
 
 class Unsupported(SqlError):

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch
+from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.errors import (
     ConstraintViolation,
     InvalidRequest,
@@ -189,7 +190,7 @@ def name_bad_row(
     for number, row in enumerate(rows, start=1):
         for name, type_, value in zip(columns, types, row, strict=True):
             try:
-                type_.coerce(value)
+                assign(type_, value)
             except TypeMismatch as found:
                 message = f"Row {number}, column {name}: {found.message}"
                 details = {**found.details, "row": number, "column": name}
@@ -208,7 +209,7 @@ def name_orphan(
     places = [columns.index(column) for column in keys[0].columns]
     types = [relation.column(column).type for column in keys[0].columns]
     for number, row in enumerate(rows, start=1):
-        values = (type_.coerce(row[i]) for type_, i in zip(types, places, strict=True))
+        values = (assign(type_, row[i]) for type_, i in zip(types, places, strict=True))
         if [literal_sql(value) for value in values] == wanted:
             return type(error)(error.message, cure=error.cure, **error.details, row=number)
     return error

@@ -33,6 +33,7 @@ STATUS: dict[str, int] = {
     "sql-invalid": 422,
     "sql-unknown-name": 422,
     "sql-type-mismatch": 422,
+    "division-by-zero": 422,
     "sql-unsupported": 422,
     "constraint-violation": 409,
     "not-null-violation": 409,

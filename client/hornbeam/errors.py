@@ -55,6 +55,7 @@ BY_CODE: dict[str, type[DatabaseError]] = {
     "sql-invalid": ProgrammingError,
     "sql-unknown-name": ProgrammingError,
     "sql-type-mismatch": DataError,
+    "division-by-zero": DataError,
     "sql-unsupported": NotSupportedError,
     "constraint-violation": IntegrityError,
     "not-null-violation": IntegrityError,

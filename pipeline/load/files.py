@@ -40,6 +40,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from hornbeam_server.query.dialect.duckdb_types import column_type, from_record_batch
+from hornbeam_server.schema.assignment import assign, assign_all
 from hornbeam_server.schema.errors import (
     InvalidRequest,
     NotNullViolation,
@@ -49,7 +50,7 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.schema.model import Column, DefaultKind, Relation
 from hornbeam_server.schema.named_columns import require_columns
-from hornbeam_server.schema.types import Kind, Row, Value
+from hornbeam_server.schema.types import Row, Value
 
 LEAST_SPLIT_BYTES, SPLIT_BYTES = 2 << 20, 8 << 20
 SPLITS = 16
@@ -290,22 +291,17 @@ def _default(column: Column, current_timestamp: dt.datetime) -> Value:
         return None
     if default.kind is DefaultKind.LITERAL:
         return default.value
-    match column.type.kind:
-        case Kind.DATE:
-            return current_timestamp.date()
-        case Kind.TIMESTAMP:
-            return current_timestamp.replace(tzinfo=None)
-    return current_timestamp
+    return assign(column.type, current_timestamp)
 
 
 def _coerced(column: Column, values: Sequence[Any], reasons: dict[int, Fault]) -> Sequence[Value]:
     try:
-        return column.type.coerce_all(values)
+        return assign_all(column.type, values)
     except (TypeMismatch, RecursionError):
         coerced: list[Value] = [None] * len(values)
     for i, value in enumerate(values):
         try:
-            coerced[i] = column.type.coerce(value)
+            coerced[i] = assign(column.type, value)
         except TypeMismatch as error:
             reasons.setdefault(i, _mismatch(column.name, error.message))
         except RecursionError:  # raised by the JSON parser

@@ -87,6 +87,8 @@ def connect(
             "autoload_known_extensions": False,
             "allow_community_extensions": False,
             "python_enable_replacements": False,
+            "integer_division": True,
+            "ieee_floating_point_ops": False,  # a division by zero is an error
         },
     )
     connection.execute("SET GLOBAL TimeZone = 'UTC'")  # GLOBAL also covers cursors

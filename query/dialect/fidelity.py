@@ -65,6 +65,7 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
 _FORMS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Between: ("symmetric",),
     exp.Fetch: ("first", "next", "row", "1"),
+    exp.Ordered: ("first",),  # of NULLS FIRST, which DESC implies
     exp.Overlay: ("placing", "from", "for"),
     exp.StrPosition: ("in",),
     exp.Substring: ("from", "for", "1"),

@@ -140,6 +140,8 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
 
 
 class HornbeamSQL(DuckDB):
+    NULL_ORDERING = "nulls_are_large"
+
     class Tokenizer(DuckDB.Tokenizer):
         KEYWORDS = DuckDB.Tokenizer.KEYWORDS | {
             "FLOAT": TokenType.DOUBLE,

@@ -96,6 +96,7 @@ _MACROS: dict[str, Sequence[str]] = {
     "summed": (
         "(x) AS list_sum([x])",
         *(f"(x {type_}) AS CAST(x AS BIGINT)" for type_ in _SMALL),
+        f"(x BIGINT) AS CAST(x AS DECIMAL({MAX_DECIMAL_PRECISION},0))",
     ),
     "average": (
         "(x) AS CAST(sum(x) AS DOUBLE) / CAST(count(x) AS DOUBLE)",

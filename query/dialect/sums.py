@@ -33,10 +33,10 @@ _EXACT = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
 def write_sum(node: exp.Sum) -> None:
     """Cast a sum, together with its FILTER and OVER, to PostgreSQL's type."""
     known: Kind | None = node.meta.get(SUMMED)
-    if known not in (None, Kind.INTEGER) or node.meta.get(WIDE):
+    if known not in (None, Kind.INTEGER, Kind.BIGINT) or node.meta.get(WIDE):
         return
     top = _whole(node)
-    supersede(top, _narrowed(top) if known is not None else _typed_by_argument(top))
+    supersede(top, _typed_by_argument(top) if known is None else _typed(top, known))
 
 
 def _whole(aggregate: exp.Expr) -> exp.Expr:
@@ -47,8 +47,10 @@ def _whole(aggregate: exp.Expr) -> exp.Expr:
     return top
 
 
-def _narrowed(total: exp.Expr) -> exp.Expr:
-    return exp.Cast(this=total.copy(), to=exp.DataType(this=_D.BIGINT))
+def _typed(total: exp.Expr, summed: Kind) -> exp.Expr:
+    type_ = sum_type(ColumnType(summed))
+    assert type_ is not None
+    return exp.Cast(this=total.copy(), to=exp.DataType.build(type_.sql(), "duckdb"))
 
 
 def _typed_by_argument(total: exp.Expr) -> exp.Expr:
@@ -163,7 +165,7 @@ def number_kind(node: exp.Expr, type_of: Callable[[exp.Expr], ColumnType | None]
             return number_kind(inner, type_of)
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod() | exp.Div():
             kind = _widest([node.this, node.expression], type_of)
-            return Kind.DOUBLE if kind is not None and isinstance(node, exp.Div) else kind
+            return Kind.DOUBLE if kind is Kind.DECIMAL and isinstance(node, exp.Div) else kind
         case exp.Coalesce() | exp.Greatest() | exp.Least():
             return _widest([node.this, *node.expressions], type_of)
         case exp.Case():

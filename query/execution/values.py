@@ -231,7 +231,7 @@ def sort_term(node: exp.Ordered, scope: RowScope | GroupScope) -> SortTerm:
 
 
 def direction(node: exp.Ordered) -> tuple[bool, bool]:
-    """(descending, NULLs first). By default NULLs come last, as in DuckDB."""
+    """(descending, NULLs first)."""
     return bool(node.args.get("desc")), bool(node.args.get("nulls_first"))
 
 

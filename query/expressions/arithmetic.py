@@ -28,7 +28,7 @@ from hornbeam_server.query.expressions.operands import (
     scaler,
     unary,
 )
-from hornbeam_server.schema.errors import SqlError, TypeMismatch
+from hornbeam_server.schema.errors import DivisionByZero, TypeMismatch
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 from hornbeam_server.storage.codec.folds import double_of_total
 
@@ -94,21 +94,25 @@ def _integer(function: Binary, left: Operand, right: Operand) -> Operand:
 
 
 def quotient(left: Operand, right: Operand) -> Operand:
-    """/ is a division of doubles; by zero it gives Infinity or NaN."""
-    if left.text is not None or right.text is not None or not {left.kind, right.kind} <= NUMBERS:
+    """/ of integers is an integer, towards zero; of other numbers it is a double. At run time, a
+    division by zero raises DivisionByZero."""
+    kinds = {left.kind, right.kind}
+    if kinds <= INTEGERS:
+        return whole_quotient(left, right)
+    if left.text is not None or right.text is not None or not kinds <= NUMBERS:
         raise NotNativeError
     result = binary(convert(left, DOUBLE), convert(right, DOUBLE), DOUBLE, _divided)
     return Operand(DOUBLE, result.evaluate, may_be_nan=True)
 
 
 def _divided(a: float, b: float) -> float:
-    if b:
-        return a / b
-    return math.nan if not a or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1, b)
+    if not b:
+        raise DivisionByZero.of(f"{a} // {b}")
+    return a / b
 
 
 def whole_quotient(left: Operand, right: Operand) -> Operand:
-    """// of integers, towards zero."""
+    """/ and // of integers, towards zero."""
     return _whole(
         left, right, "//", lambda a, b: abs(a) // abs(b) * (1 if (a < 0) is (b < 0) else -1)
     )
@@ -123,7 +127,7 @@ def _whole(
     left: Operand, right: Operand, sign: str, function: Callable[[int, int], int]
 ) -> Operand:
     """A division of integers. Only DuckDB handles other numbers. At run time, a division by zero
-    raises SqlError, an overflow TypeMismatch."""
+    raises DivisionByZero, an overflow TypeMismatch."""
     if left.text is not None or right.text is not None or not {left.kind, right.kind} <= INTEGERS:
         raise NotNativeError
     kind = Kind.BIGINT if Kind.BIGINT in (left.kind, right.kind) else Kind.INTEGER
@@ -131,10 +135,7 @@ def _whole(
 
     def divided(a: int, b: int) -> int:
         if b == 0:
-            raise SqlError(
-                f"Division by zero in expression ({a} {sign} {b}).",
-                cure="Write NULLIF(divisor, 0), or leave such rows out.",
-            )
+            raise DivisionByZero.of(f"{a} {sign} {b}")
         if a == least and b == -1:
             raise TypeMismatch(f"Overflow in division of {kind.upper()}: {a} and {b}.")
         return function(a, b)

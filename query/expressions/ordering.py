@@ -1,5 +1,5 @@
-"""DuckDB's sort order: by default NULL sorts after all values in both directions; text sorts by
-code point."""
+"""PostgreSQL's sort order: NULL sorts like the largest value unless NULLS FIRST or LAST is written
+(the parser sets `nulls_first`); text sorts by code point."""
 
 from __future__ import annotations
 

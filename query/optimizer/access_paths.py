@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from hornbeam_server.query.binding.algebra import (
     Block,
@@ -41,6 +41,7 @@ ORDERED_SHARE = 0.1
 """Fraction of a path's cost that remains when its order lets LIMIT stop the read early."""
 
 Parameters = Mapping[int | str, Any]
+NullsApart = Literal["first", "last"] | None
 """Coerced values by parameter: number (from 0) or name."""
 
 
@@ -118,8 +119,8 @@ class Access:
     `equalities` fix the first key parts; `low`, `high` or `like` restrict the next part. A path
     that is not `covering` reads index rows and then the source's rows by key. The path delivers
     the first `ordered` terms of the requested order, with a backward scan if `reverse`.
-    `nulls_last` reads the NULLs of the first free key part after its other values. `rows` and
-    `cost` are estimates.
+    `nulls_apart` reads the NULLs of the first free key part before ("first") or after ("last") its
+    other values. `rows` and `cost` are estimates.
     """
 
     alias: str
@@ -133,7 +134,7 @@ class Access:
     covering: bool = True
     ordered: int = 0
     reverse: bool = False
-    nulls_last: bool = False
+    nulls_apart: NullsApart = None
     rows: float = DEFAULT_ROWS
     cost: float = DEFAULT_ROWS
 
@@ -259,7 +260,7 @@ class Paths:
             cost=cost,
             ordered=ordering.terms,
             reverse=ordering.reverse,
-            nulls_last=ordering.nulls_last,
+            nulls_apart=ordering.nulls_apart,
         )
 
     def _conditions(self, fetched: Mapping[str, float]) -> Conditions:
@@ -387,7 +388,7 @@ class Ordering:
 
     terms: int = 0
     reverse: bool = False
-    nulls_last: bool = False
+    nulls_apart: NullsApart = None
     complete: bool = False
 
 
@@ -411,15 +412,16 @@ def _delivered(
     """Match ORDER BY's terms with key parts, skipping columns that have one value.
 
     Keys sort NULL before all values, or after them in a descending part. The requested NULL
-    placement matters only for nullable columns. For the first free part, a separate read can
-    deliver NULLs last.
+    placement matters only for nullable columns. For the first free part, a separate read of its
+    NULLs can deliver the other placement.
     """
     constant = {*filtered, *(equality.column for equality in path.equalities)}
     parts = iter(path.layout.key[len(path.equalities) :])
     nullable = {column.name for column in path.layout.columns if column.nullable}
     if path.reach is Reach.RANGE:
         nullable.discard(path.next_part)
-    first, nulls_last = True, False
+    first = True
+    nulls_apart: NullsApart = None
     for count, term in enumerate(order):
         if term.column in constant:
             continue
@@ -427,14 +429,14 @@ def _delivered(
         if part is None:
             break  # all key parts are used: the key is unique, so later terms change nothing
         if part.column != term.column or part.descending ^ reverse is not term.descending:
-            return Ordering(count, reverse, nulls_last)
+            return Ordering(count, reverse, nulls_apart)
         if part.column in nullable and term.nulls_first is term.descending:
-            if not first or term.nulls_first:
-                return Ordering(count, reverse, nulls_last)
-            nulls_last = True
+            if not first:
+                return Ordering(count, reverse, nulls_apart)
+            nulls_apart = "first" if term.nulls_first else "last"
         constant.add(part.column)
         first = False
-    return Ordering(len(order), reverse, nulls_last, complete=True)
+    return Ordering(len(order), reverse, nulls_apart, complete=True)
 
 
 # --- estimates -------------------------------------------------------------------------------
@@ -577,17 +579,16 @@ def ranges(access: Access, parameters: Parameters) -> list[KeyRange]:
     if bounds is None:
         return []
     found = [replace(bounds, prefix=key) for key in keys(access, parameters)]
-    if not access.nulls_last:
+    if access.nulls_apart is None:
         return found
+    return [piece for item in found for piece in _nulls_apart(access, item)]
+
+
+def _nulls_apart(access: Access, item: KeyRange) -> list[KeyRange]:
+    """The values and the NULLs of the first free key part, in the order that is asked for."""
     part = access.layout.columns[access.layout.positions[access.next_part]]
-    return [
-        piece
-        for item in found
-        for piece in (
-            replace(item, low=LOWEST[part.type.kind]),
-            KeyRange((*item.prefix, None)),
-        )
-    ]
+    values, nulls = replace(item, low=LOWEST[part.type.kind]), KeyRange((*item.prefix, None))
+    return [nulls, values] if access.nulls_apart == "first" else [values, nulls]
 
 
 def _range_values(access: Access, parameters: Parameters) -> KeyRange | None:

@@ -26,15 +26,14 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
 
-from hornbeam_server.schema import errors
-from hornbeam_server.schema.errors import HornbeamError
+from hornbeam_server.schema.errors import HornbeamError, LimitExceeded, SqlError
 from hornbeam_server.schema.types import ColumnType
 
 HEADER = struct.Struct("<IQ")
@@ -221,14 +220,11 @@ def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-_BY_CODE: dict[str, type[HornbeamError]] = {
-    kind.code: kind
-    for kind in (
-        errors.SqlError,
-        errors.TypeMismatch,
-        errors.Unsupported,
-        errors.LimitExceeded,
-        errors.MemoryExceeded,
-    )
-}
-"""The error classes into which `statements.translated` turns DuckDB's errors, by code."""
+def _kinds(kind: type[HornbeamError]) -> Iterator[type[HornbeamError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _kinds(each)
+
+
+_BY_CODE = {kind.code: kind for root in (SqlError, LimitExceeded) for kind in _kinds(root)}
+"""The errors that a statement may have in a worker, by code."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ from hornbeam_server.query.workers.messages import (
     failed,
 )
 from hornbeam_server.schema.errors import (
+    DivisionByZero,
     HornbeamError,
     LimitExceeded,
     MemoryExceeded,
@@ -44,6 +46,7 @@ RESULT_BYTES = 4 << 20
 MAX_VALUE_BYTES = 64 << 20
 """Maximum size of one result row in bytes. It is checked after DuckDB has produced the row."""
 _ROWS_AT_ONCE = 256
+_DIVIDED = re.compile(r"Division by zero in expression \((?P<expression>.*)\)\. Use TRY")
 
 
 class Statements:
@@ -200,6 +203,8 @@ def translated(error: Exception) -> HornbeamError:
     message = rest or kind
     if kind.strip() == "Out of Memory" or isinstance(error, pa.ArrowMemoryError):
         return _out_of_memory()
+    if divided := _DIVIDED.match(message):
+        return DivisionByZero.of(divided["expression"])
     if kind.strip() in ("Conversion", "Out of Range"):
         return TypeMismatch(message)
     return SqlError(message)

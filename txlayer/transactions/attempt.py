@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.query.binding.parameters import Misfit
 from hornbeam_server.query.engine import QueryStream
+from hornbeam_server.schema.assignment import assign, assign_all
 from hornbeam_server.schema.catalog import Counter
 from hornbeam_server.schema.errors import (
     HornbeamError,
@@ -86,7 +87,6 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     UpdatePlan,
     WritePlan,
     assigned,
-    assigned_time,
     needs_duckdb,
 )
 
@@ -321,13 +321,13 @@ class Transaction:
         given: Sequence[Sequence[Any]],
         first: int,
     ) -> list[Row]:
-        """Complete many rows like `_complete`, column by column, and coerce their values. `first`
+        """Complete many rows like `_complete`, column by column, and cast their values. `first`
         is the number of the first row in its batch. Raises TypeMismatch, NotNullViolation."""
         values = dict(zip(positions, zip(*given, strict=True), strict=False))
         columns: list[Sequence[Value]] = []
         for i, column in enumerate(relation.columns):
             if i in values:
-                columns.append(column.type.coerce_all(values[i]))
+                columns.append(assign_all(column.type, values[i]))
             elif column.default is not None and column.default.kind is DefaultKind.IDENTITY:
                 columns.append([await self._default(relation, column) for _ in given])
             else:
@@ -343,7 +343,7 @@ class Transaction:
             case None:
                 return None
             case Default(kind=DefaultKind.NOW):
-                return assigned_time(self._now, column.type.kind)
+                return assign(column.type, self._now)
             case Default(kind=DefaultKind.IDENTITY):
                 number = await self._identity.next(
                     self.state.catalog.counters[relation.name, column.name]
@@ -649,7 +649,7 @@ def _row_assigned(plan: InsertPlan, row: Row) -> dict[int, Value]:
     """The values by position that a row of INSERT … SELECT assigns. Raises TypeMismatch."""
     columns = plan.relation.columns
     typed = ((i, columns[i].type, v) for i, v in zip(plan.query_positions, row, strict=True))
-    return {i: assigned(assigned_time(value, t.kind), t) for i, t, value in typed}
+    return {i: assigned(value, t) for i, t, value in typed}
 
 
 def _assigned(assignments: Assignments, old: Row, seen: Row, parameters: Parameters) -> Row:

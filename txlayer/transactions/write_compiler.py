@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -17,11 +16,12 @@ from hornbeam_server.query.binding.placeholders import parameter_key
 from hornbeam_server.query.dialect.functions import DISPLAY, makes_or_takes_rows
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.expressions import compile_expression
+from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Catalog, Index
-from hornbeam_server.schema.errors import SqlError, Unsupported
+from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
 from hornbeam_server.schema.model import Column, DefaultKind, Relation
 from hornbeam_server.schema.trees import unlink, written
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import ColumnType, Kind, Value
 from hornbeam_server.txlayer.transactions.requests import Parameters
 from hornbeam_server.txlayer.transactions.write_clauses import conflict_column, require_carried_out
 from hornbeam_server.txlayer.transactions.write_expressions import (
@@ -32,7 +32,6 @@ from hornbeam_server.txlayer.transactions.write_expressions import (
 )
 from hornbeam_server.txlayer.transactions.write_parameters import NOW, by_name, with_one_now
 from hornbeam_server.txlayer.transactions.write_plans import (
-    TIME_KINDS,
     Assignment,
     Assignments,
     ByKey,
@@ -45,7 +44,6 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     Subquery,
     UpdatePlan,
     WritePlan,
-    assigned_time,
 )
 
 
@@ -89,6 +87,15 @@ def with_values(
     return _compiled(bound, catalog, engine), left
 
 
+def _read(type_: ColumnType, value: Any) -> Value:
+    """A parameter's value for a column of `type_`. What the type can hold is not rounded or cut
+    here, because the parameter may also be compared; its assignment does that."""
+    try:
+        return type_.comparand(value)
+    except TypeMismatch:
+        return assign(type_, value)
+
+
 class _Compiler:
     """Compiles one bound write statement."""
 
@@ -102,8 +109,7 @@ class _Compiler:
         self.bound, self.catalog, self.engine = bound, catalog, engine
         self.relation = catalog.schema.relation(target)
         self.alias = target
-        # Values are not rounded or cut here: their assignments coerce them.
-        self.readers = readers(bound, ColumnType.comparand)
+        self.readers = readers(bound, _read)
         self.by_values: list[ByValues] = []
 
     # ------------------------------------------------------------ statements
@@ -275,13 +281,6 @@ class _Compiler:
     def _assignment(
         self, name: str, value: exp.Expr, scope: RowScope | ConstantScope
     ) -> Assignment:
-        found = self._bound(name, value, scope)
-        scalar, kind = found.scalar, found.column.type.kind
-        if kind not in TIME_KINDS or isinstance(value, exp.Placeholder):
-            return found
-        return replace(found, scalar=lambda row, values: assigned_time(scalar(row, values), kind))
-
-    def _bound(self, name: str, value: exp.Expr, scope: RowScope | ConstantScope) -> Assignment:
         """`value` for a column, to be assigned to it or, in a key, to be compared with it."""
         position = self._position(name)
         column = self.relation.columns[position]
@@ -339,7 +338,8 @@ class _Compiler:
         if len(by_column) == len(self.relation.primary_key) and not has_query:
             constant = ConstantScope(self.bound)
             key = tuple(
-                self._bound(name, by_column[name], constant) for name in self.relation.primary_key
+                self._assignment(name, by_column[name], constant)
+                for name in self.relation.primary_key
             )
             condition = exp.and_(*rest, copy=False) if rest else None
             return ByKey(key, self._predicate(condition, scope) if condition else None)

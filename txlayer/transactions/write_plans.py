@@ -7,7 +7,6 @@ DuckDB, row by row (`query.duckdb.scalar`), with the same meaning.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.parameters import Reader
 from hornbeam_server.query.engine import PreparedQuery
+from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Index
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Column, Relation
@@ -25,13 +25,13 @@ from hornbeam_server.txlayer.transactions.write_expressions import ByValues, Sca
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Column number `position` takes the value of `scalar`, coerced to the column's type."""
+    """Column number `position` takes the value of `scalar`, cast to the column's type."""
 
     position: int
     column: Column
     scalar: Scalar
     exact: bool = False
-    """The value is a parameter that is bound with the column's type, so it is not coerced."""
+    """The value is a parameter that is bound with the column's type, so it is not cast."""
 
     def value(self, row: Row, parameters: Parameters) -> Value:
         value = self.scalar(row, parameters)
@@ -53,36 +53,18 @@ class Defaulted:
 
 
 Assignments = tuple[Assignment | Defaulted, ...]
-TIME_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
-
-
-def assigned_time(value: Value, kind: Kind) -> Value:
-    """The date or timestamp `value` of an expression, cast to `kind` as DuckDB casts it in a
-    session in UTC: an instant is expressed in UTC, and a DATE takes its day.
-
-    Other values stay as they are. Parameters are not cast: a superfluous or missing time zone is
-    their sender's mistake.
-    """
-    if kind not in TIME_KINDS or not isinstance(value, dt.date):
-        return value
-    if not isinstance(value, dt.datetime):
-        value = dt.datetime(value.year, value.month, value.day)
-    instant = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
-    if kind is Kind.DATE:
-        return instant.date()
-    return instant if kind is Kind.TIMESTAMPTZ else instant.replace(tzinfo=None)
 
 
 def assigned(value: Value, type_: ColumnType) -> Value:
-    """The value of an expression, coerced to `type_`. Raises TypeMismatch, also for text as BLOB:
-    only parameters are decoded from Base64."""
+    """The value of an expression as a column of `type_` takes it. Raises TypeMismatch, also for
+    text as BLOB: only parameters are decoded from Base64."""
     if type_.kind is Kind.BYTES and isinstance(value, str):
         raise TypeMismatch(
             "Text is not a value of type BLOB.",
             cure=r"Write '\x…' (hexadecimal), CAST(… AS BYTEA), or decode(…, 'base64').",
             type=type_.sql(),
         )
-    return type_.coerce(value)
+    return assign(type_, value)
 
 
 @dataclass(frozen=True, slots=True)

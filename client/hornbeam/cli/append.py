@@ -39,6 +39,7 @@ from hornbeam.transport import Transport, persistently
 BAD_ROWS = frozenset(
     {
         "constraint-violation",
+        "division-by-zero",  # in an expression of an immediate view
         "foreign-key-violation",
         "invalid-request",  # a line of CSV that is not UTF-8 or has a field too many
         "limit-exceeded",

@@ -1,0 +1,126 @@
+"""Assignment of values to columns, with PostgreSQL's assignment casts.
+
+A value that a column takes as it is (`ColumnType.coerce`) is not changed. Any other value is cast
+first: numbers to integers are rounded (a decimal half away from zero, a float half to even), values
+of all types become text, dates and timestamps become each other in UTC, and text loses the blanks
+that are too many for its column. Comparisons never do this: a value that is compared is not
+rounded or cut.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import uuid
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.types import ColumnType, Kind, Value
+
+_WHOLE = Decimal(1)
+_PLAIN_EXPONENTS = range(-4, 15)
+"""Decimal exponents of doubles that PostgreSQL writes without an exponent."""
+
+
+def assign(type_: ColumnType, value: Any) -> Value:
+    """`value` as a column of `type_` takes it. Raises TypeMismatch."""
+    try:
+        return type_.coerce(value)
+    except TypeMismatch:
+        cast = _CASTS.get(type_.kind)
+        found = value if cast is None else cast(type_, value)
+        if found is value:
+            raise
+    return type_.coerce(found)
+
+
+def assign_all(type_: ColumnType, values: Sequence[Any]) -> Sequence[Value]:
+    """`assign` for a whole column. Raises TypeMismatch."""
+    try:
+        return type_.coerce_all(values)
+    except TypeMismatch:
+        return [assign(type_, value) for value in values]
+
+
+def _integer(_: ColumnType, value: Any) -> Any:
+    if isinstance(value, float) and math.isfinite(value):
+        return round(value)
+    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() < 20:
+        return int(value.quantize(_WHOLE, ROUND_HALF_UP))
+    return value
+
+
+def _text(type_: ColumnType, value: Any) -> Any:
+    text = value if isinstance(value, str) else text_of(value)
+    if text is None or type_.length is None:
+        return value if text is None else text
+    kept, rest = text[: type_.length], text[type_.length :]
+    return kept if rest and not rest.strip(" ") else text
+
+
+def _moment(type_: ColumnType, value: Any) -> Any:
+    """A date or timestamp as one in UTC of another kind."""
+    if not isinstance(value, dt.date):
+        return value
+    if not isinstance(value, dt.datetime):
+        value = dt.datetime(value.year, value.month, value.day)
+    instant = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+    if type_.kind is Kind.DATE:
+        return instant.date()
+    return instant if type_.kind is Kind.TIMESTAMPTZ else instant.replace(tzinfo=None)
+
+
+_CASTS: dict[Kind, Callable[[ColumnType, Any], Any]] = {
+    Kind.INTEGER: _integer,
+    Kind.BIGINT: _integer,
+    Kind.TEXT: _text,
+    Kind.DATE: _moment,
+    Kind.TIMESTAMP: _moment,
+    Kind.TIMESTAMPTZ: _moment,
+}
+
+
+def text_of(value: Any) -> str | None:
+    """The text as which PostgreSQL writes a value; None for a value that has none here.
+
+    >>> text_of(1e15), text_of(5.0), text_of(True)
+    ('1e+15', '5', 'true')
+    """
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | uuid.UUID():
+            return str(value)
+        case Decimal():
+            return format(value, "f")
+        case float():
+            return _text_of_double(value)
+        case dt.datetime():
+            return _text_of_timestamp(value)
+        case dt.date():
+            return value.isoformat()
+        case bytes():
+            return f"\\x{value.hex()}"
+    return None
+
+
+def _text_of_double(value: float) -> str:
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    sign, digits, _ = (shortest := Decimal(repr(value)).normalize()).as_tuple()
+    exponent = shortest.adjusted()
+    if not value or exponent in _PLAIN_EXPONENTS:
+        return format(shortest, "f")
+    first, *others = map(str, digits)
+    fraction = f".{''.join(others)}" if others else ""
+    return f"{'-' * sign}{first}{fraction}e{'-' if exponent < 0 else '+'}{abs(exponent):02}"
+
+
+def _text_of_timestamp(value: dt.datetime) -> str:
+    """ISO 8601 with a blank, without zeros at the end of the fraction; an instant in UTC."""
+    zone = "" if value.tzinfo is None else "+00"
+    moment = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
+    text = moment.isoformat(" ")
+    return f"{text.rstrip('0') if '.' in text else text}{zone}"
