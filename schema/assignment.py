@@ -1,10 +1,9 @@
 """Assignment of values to columns, with PostgreSQL's assignment casts.
 
 A value that a column takes as it is (`ColumnType.coerce`) is not changed. Any other value is cast
-first: numbers to integers are rounded (a decimal half away from zero, a float half to even), values
-of all types become text, dates and timestamps become each other in UTC, and text loses the blanks
-that are too many for its column. Comparisons never do this: a value that is compared is not
-rounded or cut.
+first: numbers are rounded to integers, values of all types become text, dates and timestamps become
+each other in UTC, and text loses the blanks that are too many for its column. A float means its
+shortest decimal form. Comparisons never do this: a value that is compared is not rounded or cut.
 """
 
 from __future__ import annotations
@@ -20,6 +19,8 @@ from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import ColumnType, Kind, Value
 
 _WHOLE = Decimal(1)
+_DIGITS = 20
+"""No integer type has more decimal digits."""
 _PLAIN_EXPONENTS = range(-4, 15)
 """Decimal exponents of doubles that PostgreSQL writes without an exponent."""
 
@@ -45,10 +46,10 @@ def assign_all(type_: ColumnType, values: Sequence[Any]) -> Sequence[Value]:
 
 
 def _integer(_: ColumnType, value: Any) -> Any:
-    if isinstance(value, float) and math.isfinite(value):
-        return round(value)
-    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() < 20:
-        return int(value.quantize(_WHOLE, ROUND_HALF_UP))
+    """A number rounded to an integer, halves away from zero."""
+    exact = Decimal(repr(value)) if isinstance(value, float) else value
+    if isinstance(exact, Decimal) and exact.is_finite() and exact.adjusted() < _DIGITS:
+        return int(exact.quantize(_WHOLE, ROUND_HALF_UP))
     return value
 
 

@@ -110,7 +110,8 @@ def test_without_conditions_a_covering_index_is_scanned():
         ([Term("i_subject"), Term("i_pub", True)], 2, False),
         ([Term("i_pub", True), Term("i_title")], 1, False),  # the key has NULL titles first
         ([Term("i_pub", True), Term("i_title", nulls_first=True)], 2, False),
-        ([Term("i_pub", True, nulls_first=True)], 0, False),
+        ([Term("i_pub", True, nulls_first=True)], 1, False),
+        ([Term("i_pub", True, nulls_first=True), Term("i_title")], 1, False),
         ([Term("i_pub")], 1, True),
         ([Term("i_pub"), Term("i_title", True)], 2, True),
         ([Term("i_title")], 0, False),
@@ -130,6 +131,15 @@ def test_nulls_that_must_come_last_are_read_last():
     assert ranges(found, {}) == [
         KeyRange(("art",), low=dt.date.min),
         KeyRange(("art", None)),
+    ]
+
+
+def test_nulls_that_must_come_first_are_read_first():
+    order = [Term("i_pub", True, nulls_first=True)]
+    found = path("item", ("i_subject", EQ, "art"), columns="i_id i_pub", order=order, limited=True)
+    assert ranges(found, {}) == [
+        KeyRange(("art", None)),
+        KeyRange(("art",), low=dt.date.min),
     ]
 
 

@@ -203,8 +203,12 @@ def test_an_asof_join_does_not_filter_its_right_side():
 def test_order_is_listed_when_all_terms_are_plain_columns():
     order = "SELECT i_id AS n, i_title FROM item ORDER BY n DESC, i_title NULLS FIRST"
     assert only_block(order).order == (
-        Order("item", "i_id", descending=True),
+        Order("item", "i_id", descending=True, nulls_first=True),
         Order("item", "i_title", nulls_first=True),
+    )
+    assert only_block("SELECT 1 FROM item ORDER BY i_id, i_title DESC NULLS LAST").order == (
+        Order("item", "i_id"),
+        Order("item", "i_title", descending=True),
     )
     assert only_block("SELECT i_id FROM item ORDER BY i_id, i_cost + 1").order == ()
 

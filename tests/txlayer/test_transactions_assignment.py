@@ -2,22 +2,24 @@
 
 import datetime as dt
 from contextlib import asynccontextmanager
+from decimal import Decimal
 
 import duckdb
 import pytest
 
 from hornbeam_server.query.duckdb import scalar
 from hornbeam_server.schema.ddl import load_ddl
-from hornbeam_server.schema.errors import SqlError, TypeMismatch
+from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.txlayer.transactions import write_expressions
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
-from tests.txlayer.database_world import catalog_of, opened
+from tests.txlayer.database_world import catalog_of, opened, run_all
 
 DDL = """
 CREATE TABLE moments (
   m_id INTEGER PRIMARY KEY, m_day DATE, m_at TIMESTAMP, m_instant TIMESTAMP WITH TIME ZONE,
   m_amount DECIMAL(9,2), m_ratio DOUBLE, m_many BIGINT, m_text TEXT);
 """
+NUMBERS = "CREATE TABLE n (k INTEGER PRIMARY KEY, v INTEGER);"
 DAY, AT = "DATE '2024-02-29'", "TIMESTAMP '2024-02-29 23:30:00.000001'"
 INSTANT = "TIMESTAMPTZ '2024-02-29 23:30:00-03:00'"
 ZONED = dt.datetime(2024, 3, 1, 1, 30, tzinfo=dt.timezone(dt.timedelta(hours=2)))
@@ -85,13 +87,39 @@ async def test_the_current_time_is_stored_in_columns_without_zone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("column", "value"),
-    [("m_at", ZONED), ("m_instant", ZONED.replace(tzinfo=None)), ("m_day", ZONED)],
+    ("column", "value", "stored"),
+    [
+        ("m_at", ZONED, dt.datetime(2024, 2, 29, 23, 30)),
+        ("m_instant", ZONED.replace(tzinfo=None), ZONED.replace(tzinfo=dt.UTC)),
+        ("m_day", ZONED, dt.date(2024, 2, 29)),
+    ],
 )
-async def test_a_parameter_that_would_change_in_a_cast_is_refused(tmp_path, column, value):
+async def test_a_parameter_is_cast_in_utc(tmp_path, column, value, stored):
     async with on_moments(tmp_path) as database:
-        with pytest.raises(TypeMismatch):
-            await database.execute(f"INSERT INTO moments (m_id, {column}) VALUES (1, ?)", (value,))
+        await database.execute(f"INSERT INTO moments (m_id, {column}) VALUES (1, ?)", (value,))
+        assert await database.fetch(f"SELECT {column} FROM moments") == [(stored,)]
+
+
+@pytest.mark.parametrize("value", [2.5, Decimal("2.5")])
+async def test_a_parameter_that_is_assigned_and_compared_is_rounded_only_in_the_assignment(
+    tmp_path, value
+):
+    async with opened(tmp_path, catalog_of(load_ddl(NUMBERS))) as db:
+        await run_all(db, "INSERT INTO n VALUES (1, 0), (2, 0), (3, 0)")
+        done = await db.execute("UPDATE n SET v = :x WHERE k < :x RETURNING k, v", {"x": value})
+        assert done.statements[0].rows == ((1, 3), (2, 3))
+
+
+async def test_every_statement_casts_alike(tmp_path):
+    async with opened(tmp_path, catalog_of(load_ddl(NUMBERS))) as db:
+        await run_all(
+            db,
+            "INSERT INTO n VALUES (1, 2.5), (2, 7 / 2), (3, CAST(2.5 AS DOUBLE))",
+            "INSERT INTO n SELECT k + 10, k * 1.5 FROM n WHERE k = 1",
+            "UPDATE n SET v = v * 0.5 WHERE k = 2",
+            "INSERT INTO n VALUES (1, 0) ON CONFLICT (k) DO UPDATE SET v = n.v + 0.5",
+        )
+        assert await db.fetch("SELECT k, v FROM n ORDER BY k") == [(1, 4), (2, 2), (3, 2), (11, 2)]
 
 
 async def test_a_timestamp_within_a_day_is_not_equal_to_the_day(tmp_path):

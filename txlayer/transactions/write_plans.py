@@ -7,6 +7,7 @@ DuckDB, row by row (`query.duckdb.scalar`), with the same meaning.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,7 @@ class Defaulted:
 
 
 Assignments = tuple[Assignment | Defaulted, ...]
+_INTEGERS = (Kind.INTEGER, Kind.BIGINT)
 
 
 def assigned(value: Value, type_: ColumnType) -> Value:
@@ -64,6 +66,8 @@ def assigned(value: Value, type_: ColumnType) -> Value:
             cure=r"Write '\x…' (hexadecimal), CAST(… AS BYTEA), or decode(…, 'base64').",
             type=type_.sql(),
         )
+    if isinstance(value, float) and type_.kind in _INTEGERS and math.isfinite(value):
+        value = round(value)  # halves to even, as CAST does
     return assign(type_, value)
 
 
