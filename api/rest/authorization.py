@@ -19,6 +19,7 @@ from sqlglot import exp
 from hornbeam_server.api.rest.request_models import ExplainBody, QueryBody, TransactionBody
 from hornbeam_server.api.security.roles import Grant, Principal, Role, may_validate, sees
 from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.binding.information_schema import read_in
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.schema.caches import cached
 from hornbeam_server.schema.catalog import Catalog
@@ -93,11 +94,13 @@ class _Names:
 
 
 def named_in(sql: str, catalog: Catalog) -> Named:
-    """All relations and views that a statement names, subqueries included. Raises SqlError."""
+    """All relations and views that a statement names, subqueries included, and relations of the
+    information schema by their qualified names. Raises SqlError."""
     bound = bind(sql, catalog)
+    reads = {*read_in(bound.ast)}
     unlink(bound.ast)
     statement = bound.statement
-    reads = {source.relation for block in statement.blocks for source in block.sources}
+    reads |= {source.relation for block in statement.blocks for source in block.sources}
     return Named(frozenset(reads), statement.target)
 
 

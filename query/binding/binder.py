@@ -31,6 +31,7 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
+from hornbeam_server.query.binding import information_schema
 from hornbeam_server.query.binding.algebra import (
     BoundStatement,
     Order,
@@ -615,6 +616,8 @@ class _Binder:
     def _from_item(self, node: exp.Expr, select: _Select) -> set[str]:
         self._visit(node)
         match node:
+            case exp.Table() if node.db == information_schema.SCHEMA:
+                return self._system_table(node, select)
             case exp.Table() if isinstance(node.this, exp.Identifier):
                 return self._table(node, select)
             case exp.Subquery() if isinstance(node.this, exp.Table):
@@ -632,6 +635,14 @@ class _Binder:
                 return self._derived(node, shape, select)
             case _:
                 return self._table_function(node, select)
+
+    def _system_table(self, node: exp.Table, select: _Select) -> set[str]:
+        found = information_schema.stand_in(node, self.catalog)
+        if found is None:
+            name, known = f"{node.db}.{node.name}", information_schema.known()
+            raise unknown("relation", name, at(node, self.sql), known)
+        node.replace(found)
+        return self._from_item(found, select)
 
     def _table(self, node: exp.Table, select: _Select) -> set[str]:
         name = node.name

@@ -1,0 +1,282 @@
+"""The information schema of the SQL standard: relations about the schema in force, to be read only.
+
+A name such as `information_schema.columns` in FROM stands for a VALUES list that is made of the
+catalog, so a query over it is an ordinary one. Columns have PostgreSQL's names, and are those that
+tools read; all names are in the schema `public`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from sqlglot import exp
+
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.model import Column, Default, DefaultKind, OnDelete, Relation
+from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.types import ColumnType, Declared, Kind, Value
+
+SCHEMA = "information_schema"
+DATABASE, PUBLIC = "hornbeam", "public"
+SYSTEM = "system"
+"""Key in the meta of the VALUES that stand for a relation of the information schema: its name."""
+
+_Row = tuple[Value, ...]
+_TEXT, _NUMBER = "TEXT", "INTEGER"
+
+
+def stand_in(table: exp.Table, catalog: Catalog) -> exp.Subquery | None:
+    """A subquery with the alias of `table` for a relation of the information schema; None if there
+    is no such relation."""
+    found = _RELATIONS.get(table.name)
+    if found is None:
+        return None
+    columns, make = found
+    rows = list(make(catalog))
+    select = exp.select(*(_typed(name, type_) for name, type_ in columns))
+    select.from_(_listed(rows or [(None,) * len(columns)], columns), copy=False)
+    if not rows:
+        select.where(exp.false(), copy=False)
+    alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
+    subquery = exp.Subquery(this=select, alias=alias.copy(), joins=table.args.get("joins"))
+    subquery.meta[SYSTEM] = table.name
+    return subquery
+
+
+def _typed(name: str, type_: str) -> exp.Expr:
+    return exp.alias_(exp.cast(exp.column(name, "listed"), type_), name, quoted=True)
+
+
+def _listed(rows: Iterable[_Row], columns: Sequence[tuple[str, str]]) -> exp.Values:
+    names = [exp.to_identifier(name) for name, _ in columns]
+    return exp.Values(
+        expressions=[exp.Tuple(expressions=[_literal(value) for value in row]) for row in rows],
+        alias=exp.TableAlias(this=exp.to_identifier("listed"), columns=names),
+    )
+
+
+def read_in(tree: exp.Expr) -> Iterator[str]:
+    """The qualified names of the relations of the information schema that a bound statement
+    reads."""
+    for subquery in tree.find_all(exp.Subquery):
+        if SYSTEM in subquery.meta:
+            yield f"{SCHEMA}.{subquery.meta[SYSTEM]}"
+
+
+def known() -> tuple[str, ...]:
+    """The qualified names of all relations."""
+    return tuple(f"{SCHEMA}.{name}" for name in _RELATIONS)
+
+
+def _literal(value: Value) -> exp.Expr:
+    if value is None:
+        return exp.null()
+    return exp.Literal.string(value) if isinstance(value, str) else exp.Literal.number(str(value))
+
+
+def _named(catalog: Catalog) -> Iterator[tuple[str, str, Sequence[Column]]]:
+    """Relations and readable views: name, kind, columns."""
+    for relation in catalog.schema.relations:
+        yield relation.name, "BASE TABLE", relation.columns
+    for name in catalog.all_views:
+        if catalog.readable(name):
+            yield name, "VIEW", catalog.visible(name)
+
+
+def _tables(catalog: Catalog) -> Iterator[_Row]:
+    for name, kind, _ in _named(catalog):
+        yield DATABASE, PUBLIC, name, kind, "YES" if kind == "BASE TABLE" else "NO"
+
+
+def _columns(catalog: Catalog) -> Iterator[_Row]:
+    for name, _, columns in _named(catalog):
+        for number, column in enumerate(columns, start=1):
+            yield DATABASE, PUBLIC, name, column.name, number, *_described(column)
+
+
+def _described(column: Column) -> _Row:
+    type_, default = column.type, column.default
+    name, udt = _TYPES[type_.kind]
+    if type_.declared is Declared.SMALLINT:
+        name, udt = "smallint", "int2"
+    if type_.kind is Kind.TEXT and type_.length is not None:
+        name, udt = "character varying", "varchar"
+    identity = default is not None and default.kind is DefaultKind.IDENTITY
+    return (
+        None if default is None else _default(default),
+        "YES" if column.nullable else "NO",
+        name,
+        type_.length if type_.kind is Kind.TEXT else None,
+        *_numeric(type_),
+        6 if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ) else None,
+        udt,
+        "YES" if identity else "NO",
+        None if not identity or default is None else _GENERATION[default.identity.always],
+    )
+
+
+_GENERATION = {True: "ALWAYS", False: "BY DEFAULT"}
+_TYPES: dict[Kind, tuple[str, str]] = {
+    Kind.INTEGER: ("integer", "int4"),
+    Kind.BIGINT: ("bigint", "int8"),
+    Kind.DECIMAL: ("numeric", "numeric"),
+    Kind.DOUBLE: ("double precision", "float8"),
+    Kind.BOOLEAN: ("boolean", "bool"),
+    Kind.TEXT: ("text", "text"),
+    Kind.BYTES: ("bytea", "bytea"),
+    Kind.DATE: ("date", "date"),
+    Kind.TIMESTAMP: ("timestamp without time zone", "timestamp"),
+    Kind.TIMESTAMPTZ: ("timestamp with time zone", "timestamptz"),
+    Kind.UUID: ("uuid", "uuid"),
+    Kind.JSON: ("json", "json"),
+}
+_BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64, Kind.DOUBLE: 53}
+
+
+def _default(default: Default) -> str | None:
+    match default.kind:
+        case DefaultKind.LITERAL:
+            return literal_sql(default.value)
+        case DefaultKind.NOW:
+            return "CURRENT_TIMESTAMP"
+    return None
+
+
+def _numeric(type_: ColumnType) -> tuple[int | None, int | None, int | None]:
+    """(precision, its radix, scale)."""
+    if type_.kind is Kind.DECIMAL:
+        return type_.precision, 10, type_.scale or 0
+    bits = 16 if type_.declared is Declared.SMALLINT else _BITS.get(type_.kind)
+    return bits, None if bits is None else 2, None if type_.kind not in _BITS else 0
+
+
+def _keys(relation: Relation, catalog: Catalog) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The constraints of a relation that have columns: name, type, columns."""
+    yield f"{relation.name}_pkey", "PRIMARY KEY", relation.primary_key
+    for index in catalog.schema.indexes:
+        if index.relation == relation.name and index.unique:
+            yield index.name, "UNIQUE", tuple(part.column for part in index.columns)
+    for key in relation.foreign_keys:
+        yield key.name, "FOREIGN KEY", key.columns
+
+
+def _table_constraints(catalog: Catalog) -> Iterator[_Row]:
+    for relation in catalog.schema.relations:
+        for name, kind, _ in _keys(relation, catalog):
+            yield DATABASE, PUBLIC, name, DATABASE, PUBLIC, relation.name, kind, "NO", "NO"
+
+
+def _key_column_usage(catalog: Catalog) -> Iterator[_Row]:
+    for relation in catalog.schema.relations:
+        for name, kind, columns in _keys(relation, catalog):
+            for number, column in enumerate(columns, start=1):
+                position = number if kind == "FOREIGN KEY" else None
+                place = DATABASE, PUBLIC, relation.name, column
+                yield DATABASE, PUBLIC, name, *place, number, position
+
+
+_RULES = {OnDelete.RESTRICT: "RESTRICT", OnDelete.CASCADE: "CASCADE", OnDelete.SET_NULL: "SET NULL"}
+
+
+def _referential_constraints(catalog: Catalog) -> Iterator[_Row]:
+    for relation in catalog.schema.relations:
+        for key in relation.foreign_keys:
+            parent = DATABASE, PUBLIC, f"{key.parent}_pkey"
+            rules = "NONE", "RESTRICT", _RULES[key.on_delete]
+            yield DATABASE, PUBLIC, key.name, *parent, *rules
+
+
+def _constraint_column_usage(catalog: Catalog) -> Iterator[_Row]:
+    for relation in catalog.schema.relations:
+        for name, kind, columns in _keys(relation, catalog):
+            if kind != "FOREIGN KEY":
+                for column in columns:
+                    yield DATABASE, PUBLIC, relation.name, column, DATABASE, PUBLIC, name
+        for key in relation.foreign_keys:
+            for column in key.parent_columns:
+                yield DATABASE, PUBLIC, key.parent, column, DATABASE, PUBLIC, key.name
+
+
+def _views(catalog: Catalog) -> Iterator[_Row]:
+    declared = {view.name: view.sql for view in catalog.schema.views}
+    for name, kind, _ in _named(catalog):
+        if kind == "VIEW":
+            yield DATABASE, PUBLIC, name, declared.get(name), "NONE", "NO", "NO"
+
+
+def _sequences(catalog: Catalog) -> Iterator[_Row]:
+    for relation in catalog.schema.relations:
+        for column in relation.columns:
+            if column.default is not None and column.default.kind is DefaultKind.IDENTITY:
+                options = column.default.identity
+                name = f"{relation.name}_{column.name}_seq"
+                bits = column.type.integers
+                last = bits.stop - 1 if options.last is None else options.last
+                numbers = str(options.start), "1", str(last), str(options.increment), "NO"
+                yield DATABASE, PUBLIC, name, _TYPES[column.type.kind][0], *numbers
+
+
+def _schemata(_: Catalog) -> Iterator[_Row]:
+    for name in (PUBLIC, SCHEMA):
+        yield DATABASE, name, DATABASE
+
+
+def _texts(names: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _TEXT) for name in names.split())
+
+
+def _numbers(names: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _NUMBER) for name in names.split())
+
+
+_OF_TABLE = "table_catalog table_schema table_name"
+_OF_CONSTRAINT = "constraint_catalog constraint_schema constraint_name"
+_RELATIONS: dict[str, tuple[tuple[tuple[str, str], ...], Callable[[Catalog], Iterator[_Row]]]] = {
+    "tables": (_texts(f"{_OF_TABLE} table_type is_insertable_into"), _tables),
+    "columns": (
+        (
+            *_texts(f"{_OF_TABLE} column_name"),
+            *_numbers("ordinal_position"),
+            *_texts("column_default is_nullable data_type"),
+            *_numbers("character_maximum_length numeric_precision numeric_precision_radix"),
+            *_numbers("numeric_scale datetime_precision"),
+            *_texts("udt_name is_identity identity_generation"),
+        ),
+        _columns,
+    ),
+    "table_constraints": (
+        _texts(f"{_OF_CONSTRAINT} {_OF_TABLE} constraint_type is_deferrable initially_deferred"),
+        _table_constraints,
+    ),
+    "key_column_usage": (
+        (
+            *_texts(f"{_OF_CONSTRAINT} {_OF_TABLE} column_name"),
+            *_numbers("ordinal_position position_in_unique_constraint"),
+        ),
+        _key_column_usage,
+    ),
+    "referential_constraints": (
+        _texts(
+            f"{_OF_CONSTRAINT} unique_constraint_catalog unique_constraint_schema"
+            " unique_constraint_name match_option update_rule delete_rule"
+        ),
+        _referential_constraints,
+    ),
+    "constraint_column_usage": (
+        _texts(f"{_OF_TABLE} column_name {_OF_CONSTRAINT}"),
+        _constraint_column_usage,
+    ),
+    "views": (
+        _texts(f"{_OF_TABLE} view_definition check_option is_updatable is_insertable_into"),
+        _views,
+    ),
+    "sequences": (
+        _texts(
+            "sequence_catalog sequence_schema sequence_name data_type start_value minimum_value"
+            " maximum_value increment cycle_option"
+        ),
+        _sequences,
+    ),
+    "schemata": (_texts("catalog_name schema_name schema_owner"), _schemata),
+}
+"""Columns (name, type) and rows of each relation."""

@@ -1,0 +1,81 @@
+"""The information schema: ordinary queries over the schema in force."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hornbeam_server.api.rest.authorization import Authorizer
+from hornbeam_server.api.rest.request_models import QueryBody
+from hornbeam_server.api.security.roles import Grant, Principal, Role
+from hornbeam_server.query.binding.information_schema import known
+from hornbeam_server.schema.errors import Forbidden, SqlError, UnknownName
+from tests.txlayer.database_world import opened, shop
+
+QUERIES = {
+    "SELECT table_name FROM information_schema.tables WHERE table_type = 'VIEW'"
+    " ORDER BY 1 LIMIT 2": [
+        ("customer__orders",),
+        ("customer__orders__line",),
+    ],
+    "SELECT column_name, data_type, character_maximum_length, numeric_precision, numeric_scale,"
+    " is_nullable, column_default FROM information_schema.columns c"
+    " WHERE table_name = 'customer' ORDER BY ordinal_position": [
+        ("c_id", "integer", None, 32, 0, "NO", None),
+        ("c_name", "text", None, None, None, "NO", None),
+        ("c_balance", "numeric", None, 15, 2, "YES", "0.00"),
+        ("c_email", "text", None, None, None, "YES", None),
+    ],
+    "SELECT is_identity, identity_generation FROM information_schema.columns"
+    " WHERE table_name = 'event' AND column_name = 'v_id'": [("YES", "BY DEFAULT")],
+    "SELECT c.constraint_type, k.column_name FROM information_schema.table_constraints c"
+    " JOIN information_schema.key_column_usage k USING (constraint_name)"
+    " WHERE c.table_name = 'gift' ORDER BY 1, k.ordinal_position": [
+        ("FOREIGN KEY", "g_o_id"),
+        ("FOREIGN KEY", "g_no"),
+        ("PRIMARY KEY", "g_id"),
+    ],
+    "SELECT delete_rule, unique_constraint_name FROM information_schema.referential_constraints"
+    " WHERE constraint_name LIKE 'gift%'": [("SET NULL", "line_pkey")],
+    "SELECT table_name, column_name FROM information_schema.constraint_column_usage"
+    " WHERE constraint_name LIKE 'employee%' ORDER BY constraint_name": [
+        ("employee", "e_id"),
+        ("employee", "e_id"),
+    ],
+    "SELECT sequence_name, data_type, increment FROM information_schema.sequences": [
+        ("event_v_id_seq", "bigint", "1")
+    ],
+    "SELECT schema_name FROM information_schema.schemata ORDER BY 1": [
+        ("information_schema",),
+        ("public",),
+    ],
+    "SELECT count(*) FROM customer"
+    " JOIN (information_schema.tables t JOIN information_schema.views v ON v.table_name = t.table_name) ON true": [
+        (0,)
+    ],
+}
+
+
+async def test_queries_read_the_schema_in_force(tmp_path: Path) -> None:
+    async with opened(tmp_path, shop()) as database:
+        for sql, rows in QUERIES.items():
+            assert await database.fetch(sql) == rows, sql
+
+
+async def test_every_relation_can_be_read_and_none_written(tmp_path: Path) -> None:
+    async with opened(tmp_path, shop()) as database:
+        for name in known():
+            assert await database.fetch(f"SELECT * FROM {name} WHERE 1 = 0") == []
+            with pytest.raises(SqlError):
+                await database.execute(f"DELETE FROM {name}")
+        with pytest.raises(UnknownName, match=r"information_schema\.nothing"):
+            await database.fetch("SELECT * FROM information_schema.nothing")
+
+
+def test_a_key_with_grants_does_not_read_the_names_of_all_relations() -> None:
+    body = QueryBody(sql="SELECT 1 FROM customer, information_schema.tables")
+    granted = Principal("1", "reader", Role.READER, {"customer": Grant.READ})
+    with pytest.raises(Forbidden):
+        Authorizer().query(granted, body, shop())
+    Authorizer().query(Principal("2", "all", Role.READER), body, shop())
