@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.duckdb_plan import ResidualPlan
 from hornbeam_server.query.execution.loops import NativePlan
 from hornbeam_server.query.optimizer.access_paths import Access, Reach, describe_keys
@@ -105,7 +106,7 @@ def explain(
     sources = dict.fromkeys(access.source.name for access in accesses)
     return Explanation(
         sql=sql,
-        rewritten=written(rewritten.bound.ast, "duckdb") if rewritten.uses else sql,
+        rewritten=written(rewritten.bound.ast, NAME) if rewritten.uses else sql,
         views=tuple(n for n in sources if n in catalog.view or n in catalog.declared_view),
         indexes=tuple(name for name in layouts if name in catalog.index),
         steps=tuple(_steps(plan, catalog)),

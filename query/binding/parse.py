@@ -2,7 +2,7 @@
 
 Names are folded to lower case unless quoted. Parameters are numbered or named, so that they do not
 depend on their order in generated SQL: `?` number *i* (from 0) becomes DuckDB's `$i+1`, `:name`
-becomes `$name`, so that `ast.sql("duckdb")` runs with the caller's own list or mapping. Each
+becomes `$name`, so that its SQL runs with the caller's own list or mapping. Each
 placeholder carries its `Parameter` in `meta["parameter"]`.
 
 Comparisons of rows become comparisons of their values: `(a, b) = (c, d)` is `(a = c AND b = d)`,

@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.macros import TEXT_MACROS, call, is_plain, macro
 from hornbeam_server.query.dialect.sums import write_average, write_sum
 from hornbeam_server.schema import spelling
@@ -69,7 +70,7 @@ def duckdb_sql(tree: exp.Expr) -> str:
             write_average(node)
         elif isinstance(node, exp.Anonymous) and node.name.lower() in _FORMATTED:
             node.set("this", macro(node.name.lower()))
-    sql: str = root.this.sql("duckdb", copy=False)
+    sql: str = root.this.sql(NAME, copy=False)
     unlink(root)
     return sql
 
@@ -80,7 +81,7 @@ def _keep_names(root: exp.Expr) -> None:
     for select in root.find_all(exp.Select):
         for item in select.expressions:
             if not isinstance(item, exp.Alias) and item.find(exp.Cast, exp.Sum, exp.Avg):
-                name = written(item, "duckdb", normalize_functions="lower")
+                name = written(item, NAME, normalize_functions="lower")
                 supersede(item, exp.alias_(item.copy(), name, quoted=True, copy=False))
 
 
@@ -160,7 +161,7 @@ def _write_numeric(node: exp.Cast) -> None:
         node.set("to", _decimal(MAX_DECIMAL_PRECISION, 9))  # its value was parsed as this type
     else:
         raise Unsupported(
-            f"{written(node, 'duckdb')} does not say how many digits are kept.",
+            f"{written(node, NAME)} does not say how many digits are kept.",
             cure="Write NUMERIC(precision, scale).",
         )
 
@@ -201,7 +202,7 @@ def check_cast(node: exp.Cast) -> None:
         raise Unsupported(f"Type {name} is not supported.", cure=cure)
     if to.this in _MOMENTS and [size.name for size in to.expressions] not in ([], ["6"]):
         raise Unsupported(
-            f"Type {to.sql('duckdb')} is not supported: timestamps have six decimals of a second.",
+            f"Type {to.sql(NAME)} is not supported: timestamps have six decimals of a second.",
             cure="Write date_trunc('second', …) or date_trunc('millisecond', …).",
         )
     to.set("expressions", [] if to.this in _MOMENTS else to.expressions)
@@ -215,7 +216,7 @@ def check_cast(node: exp.Cast) -> None:
         if isinstance(node, exp.TryCast):
             node.set("this", exp.Null())
         else:
-            raise not_read(written, to.sql("duckdb"), error) from None
+            raise not_read(written, to.sql(NAME), error) from None
 
 
 def not_read(text: str, type_: str, reason: Exception) -> TypeMismatch:

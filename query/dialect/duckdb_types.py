@@ -87,6 +87,7 @@ def connect(
             "autoload_known_extensions": False,
             "allow_community_extensions": False,
             "python_enable_replacements": False,
+            "default_null_order": "nulls_last_on_asc_first_on_desc",
             "integer_division": True,
             "ieee_floating_point_ops": False,  # a division by zero is an error
         },

@@ -25,7 +25,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.trees import unlink_unfinished
 
-NAME = "duckdb"
+NAME = "hornbeamsql"
+"""The name under which the library that writes SQL knows this dialect."""
 _DUCKDB: Any = DuckDB.Parser
 _Build = Callable[[list[Any]], exp.Expr]
 

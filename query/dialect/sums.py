@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.macros import call, is_plain
 from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
@@ -50,7 +51,7 @@ def _whole(aggregate: exp.Expr) -> exp.Expr:
 def _typed(total: exp.Expr, summed: Kind) -> exp.Expr:
     type_ = sum_type(ColumnType(summed))
     assert type_ is not None
-    return exp.Cast(this=total.copy(), to=exp.DataType.build(type_.sql(), "duckdb"))
+    return exp.Cast(this=total.copy(), to=exp.DataType.build(type_.sql(), NAME))
 
 
 def _typed_by_argument(total: exp.Expr) -> exp.Expr:

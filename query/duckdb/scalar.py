@@ -18,6 +18,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.placeholders import number_placeholders, parameter_key
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch, to_record_batch
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.query.workers.messages import Next, Query, Register, Request, Rows
 from hornbeam_server.query.workers.processes import Worker
@@ -72,7 +73,7 @@ def evaluate(
     found = _run(plan.sql, batch, values)
     if len(found) != len(rows):  # functions that return several rows, such as UNLIST
         raise SqlError(
-            f"{written(node, 'duckdb')} is not one value for each row.",
+            f"{written(node, NAME)} is not one value for each row.",
             cure="Use an expression that has one value for each row.",
         )
     return found
@@ -136,7 +137,7 @@ class _Plan:
             type_ = self._types.get(key)
             value = exp.Placeholder(this=name)
             value.meta[PARAMETER_TYPE] = type_
-            return value if type_ is None else exp.cast(value, type_.sql(), dialect="duckdb")
+            return value if type_ is None else exp.cast(value, type_.sql(), dialect=NAME)
         return node
 
     def _slot(self, node: exp.Column) -> int:

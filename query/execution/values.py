@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import ParameterList
 from hornbeam_server.query.dialect.functions import is_aggregate
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.sums import QUOTIENT, WIDE, sum_type
 from hornbeam_server.query.execution.lookups import getter
 from hornbeam_server.query.execution.loops import Aggregate, Grouping
@@ -60,7 +61,7 @@ class RowScope:
         _, alias, name = column.meta.get("column", (None, None, None))
         found = self._columns.get(alias, {}).get(name)
         if found is None:
-            raise NotNative(f"{written(column, 'duckdb')} is not a plain column")
+            raise NotNative(f"{written(column, NAME)} is not a plain column")
         return found
 
     def parameter_type(self, name: int | str) -> ColumnType | None:
@@ -186,7 +187,7 @@ def _position(position: int) -> Callable[[Row, Any], Value]:
 def _compile(node: Any, scope: Any) -> CompiledExpression:
     compiled = compile_expression(node, scope)
     if compiled is None:
-        raise NotNative(f"expression {written(node, 'duckdb')}")
+        raise NotNative(f"expression {written(node, NAME)}")
     return compiled
 
 
@@ -197,7 +198,7 @@ def _condition(node: Any, scope: RowScope | GroupScope) -> Callable[[Row, Any], 
         return lambda row, parameters: row[position] in parameters[name]
     compiled = compile_expression(node, scope)
     if compiled is None or compiled.type is None or compiled.type.kind is not Kind.BOOLEAN:
-        raise NotNative(f"condition {written(node, 'duckdb')}")
+        raise NotNative(f"condition {written(node, NAME)}")
     return compiled
 
 
@@ -226,7 +227,7 @@ def sort_term(node: exp.Ordered, scope: RowScope | GroupScope) -> SortTerm:
         or (compiled.type.kind is Kind.DOUBLE and QUOTIENT not in node.this.unnest().meta)
     ):
         # Another computed double may be NaN, which DuckDB sorts differently.
-        raise NotNative(f"ORDER BY {written(node.this, 'duckdb')}")
+        raise NotNative(f"ORDER BY {written(node.this, NAME)}")
     return SortTerm(compiled, *direction(node))
 
 
@@ -268,9 +269,9 @@ def _aggregate_nodes(nodes: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
             continue
         plain = not isinstance(node.this, exp.Distinct) and not node.expressions
         if not isinstance(node, _AGGREGATES) or not plain:
-            raise NotNative(f"aggregate {written(node, 'duckdb')}")
+            raise NotNative(f"aggregate {written(node, NAME)}")
         if node.find_ancestor(exp.Window, exp.Filter, exp.WithinGroup, exp.AggFunc):
-            raise NotNative(f"aggregate {written(node, 'duckdb')} within another, or over a part")
+            raise NotNative(f"aggregate {written(node, NAME)} within another, or over a part")
         yield node
 
 
@@ -334,15 +335,15 @@ def _aggregate_type(node: exp.Expr, scope: RowScope) -> ColumnType:
     if cast is not None:
         argument = _compile(cast.sum.this, scope).type
         if argument is None or argument.kind not in (Kind.INTEGER, Kind.BIGINT):
-            raise NotNative(f"the sum {written(node, 'duckdb')}")
+            raise NotNative(f"the sum {written(node, NAME)}")
     if isinstance(node, exp.Count) or cast is not None:
         return ColumnType(Kind.BIGINT)
     type_ = _compile(node.this, scope).type
     if type_ is None or (type_.kind is Kind.DOUBLE and "column" not in node.this.meta):
-        raise NotNative(f"aggregate {written(node, 'duckdb')}")
+        raise NotNative(f"aggregate {written(node, NAME)}")
     if not isinstance(node, exp.Sum):
         return type_
     total = sum_type(type_)
     if total is None or total.kind is Kind.DOUBLE:
-        raise NotNative(f"the sum {written(node, 'duckdb')}")
+        raise NotNative(f"the sum {written(node, NAME)}")
     return total

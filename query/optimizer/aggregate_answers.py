@@ -16,6 +16,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.algebra import Block, Comparison
 from hornbeam_server.query.binding.blocks import split
 from hornbeam_server.query.dialect.aggregates import Function
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.sums import WIDE, parts, quotient
 from hornbeam_server.query.optimizer.access_paths import estimated_rows
 from hornbeam_server.query.optimizer.aggregate_blocks import (
@@ -45,7 +46,7 @@ from hornbeam_server.schema.types import Kind
 
 MAX_VIEWS = 64
 """Maximum number of views that are compared with a block."""
-_WHOLE = exp.DataType.build("DECIMAL(38, 0)", dialect="duckdb")
+_WHOLE = exp.DataType.build("DECIMAL(38, 0)", dialect=NAME)
 """The type of a sum of integers that DuckDB converts to DOUBLE as it does its own, HUGEINT."""
 _COUNTS = (Function.ROWS, Function.COUNT, Function.DISTINCT)
 
@@ -271,7 +272,7 @@ class _Answering:
             place = self.block.place(node)
             if place is not None and place[0] in self.found.beside:
                 return node
-            raise NotAnswered(f"{written(node, 'duckdb')} is no grouping column of it")
+            raise NotAnswered(f"{written(node, NAME)} is no grouping column of it")
         for child in list(node.iter_expressions()):
             new = self._over(child)
             if new is not child:
@@ -284,7 +285,7 @@ class _Answering:
     def _aggregate(self, node: exp.Expr) -> exp.Expr:
         call = call_of(node, self.block, self.catalog)
         text = call_text(node, self.block, self.catalog, self.found.name)
-        shown = written(node, "duckdb", normalize_functions="lower")
+        shown = written(node, NAME, normalize_functions="lower")
         if call is None or text is None:
             raise NotAnswered(f"{shown} does not follow from its columns")
         column = self.found.calls.get(text)

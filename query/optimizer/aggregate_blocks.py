@@ -14,6 +14,7 @@ from hornbeam_server.query.binding.blocks import Classes, ColumnOf, joinable, sp
 from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.dialect.aggregates import FUNCTIONS, Function
 from hornbeam_server.query.dialect.functions import function_name, is_aggregate
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.sums import is_quotient
 from hornbeam_server.query.optimizer.select_trees import (
     flatten,
@@ -307,7 +308,7 @@ def _directed(node: exp.Expr) -> str:
     if type(node) in _EXCHANGED:
         node = _EXCHANGED[type(node)](this=node.expression.copy(), expression=node.this.copy())
     if isinstance(node, _SYMMETRIC):
-        sides = sorted(side.unnest().sql("duckdb") for side in (node.this, node.expression))
+        sides = sorted(side.unnest().sql(NAME) for side in (node.this, node.expression))
         return f"{type(node).__name__} {sides[0]}, {sides[1]}"
-    text: str = node.sql("duckdb", normalize_functions="lower")
+    text: str = node.sql(NAME, normalize_functions="lower")
     return text

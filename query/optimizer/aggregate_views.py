@@ -30,6 +30,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.algebra import Block
 from hornbeam_server.query.binding.blocks import Classes, ColumnOf
 from hornbeam_server.query.dialect.aggregates import Function
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.optimizer.aggregate_blocks import (
     AggregateBlock,
     Name,
@@ -195,7 +196,7 @@ class _Matching:
         known = classes_of(self._known())
         for node in self.view.block.equalities:
             if not known.same(*self.view.block.pair(node)):
-                raise NotAnswered(f"it joins by {written(node, 'duckdb')}, the statement does not")
+                raise NotAnswered(f"it joins by {written(node, NAME)}, the statement does not")
 
     def _require_conditions(self) -> None:
         """Raise NotAnswered unless the view's other conditions hold in the block."""
@@ -205,7 +206,7 @@ class _Matching:
         for node in self.view.block.conditions:
             if text_of(node, self.view.block, name) not in given:
                 raise NotAnswered(
-                    f"its condition {written(node, 'duckdb')} does not follow from the statement's"
+                    f"its condition {written(node, NAME)} does not follow from the statement's"
                 )
 
     def _rest(self, name: Name, mapped: Name) -> Iterator[exp.Expr]:
@@ -253,7 +254,7 @@ class _Matching:
 
 def column_text(place: ColumnOf) -> str:
     """The text of a column (`text_of`)."""
-    text: str = exp.column(place[1], table=place[0], quoted=True).sql("duckdb")
+    text: str = exp.column(place[1], table=place[0], quoted=True).sql(NAME)
     return text
 
 

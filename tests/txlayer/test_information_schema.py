@@ -50,10 +50,8 @@ QUERIES = {
         ("information_schema",),
         ("public",),
     ],
-    "SELECT count(*) FROM customer"
-    " JOIN (information_schema.tables t JOIN information_schema.views v ON v.table_name = t.table_name) ON true": [
-        (0,)
-    ],
+    "SELECT count(*) FROM customer JOIN (information_schema.tables t"
+    " JOIN information_schema.views v ON v.table_name = t.table_name) ON true": [(0,)],
 }
 
 

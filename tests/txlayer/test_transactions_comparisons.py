@@ -32,7 +32,7 @@ PLACES = {
     "ON CONFLICT": "INSERT INTO plain AS p (id) SELECT id FROM plain ON CONFLICT (id)"
     " DO UPDATE SET w = 1 WHERE {p} RETURNING id",
 }
-CONDITIONS_OF_VALUE, PLACES_OF_VALUE = 8, 3
+CONDITIONS_OF_VALUE, PLACES_OF_VALUE = 6, 2
 """How many are chosen for each value, always the same ones: as many as the suite has time for."""
 SPELLINGS = ["literal", "?", ":x"]
 

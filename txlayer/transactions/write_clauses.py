@@ -7,6 +7,7 @@ from collections.abc import Mapping, Set
 from sqlglot import exp
 
 from hornbeam_server.query.binding.parse import OVERRIDING
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.trees import written
 
@@ -62,6 +63,6 @@ def conflict_column(item: exp.Expr) -> str:
     if isinstance(column, exp.Column | exp.Identifier) and not item.args.get("desc"):
         return column.name
     raise Unsupported(
-        f"ON CONFLICT ({written(item, 'duckdb')}) is not supported.",
+        f"ON CONFLICT ({written(item, NAME)}) is not supported.",
         cure="Its target is the primary key or the columns of a unique index.",
     )

@@ -14,6 +14,7 @@ from hornbeam_server.query.binding.parameters import readers, with_literals
 from hornbeam_server.query.binding.parse import OVERRIDING
 from hornbeam_server.query.binding.placeholders import parameter_key
 from hornbeam_server.query.dialect.functions import DISPLAY, makes_or_takes_rows
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.assignment import assign
@@ -255,7 +256,7 @@ class _Compiler:
         for item in items:
             if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
                 raise Unsupported(
-                    f"SET {written(item, 'duckdb')} is not supported.",
+                    f"SET {written(item, NAME)} is not supported.",
                     cure="Assign one column at a time: SET a = …, b = ….",
                 )
             if _is_default(item.expression):
@@ -314,7 +315,7 @@ class _Compiler:
         BOOLEAN, as DuckDB does."""
         compiled = compile_expression(node, scope)
         if compiled is None or compiled.type is None or compiled.type.kind is not Kind.BOOLEAN:
-            node = exp.cast(node, "BOOLEAN", dialect="duckdb")
+            node = exp.cast(node, "BOOLEAN", dialect=NAME)
         try:
             scalar = self._scalar(node, scope)
         finally:
@@ -434,7 +435,7 @@ class _Compiler:
             return columns
         if isinstance(item, exp.Alias):
             return [(item.alias, item.this)]
-        return [(item.output_name or item.meta.get(DISPLAY) or written(item, "duckdb"), item)]
+        return [(item.output_name or item.meta.get(DISPLAY) or written(item, NAME), item)]
 
 
 _EXACT_NUMBERS = {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL}

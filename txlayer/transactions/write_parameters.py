@@ -12,6 +12,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.parameters import read
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import written
 from hornbeam_server.schema.types import ColumnType, Kind
@@ -38,7 +39,7 @@ def with_one_now(bound: BoundQuery) -> BoundQuery:
             kind = "DATE" if isinstance(node, exp.CurrentDate) else "TIMESTAMP"
             time = exp.cast(time, kind, copy=False)
         if isinstance(node.parent, exp.Returning | exp.Select):
-            time = exp.alias_(time, written(node, "duckdb"), quoted=True, copy=False)
+            time = exp.alias_(time, written(node, NAME), quoted=True, copy=False)
         node.replace(time)
     return replace(bound, parameter_types={**bound.parameter_types, NOW: _NOW_TYPE})
 

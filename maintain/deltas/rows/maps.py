@@ -19,6 +19,7 @@ from hornbeam_server.maintain.deltas.algebra import Map, Scan
 from hornbeam_server.maintain.deltas.relations import Field, Fields, one_nan
 from hornbeam_server.maintain.deltas.rows.parsing import Flat, NotCompiledError, flattened, parsed
 from hornbeam_server.maintain.deltas.zsets import Weighted
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.expressions import MAY_BE_NAN, CompiledExpression, compile_expression
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.rows import projection
@@ -174,7 +175,7 @@ class _Columns:
         except NotCompiledError:
             found = None
         if found is None or found.type not in (None, type_):
-            raise NotCompiledError(tree.sql("duckdb"))
+            raise NotCompiledError(tree.sql(NAME))
         return found
 
     def _mark(self, tree: exp.Expr) -> None:

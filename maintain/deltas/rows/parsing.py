@@ -10,7 +10,7 @@ from sqlglot.errors import SqlglotError
 
 from hornbeam_server.maintain.deltas.algebra import Map
 from hornbeam_server.query.dialect.duckdb_sql import cast_literal
-from hornbeam_server.query.dialect.grammar import read_expression
+from hornbeam_server.query.dialect.grammar import NAME, read_expression
 from hornbeam_server.schema.trees import unlink
 
 MAX_NODES = 5_000
@@ -91,7 +91,7 @@ def _over(tree: exp.Expr, columns: Trees) -> exp.Expr:
 
     sizes = (sum(1 for _ in columns[found.name].walk()) for found in tree.find_all(exp.Column))
     if sum(sizes) > MAX_NODES:
-        raise NotCompiledError(tree.sql("duckdb"))
+        raise NotCompiledError(tree.sql(NAME))
     return tree.transform(replaced)
 
 
