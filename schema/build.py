@@ -27,6 +27,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
+from hornbeam_server.schema.row_identity import row_identity
 from hornbeam_server.schema.types import ColumnType, Kind
 
 SYSTEM_PREFIX = "s."
@@ -189,18 +190,18 @@ def _bare_relation(draft: RelationDraft) -> Relation:
     )
     for column, column_draft in zip(columns, draft.columns, strict=True):
         _check_default(name, column, column_draft.name.place)
-    return Relation(name.text, columns, key)
+    if key:
+        return Relation(name.text, columns, key)
+    identity = row_identity([column.name for column in columns])
+    return Relation(name.text, (identity, *columns), (identity.name,))
 
 
 def _primary_key(draft: RelationDraft) -> tuple[str, ...]:
+    """The columns of the declared primary key; empty if there is none."""
     name = draft.name
     keys = [key for key in draft.primary_keys if key]
     if not keys:
-        raise name.place.error(
-            f"Relation {name.text} has no primary key.",
-            cure="Add PRIMARY KEY (columns); rows are stored and found by it.",
-            name=name.text,
-        )
+        return ()
     if len(keys) > 1:
         raise keys[1][0].place.error(
             f"Relation {name.text} has two primary keys.",
@@ -302,7 +303,7 @@ def _foreign_key(
     """`taken` holds the names of the relation's foreign keys; a generated name is added to it."""
     what = f"Foreign key {draft.name.text}" if draft.name else f"A foreign key of {child.name}"
     _check_some(draft.columns, draft.parent.place, what)
-    columns = _check_columns(draft.columns, child.name, child.column_names, what)
+    columns = _check_columns(draft.columns, child.name, child.visible_names, what)
     parent = bare.get(draft.parent.text)
     if parent is None:
         raise draft.parent.place.error(
@@ -321,6 +322,12 @@ def _in_key_order(
     draft: ForeignKeyDraft, what: str, columns: tuple[str, ...], parent: Relation
 ) -> tuple[str, ...]:
     """The child columns in the order of the parent's primary key."""
+    if not parent.declared_key:
+        raise draft.parent.place.error(
+            f"{what} references {parent.name}, which has no primary key.",
+            cure=f"Declare a primary key of {parent.name}.",
+            name=parent.name,
+        )
     key = ", ".join(parent.primary_key)
     if draft.parent_columns:
         named = _check_columns(draft.parent_columns, parent.name, parent.column_names, what)
@@ -443,7 +450,7 @@ def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> Dec
     names = [name for name, _ in draft.columns]
     suffix = "key" if draft.unique else "idx"
     text = draft.name.text if draft.name else _made_name(relation.name, names, suffix, taken)
-    types = {column.name: column.type for column in relation.columns}
+    types = {column.name: column.type for column in relation.visible}
     what = f"index {text}"
     _check_some(names, draft.relation.place, what)
     _key_columns(names, relation.name, types, what)

@@ -69,6 +69,8 @@ class Format(enum.IntEnum):
     """With immediate views that have indexes, have no aggregates, or compute columns when they are
     read (an older server would not maintain them, or would show other rows); or with chosen
     aggregate views, or a choice without them (an older server would forget which are chosen)."""
+    NINTH = 9
+    """With relations that have no primary key: an older server would show the row identity."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -82,6 +84,7 @@ class _ColumnForm(msgspec.Struct, omit_defaults=True):
     type: ColumnType
     nullable: bool
     default: _DefaultForm | None = None
+    hidden: bool = False
 
 
 class _RelationForm(msgspec.Struct):
@@ -195,6 +198,8 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
+    if not all(relation.declared_key for relation in catalog.schema.relations):
+        return Format.NINTH
     indexed = any(index.on in catalog.transactional_view for index in catalog.indexes)
     newer = any(view.computed is not None or view.chosen for view in catalog.immediate)
     if catalog.projected or indexed or newer or not catalog.aggregates:
@@ -297,8 +302,7 @@ def _state_form(state: StateLayout) -> _StateForm:
 
 def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
     return tuple(
-        _ColumnForm(column.name, column.type, column.nullable, _default_form(column.default))
-        for column in columns
+        _ColumnForm(c.name, c.type, c.nullable, _default_form(c.default), c.hidden) for c in columns
     )
 
 
@@ -364,7 +368,9 @@ def _state(form: _StateForm) -> StateLayout:
 
 
 def _columns(forms: Iterable[_ColumnForm]) -> tuple[Column, ...]:
-    return tuple(Column(form.name, form.type, form.nullable, _default(form)) for form in forms)
+    return tuple(
+        Column(form.name, form.type, form.nullable, _default(form), form.hidden) for form in forms
+    )
 
 
 def _default(column: _ColumnForm) -> Default | None:

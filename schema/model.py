@@ -52,12 +52,14 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; `default` None means NULL."""
+    """A column; `default` None means NULL. `hidden`: it is the row identity (row_identity.py),
+    which clients see only if they name it."""
 
     name: str
     type: ColumnType
     nullable: bool = True
     default: Default | None = None
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ class DeclaredIndex:
 
 @dataclass(frozen=True)
 class Relation:
-    """A base relation. `primary_key` is never empty and its columns are NOT NULL."""
+    """A base relation. `primary_key` is never empty and its columns are NOT NULL. If the schema
+    declares no primary key, it is the row identity: a hidden first column."""
 
     name: str
     columns: tuple[Column, ...]
@@ -115,6 +118,20 @@ class Relation:
     @cached_property
     def key_positions(self) -> tuple[int, ...]:
         return tuple(self.positions[name] for name in self.primary_key)
+
+    @cached_property
+    def visible(self) -> tuple[Column, ...]:
+        """The declared columns: all except the row identity."""
+        return tuple(column for column in self.columns if not column.hidden)
+
+    @cached_property
+    def visible_names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.visible)
+
+    @property
+    def declared_key(self) -> tuple[str, ...]:
+        """The primary key that the schema declares; empty if it declares none."""
+        return () if len(self.visible) < len(self.columns) else self.primary_key
 
     def column(self, name: str) -> Column:
         """The column `name`. Raises KeyError."""

@@ -35,8 +35,9 @@ def render_ddl(schema: Schema) -> str:
 
 
 def _render_relation(relation: Relation) -> str:
-    lines = [_render_column(column) for column in relation.columns]
-    lines.append(f"PRIMARY KEY {_listed(relation.primary_key)}")
+    lines = [_render_column(column) for column in relation.visible]
+    if relation.declared_key:
+        lines.append(f"PRIMARY KEY {_listed(relation.declared_key)}")
     lines += [_render_foreign_key(foreign_key) for foreign_key in relation.foreign_keys]
     return f"CREATE TABLE {identifier(relation.name)} (\n  " + ",\n  ".join(lines) + "\n)"
 

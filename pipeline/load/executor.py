@@ -39,6 +39,7 @@ from hornbeam_server.schema.codec import decode_catalog
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.schema.errors import ForeignKeyViolation, HornbeamError, LimitExceeded
 from hornbeam_server.schema.model import ForeignKey, Relation
+from hornbeam_server.schema.row_identity import of_loaded
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import Codecs
@@ -122,6 +123,12 @@ class Encoder:
     def staged(self, file: int, chunk: Chunk) -> pa.RecordBatch:
         """The staged records of a chunk. `file` is the origin of place 0 of the file."""
         codec, rows = self._codec, chunk.rows
+        if not self.relation.declared_key:
+            at = self.relation.key_positions[0]
+            rows = [
+                (*row[:at], of_loaded(file + place), *row[at + 1 :])
+                for place, row in zip(chunk.places, rows, strict=True)
+            ]
         keys, values = list(map(codec.key, rows)), list(map(codec.encode, rows))
         columns: list[list[object]] = [[file + place for place in chunk.places], [*keys], [*values]]
         columns += ([None] * len(rows) for _ in ("code", "reason", "record"))
@@ -166,7 +173,8 @@ def _encoded(
 
 
 def shown(relation: Relation, row: Row) -> str:
-    return cut_short(as_text(relation.column_names, row))
+    project = projection([relation.positions[name] for name in relation.visible_names])
+    return cut_short(as_text(relation.visible_names, project(row)))
 
 
 # ---------------------------------------------------------------- packed rows
@@ -286,7 +294,7 @@ class Writer:
         self._numbered = [
             self._relation.positions[column]
             for relation, column in catalog.counters
-            if relation == task.relation
+            if relation == task.relation and not self._relation.column(column).hidden
         ]
         filled = task.export.codecs().catalog.loading
         self._groups = made_of(catalog, task.relation, filled)

@@ -362,7 +362,6 @@ ERRORS = [
     (T + ' "it\'s" INT)\n ^', "holds a quote", "letters"),
     (T + ' "a""b" INT)\n ^', "holds a quote", "letters"),
     # primary keys
-    ("CREATE TABLE t (a INT)\n             ^", "t has no primary key", "Add PRIMARY KEY"),
     ("CREATE TABLE t ()\n             ^", "t has no columns", "at least one"),
     (T + " PRIMARY KEY (b))\n              ^", "t has two primary keys", "composite"),
     ("CREATE TABLE t (a INT,\n PRIMARY KEY (a, c))\n                 ^", "names column c", "a"),
@@ -370,6 +369,17 @@ ERRORS = [
     ("CREATE TABLE t (\n a JSON PRIMARY KEY)\n ^", "JSON cannot be in the primary", "another"),
     # foreign keys
     (T + " c INT REFERENCES q)\n                  ^", "references q", "Relations are: t"),
+    (
+        "CREATE TABLE p (x INT);\n" + T + " c INT REFERENCES p)\n                  ^",
+        "p, which has no primary key",
+        "Declare a primary key",
+    ),
+    (
+        "CREATE TABLE p (x INT);\n" + T + " c INT REFERENCES p (rowid))\n                  ^",
+        "p, which has no primary key",
+        "Declare a primary key",
+    ),
+    ("CREATE TABLE p (x INT);\nCREATE INDEX i ON p (rowid)\n                     ^", "rowid", "x"),
     (P + T + " c INT REFERENCES p (x))\n                     ^", "whole primary key", "p .x, y"),
     (P + T + " c INT REFERENCES p)\n ^", "has 1 columns for the 2", "each of x, y"),
     (P + T + " FOREIGN KEY (b, a) REFERENCES p)\n              ^", "t.b is TEXT, p.x", "INTEGER"),
@@ -455,8 +465,8 @@ def test_a_cycle_is_named_in_the_error() -> None:
 
 
 def test_the_error_text_begins_with_file_line_and_column() -> None:
-    error = refused("CREATE TABLE t (a INT)")
-    assert str(error).splitlines()[0] == "shop.sql:1:14: Relation t has no primary key."
+    error = refused("CREATE TABLE t ()")
+    assert str(error).splitlines()[0] == "shop.sql:1:14: Relation t has no columns."
 
 
 def test_generated_names_avoid_given_ones() -> None:

@@ -38,6 +38,7 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.schema.model import Column, Default, DefaultKind, OnDelete, Relation
 from hornbeam_server.schema.named_columns import unknown_column
+from hornbeam_server.schema.row_identity import spread
 from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
@@ -258,7 +259,7 @@ class Transaction:
         if batch.relation not in self.state.catalog.schema:
             raise NotFound(f"There is no relation {batch.relation}.")
         relation = self.state.catalog.schema.relation(batch.relation)
-        unknown = [name for name in batch.columns if name not in relation.positions]
+        unknown = [name for name in batch.columns if name not in relation.visible_names]
         if unknown:
             raise unknown_column(relation, unknown[0])
         positions = [relation.positions[name] for name in batch.columns]
@@ -348,7 +349,7 @@ class Transaction:
                 number = await self._identity.next(
                     self.state.catalog.counters[relation.name, column.name]
                 )
-                return column.type.coerce(number)
+                return spread(number) if column.hidden else column.type.coerce(number)
             case Default(value=value):
                 return value
 
