@@ -503,6 +503,14 @@ class Catalog:
             by_source[index.on] = (*by_source.get(index.on, ()), index)
         return by_source
 
+    def unique_index(self, key: ForeignKey) -> Index:
+        """The UNIQUE index on the columns that `key` references, which are no primary key."""
+        for index in self.indexes_on(key.parent):
+            columns = tuple(part.column for part in index.columns)
+            if index.unique and columns == key.parent_columns:
+                return index
+        raise AssertionError(f"{key.name} references columns that are not UNIQUE")
+
     @cached_property
     def loading(self) -> tuple[str, ...]:
         """The relations that are being loaded, their views, and the indexes on both."""

@@ -32,6 +32,7 @@ from hornbeam_server.schema.catalog import (
 )
 from hornbeam_server.schema.errors import Corruption, TypeMismatch
 from hornbeam_server.schema.model import (
+    Action,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -70,7 +71,9 @@ class Format(enum.IntEnum):
     read (an older server would not maintain them, or would show other rows); or with chosen
     aggregate views, or a choice without them (an older server would forget which are chosen)."""
     NINTH = 9
-    """With relations that have no primary key: an older server would show the row identity."""
+    """With relations that have no primary key (an older server would show the row identity), or
+    foreign keys to UNIQUE columns, ON UPDATE or ON DELETE SET DEFAULT (an older server would not
+    follow them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -198,7 +201,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
-    if not all(relation.declared_key for relation in catalog.schema.relations):
+    if any(map(_is_newer, catalog.schema.relations)):
         return Format.NINTH
     indexed = any(index.on in catalog.transactional_view for index in catalog.indexes)
     newer = any(view.computed is not None or view.chosen for view in catalog.immediate)
@@ -217,6 +220,14 @@ def _format(catalog: Catalog) -> Format:
     if catalog.load is not None:
         return Format.THIRD
     return Format.SECOND if catalog.deferred else Format.FIRST
+
+
+def _is_newer(relation: Relation) -> bool:
+    """Does the relation need format 9?"""
+    return not relation.declared_key or any(
+        key.to_unique or key.on_update is not Action.RESTRICT or key.on_delete is Action.SET_DEFAULT
+        for key in relation.foreign_keys
+    )
 
 
 def decode_catalog(data: bytes) -> Catalog:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hornbeam_server.schema.model import (
+    Action,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -109,7 +110,13 @@ def _described(column: Column) -> str:
 
 
 def _target(key: ForeignKey) -> str:
-    return f"({', '.join(key.columns)}) references {key.parent}, on delete {key.on_delete.value}"
+    columns, to = ", ".join(key.columns), key.parent
+    if key.to_unique:
+        to += f" ({', '.join(key.parent_columns)})"
+    text = f"({columns}) references {to}, on delete {key.on_delete.value}"
+    if key.on_update is Action.RESTRICT:
+        return text
+    return f"{text}, on update {key.on_update.value}"
 
 
 def _indexed(index: DeclaredIndex) -> str:

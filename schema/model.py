@@ -13,12 +13,14 @@ from functools import cached_property
 from hornbeam_server.schema.types import ColumnType, Value
 
 
-class OnDelete(enum.StrEnum):
-    """The effect of deleting a referenced row. NO ACTION in DDL is RESTRICT, checked at commit."""
+class Action(enum.StrEnum):
+    """The effect on the referencing rows when a row is deleted (ON DELETE), or when its referenced
+    values change (ON UPDATE). NO ACTION in DDL is RESTRICT, checked at commit."""
 
     RESTRICT = "restrict"
     CASCADE = "cascade"
     SET_NULL = "set null"
+    SET_DEFAULT = "set default"
 
 
 class DefaultKind(enum.StrEnum):
@@ -64,17 +66,20 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """`columns` of the owning relation reference `parent`'s primary key, in the key's order.
+    """`columns` of the owning relation reference `parent_columns`: the primary key of `parent`, in
+    the key's order, or with `to_unique` the columns of a UNIQUE index, in the order of the index.
 
     An edge of the schema graph runs from parent to the owning relation (Synergy, definition 1).
-    `name` is unique in its relation.
+    Trees and join views follow edges to primary keys only. `name` is unique in its relation.
     """
 
     name: str
     columns: tuple[str, ...]
     parent: str
     parent_columns: tuple[str, ...]
-    on_delete: OnDelete = OnDelete.RESTRICT
+    on_delete: Action = Action.RESTRICT
+    on_update: Action = Action.RESTRICT
+    to_unique: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,11 @@ class Relation:
     @cached_property
     def visible_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.visible)
+
+    @cached_property
+    def key_edges(self) -> tuple[ForeignKey, ...]:
+        """The foreign keys to primary keys, which trees and join views may follow."""
+        return tuple(key for key in self.foreign_keys if not key.to_unique)
 
     @property
     def declared_key(self) -> tuple[str, ...]:

@@ -223,6 +223,7 @@ def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
                 "parent": fk.parent,
                 "parent_columns": list(fk.parent_columns),
                 "on_delete": fk.on_delete.value,
+                "on_update": fk.on_update.value,
             }
             for fk in relation.foreign_keys
         ],

@@ -43,6 +43,7 @@ from hornbeam_server.schema.row_identity import of_loaded
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.foreign_keys import absent_keys
 from hornbeam_server.storage.limits import require_storable
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.snapshot import RememberingSnapshot, RowReader
@@ -113,7 +114,10 @@ class Encoder:
             names = [part.column for part in index.columns]
             compared[f"u{number}"] = _encoded(self.relation, names, codecs(index.name).prefix)
         for number, key in enumerate(references_itself(self.relation)):
-            compared[f"p{number}"] = _encoded(self.relation, key.columns, self._codec.key_of)
+            encode = self._codec.key_of
+            if key.to_unique:
+                encode = codecs(catalog.unique_index(key).name).prefix
+            compared[f"p{number}"] = _encoded(self.relation, key.columns, encode)
         self._compared = compared
         texts = ("code", "reason", "record")
         fields = [("origin", pa.int64()), ("k", pa.binary()), ("v", pa.binary())]
@@ -403,8 +407,7 @@ class References:
         for key, project in self._keys:
             values = [project(row) for row in rows]
             wanted = list(dict.fromkeys(v for v in values if None not in v))
-            found = await reader.get(key.parent, wanted) if wanted else []
-            absent = {v for v, row in zip(wanted, found, strict=True) if row is None}
+            absent = await absent_keys(reader, key, wanted)
             for i, value in enumerate(values):
                 if value in absent:
                     reasons.setdefault(i, dangling(self._relation, key, rows[i]))

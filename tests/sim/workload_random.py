@@ -27,11 +27,11 @@ from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, Forest, JoinView
 from hornbeam_server.schema.errors import ConstraintViolation
 from hornbeam_server.schema.model import (
+    Action,
     Column,
     DeclaredIndex,
     ForeignKey,
     KeyPart,
-    OnDelete,
     Relation,
     Schema,
 )
@@ -234,7 +234,7 @@ class _Drawn:
             Column(name, column.type, nullable)
             for name, column in zip(names, referenced, strict=True)
         ]
-        allowed = [how for how in OnDelete if nullable or how is not OnDelete.SET_NULL]
+        allowed = [how for how in Action if nullable or how is not Action.SET_NULL]
         parent_key = tuple(column.name for column in referenced)
         how = self.rng.choice(allowed)
         self.foreign_keys.append(ForeignKey(f"{prefix}_fkey", names, parent, parent_key, how))

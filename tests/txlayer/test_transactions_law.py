@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hornbeam_server.maintain.recompute import recompute
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import ConstraintViolation, TransactionAborted
+from hornbeam_server.schema.model import Action
 from hornbeam_server.schema.types import Kind
 from hornbeam_server.txlayer.transactions.requests import InsertRows, TransactionRequest
 from tests.strategies import SIMPLE_KINDS, few_values, rows_for, schemas
@@ -29,10 +30,19 @@ KINDS = tuple(kind for kind in SIMPLE_KINDS if kind is not Kind.BOOLEAN)
 @st.composite
 def worlds(draw):
     """(catalog with views and indexes yet to be built, rows that satisfy it)."""
-    schema = draw(schemas(min_relations=2, max_relations=4, kinds=KINDS, max_columns=2))
+    schema = draw(
+        schemas(
+            min_relations=2,
+            max_relations=4,
+            kinds=KINDS,
+            max_columns=2,
+            on_update=tuple(Action),
+            to_unique=draw(st.booleans()),
+        )
+    )
     parents = {}
     for relation in schema.relations:
-        edges = [fk for fk in relation.foreign_keys if fk.parent != relation.name]
+        edges = [fk for fk in relation.key_edges if fk.parent != relation.name]
         if edges and draw(st.integers(0, 4)):
             parents[relation.name] = draw(st.sampled_from(edges))
     roots = tuple(name for name in schema.names if name not in parents)
