@@ -318,7 +318,7 @@ def test_tables_are_reflected_as_declared(engine: Engine) -> None:
         declared,
         Column("a", Integer, primary_key=True, autoincrement=False),
         Column("b", String(7), primary_key=True),
-        Column("p_id", ForeignKey("p.id", name="to_p", ondelete="SET NULL")),
+        Column("p_id", ForeignKey("p.id", name="to_p", ondelete="SET NULL", onupdate="CASCADE")),
         Column("at", types.TIMESTAMP(timezone=True), nullable=False),
     )
     Index("c_at", child.c.at.desc(), hornbeam_include=["p_id"])
@@ -328,7 +328,7 @@ def test_tables_are_reflected_as_declared(engine: Engine) -> None:
     assert inspector.get_pk_constraint("c")["constrained_columns"] == ["a", "b"]
     (key,) = inspector.get_foreign_keys("c")
     assert (key["name"], key["referred_table"], key["options"]) == (
-        "to_p", "p", {"ondelete": "SET NULL"},
+        "to_p", "p", {"ondelete": "SET NULL", "onupdate": "CASCADE"},
     )  # fmt: skip
     (index,) = inspector.get_indexes("c")
     assert index["column_sorting"] == {"at": ("desc",)}
