@@ -27,6 +27,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
+from hornbeam_server.schema.row_identity import row_identity
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
 KEY_KINDS = tuple(kind for kind in Kind if kind is not Kind.JSON)
@@ -160,6 +161,7 @@ def schemas(
     on_delete: Sequence[Action] = tuple(Action),
     on_update: Sequence[Action] = (Action.RESTRICT,),
     to_unique: bool = False,
+    keyless: bool = False,
     max_columns: int = 3,
 ) -> Schema:
     """Draw a valid schema; parents are declared before children.
@@ -167,7 +169,8 @@ def schemas(
     `tree` True: at most one foreign key per relation to another relation; False: up to two (a
     DAG); None: either. Names are plain and unique in the whole schema, so that tests can write SQL
     with them: relation `r2`, key `r2_k0`, value `r2_v0`, foreign key column `r2_f0_r1_k0`.
-    `to_unique`: some foreign keys reference UNIQUE columns, which may be NULL.
+    `to_unique`: some foreign keys reference UNIQUE columns, which may be NULL. `keyless`: some
+    relations have a row identity instead of a primary key.
     """
     as_tree = draw(st.booleans()) if tree is None else tree
     relations: list[Relation] = []
@@ -175,8 +178,13 @@ def schemas(
         maker = _RelationMaker(draw, f"r{number}", kinds, with_defaults, (on_delete, on_update))
         for _ in range(draw(st.integers(0, 1 if as_tree else 2)) if relations else 0):
             parent = draw(st.sampled_from(relations))
-            maker.reference(parent, draw(_unique_key(parent)) if to_unique else None)
+            unique = draw(_unique_key(parent)) if to_unique else None
+            if unique or parent.declared_key:
+                maker.reference(parent, unique)
         maker.own_columns(max_columns)
+        if keyless and draw(st.integers(0, 2)) == 0:
+            relations.append(maker.relation_without_key())
+            continue
         if self_references and draw(st.integers(0, 3)) == 0:
             maker.reference_itself()
         relations.append(maker.relation())
@@ -196,7 +204,7 @@ def schemas(
 @st.composite
 def _unique_key(draw: st.DrawFn, parent: Relation) -> tuple[str, ...] | None:
     """Draw columns to declare UNIQUE and to reference; None: the primary key is referenced."""
-    usable = [c.name for c in parent.columns if c.type.kind in KEY_KINDS]
+    usable = [c.name for c in parent.visible if c.type.kind in KEY_KINDS]
     names = draw(st.lists(st.sampled_from(usable), max_size=2, unique=True))
     return tuple(names) if names and set(names) != set(parent.primary_key) else None
 
@@ -279,6 +287,12 @@ class _RelationMaker:
         key = self.draw(st.permutations(self.key))
         return Relation(self.name, tuple(columns), tuple(key), tuple(self._ordered(key)))
 
+    def relation_without_key(self) -> Relation:
+        """Return the relation with a row identity as its key."""
+        identity = row_identity([column.name for column in self.columns])
+        columns = (identity, *self.draw(st.permutations(self.columns)))
+        return Relation(self.name, columns, (identity.name,), tuple(self.foreign_keys))
+
     def _ordered(self, key: Sequence[str]) -> list[ForeignKey]:
         """Put self-references into the final order of the key, because they are added before it."""
         return [_in_order(fk, key) if fk.parent == self.name else fk for fk in self.foreign_keys]
@@ -292,12 +306,12 @@ def _in_order(foreign_key: ForeignKey, key: Sequence[str]) -> ForeignKey:
 
 @st.composite
 def _indexes(draw: st.DrawFn, relation: Relation) -> list[DeclaredIndex]:
-    usable = [c.name for c in relation.columns if c.type.kind in KEY_KINDS]
+    usable = [c.name for c in relation.visible if c.type.kind in KEY_KINDS]
     found = []
     for number in range(draw(st.integers(0, 2))):
         names = draw(st.lists(st.sampled_from(usable), min_size=1, max_size=2, unique=True))
         parts = tuple(KeyPart(name, draw(st.booleans())) for name in names)
-        others = [name for name in relation.column_names if name not in names]
+        others = [name for name in relation.visible_names if name not in names]
         include = draw(st.lists(st.sampled_from(others), max_size=1)) if others else []
         unique = draw(st.integers(0, 3)) == 0
         found.append(
@@ -312,7 +326,8 @@ def _indexes(draw: st.DrawFn, relation: Relation) -> list[DeclaredIndex]:
 def rows_for(
     draw: st.DrawFn, schema: Schema, *, max_rows: int = 5, few: bool = True
 ) -> dict[str, list[Row]]:
-    """Draw relation → rows that satisfy primary keys, foreign keys, NOT NULL and UNIQUE.
+    """Draw relation → rows that satisfy primary keys, foreign keys, NOT NULL and UNIQUE. A relation
+    may have the empty primary key: its rows may be equal.
 
     Inserts in the order of the relations and rows violate no constraint at any step. `few` draws
     values that recur. `schema` must declare parents before children.
@@ -321,7 +336,9 @@ def rows_for(
     for relation in schema.relations:
         rows = data[relation.name] = []
         unique = [i for i in schema.indexes if i.relation == relation.name and i.unique]
-        keys = [relation.primary_key, *(tuple(p.column for p in i.columns) for i in unique)]
+        keys = [tuple(p.column for p in i.columns) for i in unique]
+        if relation.primary_key:
+            keys.append(relation.primary_key)
         seen: list[set[Row]] = [set() for _ in keys]
         for _ in range(draw(st.integers(0, max_rows))):
             row = _row(draw, schema, relation, data, few)

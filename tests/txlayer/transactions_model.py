@@ -7,13 +7,23 @@ model knows nothing of key encodings, locks, indexes or views.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hornbeam_server.schema.model import Action, ForeignKey, Relation, Schema
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.txlayer.transactions.requests import Statement
 
 State = dict[str, list[Row]]
+
+
+def visible(schema: Schema) -> Schema:
+    """The schema without row identities, as the model and clients know it: relations that have one
+    have the empty primary key."""
+    relations = [
+        replace(relation, columns=relation.visible, primary_key=relation.declared_key)
+        for relation in schema.relations
+    ]
+    return replace(schema, relations=tuple(relations))
 
 
 class Refused(Exception):
@@ -104,7 +114,9 @@ def _add(relation: Relation, state: State, rows: Sequence[Row]) -> None:
         if any(v is None and not c.nullable for c, v in zip(relation.columns, row, strict=True)):
             raise Refused
         key = _values(relation, row, relation.primary_key)
-        if key in [_values(relation, r, relation.primary_key) for r in state[relation.name]]:
+        if key and key in [
+            _values(relation, r, relation.primary_key) for r in state[relation.name]
+        ]:
             raise Refused
         state[relation.name].append(row)
 
