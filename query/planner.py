@@ -108,9 +108,10 @@ class _Names:
         self._columns.setdefault(name, set()).update(columns)
 
     def columns(self, key: tuple[int, str], access: Access) -> tuple[str, ...]:
-        """The columns to read, in the source's order; at least one."""
+        """The columns to read, in the source's order, a row identity last; at least one."""
         wanted = self._columns[self.of[key]]
-        found = tuple(name for name in access.source.column_names if name in wanted)
+        columns = sorted(access.source.columns, key=lambda column: column.hidden)
+        found = tuple(column.name for column in columns if column.name in wanted)
         return found or (access.source.key[0].column,)
 
 
@@ -129,7 +130,9 @@ def _columns(
         layout = catalog.layout(block.relation(alias))
         renamed = table.args.get("alias") is not None and table.args["alias"].args.get("columns")
         every = whole or renamed or alias not in block.columns
-        used = frozenset(layout.column_names) if every else block.columns[alias]
+        used = block.columns.get(alias, frozenset())
+        if every:
+            used |= {column.name for column in layout.columns if not column.hidden}
         found[number, alias] = used or frozenset({layout.key[0].column})
     return found
 

@@ -15,6 +15,7 @@ from typing import Any
 from hornbeam_server.schema.errors import CircularReference, SchemaError, capitalised
 from hornbeam_server.schema.graph import find_cycle
 from hornbeam_server.schema.model import (
+    Action,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -22,11 +23,11 @@ from hornbeam_server.schema.model import (
     DefaultKind,
     ForeignKey,
     KeyPart,
-    OnDelete,
     Refresh,
     Relation,
     Schema,
 )
+from hornbeam_server.schema.row_identity import row_identity
 from hornbeam_server.schema.types import ColumnType, Kind
 
 SYSTEM_PREFIX = "s."
@@ -73,13 +74,14 @@ class ColumnDraft:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKeyDraft:
-    """Empty `parent_columns` mean the parent's primary key. If `name` is None, one is generated."""
+    """Without `parent_columns` it references the primary key. A `name` of None is generated."""
 
     name: Name | None
     columns: tuple[Name, ...]
     parent: Name
     parent_columns: tuple[Name, ...] = ()
-    on_delete: OnDelete = OnDelete.RESTRICT
+    on_delete: Action = Action.RESTRICT
+    on_update: Action = Action.RESTRICT
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +124,9 @@ def build(
     """
     _check_names([relation.name for relation in relations], "relation")
     bare = {draft.name.text: _bare_relation(draft) for draft in relations}
-    whole = tuple(_with_foreign_keys(draft, bare) for draft in relations)
     found = tuple(_indexes(indexes, bare, {draft.name.text: draft.view for draft in views}))
+    unique = [index for index in found if index.unique]
+    whole = tuple(_with_foreign_keys(draft, bare, unique) for draft in relations)
     _check_views(views, {*bare, *(index.name for index in found)})
     declared = tuple(draft.view for draft in views)
     schema = Schema(whole, found, declared, tuple(_notes(relations)))
@@ -189,18 +192,18 @@ def _bare_relation(draft: RelationDraft) -> Relation:
     )
     for column, column_draft in zip(columns, draft.columns, strict=True):
         _check_default(name, column, column_draft.name.place)
-    return Relation(name.text, columns, key)
+    if key:
+        return Relation(name.text, columns, key)
+    identity = row_identity([column.name for column in columns])
+    return Relation(name.text, (identity, *columns), (identity.name,))
 
 
 def _primary_key(draft: RelationDraft) -> tuple[str, ...]:
+    """The columns of the declared primary key; empty if there is none."""
     name = draft.name
     keys = [key for key in draft.primary_keys if key]
     if not keys:
-        raise name.place.error(
-            f"Relation {name.text} has no primary key.",
-            cure="Add PRIMARY KEY (columns); rows are stored and found by it.",
-            name=name.text,
-        )
+        return ()
     if len(keys) > 1:
         raise keys[1][0].place.error(
             f"Relation {name.text} has two primary keys.",
@@ -273,14 +276,16 @@ def _check_default(relation: Name, column: Column, place: Place) -> None:
         )
 
 
-def _with_foreign_keys(draft: RelationDraft, bare: dict[str, Relation]) -> Relation:
+def _with_foreign_keys(
+    draft: RelationDraft, bare: dict[str, Relation], unique: Sequence[DeclaredIndex]
+) -> Relation:
     child = bare[draft.name.text]
     named = [fk.name for fk in draft.foreign_keys if fk.name is not None]
     _check_names(named, "foreign key", f"{child.name}.")
     taken = {name.text for name in named}
     found: list[ForeignKey] = []
     for foreign_key in draft.foreign_keys:
-        made = _foreign_key(foreign_key, child, bare, taken)
+        made = _foreign_key(foreign_key, child, bare, unique, taken)
         _check_new(foreign_key, made, found)
         found.append(made)
     return Relation(child.name, child.columns, child.primary_key, tuple(found))
@@ -288,7 +293,7 @@ def _with_foreign_keys(draft: RelationDraft, bare: dict[str, Relation]) -> Relat
 
 def _check_new(draft: ForeignKeyDraft, made: ForeignKey, before: Sequence[ForeignKey]) -> None:
     for other in before:
-        if (other.columns, other.parent) == (made.columns, made.parent):
+        if _sides(other) == _sides(made):
             raise draft.columns[0].place.error(
                 f"Foreign key {made.name} says the same as {other.name}.",
                 cure="Drop one of them.",
@@ -296,13 +301,21 @@ def _check_new(draft: ForeignKeyDraft, made: ForeignKey, before: Sequence[Foreig
             )
 
 
+def _sides(key: ForeignKey) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+    return key.columns, key.parent, key.parent_columns
+
+
 def _foreign_key(
-    draft: ForeignKeyDraft, child: Relation, bare: dict[str, Relation], taken: set[str]
+    draft: ForeignKeyDraft,
+    child: Relation,
+    bare: dict[str, Relation],
+    unique: Sequence[DeclaredIndex],
+    taken: set[str],
 ) -> ForeignKey:
     """`taken` holds the names of the relation's foreign keys; a generated name is added to it."""
     what = f"Foreign key {draft.name.text}" if draft.name else f"A foreign key of {child.name}"
     _check_some(draft.columns, draft.parent.place, what)
-    columns = _check_columns(draft.columns, child.name, child.column_names, what)
+    columns = _check_columns(draft.columns, child.name, child.visible_names, what)
     parent = bare.get(draft.parent.text)
     if parent is None:
         raise draft.parent.place.error(
@@ -310,47 +323,80 @@ def _foreign_key(
             cure=f"Relations are: {', '.join(bare)}.",
             name=draft.parent.text,
         )
-    columns = _in_key_order(draft, what, columns, parent)
-    _check_types(draft, what, (child, columns), parent)
-    _check_set_null(draft, what, child)
+    target = _target(draft, what, parent, unique)
+    columns = _in_order_of(target, draft, what, columns, parent)
+    _check_types(draft, what, (child, columns), (parent, target))
+    _check_actions(draft, what, child)
     name = draft.name.text if draft.name else _made_name(child.name, draft.columns, "fkey", taken)
-    return ForeignKey(name, columns, parent.name, parent.primary_key, draft.on_delete)
+    to_unique = target != parent.declared_key
+    return ForeignKey(
+        name, columns, parent.name, target, draft.on_delete, draft.on_update, to_unique
+    )
 
 
-def _in_key_order(
-    draft: ForeignKeyDraft, what: str, columns: tuple[str, ...], parent: Relation
+def _target(
+    draft: ForeignKeyDraft, what: str, parent: Relation, unique: Sequence[DeclaredIndex]
 ) -> tuple[str, ...]:
-    """The child columns in the order of the parent's primary key."""
-    key = ", ".join(parent.primary_key)
-    if draft.parent_columns:
-        named = _check_columns(draft.parent_columns, parent.name, parent.column_names, what)
-    else:
-        named = parent.primary_key
-    place = (draft.parent_columns or (draft.parent,))[0].place
-    if set(named) != set(parent.primary_key):
-        raise place.error(
-            f"{what} references {parent.name} ({', '.join(named)}), which is not its whole "
-            "primary key.",
-            cure=f"Reference {parent.name} ({key}).",
+    """The referenced columns, in the order of the parent's primary key or of its UNIQUE index."""
+    key = parent.declared_key
+    if not draft.parent_columns:
+        if key:
+            return key
+        raise draft.parent.place.error(
+            f"{what} references {parent.name}, which has no primary key.",
+            cure=f"Name columns that are UNIQUE: REFERENCES {parent.name} (columns).",
             name=parent.name,
         )
+    named = _check_columns(draft.parent_columns, parent.name, parent.visible_names, what)
+    keys = [tuple(p.column for p in i.columns) for i in unique if i.relation == parent.name]
+    for columns in (
+        key,
+        *sorted(keys, key=lambda columns: columns != named),
+    ):  # an index in this order comes first
+        if set(columns) == set(named):
+            return columns
+    listed = ", ".join(named)
+    choices = " or ".join(
+        f"{parent.name} ({', '.join(columns)})" for columns in (key, *keys) if columns
+    )
+    raise draft.parent_columns[0].place.error(
+        f"{what} references {parent.name} ({listed}), which is neither its whole primary key nor"
+        " UNIQUE.",
+        cure=f"Reference {choices}, or declare UNIQUE ({listed})."
+        if choices
+        else f"Declare UNIQUE ({listed}).",
+        name=parent.name,
+    )
+
+
+def _in_order_of(
+    target: tuple[str, ...],
+    draft: ForeignKeyDraft,
+    what: str,
+    columns: tuple[str, ...],
+    parent: Relation,
+) -> tuple[str, ...]:
+    """The child columns in the order of the referenced columns `target`."""
+    named = tuple(name.text for name in draft.parent_columns) or target
     if len(columns) != len(named):
+        listed = ", ".join(named)
         raise draft.columns[0].place.error(
-            f"{what} has {len(columns)} columns for the {len(named)} of {parent.name} ({key}).",
-            cure=f"Give one column for each of {key}.",
+            f"{what} has {len(columns)} columns for the {len(named)} of {parent.name} ({listed}).",
+            cure=f"Give one column for each of {listed}.",
             name=draft.columns[0].text,
         )
     by_parent = dict(zip(named, columns, strict=True))
-    return tuple(by_parent[column] for column in parent.primary_key)
+    return tuple(by_parent[column] for column in target)
 
 
-def _check_types(
-    draft: ForeignKeyDraft, what: str, source: tuple[Relation, tuple[str, ...]], parent: Relation
-) -> None:
+_Side = tuple[Relation, tuple[str, ...]]
+
+
+def _check_types(draft: ForeignKeyDraft, what: str, source: _Side, target: _Side) -> None:
     """Check that both sides have the same values and encoding; lengths of texts may differ."""
-    child, columns = source
+    (child, columns), (parent, referenced) = source, target
     places = {name.text: name.place for name in draft.columns}
-    for name, key in zip(columns, parent.primary_key, strict=True):
+    for name, key in zip(columns, referenced, strict=True):
         mine, theirs = child.column(name).type, parent.column(key).type
         if (mine.kind, mine.precision, mine.scale) != (theirs.kind, theirs.precision, theirs.scale):
             raise places[name].error(
@@ -361,16 +407,22 @@ def _check_types(
             )
 
 
-def _check_set_null(draft: ForeignKeyDraft, what: str, child: Relation) -> None:
-    if draft.on_delete is not OnDelete.SET_NULL:
-        return
-    for name in draft.columns:
-        if not child.column(name.text).nullable:
-            raise name.place.error(
-                f"{what} says ON DELETE SET NULL, but {child.name}.{name.text} is NOT NULL.",
-                cure="Allow NULL in the column, or use ON DELETE RESTRICT or CASCADE.",
-                name=name.text,
-            )
+def _check_actions(draft: ForeignKeyDraft, what: str, child: Relation) -> None:
+    """Check that SET NULL and SET DEFAULT can set the columns."""
+    for event, action in (("DELETE", draft.on_delete), ("UPDATE", draft.on_update)):
+        if action not in {Action.SET_NULL, Action.SET_DEFAULT}:
+            continue
+        for name in draft.columns:
+            column = child.column(name.text)
+            sets_null = action is Action.SET_NULL or column.default is None
+            if sets_null and not column.nullable:
+                lacks = "" if action is Action.SET_NULL else " and has no default"
+                raise name.place.error(
+                    f"{what} says ON {event} {action.value.upper()}, but {child.name}.{name.text}"
+                    f" is NOT NULL{lacks}.",
+                    cure=f"Allow NULL in the column, or use ON {event} RESTRICT or CASCADE.",
+                    name=name.text,
+                )
 
 
 def _made_name(relation: str, columns: Sequence[Name], suffix: str, taken: set[str]) -> str:
@@ -443,7 +495,7 @@ def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> Dec
     names = [name for name, _ in draft.columns]
     suffix = "key" if draft.unique else "idx"
     text = draft.name.text if draft.name else _made_name(relation.name, names, suffix, taken)
-    types = {column.name: column.type for column in relation.columns}
+    types = {column.name: column.type for column in relation.visible}
     what = f"index {text}"
     _check_some(names, draft.relation.place, what)
     _key_columns(names, relation.name, types, what)

@@ -480,9 +480,17 @@ class Catalog:
         return self.declared_view[name].relations if name in self.declared_view else ()
 
     def visible(self, name: str) -> tuple[Column, ...]:
-        """Columns of a relation or view that queries can read: the first columns of its layout."""
+        """Columns of a relation or view that queries show."""
         declared = self.declared_view.get(name)
-        return declared.columns if declared is not None else self.layout(name).columns
+        if declared is not None:
+            return declared.columns
+        return tuple(column for column in self.layout(name).columns if not column.hidden)
+
+    def identities(self, name: str) -> tuple[Column, ...]:
+        """Columns of a relation or view that queries can name, and do not show (row_identity)."""
+        if name in self.declared_view:
+            return ()
+        return tuple(column for column in self.layout(name).columns if column.hidden)
 
     def indexes_on(self, name: str) -> tuple[Index, ...]:
         """Indexes over relation or view `name`, in any state."""
@@ -494,6 +502,14 @@ class Catalog:
         for index in self.indexes:
             by_source[index.on] = (*by_source.get(index.on, ()), index)
         return by_source
+
+    def unique_index(self, key: ForeignKey) -> Index:
+        """The UNIQUE index on the columns that `key` references, which are no primary key."""
+        for index in self.indexes_on(key.parent):
+            columns = tuple(part.column for part in index.columns)
+            if index.unique and columns == key.parent_columns:
+                return index
+        raise AssertionError(f"{key.name} references columns that are not UNIQUE")
 
     @cached_property
     def loading(self) -> tuple[str, ...]:
@@ -654,4 +670,4 @@ def _folded_index(index: Index, view: ImmediateView, table: str, rows: Layout) -
 
 
 def _renamed(column: Column, name: str) -> Column:
-    return Column(name, column.type, column.nullable, column.default)
+    return replace(column, name=name)

@@ -32,6 +32,7 @@ from hornbeam_server.schema.catalog import (
 )
 from hornbeam_server.schema.errors import Corruption, TypeMismatch
 from hornbeam_server.schema.model import (
+    Action,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -69,6 +70,10 @@ class Format(enum.IntEnum):
     """With immediate views that have indexes, have no aggregates, or compute columns when they are
     read (an older server would not maintain them, or would show other rows); or with chosen
     aggregate views, or a choice without them (an older server would forget which are chosen)."""
+    NINTH = 9
+    """With relations that have no primary key (an older server would show the row identity), or
+    foreign keys to UNIQUE columns, ON UPDATE or ON DELETE SET DEFAULT (an older server would not
+    follow them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -82,6 +87,7 @@ class _ColumnForm(msgspec.Struct, omit_defaults=True):
     type: ColumnType
     nullable: bool
     default: _DefaultForm | None = None
+    hidden: bool = False
 
 
 class _RelationForm(msgspec.Struct):
@@ -195,6 +201,8 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
+    if any(map(_is_newer, catalog.schema.relations)):
+        return Format.NINTH
     indexed = any(index.on in catalog.transactional_view for index in catalog.indexes)
     newer = any(view.computed is not None or view.chosen for view in catalog.immediate)
     if catalog.projected or indexed or newer or not catalog.aggregates:
@@ -212,6 +220,14 @@ def _format(catalog: Catalog) -> Format:
     if catalog.load is not None:
         return Format.THIRD
     return Format.SECOND if catalog.deferred else Format.FIRST
+
+
+def _is_newer(relation: Relation) -> bool:
+    """Does the relation need format 9?"""
+    return not relation.declared_key or any(
+        key.to_unique or key.on_update is not Action.RESTRICT or key.on_delete is Action.SET_DEFAULT
+        for key in relation.foreign_keys
+    )
 
 
 def decode_catalog(data: bytes) -> Catalog:
@@ -297,8 +313,7 @@ def _state_form(state: StateLayout) -> _StateForm:
 
 def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
     return tuple(
-        _ColumnForm(column.name, column.type, column.nullable, _default_form(column.default))
-        for column in columns
+        _ColumnForm(c.name, c.type, c.nullable, _default_form(c.default), c.hidden) for c in columns
     )
 
 
@@ -364,7 +379,9 @@ def _state(form: _StateForm) -> StateLayout:
 
 
 def _columns(forms: Iterable[_ColumnForm]) -> tuple[Column, ...]:
-    return tuple(Column(form.name, form.type, form.nullable, _default(form)) for form in forms)
+    return tuple(
+        Column(form.name, form.type, form.nullable, _default(form), form.hidden) for form in forms
+    )
 
 
 def _default(column: _ColumnForm) -> Default | None:

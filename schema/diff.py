@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hornbeam_server.schema.model import (
+    Action,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -77,7 +78,7 @@ class SchemaDiff:
         for relation in self.dropped_relations:
             yield DiffRow("drop", "relation", relation.name)
         for relation in self.added_relations:
-            yield DiffRow("add", "relation", relation.name, f"{len(relation.columns)} columns")
+            yield DiffRow("add", "relation", relation.name, f"{len(relation.visible)} columns")
         for owner, column in self.appended_columns:
             yield DiffRow("add", "column", f"{owner}.{column.name}", _described(column))
         for owner, column in self.relaxed_columns:
@@ -109,7 +110,13 @@ def _described(column: Column) -> str:
 
 
 def _target(key: ForeignKey) -> str:
-    return f"({', '.join(key.columns)}) references {key.parent}, on delete {key.on_delete.value}"
+    columns, to = ", ".join(key.columns), key.parent
+    if key.to_unique:
+        to += f" ({', '.join(key.parent_columns)})"
+    text = f"({columns}) references {to}, on delete {key.on_delete.value}"
+    if key.on_update is Action.RESTRICT:
+        return text
+    return f"{text}, on update {key.on_update.value}"
 
 
 def _indexed(index: DeclaredIndex) -> str:
@@ -141,7 +148,7 @@ def diff(old: Schema, new: Schema) -> SchemaDiff:
         added_relations=tuple(r for r in new.relations if r.name not in old),
         dropped_relations=tuple(r for r in old.relations if r.name not in new),
         appended_columns=tuple(
-            (n.name, c) for o, n in kept for c in n.columns if c.name not in o.positions
+            (n.name, c) for o, n in kept for c in n.visible if c.name not in o.visible_names
         ),
         relaxed_columns=tuple(relaxed),
         renumbered_columns=tuple(renumbered),
@@ -158,8 +165,8 @@ def diff(old: Schema, new: Schema) -> SchemaDiff:
 
 
 def _both(old: Relation, new: Relation) -> Iterator[tuple[Column, Column]]:
-    for column in new.columns:
-        if column.name in old.positions:
+    for column in new.visible:
+        if column.name in old.visible_names:
             yield old.column(column.name), column
 
 
@@ -192,24 +199,39 @@ def _are_identities(*columns: Column) -> bool:
 
 def _refusals(old: Relation, new: Relation) -> Iterator[Refusal]:
     yield from _refused_order(old, new)
-    if old.primary_key != new.primary_key:
+    yield from _refused_key(old, new)
+    for before, after in _both(old, new):
+        yield from _refused_column(new.name, before, after)
+    for column in new.visible:
+        if column.name not in old.visible_names:
+            yield from _refused_append(new.name, column)
+
+
+def _refused_key(old: Relation, new: Relation) -> Iterator[Refusal]:
+    """Refuse another primary key, and a column that has the name of the row identity."""
+    if old.declared_key != new.declared_key:
+        under = "their primary key" if old.declared_key else "a hidden number of their own"
         yield Refusal(
             new.name,
             new.name,
             "primary key",
-            "rows are stored under their primary key",
+            f"rows are stored under {under}",
             "make a relation with the new key under another name and copy the rows",
         )
-    for before, after in _both(old, new):
-        yield from _refused_column(new.name, before, after)
-    for column in new.columns:
-        if column.name not in old.positions:
-            yield from _refused_append(new.name, column)
+    elif old.primary_key != new.primary_key:
+        (name,) = old.primary_key
+        yield Refusal(
+            new.name,
+            name,
+            "new column",
+            "the hidden number of the rows has this name",
+            "choose another name",
+        )
 
 
 def _refused_order(old: Relation, new: Relation) -> Iterator[Refusal]:
     """Refuse an order of columns unless all old columns come first, in the old order."""
-    lost = [name for name in old.column_names if name not in new.positions]
+    lost = [name for name in old.visible_names if name not in new.visible_names]
     for name in lost:
         yield Refusal(
             new.name,
@@ -218,14 +240,14 @@ def _refused_order(old: Relation, new: Relation) -> Iterator[Refusal]:
             "stored rows keep all their columns, in order",
             "keep the column; select what you need, or copy the rows to a new relation",
         )
-    kept = [name for name in old.column_names if name not in lost]
-    if list(new.column_names[: len(kept)]) != kept:
+    kept = [name for name in old.visible_names if name not in lost]
+    if list(new.visible_names[: len(kept)]) != kept:
         yield Refusal(
             new.name,
             new.name,
             "order of columns",
             "columns are only ever appended; rows are stored in this order",
-            f"begin with {', '.join(old.column_names)}",
+            f"begin with {', '.join(old.visible_names)}",
         )
 
 

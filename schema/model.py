@@ -13,12 +13,14 @@ from functools import cached_property
 from hornbeam_server.schema.types import ColumnType, Value
 
 
-class OnDelete(enum.StrEnum):
-    """The effect of deleting a referenced row. NO ACTION in DDL is RESTRICT, checked at commit."""
+class Action(enum.StrEnum):
+    """The effect on the referencing rows when a row is deleted (ON DELETE), or when its referenced
+    values change (ON UPDATE). NO ACTION in DDL is RESTRICT, checked at commit."""
 
     RESTRICT = "restrict"
     CASCADE = "cascade"
     SET_NULL = "set null"
+    SET_DEFAULT = "set default"
 
 
 class DefaultKind(enum.StrEnum):
@@ -52,27 +54,32 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; `default` None means NULL."""
+    """A column; `default` None means NULL. `hidden`: it is the row identity (row_identity.py),
+    which clients see only if they name it."""
 
     name: str
     type: ColumnType
     nullable: bool = True
     default: Default | None = None
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """`columns` of the owning relation reference `parent`'s primary key, in the key's order.
+    """`columns` of the owning relation reference `parent_columns`: the primary key of `parent`, in
+    the key's order, or with `to_unique` the columns of a UNIQUE index, in the order of the index.
 
     An edge of the schema graph runs from parent to the owning relation (Synergy, definition 1).
-    `name` is unique in its relation.
+    Trees and join views follow edges to primary keys only. `name` is unique in its relation.
     """
 
     name: str
     columns: tuple[str, ...]
     parent: str
     parent_columns: tuple[str, ...]
-    on_delete: OnDelete = OnDelete.RESTRICT
+    on_delete: Action = Action.RESTRICT
+    on_update: Action = Action.RESTRICT
+    to_unique: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,8 @@ class DeclaredIndex:
 
 @dataclass(frozen=True)
 class Relation:
-    """A base relation. `primary_key` is never empty and its columns are NOT NULL."""
+    """A base relation. `primary_key` is never empty and its columns are NOT NULL. If the schema
+    declares no primary key, it is the row identity: a hidden first column."""
 
     name: str
     columns: tuple[Column, ...]
@@ -115,6 +123,25 @@ class Relation:
     @cached_property
     def key_positions(self) -> tuple[int, ...]:
         return tuple(self.positions[name] for name in self.primary_key)
+
+    @cached_property
+    def visible(self) -> tuple[Column, ...]:
+        """The declared columns: all except the row identity."""
+        return tuple(column for column in self.columns if not column.hidden)
+
+    @cached_property
+    def visible_names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.visible)
+
+    @cached_property
+    def key_edges(self) -> tuple[ForeignKey, ...]:
+        """The foreign keys to primary keys, which trees and join views may follow."""
+        return tuple(key for key in self.foreign_keys if not key.to_unique)
+
+    @property
+    def declared_key(self) -> tuple[str, ...]:
+        """The primary key that the schema declares; empty if it declares none."""
+        return () if len(self.visible) < len(self.columns) else self.primary_key
 
     def column(self, name: str) -> Column:
         """The column `name`. Raises KeyError."""

@@ -41,7 +41,7 @@ from hornbeam_server.schema.build import (
     build,
 )
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
-from hornbeam_server.schema.model import Default, DefaultKind, OnDelete, Schema
+from hornbeam_server.schema.model import Action, Default, DefaultKind, Schema
 from hornbeam_server.schema.sqltext import read_default, read_type
 from hornbeam_server.schema.types import ColumnType
 
@@ -184,14 +184,13 @@ class _Reflection:
 
     def foreign_key(self, table: str, key: Mapping[str, Any]) -> ForeignKeyDraft:
         options = {option: str(value).upper() for option, value in key["options"].items() if value}
-        on_update = options.get("onupdate", "NO ACTION")
-        if on_update not in {"NO ACTION", "RESTRICT"}:
-            cure = "Keys do not change under their children."
-            self.refuse(f"ON UPDATE {on_update} of {table}", cure)
-        on_delete = options.get("ondelete", "NO ACTION")
-        if on_delete not in _ON_DELETE:
-            cure = "Use RESTRICT, NO ACTION, CASCADE or SET NULL."
-            self.refuse(f"ON DELETE {on_delete} of {table}", cure)
+        actions = []
+        for event in ("delete", "update"):
+            action = options.get(f"on{event}", "NO ACTION")
+            if action not in _ACTIONS:
+                cure = f"Use {', '.join(_ACTIONS)}."
+                self.refuse(f"ON {event.upper()} {action} of {table}", cure)
+            actions.append(_ACTIONS[action])
         if key["referred_schema"]:
             parent = f"{key['referred_schema']}.{key['referred_table']}"
             self.refuse(f"{table}'s reference to {parent}", "Relations live in one schema.")
@@ -200,7 +199,7 @@ class _Reflection:
             self.names(key["constrained_columns"]),
             self.name(key["referred_table"]),
             self.names(key["referred_columns"]),
-            _ON_DELETE[on_delete],
+            *actions,
         )
 
     def indexes(self, table: str) -> Iterator[IndexDraft]:
@@ -274,12 +273,7 @@ class _SqliteReflection(_Reflection):
         return indexes
 
 
-_ON_DELETE = {
-    "NO ACTION": OnDelete.RESTRICT,
-    "RESTRICT": OnDelete.RESTRICT,
-    "CASCADE": OnDelete.CASCADE,
-    "SET NULL": OnDelete.SET_NULL,
-}
+_ACTIONS = {"NO ACTION": Action.RESTRICT, **{action.value.upper(): action for action in Action}}
 
 
 def _postgres_name(type_: TypeEngine[Any]) -> str:

@@ -1,7 +1,7 @@
 """The schema as DDL text, which `ddl` reads back to an equal schema.
 
-DuckDB reads it too, except ON DELETE, INCLUDE and IDENTITY, which it lacks, and defaults of bytes,
-which have PostgreSQL's form.
+DuckDB reads it too, except ON DELETE, ON UPDATE, INCLUDE and IDENTITY, which it lacks, and defaults
+of bytes, which have PostgreSQL's form.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from hornbeam_server.schema.model import (
+    Action,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -18,7 +19,6 @@ from hornbeam_server.schema.model import (
     ForeignKey,
     Identity,
     KeyPart,
-    OnDelete,
     Refresh,
     Relation,
     Schema,
@@ -35,8 +35,9 @@ def render_ddl(schema: Schema) -> str:
 
 
 def _render_relation(relation: Relation) -> str:
-    lines = [_render_column(column) for column in relation.columns]
-    lines.append(f"PRIMARY KEY {_listed(relation.primary_key)}")
+    lines = [_render_column(column) for column in relation.visible]
+    if relation.declared_key:
+        lines.append(f"PRIMARY KEY {_listed(relation.declared_key)}")
     lines += [_render_foreign_key(foreign_key) for foreign_key in relation.foreign_keys]
     return f"CREATE TABLE {identifier(relation.name)} (\n  " + ",\n  ".join(lines) + "\n)"
 
@@ -73,9 +74,10 @@ def _render_foreign_key(foreign_key: ForeignKey) -> str:
         f"CONSTRAINT {identifier(foreign_key.name)} FOREIGN KEY {_listed(foreign_key.columns)} "
         f"REFERENCES {identifier(foreign_key.parent)} {_listed(foreign_key.parent_columns)}"
     )
-    if foreign_key.on_delete is OnDelete.RESTRICT:
-        return text
-    return f"{text} ON DELETE {foreign_key.on_delete.value.upper()}"
+    for event, action in (("DELETE", foreign_key.on_delete), ("UPDATE", foreign_key.on_update)):
+        if action is not Action.RESTRICT:
+            text += f" ON {event} {action.value.upper()}"
+    return text
 
 
 def _render_index(index: DeclaredIndex) -> str:

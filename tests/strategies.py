@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from hypothesis import strategies as st
 
 from hornbeam_server.schema.model import (
+    Action,
     Column,
     DeclaredIndex,
     Default,
@@ -22,10 +24,10 @@ from hornbeam_server.schema.model import (
     ForeignKey,
     Identity,
     KeyPart,
-    OnDelete,
     Relation,
     Schema,
 )
+from hornbeam_server.schema.row_identity import row_identity
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
 KEY_KINDS = tuple(kind for kind in Kind if kind is not Kind.JSON)
@@ -156,7 +158,10 @@ def schemas(
     with_defaults: bool = False,
     with_indexes: bool = True,
     self_references: bool = True,
-    on_delete: Sequence[OnDelete] = tuple(OnDelete),
+    on_delete: Sequence[Action] = tuple(Action),
+    on_update: Sequence[Action] = (Action.RESTRICT,),
+    to_unique: bool = False,
+    keyless: bool = False,
     max_columns: int = 3,
 ) -> Schema:
     """Draw a valid schema; parents are declared before children.
@@ -164,19 +169,44 @@ def schemas(
     `tree` True: at most one foreign key per relation to another relation; False: up to two (a
     DAG); None: either. Names are plain and unique in the whole schema, so that tests can write SQL
     with them: relation `r2`, key `r2_k0`, value `r2_v0`, foreign key column `r2_f0_r1_k0`.
+    `to_unique`: some foreign keys reference UNIQUE columns, which may be NULL. `keyless`: some
+    relations have a row identity instead of a primary key.
     """
     as_tree = draw(st.booleans()) if tree is None else tree
     relations: list[Relation] = []
     for number in range(draw(st.integers(min_relations, max_relations))):
-        maker = _RelationMaker(draw, f"r{number}", kinds, with_defaults, on_delete)
+        maker = _RelationMaker(draw, f"r{number}", kinds, with_defaults, (on_delete, on_update))
         for _ in range(draw(st.integers(0, 1 if as_tree else 2)) if relations else 0):
-            maker.reference(draw(st.sampled_from(relations)))
+            parent = draw(st.sampled_from(relations))
+            unique = draw(_unique_key(parent)) if to_unique else None
+            if unique or parent.declared_key:
+                maker.reference(parent, unique)
         maker.own_columns(max_columns)
+        if keyless and draw(st.integers(0, 2)) == 0:
+            relations.append(maker.relation_without_key())
+            continue
         if self_references and draw(st.integers(0, 3)) == 0:
             maker.reference_itself()
         relations.append(maker.relation())
     indexes = [draw(_indexes(relation)) for relation in relations] if with_indexes else []
+    unique = {
+        (fk.parent, fk.parent_columns) for r in relations for fk in r.foreign_keys if fk.to_unique
+    }
+    indexes.append(
+        [
+            DeclaredIndex(f"{name}_u{i}", name, tuple(map(KeyPart, columns)), unique=True)
+            for i, (name, columns) in enumerate(sorted(unique))
+        ]
+    )
     return Schema(tuple(relations), tuple(index for found in indexes for index in found))
+
+
+@st.composite
+def _unique_key(draw: st.DrawFn, parent: Relation) -> tuple[str, ...] | None:
+    """Draw columns to declare UNIQUE and to reference; None: the primary key is referenced."""
+    usable = [c.name for c in parent.visible if c.type.kind in KEY_KINDS]
+    names = draw(st.lists(st.sampled_from(usable), max_size=2, unique=True))
+    return tuple(names) if names and set(names) != set(parent.primary_key) else None
 
 
 class _RelationMaker:
@@ -188,19 +218,22 @@ class _RelationMaker:
         name: str,
         kinds: Sequence[Kind],
         with_defaults: bool,
-        on_delete: Sequence[OnDelete],
+        actions: tuple[Sequence[Action], Sequence[Action]],
     ) -> None:
         self.draw, self.name, self.kinds = draw, name, kinds
-        self.with_defaults, self.on_delete = with_defaults, on_delete
+        self.with_defaults, self.actions = with_defaults, actions
         self.columns: list[Column] = []
         self.key: list[str] = []
         self.foreign_keys: list[ForeignKey] = []
 
-    def reference(self, parent: Relation) -> None:
-        """Add a foreign key to `parent`, part of the primary key in one of three cases."""
+    def reference(self, parent: Relation, unique: tuple[str, ...] | None = None) -> None:
+        """Add a foreign key to the primary key of `parent`, or to its columns `unique`; it is part
+        of the primary key in one of three cases."""
         in_key = self.draw(st.integers(0, 2)) == 0
         nullable = not in_key and self.draw(st.booleans())
-        columns = self._reference(parent.name, parent.columns, parent.primary_key, nullable)
+        columns = self._reference(
+            parent.name, parent.columns, unique or parent.primary_key, nullable, unique is not None
+        )
         if in_key:
             self.key += columns
 
@@ -208,19 +241,29 @@ class _RelationMaker:
         self._reference(self.name, tuple(self.columns), tuple(self.key), nullable=True)
 
     def _reference(
-        self, parent: str, columns: Sequence[Column], key: Sequence[str], nullable: bool
+        self,
+        parent: str,
+        columns: Sequence[Column],
+        key: Sequence[str],
+        nullable: bool,
+        to_unique: bool = False,
     ) -> list[str]:
         by_name = {column.name: column for column in columns}
         prefix = f"{self.name}_f{len(self.foreign_keys)}"
         names = [f"{prefix}_{column}" for column in key]
-        self.columns += [
-            Column(name, by_name[column].type, nullable)
-            for name, column in zip(names, key, strict=True)
+        has_default = self.draw(st.booleans())
+        for name, column in zip(names, key, strict=True):
+            type_ = by_name[column].type
+            value = Default(DefaultKind.LITERAL, self.draw(few_values(type_)))
+            self.columns.append(Column(name, type_, nullable, value if has_default else None))
+        lacking = set() if nullable else {Action.SET_NULL}
+        lacking |= set() if nullable or has_default else {Action.SET_DEFAULT}
+        how = [
+            self.draw(st.sampled_from([each for each in actions if each not in lacking]))
+            for actions in self.actions
         ]
-        allowed = [how for how in self.on_delete if nullable or how is not OnDelete.SET_NULL]
-        how = self.draw(st.sampled_from(allowed))
         self.foreign_keys.append(
-            ForeignKey(f"{prefix}_fkey", tuple(names), parent, tuple(key), how)
+            ForeignKey(f"{prefix}_fkey", tuple(names), parent, tuple(key), *how, to_unique)
         )
         return names
 
@@ -244,6 +287,12 @@ class _RelationMaker:
         key = self.draw(st.permutations(self.key))
         return Relation(self.name, tuple(columns), tuple(key), tuple(self._ordered(key)))
 
+    def relation_without_key(self) -> Relation:
+        """Return the relation with a row identity as its key."""
+        identity = row_identity([column.name for column in self.columns])
+        columns = (identity, *self.draw(st.permutations(self.columns)))
+        return Relation(self.name, columns, (identity.name,), tuple(self.foreign_keys))
+
     def _ordered(self, key: Sequence[str]) -> list[ForeignKey]:
         """Put self-references into the final order of the key, because they are added before it."""
         return [_in_order(fk, key) if fk.parent == self.name else fk for fk in self.foreign_keys]
@@ -252,19 +301,17 @@ class _RelationMaker:
 def _in_order(foreign_key: ForeignKey, key: Sequence[str]) -> ForeignKey:
     by_parent = dict(zip(foreign_key.parent_columns, foreign_key.columns, strict=True))
     columns = tuple(by_parent[column] for column in key)
-    return ForeignKey(
-        foreign_key.name, columns, foreign_key.parent, tuple(key), foreign_key.on_delete
-    )
+    return replace(foreign_key, columns=columns, parent_columns=tuple(key))
 
 
 @st.composite
 def _indexes(draw: st.DrawFn, relation: Relation) -> list[DeclaredIndex]:
-    usable = [c.name for c in relation.columns if c.type.kind in KEY_KINDS]
+    usable = [c.name for c in relation.visible if c.type.kind in KEY_KINDS]
     found = []
     for number in range(draw(st.integers(0, 2))):
         names = draw(st.lists(st.sampled_from(usable), min_size=1, max_size=2, unique=True))
         parts = tuple(KeyPart(name, draw(st.booleans())) for name in names)
-        others = [name for name in relation.column_names if name not in names]
+        others = [name for name in relation.visible_names if name not in names]
         include = draw(st.lists(st.sampled_from(others), max_size=1)) if others else []
         unique = draw(st.integers(0, 3)) == 0
         found.append(
@@ -279,7 +326,8 @@ def _indexes(draw: st.DrawFn, relation: Relation) -> list[DeclaredIndex]:
 def rows_for(
     draw: st.DrawFn, schema: Schema, *, max_rows: int = 5, few: bool = True
 ) -> dict[str, list[Row]]:
-    """Draw relation → rows that satisfy primary keys, foreign keys, NOT NULL and UNIQUE.
+    """Draw relation → rows that satisfy primary keys, foreign keys, NOT NULL and UNIQUE. A relation
+    may have the empty primary key: its rows may be equal.
 
     Inserts in the order of the relations and rows violate no constraint at any step. `few` draws
     values that recur. `schema` must declare parents before children.
@@ -288,7 +336,9 @@ def rows_for(
     for relation in schema.relations:
         rows = data[relation.name] = []
         unique = [i for i in schema.indexes if i.relation == relation.name and i.unique]
-        keys = [relation.primary_key, *(tuple(p.column for p in i.columns) for i in unique)]
+        keys = [tuple(p.column for p in i.columns) for i in unique]
+        if relation.primary_key:
+            keys.append(relation.primary_key)
         seen: list[set[Row]] = [set() for _ in keys]
         for _ in range(draw(st.integers(0, max_rows))):
             row = _row(draw, schema, relation, data, few)
@@ -322,12 +372,15 @@ def _row(
     for foreign_key in relation.foreign_keys:
         parent = schema.relation(foreign_key.parent)
         nullable = all(relation.column(name).nullable for name in foreign_key.columns)
-        choices: list[Row | None] = [*([None] if nullable else []), *data[parent.name]]
-        if not choices:
+        positions = [parent.positions[name] for name in foreign_key.parent_columns]
+        keys = [tuple(row[position] for position in positions) for row in data[parent.name]]
+        if nullable:
+            keys.append((None,) * len(positions))
+        else:
+            keys = [key for key in keys if None not in key]
+        if not keys:
             return None
-        row = draw(st.sampled_from(choices))
-        for name, position in zip(foreign_key.columns, parent.key_positions, strict=True):
-            found[name] = row[position] if row is not None else None
+        found |= zip(foreign_key.columns, draw(st.sampled_from(keys)), strict=True)
     for column in relation.columns:
         if column.name not in found:
             any_value = few_values(column.type) if few else values(column.type)

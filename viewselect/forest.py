@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product, takewhile
 
-from hornbeam_server.schema.model import OnDelete
+from hornbeam_server.schema.model import Action
 from hornbeam_server.viewselect.aggregates import AggregateView
 from hornbeam_server.viewselect.cost import Objective
 from hornbeam_server.viewselect.cover import ViewPath, marked_paths
@@ -190,4 +190,4 @@ class ForestSearch:
         if relation in parents or relation in (self.roots or ()):
             return ()
         edges = self.graph.into(relation)
-        return (e for e in edges if not e.weight and e.foreign_key.on_delete != OnDelete.RESTRICT)
+        return (e for e in edges if not e.weight and e.foreign_key.on_delete != Action.RESTRICT)

@@ -105,6 +105,6 @@ def schema_graph(schema: Schema, weights: Mapping[EdgeId, float]) -> Graph:
 
 def _edges(schema: Schema, weights: Mapping[EdgeId, float]) -> Iterable[Edge]:
     for relation in schema.relations:
-        for key in relation.foreign_keys:
+        for key in relation.key_edges:
             if key.parent != relation.name:
                 yield Edge(relation.name, key, weights.get((relation.name, key.name), 0.0))

@@ -120,7 +120,7 @@ def _csv_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str]
         read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=max(len(body), 1)),
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(
-            column_types={name: pa.string() for name in relation.column_names},
+            column_types={name: pa.string() for name in relation.visible_names},
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
             null_values=[""],
@@ -141,11 +141,11 @@ def _check_width(body: bytes, relation: Relation) -> None:
     name would take memory. Names may hold commas."""
     header = re.split(rb"[\r\n]", body[:HEADER_BYTES], maxsplit=1)[0]
     names = 1 + header.count(b",")
-    limit = 100 + sum(1 + name.count(",") for name in relation.column_names)
+    limit = 100 + sum(1 + name.count(",") for name in relation.visible_names)
     if names > limit or len(header) == HEADER_BYTES:
         raise InvalidRequest(
             f"The first line has {len(header)} bytes and {names} names; {relation.name} has"
-            f" {len(relation.column_names)} columns.",
+            f" {len(relation.visible_names)} columns.",
             cure="Begin the CSV with a line of the names of its columns.",
         )
 

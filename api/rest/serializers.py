@@ -213,9 +213,9 @@ def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
                 if c.default is None or c.default.kind is not DefaultKind.IDENTITY
                 else _identity_document(c.default.identity),
             }
-            for c in relation.columns
+            for c in relation.visible
         ],
-        "primary_key": list(relation.primary_key),
+        "primary_key": list(relation.declared_key),
         "foreign_keys": [
             {
                 "name": fk.name,
@@ -223,6 +223,7 @@ def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
                 "parent": fk.parent,
                 "parent_columns": list(fk.parent_columns),
                 "on_delete": fk.on_delete.value,
+                "on_update": fk.on_update.value,
             }
             for fk in relation.foreign_keys
         ],
@@ -279,6 +280,7 @@ def view_document(db: Database, shown: Catalog, name: str) -> dict[str, Any]:
         "columns": [
             {"name": c.name, "type": c.type.sql(), "relation": v.relation, "column": v.column}
             for c, v in zip(layout.columns, view.columns, strict=True)
+            if not c.hidden
         ],
         "state": catalog.state[name].value,
         "indexes": _indexes_on(shown, name),

@@ -257,12 +257,6 @@ class HornbeamDDLCompiler(compiler.DDLCompiler):
         names = (column if isinstance(column, str) else column.name for column in include)
         return f"{text} INCLUDE ({', '.join(map(self.preparer.quote, names))})"
 
-    def visit_foreign_key_constraint(self, constraint: Any, **kw: Any) -> str:
-        if constraint.onupdate not in (None, "RESTRICT", "NO ACTION"):
-            raise exc.CompileError("ON UPDATE is not supported: referenced keys do not change.")
-        text: str = super().visit_foreign_key_constraint(constraint, **kw)
-        return text
-
 
 class HornbeamPreparer(compiler.IdentifierPreparer):
     """Renders names, which fold to lower case unless quoted."""
@@ -444,9 +438,11 @@ class HornbeamDialect(default.DefaultDialect):
                 "referred_schema": None,
                 "referred_table": key["parent"],
                 "referred_columns": key["parent_columns"],
-                "options": {}
-                if key["on_delete"] == "restrict"
-                else {"ondelete": key["on_delete"].upper()},
+                "options": {
+                    option: key[action].upper()
+                    for option, action in (("ondelete", "on_delete"), ("onupdate", "on_update"))
+                    if key.get(action, "restrict") != "restrict"
+                },
             }
             for key in thing.get("foreign_keys", [])
         ]

@@ -41,7 +41,7 @@ from hornbeam_server.maintain.deltas.stages import (
 from hornbeam_server.maintain.deltas.states import GroupState
 from hornbeam_server.maintain.deltas.translate import Translator
 from hornbeam_server.maintain.deltas.zsets import ZSet
-from hornbeam_server.query.binding.binder import bind_tree
+from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
 from hornbeam_server.query.dialect.sums import SUMMED, WIDE
 from hornbeam_server.schema.catalog import Catalog, DeferredView, StateLayout
 from hornbeam_server.schema.errors import Unsupported
@@ -189,13 +189,26 @@ def _described(
     allowed: Callable[[exp.Expr, str], None],
 ) -> Fields:
     """Bind a view's SELECT, check it with `allowed`, and return its columns."""
-    bind_tree(tree, declared.sql, catalog)
+    _require_visible(bind_tree(tree, declared.sql, catalog), catalog)
     allowed(tree, declared.sql)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         raise Unsupported("A view is a SELECT.", cure="Write SELECT … FROM …")
     named_relations(tree, catalog)
-    relations = {r.name: stored_fields(r.columns) for r in catalog.schema.relations}
+    relations = {r.name: stored_fields(r.visible) for r in catalog.schema.relations}
     return describe(text(tree), relations)
+
+
+def _require_visible(bound: BoundQuery, catalog: Catalog) -> None:
+    """Raises Unsupported for a SELECT that names the row identity of a relation."""
+    for block in bound.statement.blocks:
+        for alias, used in block.columns.items():
+            hidden = (column.name for column in catalog.identities(block.relation(alias)))
+            if name := next((name for name in hidden if name in used), None):
+                raise Unsupported(
+                    f"A view cannot name {name}, the hidden number of the rows of"
+                    f" {block.relation(alias)}.",
+                    cure="Declare a primary key, and name its columns.",
+                )
 
 
 def named_relations(tree: exp.Expr, catalog: Catalog) -> tuple[str, ...]:

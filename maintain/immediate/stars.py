@@ -162,7 +162,7 @@ def _foreign_key(
     """The foreign key of scan `child` whose columns are equated with the key of `parent`."""
     columns = {(scans[child].column[a], scans[parent].column[b]) for a, b in pairs}
     relation: Relation = catalog.schema.relation(scans[child].relation)
-    for key in relation.foreign_keys:
+    for key in relation.key_edges:
         wanted = set(zip(key.columns, key.parent_columns, strict=True))
         if key.parent == scans[parent].relation and wanted <= columns:
             return key

@@ -39,9 +39,11 @@ from hornbeam_server.schema.codec import decode_catalog
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.schema.errors import ForeignKeyViolation, HornbeamError, LimitExceeded
 from hornbeam_server.schema.model import ForeignKey, Relation
+from hornbeam_server.schema.row_identity import of_loaded
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.foreign_keys import absent_keys
 from hornbeam_server.storage.limits import require_storable
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.snapshot import RememberingSnapshot, RowReader
@@ -112,7 +114,10 @@ class Encoder:
             names = [part.column for part in index.columns]
             compared[f"u{number}"] = _encoded(self.relation, names, codecs(index.name).prefix)
         for number, key in enumerate(references_itself(self.relation)):
-            compared[f"p{number}"] = _encoded(self.relation, key.columns, self._codec.key_of)
+            encode = self._codec.key_of
+            if key.to_unique:
+                encode = codecs(catalog.unique_index(key).name).prefix
+            compared[f"p{number}"] = _encoded(self.relation, key.columns, encode)
         self._compared = compared
         texts = ("code", "reason", "record")
         fields = [("origin", pa.int64()), ("k", pa.binary()), ("v", pa.binary())]
@@ -122,6 +127,12 @@ class Encoder:
     def staged(self, file: int, chunk: Chunk) -> pa.RecordBatch:
         """The staged records of a chunk. `file` is the origin of place 0 of the file."""
         codec, rows = self._codec, chunk.rows
+        if not self.relation.declared_key:
+            at = self.relation.key_positions[0]
+            rows = [
+                (*row[:at], of_loaded(file + place), *row[at + 1 :])
+                for place, row in zip(chunk.places, rows, strict=True)
+            ]
         keys, values = list(map(codec.key, rows)), list(map(codec.encode, rows))
         columns: list[list[object]] = [[file + place for place in chunk.places], [*keys], [*values]]
         columns += ([None] * len(rows) for _ in ("code", "reason", "record"))
@@ -166,7 +177,8 @@ def _encoded(
 
 
 def shown(relation: Relation, row: Row) -> str:
-    return cut_short(as_text(relation.column_names, row))
+    project = projection([relation.positions[name] for name in relation.visible_names])
+    return cut_short(as_text(relation.visible_names, project(row)))
 
 
 # ---------------------------------------------------------------- packed rows
@@ -286,7 +298,7 @@ class Writer:
         self._numbered = [
             self._relation.positions[column]
             for relation, column in catalog.counters
-            if relation == task.relation
+            if relation == task.relation and not self._relation.column(column).hidden
         ]
         filled = task.export.codecs().catalog.loading
         self._groups = made_of(catalog, task.relation, filled)
@@ -395,8 +407,7 @@ class References:
         for key, project in self._keys:
             values = [project(row) for row in rows]
             wanted = list(dict.fromkeys(v for v in values if None not in v))
-            found = await reader.get(key.parent, wanted) if wanted else []
-            absent = {v for v, row in zip(wanted, found, strict=True) if row is None}
+            absent = await absent_keys(reader, key, wanted)
             for i, value in enumerate(values):
                 if value in absent:
                     reasons.setdefault(i, dangling(self._relation, key, rows[i]))

@@ -136,7 +136,7 @@ def inspect(path: str, relation: Relation) -> File:
         columns = _columns(path, form)
     require_columns(relation, columns, f"{path}: ")
     if columns:
-        for column in relation.columns:
+        for column in relation.visible:
             if column.name not in columns and _is_identity(column):
                 raise InvalidRequest(f"{path}: {_no_number(column)}", cure=_NO_NUMBER)
     return File(os.path.abspath(path), form, about.st_size, about.st_mtime_ns, columns)
@@ -234,14 +234,14 @@ def read(split: Split, relation: Relation, current_timestamp: dt.datetime) -> It
 
 
 class Filling:
-    """Makes rows of a relation from given values and defaults."""
+    """Makes rows of a relation from given values and defaults. A row identity stays None."""
 
     def __init__(self, relation: Relation, current_timestamp: dt.datetime) -> None:
         self.relation = relation
         self.defaults: tuple[Value, ...] = tuple(
             _default(c, current_timestamp) for c in relation.columns
         )
-        self.numbered = [column for column in relation.columns if _is_identity(column)]
+        self.numbered = [column for column in relation.visible if _is_identity(column)]
 
     def chunk(
         self,
@@ -262,7 +262,7 @@ class Filling:
                 columns.append([default] * len(places))
             else:
                 columns.append(_coerced(column, values, reasons))
-            if not column.nullable and None in columns[-1]:
+            if not (column.nullable or column.hidden) and None in columns[-1]:
                 _note_nulls(self.relation, column, columns[-1], reasons)
         rows: list[Row] = list(zip(*columns, strict=True))
         if not reasons:
@@ -521,13 +521,14 @@ def _json_lines(split: Split, filling: Filling) -> Iterator[Chunk]:
 
 def _json_chunk(places: list[int], lines: list[bytes], filling: Filling) -> Chunk:
     relation, reasons = filling.relation, dict[int, Fault]()
+    known = set(relation.visible_names)
     columns: list[list[Any]] = [[default] * len(lines) for default in filling.defaults]
     for i, line in enumerate(lines):
         record = _object(line)
         if isinstance(record, str):
             reasons[i] = _unreadable(record)
             continue
-        unknown = record.keys() - relation.positions.keys()
+        unknown = record.keys() - known
         if unknown:
             names = ", ".join(map(repr, sorted(unknown)))
             reasons[i] = Fault(UnknownName.code, f"Relation {relation.name} has no column {names}.")

@@ -97,6 +97,7 @@ class Sifted:
 
     def __init__(self, spark: SparkSession, staging: Staging) -> None:
         self._spark = spark
+        self._staging = staging
         catalog = staging.model
         self.relation = catalog.schema.relation(staging.relation)
         self._codec = Codecs(catalog)(staging.relation)
@@ -195,9 +196,17 @@ class Sifted:
     def _dangling(self, number: int, limit: int) -> list[tuple[int, Row]]:
         good = self._good
         references = good.where(F.col(f"p{number}").isNotNull()).select("origin", "v", f"p{number}")
-        keys = good.select(F.col("k").alias(f"p{number}"))
+        keys = good.select(F.col(self._referenced(number)).alias(f"p{number}"))
         lost = references.join(keys, f"p{number}", "left_anti").select("origin", "v")
         return [(origin, self._row(v)) for origin, v in lost.orderBy("origin").take(limit + 1)]
+
+    def _referenced(self, number: int) -> str:
+        """The column of staged records that the foreign key `number` to the relation itself
+        references."""
+        key = references_itself(self.relation)[number]
+        if not key.to_unique:
+            return "k"
+        return f"u{self._unique.index(self._staging.model.unique_index(key))}"
 
     def _row(self, value: bytes) -> Row:
         return self._codec.decode(bytes(value))

@@ -45,7 +45,9 @@ from hornbeam_server.pipeline.reconcile.report import Compared, Difference, Faul
 from hornbeam_server.pipeline.spark.export import Export
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.storage.codec.rows import LayoutCodec
+from hornbeam_server.storage.foreign_keys import absent_keys
 from hornbeam_server.storage.ports import Cell, Put, TableStore
+from hornbeam_server.storage.snapshot import Snapshot
 
 BUCKETS = 4_096
 """Buckets of an index. With ten million rows, one difference causes about 2 400 rows to be read
@@ -255,6 +257,7 @@ class _RelationPass:
         relation = catalog.schema.relation(scan.relation)
         self._base = BaseCodec(codecs(scan.relation))
         self._parents = Parents(codecs, store, export.snapshot)
+        self._reader = Snapshot(store, codecs, export.snapshot)
         self._indexes = [
             (name, catalog.layout(name).source, IndexProgram(catalog, codecs, name))
             for name in scan.indexes
@@ -264,7 +267,7 @@ class _RelationPass:
             name: ViewProgram(catalog, catalog.view[name], codecs(name).begin) for name in views
         }
         self._foreign_keys = [
-            (constraint(relation.name, fk.name), fk.parent, reference(catalog, relation.name, fk))
+            (constraint(relation.name, fk.name), fk, reference(catalog, relation.name, fk))
             for fk in relation.foreign_keys
             if fk.name in scan.foreign_keys
         ]
@@ -334,13 +337,16 @@ class _RelationPass:
     async def _check_foreign_keys(
         self, cells: Sequence[Cell], found: Sequence[Found], tallies: Mapping[str, Tally]
     ) -> None:
-        for name, parent, refer in self._foreign_keys:
+        for name, foreign_key, refer in self._foreign_keys:
             tally = tallies[name]
             tally.rows += len(cells)
             keys = [refer(one[0]) for one in found if isinstance(one, tuple)]
             wanted = [key for key in dict.fromkeys(keys) if None not in key]
-            known = await self._parents.fetch(parent, wanted)
-            orphaned = {key for key in wanted if known[key] is Broken.ABSENT}
+            if foreign_key.to_unique:
+                orphaned = await absent_keys(self._reader, foreign_key, wanted)
+            else:
+                known = await self._parents.fetch(foreign_key.parent, wanted)
+                orphaned = {key for key in wanted if known[key] is Broken.ABSENT}
             if not orphaned:
                 continue
             for cell, one in zip(cells, found, strict=True):

@@ -47,9 +47,10 @@ def spark_schema(columns: Iterable[Column]) -> spark.StructType:
 
 
 def chosen(layout: Layout, names: str | None) -> list[Column]:
-    """Columns by their names, separated by commas; None: all. Raises NotFound."""
+    """Columns by their names, separated by commas; None: all except a row identity. Raises
+    NotFound."""
     if names is None:
-        return list(layout.columns)
+        return [column for column in layout.columns if not column.hidden]
     wanted = [name.strip() for name in names.split(",")]
     unknown = [name for name in wanted if name not in layout.positions]
     if unknown:

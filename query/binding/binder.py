@@ -49,6 +49,11 @@ from hornbeam_server.query.binding.blocks import (
 )
 from hornbeam_server.query.binding.comparisons import EXCHANGED, is_assignment, settle
 from hornbeam_server.query.binding.constants import named_type
+from hornbeam_server.query.binding.identities import (
+    excluded_names,
+    omit_identities,
+    write_out_natural,
+)
 from hornbeam_server.query.binding.literals import typed
 from hornbeam_server.query.binding.names import (
     ANONYMOUS,
@@ -170,6 +175,7 @@ class _Binder:
         self.targets: dict[int, Target] = {}
         self.nodes: list[exp.Column] = []
         self.stars: list[tuple[exp.Expr, list[tuple[_Entry, str]]]] = []
+        self.starred: list[tuple[exp.Expr, list[tuple[Item, Gathered]]]] = []
         self.pairs: list[tuple[exp.Join, list[tuple[_Entry, _Entry]]]] = []
         self.parameters: dict[int | str, ColumnType | None] = {}
         self.uses: dict[int | str, tuple[Use, ...]] = {}
@@ -214,6 +220,8 @@ class _Binder:
             star.meta["columns"] = tuple(
                 (*place(*entry[:3]), entry[3], name) for entry, name in entries
             )
+        for star, items in self.starred:
+            omit_identities(star, items)
         for join, pairs in self.pairs:
             join.meta["pairs"] = tuple(
                 tuple((*place(*side[:3]), side[3]) for side in pair) for pair in pairs
@@ -675,7 +683,12 @@ class _Binder:
         seen = self.catalog.visible(node.name)
         columns = [OutputColumn(column.name, column.type.stored()) for column in seen]
         alias = node.alias or node.name
-        item = Item(alias, tuple(self._visible(node, columns)), node.name)
+        identities = tuple(
+            (column.name, OutputColumn(column.name, column.type.stored()))
+            for column in self.catalog.identities(node.name)
+        )
+        visible = tuple(self._visible(node, columns))
+        item = Item(alias, visible, node.name, hidden=identities)
         self._add_item(item, node, select)
         select.gathered.sources.append(Source(alias, node.name))
         select.gathered.nodes.append(node)
@@ -788,6 +801,7 @@ class _Binder:
         names = [name.name for name in join.args.get("using") or ()]
         if join.args.get("method") == "NATURAL":
             names = self._common(left, right, select)
+            write_out_natural(join, names, select.frame.items)
         pairs, entries = [], []
         number = select.frame.select
         for name in names:
@@ -860,8 +874,8 @@ class _Binder:
 
     def _star(self, node: exp.Expr, star: exp.Star, select: _Select) -> list[OutputColumn]:
         table = node.args.get("table") if isinstance(node, exp.Column) else None
-        entries = list(self._star_entries(node, table, select))
-        excluded = {column.name for column in star.args.get("except_") or ()}
+        entries = list(self._star_entries(node, star, table, select))
+        excluded = excluded_names(star)
         replaced = {alias.alias: alias.this for alias in star.args.get("replace") or ()}
         renames = {a.this.name: a.alias for a in star.args.get("rename") or ()}
         known = {name for _, _, _, name in entries}
@@ -884,13 +898,14 @@ class _Binder:
         ]
 
     def _star_entries(
-        self, node: exp.Expr, table: exp.Expr | None, select: _Select
+        self, node: exp.Expr, star: exp.Expr, table: exp.Expr | None, select: _Select
     ) -> Iterator[_Entry]:
         if table is None:
             if not select.frame.items:
                 raise SqlError(
                     f"* needs FROM{at(node, self.sql)}.", cure="Write SELECT * FROM relation."
                 )
+            self.starred.append((star, [(i, select.gathered) for i in select.frame.items]))
             for item, name, column in select.frame.star():
                 yield select.frame.select, item, column, name
             return
@@ -898,6 +913,7 @@ class _Binder:
         if found is None:
             raise self._unknown_alias(table, table.name, select)
         frame, item = found
+        self.starred.append((star, [(item, self._gathered_of(item, select))]))
         for name, column in item.columns:
             yield frame.select, item, column, name
 

@@ -320,7 +320,7 @@ def _fk_joins(
     for child, parent in permutations(relations, 2):
         if relations[child] not in schema:
             continue
-        for key in schema.relation(relations[child]).foreign_keys:
+        for key in schema.relation(relations[child]).key_edges:
             pairs = list(_edge(key, child, parent))
             if key.parent == relations[parent] and all(classes.same(*pair) for pair in pairs):
                 implied = any(frozenset(pair) not in written for pair in pairs)

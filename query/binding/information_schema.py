@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from sqlglot import exp
 
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.model import Column, Default, DefaultKind, OnDelete, Relation
+from hornbeam_server.schema.model import Column, Default, DefaultKind, ForeignKey, Relation
 from hornbeam_server.schema.sqltext import literal_sql
 from hornbeam_server.schema.types import ColumnType, Declared, Kind, Value
 
@@ -77,7 +77,7 @@ def _literal(value: Value) -> exp.Expr:
 def _named(catalog: Catalog) -> Iterator[tuple[str, str, Sequence[Column]]]:
     """Relations and readable views: name, kind, columns."""
     for relation in catalog.schema.relations:
-        yield relation.name, "BASE TABLE", relation.columns
+        yield relation.name, "BASE TABLE", relation.visible
     for name in catalog.all_views:
         if catalog.readable(name):
             yield name, "VIEW", catalog.visible(name)
@@ -152,7 +152,8 @@ def _numeric(type_: ColumnType) -> tuple[int | None, int | None, int | None]:
 
 def _keys(relation: Relation, catalog: Catalog) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """The constraints of a relation that have columns: name, type, columns."""
-    yield f"{relation.name}_pkey", "PRIMARY KEY", relation.primary_key
+    if relation.declared_key:
+        yield f"{relation.name}_pkey", "PRIMARY KEY", relation.declared_key
     for index in catalog.schema.indexes:
         if index.relation == relation.name and index.unique:
             yield index.name, "UNIQUE", tuple(part.column for part in index.columns)
@@ -175,15 +176,17 @@ def _key_column_usage(catalog: Catalog) -> Iterator[_Row]:
                 yield DATABASE, PUBLIC, name, *place, number, position
 
 
-_RULES = {OnDelete.RESTRICT: "RESTRICT", OnDelete.CASCADE: "CASCADE", OnDelete.SET_NULL: "SET NULL"}
-
-
 def _referential_constraints(catalog: Catalog) -> Iterator[_Row]:
     for relation in catalog.schema.relations:
         for key in relation.foreign_keys:
-            parent = DATABASE, PUBLIC, f"{key.parent}_pkey"
-            rules = "NONE", "RESTRICT", _RULES[key.on_delete]
+            parent = DATABASE, PUBLIC, _referenced(key, catalog)
+            rules = "NONE", key.on_update.value.upper(), key.on_delete.value.upper()
             yield DATABASE, PUBLIC, key.name, *parent, *rules
+
+
+def _referenced(key: ForeignKey, catalog: Catalog) -> str:
+    """The name of the primary key or UNIQUE constraint that a foreign key references."""
+    return catalog.unique_index(key).name if key.to_unique else f"{key.parent}_pkey"
 
 
 def _constraint_column_usage(catalog: Catalog) -> Iterator[_Row]:
@@ -206,7 +209,7 @@ def _views(catalog: Catalog) -> Iterator[_Row]:
 
 def _sequences(catalog: Catalog) -> Iterator[_Row]:
     for relation in catalog.schema.relations:
-        for column in relation.columns:
+        for column in relation.visible:
             if column.default is not None and column.default.kind is DefaultKind.IDENTITY:
                 options = column.default.identity
                 name = f"{relation.name}_{column.name}_seq"

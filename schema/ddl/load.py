@@ -76,7 +76,7 @@ def _identities(schema: Schema) -> Iterator[tuple[str, RelationDraft]]:
     for relation in schema.relations:
         columns = [
             ColumnDraft(Name(column.name, Place()), column.type, column.nullable, column.default)
-            for column in relation.columns
+            for column in relation.visible
         ]
         yield relation.name, RelationDraft(Name(relation.name, Place()), columns)
 

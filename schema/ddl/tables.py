@@ -17,7 +17,7 @@ from hornbeam_server.schema.build import (
 from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation
 from hornbeam_server.schema.ddl.identities import check_single_default, make_identity, sequence_of
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
-from hornbeam_server.schema.model import Default, DefaultKind, Identity, OnDelete
+from hornbeam_server.schema.model import Action, Default, DefaultKind, Identity
 from hornbeam_server.schema.sqltext import is_serial, read_default, read_type, type_note
 
 _REFUSED: dict[type[exp.Expr | exp.ColumnConstraintKind], tuple[str, str]] = {
@@ -28,15 +28,8 @@ _REFUSED: dict[type[exp.Expr | exp.ColumnConstraintKind], tuple[str, str]] = {
     exp.CommentColumnConstraint: ("COMMENT", "Write a -- comment."),
     exp.LikeProperty: ("LIKE", "Write the columns out."),
 }
-_ON_DELETE = {
-    "ON DELETE RESTRICT": OnDelete.RESTRICT,
-    "ON DELETE NO ACTION": OnDelete.RESTRICT,
-    "ON DELETE CASCADE": OnDelete.CASCADE,
-    "ON DELETE SET NULL": OnDelete.SET_NULL,
-}
+_ACTIONS = {"NO ACTION": Action.RESTRICT, **{action.value.upper(): action for action in Action}}
 _NO_EFFECT = {
-    "ON UPDATE RESTRICT",
-    "ON UPDATE NO ACTION",
     "MATCH SIMPLE",
     "DEFERRABLE",
     "NOT DEFERRABLE",
@@ -189,22 +182,19 @@ def _foreign_key(
         listed = statement.names(target.expressions)
         target = target.this
     parent = statement.table(target)
-    on_delete = OnDelete.RESTRICT
+    on = {"DELETE": Action.RESTRICT, "UPDATE": Action.RESTRICT}
     for option in node.args.get("options") or ():
         text = " ".join(str(option).upper().split())
-        if text in _ON_DELETE:
-            on_delete = _ON_DELETE[text]
+        _, event, action = (*text.split(maxsplit=2), "", "", "")[:3]
+        if event in on and action in _ACTIONS:
+            on[event] = _ACTIONS[action]
         elif text not in _NO_EFFECT:
             _refuse_option(statement, text, statement.offset(target))
-    return ForeignKeyDraft(label, columns, parent, listed, on_delete)
+    return ForeignKeyDraft(label, columns, parent, listed, on["DELETE"], on["UPDATE"])
 
 
 def _refuse_option(statement: Statement, text: str, parent: int) -> NoReturn:
-    if text.startswith("ON UPDATE"):
-        cure = "Keys do not change under their children; write ON UPDATE RESTRICT or nothing."
-        # ON may also precede DELETE, so look for UPDATE.
-        statement.refuse(text, statement.keyword("UPDATE", parent), cure)
-    cure = "Write ON DELETE RESTRICT, NO ACTION, CASCADE or SET NULL."
+    cure = "Write ON DELETE or ON UPDATE RESTRICT, NO ACTION, CASCADE, SET NULL or SET DEFAULT."
     if text.startswith("MATCH"):
         cure = f"Leave out {text}."
     statement.refuse(text, statement.keyword(text.split()[1], parent), cure)

@@ -87,6 +87,19 @@ def totals(*names: str, base: Catalog | None = None) -> Catalog:
     return replace(relations, version=version, immediate=views, states=tuple(known.items()))
 
 
+TAGS = """
+CREATE TABLE kind (k_id INTEGER PRIMARY KEY, k_code TEXT UNIQUE);
+CREATE TABLE tag (
+  t_k_id INTEGER DEFAULT 0 REFERENCES kind ON UPDATE CASCADE ON DELETE SET DEFAULT,
+  t_code TEXT REFERENCES kind (k_code) ON UPDATE CASCADE ON DELETE CASCADE);
+"""
+"""Rows without a primary key, which follow the key and a UNIQUE value of other rows."""
+
+
+def tags() -> Catalog:
+    return catalog_of(load_ddl(SHOP + TAGS), views=[*VIEWS[:1], ("kind", "tag")])
+
+
 Ask = Callable[[Database], Awaitable[Any]]
 
 
@@ -135,6 +148,11 @@ async def _ask_twice(database: Database) -> Any:
     first, second = await asyncio.gather(*[_transact(database, "twice", work) for _ in range(2)])
     assert first == second
     return first
+
+
+async def _fill_tags(database: Database) -> None:
+    await database.execute("INSERT INTO kind VALUES (0, 'none'), (1, 'a'), (2, 'b')")
+    await database.execute("INSERT INTO tag VALUES (1, 'b'), (1, 'a'), (1, 'a'), (2, NULL)")
 
 
 async def _load(database: Database) -> Any:
@@ -284,6 +302,19 @@ KINDS = (
     ),
     _transaction(
         "identity column", "INSERT INTO event (v_kind) VALUES ('in'), ('out') RETURNING v_id"
+    ),
+    Kind(
+        "keys and references followed",
+        (
+            _asking(
+                "tags",
+                "INSERT INTO tag VALUES (2, 'a'), (2, 'a') RETURNING t_code",
+                "UPDATE kind SET k_id = k_id + 10, k_code = k_code || '!' WHERE k_id > 0",
+                "DELETE FROM kind WHERE k_id = 12",
+            ),
+        ),
+        prepare=_fill_tags,
+        catalog=tags(),
     ),
     Kind(
         "many at once",

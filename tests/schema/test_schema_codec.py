@@ -27,6 +27,7 @@ from hornbeam_server.schema.catalog import (
     WorkloadStatement,
 )
 from hornbeam_server.schema.codec import decode_catalog, encode_catalog
+from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh, Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Declared, Kind
@@ -133,6 +134,14 @@ def test_declared_types_raise_the_format_number_and_are_decoded() -> None:
     assert decode_catalog(data).schema.relation("r").columns == (small,)
 
 
+def test_a_row_identity_raises_the_format_number_and_is_decoded() -> None:
+    catalog = Catalog(1, load_ddl("CREATE TABLE r (a INT)"), Forest(("r",)))
+    data = encode_catalog(catalog)
+    assert data.startswith(b'{"format":9,')
+    assert decode_catalog(data) == catalog
+    assert decode_catalog(data).visible("r") == catalog.schema.relation("r").visible
+
+
 def test_immediate_views_raise_the_format_number_and_are_decoded() -> None:
     declared = DeclaredView(
         "v", "SELECT g, sum(x) AS s FROM t GROUP BY g", refresh=Refresh.IMMEDIATE
@@ -218,7 +227,7 @@ def damaged(**changes: object) -> bytes:
         b"{}",
         encode_catalog(EMPTY)[:-1],
         b"\xff\xfe",
-        damaged(format=9),
+        damaged(format=10),
         damaged(version="1"),
         damaged(
             relations=[

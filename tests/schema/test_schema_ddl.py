@@ -11,6 +11,7 @@ import pytest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import CircularReference, SchemaError
 from hornbeam_server.schema.model import (
+    Action,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -19,7 +20,6 @@ from hornbeam_server.schema.model import (
     ForeignKey,
     Identity,
     KeyPart,
-    OnDelete,
     Schema,
 )
 from hornbeam_server.schema.render import render_ddl
@@ -106,14 +106,14 @@ def test_keys_and_indexes_are_read() -> None:
     assert child.primary_key == ("part", "Key")
     assert [c.name for c in child.columns if not c.nullable] == ["Key", "part"]
     assert child.foreign_keys == (
-        ForeignKey("up", ("parent",), "kinds", ("id",), OnDelete.CASCADE),
+        ForeignKey("up", ("parent",), "kinds", ("id",), Action.CASCADE),
         # The columns have the order of the parent's key, not that of the file.
         ForeignKey(
             "child_sibling_key_sibling_part_fkey",
             ("sibling_part", "sibling_key"),
             "child",
             ("part", "Key"),
-            OnDelete.SET_NULL,
+            Action.SET_NULL,
         ),
     )
     part = KeyPart("part")
@@ -224,6 +224,28 @@ def test_a_dump_sets_the_next_number_of_an_identity(text: str, start: int) -> No
 def test_forward_references_are_read() -> None:
     text = "CREATE TABLE b (i INT PRIMARY KEY REFERENCES a); CREATE TABLE a (i INT PRIMARY KEY);"
     assert load_ddl(text).relation("b").foreign_keys[0].parent == "a"
+
+
+def test_foreign_keys_to_unique_columns_and_their_actions_are_read() -> None:
+    text = """
+    CREATE TABLE p (x INT, y TEXT, z INT PRIMARY KEY, UNIQUE (y, x), w INT NOT NULL DEFAULT 0);
+    CREATE TABLE c (
+      a INT DEFAULT 3, b TEXT, z INT,
+      FOREIGN KEY (a, b) REFERENCES p (x, y) ON UPDATE CASCADE ON DELETE SET DEFAULT,
+      FOREIGN KEY (z) REFERENCES p (w) ON UPDATE SET NULL,
+      FOREIGN KEY (z) REFERENCES p (z) ON DELETE SET NULL ON UPDATE SET DEFAULT);
+    CREATE UNIQUE INDEX ON p (w DESC) INCLUDE (x);
+    """
+    schema = load_ddl(text)
+    assert schema.relation("c").foreign_keys == (
+        ForeignKey(
+            "c_a_b_fkey", ("b", "a"), "p", ("y", "x"), Action.SET_DEFAULT, Action.CASCADE, True
+        ),
+        ForeignKey("c_z_fkey", ("z",), "p", ("w",), on_update=Action.SET_NULL, to_unique=True),
+        ForeignKey("c_z_fkey1", ("z",), "p", ("z",), Action.SET_NULL, Action.SET_DEFAULT),
+    )
+    assert [key.name for key in schema.relation("c").key_edges] == ["c_z_fkey1"]
+    assert load_ddl(render_ddl(schema)) == schema
 
 
 def test_a_self_reference_is_no_cycle() -> None:
@@ -362,7 +384,6 @@ ERRORS = [
     (T + ' "it\'s" INT)\n ^', "holds a quote", "letters"),
     (T + ' "a""b" INT)\n ^', "holds a quote", "letters"),
     # primary keys
-    ("CREATE TABLE t (a INT)\n             ^", "t has no primary key", "Add PRIMARY KEY"),
     ("CREATE TABLE t ()\n             ^", "t has no columns", "at least one"),
     (T + " PRIMARY KEY (b))\n              ^", "t has two primary keys", "composite"),
     ("CREATE TABLE t (a INT,\n PRIMARY KEY (a, c))\n                 ^", "names column c", "a"),
@@ -370,7 +391,18 @@ ERRORS = [
     ("CREATE TABLE t (\n a JSON PRIMARY KEY)\n ^", "JSON cannot be in the primary", "another"),
     # foreign keys
     (T + " c INT REFERENCES q)\n                  ^", "references q", "Relations are: t"),
-    (P + T + " c INT REFERENCES p (x))\n                     ^", "whole primary key", "p .x, y"),
+    (
+        "CREATE TABLE p (x INT);\n" + T + " c INT REFERENCES p)\n                  ^",
+        "p, which has no primary key",
+        "Name columns that are UNIQUE",
+    ),
+    (
+        "CREATE TABLE p (x INT);\n" + T + " c INT REFERENCES p (rowid))\n                     ^",
+        "names column rowid, which p does not have",
+        "p has: x",
+    ),
+    ("CREATE TABLE p (x INT);\nCREATE INDEX i ON p (rowid)\n                     ^", "rowid", "x"),
+    (P + T + " c INT REFERENCES p (x))\n                     ^", "whole primary key", "p .x, y., "),
     (P + T + " c INT REFERENCES p)\n ^", "has 1 columns for the 2", "each of x, y"),
     (P + T + " FOREIGN KEY (b, a) REFERENCES p)\n              ^", "t.b is TEXT, p.x", "INTEGER"),
     (P + T + " FOREIGN KEY (a, c) REFERENCES p)\n                 ^", "column c", "t has: a, b"),
@@ -384,12 +416,23 @@ ERRORS = [
         "t.a is NOT NULL",
         "RESTRICT",
     ),
-    (T + " c INT REFERENCES t ON DELETE SET DEFAULT)\n                       ^", "SET DEFAULT", ""),
     (
-        T + " c INT REFERENCES t ON DELETE CASCADE ON UPDATE CASCADE)\n"
-        "                                         ^",
-        "ON UPDATE CASCADE",
-        "Keys do not change",
+        T + " c INT NOT NULL REFERENCES t ON DELETE SET DEFAULT)\n ^",
+        "t.c is NOT NULL and has no default",
+        "ON DELETE RESTRICT",
+    ),
+    (
+        T + " c INT NOT NULL REFERENCES t ON UPDATE SET NULL)\n ^",
+        "ON UPDATE SET NULL, but t.c is NOT NULL",
+        "ON UPDATE RESTRICT",
+    ),
+    (T + " c TEXT UNIQUE, d INT REFERENCES t (c))\n                ^", "t.c is TEXT", "as TEXT"),
+    (T + " c INT REFERENCES t (b))\n                     ^", "nor UNIQUE", "t .a., or declare"),
+    (
+        "CREATE TABLE p (x INT UNIQUE, y INT);\n" + T + " c INT REFERENCES p (y))\n"
+        "                     ^",
+        "neither its whole primary key nor",
+        "Reference p .x., or declare UNIQUE .y.",
     ),
     (T + " c INT REFERENCES t MATCH FULL)\n                          ^", "MATCH FULL", "Leave"),
     (
@@ -455,8 +498,8 @@ def test_a_cycle_is_named_in_the_error() -> None:
 
 
 def test_the_error_text_begins_with_file_line_and_column() -> None:
-    error = refused("CREATE TABLE t (a INT)")
-    assert str(error).splitlines()[0] == "shop.sql:1:14: Relation t has no primary key."
+    error = refused("CREATE TABLE t ()")
+    assert str(error).splitlines()[0] == "shop.sql:1:14: Relation t has no columns."
 
 
 def test_generated_names_avoid_given_ones() -> None:

@@ -127,6 +127,39 @@ def test_a_change_of_the_primary_key_is_refused() -> None:
     assert [(r.kind, r.name) for r in found.rows()] == [("primary key", "t")]
 
 
+NO_KEY = "CREATE TABLE t (a INT, b INT)"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (NO_KEY, "CREATE TABLE t (a INT PRIMARY KEY, b INT)"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT)", NO_KEY),
+    ],
+)
+def test_a_primary_key_is_neither_added_nor_dropped(old: str, new: str) -> None:
+    found = diff(load_ddl(old), load_ddl(new))
+    assert ("primary key", "t") in [(r.kind, r.name) for r in found.rows()]
+    assert not any("rowid" in f"{row.name} {row.detail}" for row in found.rows())
+
+
+def test_a_relation_without_a_primary_key_is_changed_like_others() -> None:
+    assert not diff(load_ddl(NO_KEY), load_ddl(NO_KEY))
+    found = diff(
+        load_ddl(NO_KEY), load_ddl("CREATE TABLE t (a INT, b INT, c INT); CREATE INDEX i ON t (b)")
+    )
+    assert [(r.action, r.kind, r.name) for r in found.rows()] == [
+        ("add", "column", "t.c"),
+        ("add", "index", "i"),
+    ]
+
+
+def test_an_appended_column_cannot_have_the_name_of_the_row_identity() -> None:
+    found = diff(load_ddl(NO_KEY), load_ddl("CREATE TABLE t (a INT, b INT, rowid INT)"))
+    (refusal,) = found.refused
+    assert (refusal.name, refusal.change) == ("rowid", "new column")
+
+
 def test_rows_describe_an_added_index() -> None:
     found = changed("ON c (n)", "ON c (n DESC, p) INCLUDE (id)")
     assert list(found.rows())[1] == DiffRow("add", "index", "by_n", "on c (n desc, p) include (id)")

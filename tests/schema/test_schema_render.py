@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hornbeam_server.schema.build import SYSTEM_PREFIX
 from hornbeam_server.schema.ddl import load_ddl, render_ddl
 from hornbeam_server.schema.model import (
+    Action,
     Column,
     DeclaredIndex,
     DeclaredView,
     DefaultKind,
     ForeignKey,
     KeyPart,
-    OnDelete,
     Refresh,
     Relation,
     Schema,
@@ -111,7 +111,7 @@ def rename(schema: Schema, to: dict[str, str]) -> Schema:
 
 
 @settings(max_examples=20)
-@given(schemas(with_defaults=True, on_delete=[OnDelete.RESTRICT], with_indexes=False))
+@given(schemas(with_defaults=True, on_delete=[Action.RESTRICT], with_indexes=False))
 def test_duckdb_reads_the_rendered_ddl(schema: Schema) -> None:
     """DuckDB also stores the defaults with the intended values."""
     with duckdb.connect() as database:

@@ -1,7 +1,8 @@
 """Random schemas and transactions, and views that come and go under them.
 
-The seed draws two to four relations (trees and DAGs, composite keys, foreign keys in keys, nullable
-foreign keys with every ON DELETE, self-references, UNIQUE), the forest, views and view-indexes.
+The seed draws two to four relations (trees and DAGs, composite keys, foreign keys in keys and to
+UNIQUE columns, nullable foreign keys with every ON DELETE and ON UPDATE, self-references, UNIQUE),
+the forest, views and view-indexes.
 Clients insert, update (keys and foreign keys as well) and delete rows that have few different
 values, so that they conflict; they add and drop views and indexes while others write, and builds
 run during faults.
@@ -27,11 +28,13 @@ from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, Forest, JoinView
 from hornbeam_server.schema.errors import ConstraintViolation
 from hornbeam_server.schema.model import (
+    Action,
     Column,
     DeclaredIndex,
+    Default,
+    DefaultKind,
     ForeignKey,
     KeyPart,
-    OnDelete,
     Relation,
     Schema,
 )
@@ -187,7 +190,7 @@ def _value(rng: random.Random, column: Column) -> Value:
 def _draw_forest(rng: random.Random, schema: Schema) -> Forest:
     parents: dict[str, ForeignKey] = {}
     for relation in schema.relations:
-        edges = [fk for fk in relation.foreign_keys if fk.parent != relation.name]
+        edges = [fk for fk in relation.key_edges if fk.parent != relation.name]
         if edges and rng.random() < 0.8:
             parents[relation.name] = rng.choice(edges)
     roots = tuple(name for name in schema.names if name not in parents)
@@ -204,6 +207,15 @@ def _draw_schema(rng: random.Random) -> Schema:
         drawn.own_columns()
         relations.append(drawn.relation())
     indexes = [index for relation in relations for index in _draw_indexes(rng, relation)]
+    keys = {
+        (key.parent, key.parent_columns)
+        for r in relations
+        for key in r.foreign_keys
+        if key.to_unique
+    }
+    for number, (name, columns) in enumerate(sorted(keys)):
+        parts = tuple(map(KeyPart, columns))
+        indexes.append(DeclaredIndex(f"{name}_referenced{number}", name, parts, unique=True))
     return Schema(tuple(relations), tuple(indexes))
 
 
@@ -217,27 +229,37 @@ class _Drawn:
         self.foreign_keys: list[ForeignKey] = []
 
     def reference(self, parent: Relation) -> None:
-        """Add a foreign key to `parent`, in one case of three as part of the key."""
+        """Add a foreign key to `parent`, in one case of three as part of the key, and in one case
+        of three to columns that this makes UNIQUE."""
         in_key = self.rng.random() < 1 / 3
         nullable = not in_key and self.rng.random() < 0.5
-        referenced = [parent.column(name) for name in parent.primary_key]
-        names = self._reference(parent.name, referenced, nullable)
+        columns = parent.primary_key
+        if self.rng.random() < 1 / 3:
+            most = min(2, len(parent.columns))
+            columns = tuple(self.rng.sample(parent.column_names, self.rng.randint(1, most)))
+        to_unique = set(columns) != set(parent.primary_key)
+        columns = columns if to_unique else parent.primary_key
+        referenced = [parent.column(name) for name in columns]
+        names = self._reference(parent.name, referenced, nullable, to_unique)
         if in_key:
             self.key += names
 
     def _reference(
-        self, parent: str, referenced: Sequence[Column], nullable: bool
+        self, parent: str, referenced: Sequence[Column], nullable: bool, to_unique: bool = False
     ) -> tuple[str, ...]:
         prefix = f"{self.name}_f{len(self.foreign_keys)}"
         names = tuple(f"{prefix}_{column.name}" for column in referenced)
-        self.columns += [
-            Column(name, column.type, nullable)
-            for name, column in zip(names, referenced, strict=True)
-        ]
-        allowed = [how for how in OnDelete if nullable or how is not OnDelete.SET_NULL]
+        has_default = self.rng.random() < 0.5
+        for name, column in zip(names, referenced, strict=True):
+            value = Default(DefaultKind.LITERAL, self.rng.choice(FEW[column.type.kind]))
+            self.columns.append(Column(name, column.type, nullable, value if has_default else None))
+        lacking = set() if nullable else {Action.SET_NULL}
+        lacking |= set() if nullable or has_default else {Action.SET_DEFAULT}
+        how = [self.rng.choice([each for each in Action if each not in lacking]) for _ in range(2)]
         parent_key = tuple(column.name for column in referenced)
-        how = self.rng.choice(allowed)
-        self.foreign_keys.append(ForeignKey(f"{prefix}_fkey", names, parent, parent_key, how))
+        self.foreign_keys.append(
+            ForeignKey(f"{prefix}_fkey", names, parent, parent_key, *how, to_unique)
+        )
         return names
 
     def own_columns(self) -> None:

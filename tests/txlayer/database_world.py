@@ -94,7 +94,7 @@ def catalog_of(
 def first_edges(schema: Schema) -> Forest:
     parents: dict[str, ForeignKey] = {}
     for relation in schema.relations:
-        for edge in relation.foreign_keys:
+        for edge in relation.key_edges:
             if edge.parent != relation.name:
                 parents.setdefault(relation.name, edge)
     return Forest(tuple(n for n in schema.names if n not in parents), tuple(parents.items()))

@@ -7,13 +7,23 @@ model knows nothing of key encodings, locks, indexes or views.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hornbeam_server.schema.model import OnDelete, Relation, Schema
+from hornbeam_server.schema.model import Action, ForeignKey, Relation, Schema
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.txlayer.transactions.requests import Statement
 
 State = dict[str, list[Row]]
+
+
+def visible(schema: Schema) -> Schema:
+    """The schema without row identities, as the model and clients know it: relations that have one
+    have the empty primary key."""
+    relations = [
+        replace(relation, columns=relation.visible, primary_key=relation.declared_key)
+        for relation in schema.relations
+    ]
+    return replace(schema, relations=tuple(relations))
 
 
 class Refused(Exception):
@@ -70,8 +80,8 @@ def apply(schema: Schema, before: State, operations: Sequence[Operation]) -> Sta
                 _add(relation, state, [row])
             case Update(assign=assign, where=where):
                 found = _matching(relation, state, where)
-                _remove(relation, state, found)
-                _add(relation, state, [_assigned(relation, row, dict(assign)) for row in found])
+                pairs = [(row, _assigned(relation, row, dict(assign))) for row in found]
+                _replace(schema, relation, state, pairs)
             case Delete(where=where):
                 _delete(schema, relation, state, _matching(relation, state, where))
     _check(schema, state)
@@ -104,7 +114,9 @@ def _add(relation: Relation, state: State, rows: Sequence[Row]) -> None:
         if any(v is None and not c.nullable for c, v in zip(relation.columns, row, strict=True)):
             raise Refused
         key = _values(relation, row, relation.primary_key)
-        if key in [_values(relation, r, relation.primary_key) for r in state[relation.name]]:
+        if key and key in [
+            _values(relation, r, relation.primary_key) for r in state[relation.name]
+        ]:
             raise Refused
         state[relation.name].append(row)
 
@@ -119,16 +131,52 @@ def _delete(schema: Schema, relation: Relation, state: State, rows: Sequence[Row
     _remove(relation, state, rows)
     for child in schema.relations:
         for fk in child.foreign_keys:
-            if fk.parent != relation.name or fk.on_delete is OnDelete.RESTRICT:
+            if fk.parent != relation.name or fk.on_delete is Action.RESTRICT:
                 continue
             gone = [_values(relation, row, fk.parent_columns) for row in rows]
             below = [r for r in state[child.name] if _values(child, r, fk.columns) in gone]
-            if fk.on_delete is OnDelete.CASCADE:
+            if fk.on_delete is Action.CASCADE:
                 _delete(schema, child, state, below)
             else:
-                _remove(child, state, below)
-                nulls = dict.fromkeys(fk.columns)
-                _add(child, state, [_assigned(child, row, nulls) for row in below])
+                values = _set(child, fk, fk.on_delete)
+                pairs = [(row, _assigned(child, row, values)) for row in below]
+                _replace(schema, child, state, pairs)
+
+
+def _replace(
+    schema: Schema, relation: Relation, state: State, pairs: Sequence[tuple[Row, Row]]
+) -> None:
+    """Replace rows, and carry out ON UPDATE for the rows that reference them."""
+    _remove(relation, state, [old for old, _ in pairs])
+    _add(relation, state, [new for _, new in pairs])
+    for child in schema.relations:
+        for fk in child.foreign_keys:
+            if fk.parent != relation.name or fk.on_update is Action.RESTRICT:
+                continue
+            keys = [[_values(relation, row, fk.parent_columns) for row in pair] for pair in pairs]
+            moved = {old: new for old, new in keys if old != new and None not in old}
+            below = [r for r in state[child.name] if _values(child, r, fk.columns) in moved]
+            if not below:
+                continue
+            if fk.on_update is Action.CASCADE:
+                found = [
+                    dict(zip(fk.columns, moved[_values(child, r, fk.columns)], strict=True))
+                    for r in below
+                ]
+            else:
+                found = [_set(child, fk, fk.on_update)] * len(below)
+            after = [
+                _assigned(child, row, values) for row, values in zip(below, found, strict=True)
+            ]
+            _replace(schema, child, state, list(zip(below, after, strict=True)))
+
+
+def _set(child: Relation, fk: ForeignKey, action: Action) -> dict[str, Value]:
+    """The values of SET NULL and of SET DEFAULT, where defaults are literals."""
+    if action is Action.SET_NULL:
+        return dict.fromkeys(fk.columns)
+    defaults = {name: child.column(name).default for name in fk.columns}
+    return {name: None if each is None else each.value for name, each in defaults.items()}
 
 
 def _check(schema: Schema, state: State) -> None:

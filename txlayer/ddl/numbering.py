@@ -66,10 +66,11 @@ def _begun(made: Catalog, current: Catalog, number: int) -> Iterator[Beginning]:
 
 
 def counter_of(catalog: Catalog, key: tuple[str, str]) -> Counter:
-    """The counter of a (relation, column) pair. Raises NotFound."""
-    counter = catalog.counters.get(key)
+    """The counter of an identity column, by (relation, column). Raises NotFound."""
+    hidden = {(r.name, c.name) for r in catalog.schema.relations for c in r.columns if c.hidden}
+    counter = None if key in hidden else catalog.counters.get(key)
     if counter is None:
-        known = ", ".join(".".join(one) for one in catalog.counters)
+        known = ", ".join(".".join(one) for one in catalog.counters if one not in hidden)
         raise NotFound(
             f"{'.'.join(key)} is no identity column.", cure=f"There are: {known or 'none'}."
         )

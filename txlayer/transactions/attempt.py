@@ -8,7 +8,8 @@ Locks (names are tuples; docs/decisions/0002-existence-locks.md):
 - ("root", relation, key)  exclusive for writes below that root, shared for validated reads;
 - ("row", relation, key)   *existence*: exclusive to insert or delete the row; shared while a row
   under another root begins to reference it, or when the transaction relies on its absence;
-- ("unique", index, values) exclusive to take or free a value of a unique index;
+- ("unique", index, values) exclusive to take or free a value of a unique index; shared while a row
+  begins to reference it;
 - ("request", id)          exclusive while a request with an idempotency key runs.
 
 A dry run takes no locks and reads at a snapshot; the rest of its code is the same.
@@ -37,8 +38,9 @@ from hornbeam_server.schema.errors import (
     TransactionAborted,
     UniqueViolation,
 )
-from hornbeam_server.schema.model import Column, Default, DefaultKind, OnDelete, Relation
+from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
 from hornbeam_server.schema.named_columns import unknown_column
+from hornbeam_server.schema.row_identity import spread
 from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
@@ -51,9 +53,9 @@ from hornbeam_server.txlayer.transactions.constraint_checks import (
     numbers_cure,
     shown,
 )
-from hornbeam_server.txlayer.transactions.constraints import ChildCheck
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks
+from hornbeam_server.txlayer.transactions.referential_actions import ReferentialActions
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
     Parameters,
@@ -145,6 +147,7 @@ class Transaction:
         self._returned_budget = Budget(
             MAX_ROW_BYTES, "What RETURNING gives, which is one row,", "stored", SPLIT
         )
+        self._actions = ReferentialActions(workspace, self._default, self._put_in_place)
         # Operations of the parts are operations of the transaction.
         checks, stored = ConstraintChecks(workspace, identity), StoredRows(workspace, store)
         self.lock, self.net_changes = workspace.lock, workspace.net_changes
@@ -195,7 +198,8 @@ class Transaction:
         for given in rows:
             row = tuple(map(given.get, range(len(relation.columns))))
             yield relation.name, codec.key_values(row)
-            yield from ((p.foreign_key.parent, p.values(row)) for p in parents)
+            keyed = (parent for parent in parents if parent.target is None)
+            yield from ((parent.foreign_key.parent, parent.values(row)) for parent in keyed)
 
     async def _bind(self, plan: WritePlan, statement: Statement) -> tuple[WritePlan, _Bound]:
         """Bind a statement once, on its first use. Returns another plan when a value does not fit
@@ -258,7 +262,7 @@ class Transaction:
         if batch.relation not in self.state.catalog.schema:
             raise NotFound(f"There is no relation {batch.relation}.")
         relation = self.state.catalog.schema.relation(batch.relation)
-        unknown = [name for name in batch.columns if name not in relation.positions]
+        unknown = [name for name in batch.columns if name not in relation.visible_names]
         if unknown:
             raise unknown_column(relation, unknown[0])
         positions = [relation.positions[name] for name in batch.columns]
@@ -348,7 +352,7 @@ class Transaction:
                 number = await self._identity.next(
                     self.state.catalog.counters[relation.name, column.name]
                 )
-                return column.type.coerce(number)
+                return spread(number) if column.hidden else column.type.coerce(number)
             case Default(value=value):
                 return value
 
@@ -431,7 +435,7 @@ class Transaction:
             if None in values:
                 continue
             await self._workspace.lock_unique(check, [values])
-            holder = await self._workspace.holder(relation, check, values)
+            (holder,) = await self._workspace.holders(relation.name, check, [values])
             if holder is not None:
                 return holder
         return None
@@ -476,7 +480,14 @@ class Transaction:
         return tuple(new)
 
     async def _replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> list[Row]:
-        """Replace the old row of each pair by the new one; keys may change. Returns new rows."""
+        """Replace the old row of each pair by the new one, and carry out ON UPDATE. Returns the new
+        rows."""
+        await self._put_in_place(relation, pairs)
+        await self._actions.follow(relation, pairs)
+        return [new for _, new in pairs]
+
+    async def _put_in_place(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> None:
+        """Replace the old row of each pair by the new one; keys may change."""
         name, codec = relation.name, self.state.codecs(relation.name)
         new_keys: list[Row] = []
         for some in chunks(pairs):
@@ -490,7 +501,6 @@ class Transaction:
                     new_keys.append(new)
             await turn(some)
         await self.insert_rows(relation, new_keys)  # last: rows of this statement may free the keys
-        return [new for _, new in pairs]
 
     async def _lock_to_replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Lock the new roots of rows that move, and the existence of the old and new keys of rows
@@ -509,46 +519,8 @@ class Transaction:
 
     async def _delete(self, plan: DeletePlan, bound: _Bound) -> list[Row]:
         rows = await self._locate(plan.relation, plan.find, bound)
-        await self._delete_rows(plan.relation, rows)
+        await self._actions.delete(plan.relation, rows)
         return rows
-
-    async def _delete_rows(self, relation: Relation, rows: Sequence[Row]) -> None:
-        """Delete rows, and carry out ON DELETE for all rows that reference them, at any depth."""
-        waiting = [(relation, rows)]
-        while waiting:
-            parent, gone = waiting.pop()
-            if not gone:
-                continue
-            await self._delete_level(parent.name, gone)
-            for check in self.state.constraints[parent.name].children:
-                if check.restricts:
-                    continue
-                below = await self._below(check, gone)
-                if check.foreign_key.on_delete is OnDelete.CASCADE:
-                    waiting.append((check.child, below))
-                else:
-                    await self._replace(
-                        check.child, await made((row, check.nulls(row)) for row in below)
-                    )
-
-    async def _delete_level(self, relation: str, rows: Sequence[Row]) -> None:
-        codec = self.state.codecs(relation)
-        for some in chunks(rows):
-            keys = [codec.key(row) for row in some]
-            await self._workspace.lock_existence(relation, keys)
-            for row, key in zip(some, keys, strict=True):
-                self._workspace.write(relation, key, row, None)
-            await turn(some)
-
-    async def _below(self, check: ChildCheck, rows: Sequence[Row]) -> list[Row]:
-        """The rows that reference one of the deleted `rows`, read under their locks."""
-        gone = set(await made(map(check.values, rows)))
-        children = await self._workspace.children(check, gone)
-        keys = await made(map(self.state.codecs(check.child.name).key_values, children))
-        locked = await self._workspace.lock_and_read(check.child.name, keys)
-        # A child may have left before its lock was granted. None can join: the parents are locked.
-        present = [row for row in locked if row is not None]
-        return await selected(present, lambda row: check.parent_key(row) in gone)
 
     async def _locate(self, relation: Relation, find: ByKey | BySearch, bound: _Bound) -> list[Row]:
         """The rows that match a WHERE, locked, in their newest state."""

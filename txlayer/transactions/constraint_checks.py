@@ -10,7 +10,7 @@ from hornbeam_server.schema.errors import ForeignKeyViolation, UniqueViolation
 from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.sqltext import literal_sql
 from hornbeam_server.schema.turns import chunks, made, turn
-from hornbeam_server.schema.types import Value
+from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.txlayer.transactions.constraints import ChildCheck, ParentCheck, UniqueCheck
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.locks import Mode
@@ -43,12 +43,9 @@ class ConstraintChecks:
         self, relation: str, check: ParentCheck, changes: Sequence[Change]
     ) -> None:
         parent = check.foreign_key.parent
-        codec = self._state.codecs(parent)
         newly = dict.fromkeys(await made(map(check.newly, changes)))
         for keys in chunks([key for key in newly if key is not None]):
-            if not check.same_root:
-                await self._workspace.lock_existence(parent, map(codec.key_of, keys), Mode.SHARED)
-            for key, row in zip(keys, await self._workspace.rows(parent, keys), strict=True):
+            for key, row in zip(keys, await self._parents(check, keys), strict=True):
                 if row is None:
                     raise ForeignKeyViolation(
                         f"{relation} references {parent}"
@@ -59,6 +56,17 @@ class ConstraintChecks:
                         key=[literal_sql(value) for value in key],
                     )
             await turn(keys)
+
+    async def _parents(self, check: ParentCheck, keys: Sequence[Key]) -> list[Row | None]:
+        """The rows that `keys` reference, which stay until the commit; None for a missing row."""
+        parent = check.foreign_key.parent
+        if check.target is not None:
+            await self._workspace.lock_unique(check.target, keys, Mode.SHARED)
+            return await self._workspace.holders(parent, check.target, keys)
+        if not check.same_root:
+            encoded = map(self._state.codecs(parent).key_of, keys)
+            await self._workspace.lock_existence(parent, encoded, Mode.SHARED)
+        return await self._workspace.rows(parent, keys)
 
     async def _check_unique(
         self, relation: str, check: UniqueCheck, changes: Sequence[Change]
@@ -103,14 +111,23 @@ class ConstraintChecks:
     async def _check_children(
         self, relation: str, check: ChildCheck, changes: Sequence[Change]
     ) -> None:
-        deleted = (c.old for c in changes if c.old is not None and c.new is None)
-        gone = dict.fromkeys(await made(map(check.values, deleted)))
+        left = await made(map(check.left, changes))
+        gone = {key: None for key in left if key is not None}
+        if not gone:
+            return
+        if check.target is not None:
+            for key in await made(map(check.taken, changes)):
+                if key is not None:
+                    gone.pop(key, None)
+            await self._workspace.lock_unique(check.target, gone)
         if children := await self._workspace.children(check, gone.keys()):
-            first = next(iter(gone))
+            first = check.parent_key(children[0])
+            name = check.foreign_key.name
             raise ForeignKeyViolation(
                 f"{relation} {shown(check.foreign_key.parent_columns, first)} is referenced by"
                 f" {len(children)} row(s) of {check.child.name}.",
-                cure=f"Delete them first, or declare {check.foreign_key.name} ON DELETE CASCADE.",
+                cure=f"Delete or change them first, or declare {name} ON DELETE CASCADE or"
+                " ON UPDATE CASCADE.",
                 relation=check.child.name,
                 constraint=check.foreign_key.name,
             )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hornbeam_server.maintain.changes import Change
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import NotNullViolation
-from hornbeam_server.schema.model import ForeignKey, OnDelete, Relation
+from hornbeam_server.schema.model import ForeignKey, Relation
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.rows import Codecs
@@ -23,10 +23,12 @@ Columns = Callable[[Row], tuple[Value, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ParentCheck:
-    """A row of the relation references a row of `parent`, unless a column of it is NULL."""
+    """A row of the relation references a row of `parent`, unless a column of it is NULL. `target`
+    is the unique index that finds the row; None: it is found by its primary key."""
 
     foreign_key: ForeignKey
     values: Columns
+    target: UniqueCheck | None
     same_root: bool
     """The foreign key is the tree edge: the parent lies under a root that the writer holds."""
 
@@ -37,26 +39,38 @@ class ParentCheck:
 
 @dataclass(frozen=True, slots=True)
 class ChildCheck:
-    """Rows of `child` may reference a row of the relation that is deleted.
+    """Rows of `child` may reference a row of the relation that is deleted or changed.
 
-    `path` names the layout that finds them by prefix: the child itself, an index, or None when
+    `target` is the unique index on the referenced columns; None: they are the primary key. `path`
+    names the layout that finds them by prefix: the child itself, an index, or None when
     only a scan does. `child_key` takes the child's primary key out of a row of that layout.
     """
 
     child: Relation
     foreign_key: ForeignKey
+    target: UniqueCheck | None
     values: Columns
     """The key of a row of the parent, as children hold it."""
     parent_key: Columns
     """The key of its parent that a row of the child holds."""
-    nulls: Callable[[Row], Row]
-    """The child's row with the foreign key set to NULL."""
+    referencing: Callable[[Row, Row], Row]
+    """The child's row with another key of its parent."""
     path: str | None
     child_key: Columns
 
-    @property
-    def restricts(self) -> bool:
-        return self.foreign_key.on_delete is OnDelete.RESTRICT
+    def left(self, change: Change) -> tuple[Value, ...] | None:
+        """The key, without NULL, that a row of the parent has before `change` only."""
+        return _newly(self.values, Change(change.relation, change.new, change.old))
+
+    def taken(self, change: Change) -> tuple[Value, ...] | None:
+        """The key, without NULL, that a row of the parent has after `change` only."""
+        return _newly(self.values, change)
+
+    def moved(self, pair: tuple[Row, Row]) -> tuple[Row, Row] | None:
+        """The key, without NULL, of a row of the parent, and its key afterwards; None if the key
+        stays."""
+        before, after = map(self.values, pair)
+        return None if before == after or None in before else (before, after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +134,7 @@ class Constraints:
         tree_positions = {relation.positions[c] for c in tree.columns} if tree else set()
         return RelationChecks(
             parents=tuple(
-                ParentCheck(fk, _columns(relation, fk.columns), fk == tree)
+                ParentCheck(fk, _columns(relation, fk.columns), self._target(fk), fk == tree)
                 for fk in relation.foreign_keys
             ),
             children=tuple(
@@ -139,13 +153,13 @@ class Constraints:
     def _child_check(self, parent: Relation, child: Relation, fk: ForeignKey) -> ChildCheck:
         path = self._path_to(child, fk.columns)
         layout = self._catalog.layout(path or child.name)
-        positions = {child.positions[column] for column in fk.columns}
         return ChildCheck(
             child,
             fk,
+            self._target(fk),
             _columns(parent, fk.parent_columns),
             _columns(child, fk.columns),
-            lambda row: tuple(None if i in positions else v for i, v in enumerate(row)),
+            _referencing(child, fk),
             path,
             projection([layout.positions[column] for column in child.primary_key]),
         )
@@ -159,6 +173,13 @@ class Constraints:
             if leading == columns and self._catalog.readable(index.name):
                 return index.name
         return None
+
+    def _target(self, fk: ForeignKey) -> UniqueCheck | None:
+        """The unique index on the columns that `fk` references; None: they are a primary key."""
+        if not fk.to_unique:
+            return None
+        index = self._catalog.unique_index(fk)
+        return self._unique_check(self._catalog.schema.relation(fk.parent), index)
 
     def _unique_check(self, relation: Relation, index: Index) -> UniqueCheck:
         layout = self._catalog.layout(index.name)
@@ -176,6 +197,15 @@ def _newly(project: Columns, change: Change) -> tuple[Value, ...] | None:
     if None in values or (change.old is not None and project(change.old) == values):
         return None
     return values
+
+
+def _referencing(child: Relation, fk: ForeignKey) -> Callable[[Row, Row], Row]:
+    places = {child.positions[column]: i for i, column in enumerate(fk.columns)}
+
+    def referencing(row: Row, key: Row) -> Row:
+        return tuple([key[places[i]] if i in places else v for i, v in enumerate(row)])
+
+    return referencing
 
 
 def _columns(relation: Relation, names: Sequence[str]) -> Columns:

@@ -9,7 +9,6 @@ from hornbeam_server.maintain.changes import Addition, Change, Mutation
 from hornbeam_server.maintain.immediate.program import Joined
 from hornbeam_server.query.engine import QueryStream
 from hornbeam_server.schema.errors import BeingLoaded, LimitExceeded, TransactionAborted
-from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.sizes import Budget, bytes_of
 from hornbeam_server.schema.turns import chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
@@ -140,9 +139,11 @@ class Workspace:
     ) -> bool:
         return await self.lock([("row", relation, key) for key in keys], mode)
 
-    async def lock_unique(self, check: UniqueCheck, values: Iterable[Key]) -> None:
+    async def lock_unique(
+        self, check: UniqueCheck, values: Iterable[Key], mode: Mode = Mode.EXCLUSIVE
+    ) -> None:
         name, prefix = check.index.name, self.state.codecs(check.index.name).prefix
-        await self.lock([("unique", name, prefix(each)) for each in dict.fromkeys(values)])
+        await self.lock([("unique", name, prefix(each)) for each in dict.fromkeys(values)], mode)
 
     async def lock_and_read(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
         """The rows with these keys, read under the locks of their roots; None for a row that does
@@ -232,17 +233,24 @@ class Workspace:
         for holders in self._holders.get(relation, {}).values():
             holders.note(key, replaced, after)
 
-    async def holder(self, relation: Relation, check: UniqueCheck, values: Key) -> Row | None:
-        """The row that has `values` in a unique index, with this transaction's changes."""
-        own = (await self._own_holders(relation.name, check)).of(values)
-        if own is not None:
-            return own
-        (entries,) = await self.reader.prefixes(check.index.name, [values])
-        for entry in entries:
-            (row,) = await self.rows(relation.name, [check.holder_key(entry.row)])
-            if row is not None and check.values(row) == values:
-                return row
-        return None
+    async def holders(
+        self, relation: str, check: UniqueCheck, values: Sequence[Key]
+    ) -> list[Row | None]:
+        """The row that has each of `values` in a unique index, with this transaction's changes;
+        None for values that no row has."""
+        found = list(map((await self._own_holders(relation, check)).of, values))
+        missing = [i for i, row in enumerate(found) if row is None]
+        stored = await self.reader.prefixes(check.index.name, [values[i] for i in missing])
+        entries = [
+            (i, check.holder_key(entry.row))
+            for i, under in zip(missing, stored, strict=True)
+            for entry in under
+        ]
+        rows = await self.rows(relation, [key for _, key in entries])
+        for (i, _), row in zip(entries, rows, strict=True):
+            if row is not None and check.values(row) == values[i]:
+                found[i] = row
+        return found
 
     async def _own_holders(self, relation: str, check: UniqueCheck) -> _Holders:
         """The holders among the rows that this transaction has written. `write` maintains them

@@ -167,7 +167,7 @@ class _Compiler:
 
     def _insert_columns(self, ast: exp.Insert) -> tuple[str, ...]:
         if not isinstance(ast.this, exp.Schema):
-            return self.relation.column_names
+            return self.relation.visible_names
         names = tuple(item.name for item in ast.this.expressions)
         if len(set(names)) != len(names):
             raise SqlError(
@@ -175,7 +175,7 @@ class _Compiler:
                 cure="Name each column once.",
             )
         for name in names:
-            self._position(name)
+            self._require_writable(name)
         return names
 
     def _ignored(self, ast: exp.Insert, names: Sequence[str]) -> frozenset[str]:
@@ -260,7 +260,7 @@ class _Compiler:
                     cure="Assign one column at a time: SET a = …, b = ….",
                 )
             if _is_default(item.expression):
-                position = self._position(item.this.name)
+                position = self._require_writable(item.this.name)
                 result.append(Defaulted(position, self.relation.columns[position]))
             else:
                 self._require_assignable(item.this.name)
@@ -270,8 +270,19 @@ class _Compiler:
             raise SqlError("A column is assigned twice.", cure="Assign each column once.")
         return tuple(result)
 
+    def _require_writable(self, name: str) -> int:
+        """The position of a column. Raises SqlError for the row identity."""
+        position = self._position(name)
+        if self.relation.columns[position].hidden:
+            raise SqlError(
+                f"Column {name} of {self.relation.name} is the hidden number of its rows: it is"
+                " read, and never written.",
+                cure="Leave it out.",
+            )
+        return position
+
     def _require_assignable(self, name: str) -> None:
-        column = self.relation.columns[self._position(name)]
+        column = self.relation.columns[self._require_writable(name)]
         if _is_always(column):
             raise SqlError(
                 f"Column {name} of {self.relation.name} is GENERATED ALWAYS: SET takes nothing but"
@@ -399,7 +410,7 @@ class _Compiler:
         )
 
     def _conflict_index(self, keys: tuple[str, ...]) -> Index | None:
-        if not keys or set(keys) == set(self.relation.primary_key):
+        if not keys or set(keys) == set(self.relation.declared_key):
             return None
         for index in self.catalog.indexes_on(self.relation.name):
             if index.unique and {part.column for part in index.columns} == set(keys):
@@ -428,7 +439,7 @@ class _Compiler:
 
     def _output(self, item: exp.Expr) -> list[tuple[str, exp.Expr]]:
         if isinstance(item, exp.Star) or item.is_star:
-            names = self.relation.column_names
+            names = self.relation.visible_names
             columns: list[tuple[str, exp.Expr]] = [(name, exp.column(name)) for name in names]
             for _, column in columns:
                 unlink(column)

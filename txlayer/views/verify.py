@@ -197,10 +197,10 @@ class _Check:
             await self._load(relation)
             await self._duck.run(
                 f"CREATE OR REPLACE TEMP VIEW {quoted(relation)} AS"
-                f" SELECT * FROM {_table(relation)}"
+                f" SELECT {_listed(self._catalog.visible(relation))} FROM {_table(relation)}"
             )
         await self._load(name)
-        visible = ", ".join(quoted(column.name) for column in self._compared(name))
+        visible = _listed(self._compared(name))
         found = await self._compare_bags(name, visible, query, kind)
         await self._forget(name)
         return found
@@ -352,6 +352,10 @@ def _definition(catalog: Catalog, name: str) -> str:
         on = _equal(quoted(relation), edge.columns, quoted(edge.parent), edge.parent_columns)
         sql += f" JOIN {_table(relation)} AS {quoted(relation)} ON {on}"
     return sql
+
+
+def _listed(columns: Iterable[Column]) -> str:
+    return ", ".join(quoted(column.name) for column in columns)
 
 
 def _equal(left: str, left_columns: Iterable[str], right: str, right_columns: Iterable[str]) -> str:

@@ -231,12 +231,16 @@ class World:
     def answers(self, over_views=False):
         """Answer each view's SELECT over the base rows, or as declared over the views' rows."""
         database = connect()
-        tables = {name: relation.columns for name, relation in self.relations.items()}
+        tables = {name: relation.visible for name, relation in self.relations.items()}
         if over_views:
             tables |= {name: program.columns for name, program in self.programs.items()}
         for name, columns in tables.items():
             typed = ", ".join(f'"{f.name}" {f.duck}' for f in stored_fields(columns))
-            stored = [row[: len(columns)] for row in self.store.rows[name].values()]
+            hidden = (
+                len(self.relations[name].columns) - len(columns) if name in self.relations else 0
+            )
+            shown_columns = slice(hidden, hidden + len(columns))  # a row identity comes first
+            stored = [row[shown_columns] for row in self.store.rows[name].values()]
             database.execute(f'CREATE TABLE "{name}" ({typed})')
             database.register("given", to_record_batch(columns, stored))
             database.execute(f'INSERT INTO "{name}" SELECT * FROM given')

@@ -208,3 +208,31 @@ def test_sums_become_the_same_doubles(seed, scale):
             found = database.execute(f"SELECT x::{duck}::DOUBLE FROM sums").fetchall()
         convert = double_of(Field("x", duck, decimal(38, scale)))
         assert [convert(total) for total in sums] == [double for (double,) in found]
+
+
+WITHOUT_KEYS = """
+CREATE TABLE p (x INTEGER, n INTEGER);
+CREATE TABLE q (x INTEGER, m INTEGER);
+CREATE INDEX p_x ON p (x); CREATE INDEX q_x ON q (x);
+"""
+
+
+def test_relations_without_a_primary_key():
+    """Equal rows come and go one by one, and no star or NATURAL JOIN sees their identities."""
+    world = World(
+        catalog_of(WITHOUT_KEYS),
+        {
+            "every": "SELECT * FROM p",
+            "joined": "SELECT * FROM p NATURAL JOIN q",
+            "left_": "SELECT p.*, m FROM p LEFT JOIN q ON p.x = q.x AND n < m",
+            "summed": "SELECT x, COUNT(*) AS c, SUM(n) AS s FROM p GROUP BY x",
+            "distinct_": "SELECT DISTINCT x FROM p WHERE EXISTS (SELECT 1 FROM q WHERE q.x = p.x)",
+        },
+    )
+    world.commit(("p", (10, 1, 1)), ("p", (11, 1, 1)), ("p", (12, 2, None)), ("q", (10, 1, 5)))
+    world.check()
+    world.commit(("q", (11, 1, 5)), ("q", (12, 2, 0)), ("p", (10,), None))
+    world.check()
+    world.commit(("p", (11, 2, 3)), ("q", (10,), None), ("p", (13, 2, 3)))
+    world.check()
+    world.check_anew()
