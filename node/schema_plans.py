@@ -25,6 +25,7 @@ from hornbeam_server.maintain.immediate.projected import define_any, projected_p
 from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.expressions.declared import compile_check
 from hornbeam_server.schema.build import Place
 from hornbeam_server.schema.catalog import (
     Catalog,
@@ -127,6 +128,7 @@ def plan_schema(
             + ".",
             cure=capitalised("; ".join(dict.fromkeys(r.cure for r in changes.refused)) + "."),
         )
+    _require_compiled(schema, request)
     statements = load_workload(request.workload, request.workload_file)
     if request.query_log:
         log = load_query_log(request.query_log.splitlines(), "<query log>")
@@ -159,6 +161,29 @@ def plan_schema(
     plan_id = _plan_id(request, current, catalog)
     rebuilt = _rebuilt(catalog, current)
     return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
+
+
+def _require_compiled(schema: Schema, request: PlanRequest) -> None:
+    """Raises SqlError, with the place in the DDL file, for a CHECK that transactions could not
+    evaluate."""
+    for relation in schema.relations:
+        for check in relation.checks:
+            try:
+                compile_check(check, relation)
+            except SqlError as error:
+                place = Place.at(
+                    request.ddl, _begin_of_text(check.sql, request.ddl), request.ddl_file
+                )
+                raise type(error)(
+                    error.message, cure=error.cure, **error.details | asdict(place)
+                ) from None
+
+
+def _begin_of_text(sql: str, ddl: str) -> int:
+    """The offset of an expression. It is kept in one line, but may be written in several."""
+    words = re.compile(r"\s+".join(map(re.escape, sql.split())))
+    found = words.search(ddl)
+    return found.start() if found is not None else 0
 
 
 def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Catalog:

@@ -15,6 +15,7 @@ from typing import Any
 from hornbeam_server.schema.errors import CircularReference, SchemaError, capitalised
 from hornbeam_server.schema.graph import find_cycle
 from hornbeam_server.schema.model import (
+    Check,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -83,6 +84,25 @@ class ForeignKeyDraft:
 
 
 @dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression over the columns of a relation. The binder of queries checks it, not this
+    package. `sql` is its text in one line, without comments; `words` are its words that may be
+    names of columns."""
+
+    sql: str
+    words: tuple[str, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class CheckDraft:
+    """A CHECK. If `name` is None, one is generated."""
+
+    name: Name | None
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class IndexDraft:
     """An index or a UNIQUE constraint; `columns` have a direction (True is descending)."""
 
@@ -109,6 +129,7 @@ class RelationDraft:
     columns: list[ColumnDraft] = field(default_factory=list)
     primary_keys: list[tuple[Name, ...]] = field(default_factory=list)
     foreign_keys: list[ForeignKeyDraft] = field(default_factory=list)
+    checks: list[CheckDraft] = field(default_factory=list)
 
 
 def build(
@@ -122,7 +143,7 @@ def build(
     """
     _check_names([relation.name for relation in relations], "relation")
     bare = {draft.name.text: _bare_relation(draft) for draft in relations}
-    whole = tuple(_with_foreign_keys(draft, bare) for draft in relations)
+    whole = tuple(_with_constraints(draft, bare) for draft in relations)
     found = tuple(_indexes(indexes, bare, {draft.name.text: draft.view for draft in views}))
     _check_views(views, {*bare, *(index.name for index in found)})
     declared = tuple(draft.view for draft in views)
@@ -173,7 +194,8 @@ def _check_name(name: Name, what: str) -> None:
 
 
 def _bare_relation(draft: RelationDraft) -> Relation:
-    """The relation without its foreign keys: their check needs all other relations."""
+    """The relation without its constraints: the check of foreign keys needs all other
+    relations."""
     name = draft.name
     if not draft.columns:
         raise name.place.error(
@@ -273,17 +295,30 @@ def _check_default(relation: Name, column: Column, place: Place) -> None:
         )
 
 
-def _with_foreign_keys(draft: RelationDraft, bare: dict[str, Relation]) -> Relation:
+def _with_constraints(draft: RelationDraft, bare: dict[str, Relation]) -> Relation:
     child = bare[draft.name.text]
     named = [fk.name for fk in draft.foreign_keys if fk.name is not None]
     _check_names(named, "foreign key", f"{child.name}.")
+    named += [check.name for check in draft.checks if check.name is not None]
+    _check_names(named, "constraint", f"{child.name}.")
     taken = {name.text for name in named}
     found: list[ForeignKey] = []
     for foreign_key in draft.foreign_keys:
         made = _foreign_key(foreign_key, child, bare, taken)
         _check_new(foreign_key, made, found)
         found.append(made)
-    return Relation(child.name, child.columns, child.primary_key, tuple(found))
+    checks = tuple(_check(check, child, taken) for check in draft.checks)
+    return Relation(child.name, child.columns, child.primary_key, tuple(found), checks)
+
+
+def _check(draft: CheckDraft, relation: Relation, taken: set[str]) -> Check:
+    """A CHECK. Its generated name is PostgreSQL's: with a column if it reads just one."""
+    if draft.name is not None:
+        return Check(draft.name.text, draft.expression.sql)
+    place, known = draft.expression.place, relation.positions
+    read = [Name(word, place) for word in dict.fromkeys(draft.expression.words) if word in known]
+    columns = read if len(read) == 1 else []
+    return Check(_made_name(relation.name, columns, "check", taken), draft.expression.sql)
 
 
 def _check_new(draft: ForeignKeyDraft, made: ForeignKey, before: Sequence[ForeignKey]) -> None:
@@ -299,7 +334,7 @@ def _check_new(draft: ForeignKeyDraft, made: ForeignKey, before: Sequence[Foreig
 def _foreign_key(
     draft: ForeignKeyDraft, child: Relation, bare: dict[str, Relation], taken: set[str]
 ) -> ForeignKey:
-    """`taken` holds the names of the relation's foreign keys; a generated name is added to it."""
+    """`taken` holds the names of the relation's constraints; a generated name is added to it."""
     what = f"Foreign key {draft.name.text}" if draft.name else f"A foreign key of {child.name}"
     _check_some(draft.columns, draft.parent.place, what)
     columns = _check_columns(draft.columns, child.name, child.column_names, what)

@@ -32,6 +32,7 @@ from hornbeam_server.schema.catalog import (
 )
 from hornbeam_server.schema.errors import Corruption, TypeMismatch
 from hornbeam_server.schema.model import (
+    Check,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -69,6 +70,8 @@ class Format(enum.IntEnum):
     """With immediate views that have indexes, have no aggregates, or compute columns when they are
     read (an older server would not maintain them, or would show other rows); or with chosen
     aggregate views, or a choice without them (an older server would forget which are chosen)."""
+    NINTH = 9
+    """With CHECK constraints: an older server would not check them."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -84,11 +87,12 @@ class _ColumnForm(msgspec.Struct, omit_defaults=True):
     default: _DefaultForm | None = None
 
 
-class _RelationForm(msgspec.Struct):
+class _RelationForm(msgspec.Struct, omit_defaults=True):
     name: str
     columns: tuple[_ColumnForm, ...]
     primary_key: tuple[str, ...]
     foreign_keys: tuple[ForeignKey, ...]
+    checks: tuple[Check, ...] = ()
 
 
 class _StateForm(msgspec.Struct):
@@ -195,6 +199,8 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
+    if any(relation.checks for relation in catalog.schema.relations):
+        return Format.NINTH
     indexed = any(index.on in catalog.transactional_view for index in catalog.indexes)
     newer = any(view.computed is not None or view.chosen for view in catalog.immediate)
     if catalog.projected or indexed or newer or not catalog.aggregates:
@@ -251,7 +257,9 @@ def decode_catalog(data: bytes) -> Catalog:
 
 def _relation_form(relation: Relation) -> _RelationForm:
     columns = _column_forms(relation.columns)
-    return _RelationForm(relation.name, columns, relation.primary_key, relation.foreign_keys)
+    return _RelationForm(
+        relation.name, columns, relation.primary_key, relation.foreign_keys, relation.checks
+    )
 
 
 def _deferred_form(view: DeferredView) -> _DeferredForm:
@@ -320,7 +328,8 @@ def _plain(value: Value) -> bool | int | str | None:
 
 
 def _relation(form: _RelationForm) -> Relation:
-    return Relation(form.name, _columns(form.columns), form.primary_key, form.foreign_keys)
+    columns = _columns(form.columns)
+    return Relation(form.name, columns, form.primary_key, form.foreign_keys, form.checks)
 
 
 def _deferred(form: _DeferredForm) -> DeferredView:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hornbeam_server.schema.model import (
+    Check,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -48,12 +49,12 @@ class DiffRow:
 
 @dataclass(frozen=True, slots=True)
 class SchemaDiff:
-    """The changes between two schemas. Pairs are (relation, object). A changed foreign key, index
-    or view is dropped and added.
+    """The changes between two schemas. Pairs are (relation, object). A changed foreign key, CHECK,
+    index or view is dropped and added.
 
     `relaxed_columns` now accept NULL or longer text, as given; `renumbered_columns` have new
-    options for their next numbers. The indexes and foreign keys of a dropped relation are dropped
-    with it and not listed. Nor are the foreign keys of an added relation; its indexes are listed.
+    options for their next numbers. The indexes and constraints of a dropped relation are dropped
+    with it and not listed. Nor are the constraints of an added relation; its indexes are listed.
     """
 
     added_relations: tuple[Relation, ...] = ()
@@ -65,6 +66,8 @@ class SchemaDiff:
     dropped_indexes: tuple[DeclaredIndex, ...] = ()
     added_foreign_keys: tuple[tuple[str, ForeignKey], ...] = ()
     dropped_foreign_keys: tuple[tuple[str, ForeignKey], ...] = ()
+    added_checks: tuple[tuple[str, Check], ...] = ()
+    dropped_checks: tuple[tuple[str, Check], ...] = ()
     added_views: tuple[DeclaredView, ...] = ()
     dropped_views: tuple[DeclaredView, ...] = ()
     refused: tuple[Refusal, ...] = ()
@@ -86,9 +89,7 @@ class SchemaDiff:
             assert column.default is not None
             detail = render_identity(column.default.identity)
             yield DiffRow("change", "identity", f"{owner}.{column.name}", detail)
-        for action, keys in (("drop", self.dropped_foreign_keys), ("add", self.added_foreign_keys)):
-            for owner, key in keys:
-                yield DiffRow(action, "foreign key", f"{owner}.{key.name}", _target(key))
+        yield from self._constraint_rows()
         for action, indexes in (("drop", self.dropped_indexes), ("add", self.added_indexes)):
             for index in indexes:
                 yield DiffRow(action, "index", index.name, _indexed(index))
@@ -98,6 +99,14 @@ class SchemaDiff:
         for refusal in self.refused:
             name = refusal.name if refusal.name == refusal.relation else _qualified(refusal)
             yield DiffRow("refuse", refusal.change, name, f"{refusal.reason}; {refusal.cure}")
+
+    def _constraint_rows(self) -> Iterator[DiffRow]:
+        for action, keys in (("drop", self.dropped_foreign_keys), ("add", self.added_foreign_keys)):
+            for owner, key in keys:
+                yield DiffRow(action, "foreign key", f"{owner}.{key.name}", _target(key))
+        for action, checks in (("drop", self.dropped_checks), ("add", self.added_checks)):
+            for owner, check in checks:
+                yield DiffRow(action, "check", f"{owner}.{check.name}", check.sql)
 
 
 def _qualified(refusal: Refusal) -> str:
@@ -133,6 +142,8 @@ def diff(old: Schema, new: Schema) -> SchemaDiff:
     kept = [(old.relation(r.name), r) for r in new.relations if r.name in old]
     added_keys = [(n.name, key) for o, n in kept for key in n.foreign_keys]
     dropped_keys = [(o.name, key) for o, n in kept for key in o.foreign_keys]
+    added_checks = [(n.name, check) for o, n in kept for check in n.checks]
+    dropped_checks = [(o.name, check) for o, n in kept for check in o.checks]
     relaxed = [(n.name, c) for o, n in kept for c in _relaxed(o, n)]
     renumbered = [(n.name, c) for o, n in kept for c in _renumbered(o, n)]
     stay = {relation.name for _, relation in kept}
@@ -151,6 +162,8 @@ def diff(old: Schema, new: Schema) -> SchemaDiff:
         ),
         added_foreign_keys=tuple(pair for pair in added_keys if pair not in dropped_keys),
         dropped_foreign_keys=tuple(pair for pair in dropped_keys if pair not in added_keys),
+        added_checks=tuple(pair for pair in added_checks if pair not in dropped_checks),
+        dropped_checks=tuple(pair for pair in dropped_checks if pair not in added_checks),
         added_views=tuple(view for view in new.views if view not in old.views),
         dropped_views=tuple(view for view in old.views if view not in new.views),
         refused=tuple(refusal for o, n in kept for refusal in _refusals(o, n)),

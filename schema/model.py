@@ -76,6 +76,15 @@ class ForeignKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """CHECK (`sql`): the expression over a row is true or NULL for each row. `name` is unique among
+    the foreign keys and CHECKs of its relation."""
+
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeyPart:
     """One column of a key or an index, with its direction."""
 
@@ -102,6 +111,7 @@ class Relation:
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
     foreign_keys: tuple[ForeignKey, ...] = ()
+    checks: tuple[Check, ...] = ()
 
     @cached_property
     def positions(self) -> dict[str, int]:

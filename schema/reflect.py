@@ -1,7 +1,7 @@
 """Reads the schema of an existing database through SQLAlchemy's inspection, from any URL.
 
 The rules are those of a DDL file: the same types and the same validation (`build`). Unsupported
-features (CHECK, computed columns, partial and expression indexes) are refused by name. Errors name
+features (computed columns, partial and expression indexes) are refused by name. Errors name
 the URL (without its password), the relation and the column.
 
 For SQLite, SQLAlchemy reads the tables' SQL by regular expressions and misses some of it (unknown
@@ -32,6 +32,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from hornbeam_server.schema.build import (
+    CheckDraft,
     ColumnDraft,
     ForeignKeyDraft,
     IndexDraft,
@@ -40,6 +41,7 @@ from hornbeam_server.schema.build import (
     RelationDraft,
     build,
 )
+from hornbeam_server.schema.ddl.expressions import read_expression
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
 from hornbeam_server.schema.model import Default, DefaultKind, OnDelete, Schema
 from hornbeam_server.schema.sqltext import read_default, read_type
@@ -113,10 +115,14 @@ class _Reflection:
         return build(drafts, [index for table in tables for index in self.indexes(table)])
 
     def relation(self, table: str) -> RelationDraft:
-        for check in self.inspector.get_check_constraints(table):
-            label = check["name"] or check["sqltext"]
-            self.refuse(f"CHECK {label} of {table}", "Check the values in the application.")
         draft = RelationDraft(self.name(table))
+        draft.checks += [
+            CheckDraft(
+                self.name(check["name"]) if check["name"] else None,
+                read_expression(check["sqltext"], Place(f"{self.place.file}, {table}")),
+            )
+            for check in self.inspector.get_check_constraints(table)
+        ]
         draft.columns += [self.column(table, column) for column in self.columns(table)]
         key = self.inspector.get_pk_constraint(table)["constrained_columns"]
         if key:

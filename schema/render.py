@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from hornbeam_server.schema.model import (
+    Check,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -38,6 +39,7 @@ def _render_relation(relation: Relation) -> str:
     lines = [_render_column(column) for column in relation.columns]
     lines.append(f"PRIMARY KEY {_listed(relation.primary_key)}")
     lines += [_render_foreign_key(foreign_key) for foreign_key in relation.foreign_keys]
+    lines += [_render_check(check) for check in relation.checks]
     return f"CREATE TABLE {identifier(relation.name)} (\n  " + ",\n  ".join(lines) + "\n)"
 
 
@@ -76,6 +78,10 @@ def _render_foreign_key(foreign_key: ForeignKey) -> str:
     if foreign_key.on_delete is OnDelete.RESTRICT:
         return text
     return f"{text} ON DELETE {foreign_key.on_delete.value.upper()}"
+
+
+def _render_check(check: Check) -> str:
+    return f"CONSTRAINT {identifier(check.name)} CHECK ({check.sql})"
 
 
 def _render_index(index: DeclaredIndex) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
@@ -323,6 +323,12 @@ def literal_sql(value: Value) -> str:
             return quoted(value.isoformat(sep=" "))
         case _:
             return quoted(str(value))
+
+
+def shown(columns: Sequence[str], values: Sequence[Value]) -> str:
+    """The values of columns, for a message: (a = 1, b = 'x')."""
+    pairs = ", ".join(f"{c} = {literal_sql(v)}" for c, v in zip(columns, values, strict=True))
+    return f"({pairs})"
 
 
 def quoted(text: str) -> str:

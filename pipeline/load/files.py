@@ -40,9 +40,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from hornbeam_server.query.dialect.duckdb_types import column_type, from_record_batch
+from hornbeam_server.query.expressions.declared import RowCheck, row_checks
 from hornbeam_server.schema.errors import (
+    CheckViolation,
     InvalidRequest,
     NotNullViolation,
+    SqlError,
     TypeMismatch,
     UnknownName,
     Unsupported,
@@ -240,6 +243,7 @@ class Filling:
         self.defaults: tuple[Value, ...] = tuple(
             _default(c, current_timestamp) for c in relation.columns
         )
+        self.checks = row_checks(relation)
         self.numbered = [column for column in relation.columns if _is_identity(column)]
 
     def chunk(
@@ -264,6 +268,8 @@ class Filling:
             if not column.nullable and None in columns[-1]:
                 _note_nulls(self.relation, column, columns[-1], reasons)
         rows: list[Row] = list(zip(*columns, strict=True))
+        if self.checks:
+            _note_broken(self.checks, rows, reasons)
         if not reasons:
             return Chunk(list(places), rows, [])
         good = [i for i in range(len(rows)) if i not in reasons]
@@ -319,6 +325,17 @@ def _mismatch(column: str, message: str) -> Fault:
 
 def _unreadable(reason: str) -> Fault:
     return Fault(InvalidRequest.code, reason)
+
+
+def _note_broken(
+    checks: Sequence[RowCheck], rows: Sequence[Row], reasons: dict[int, Fault]
+) -> None:
+    for i, row in enumerate(rows):
+        try:
+            for check in checks if i not in reasons else ():
+                check.require(row)
+        except (CheckViolation, SqlError) as error:
+            reasons[i] = Fault(error.code, error.message)
 
 
 def _note_nulls(

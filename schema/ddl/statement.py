@@ -13,7 +13,8 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.schema.build import Name, Place
+from hornbeam_server.schema.build import Expression, Name, Place
+from hornbeam_server.schema.ddl.expressions import expression, parts_of, without
 from hornbeam_server.schema.ddl.sequence_options import Options, read_options
 from hornbeam_server.schema.sqltext import no_fallback_warnings, tokenize
 from hornbeam_server.schema.trees import unlink_unfinished
@@ -27,6 +28,12 @@ STATEMENTS = (
 _READ = (["TABLE"], ["INDEX"], ["UNIQUE"], ["MATERIALIZED"])
 """Words after CREATE."""
 _WITH_DATA = (["WITH", "NO", "DATA"], ["WITH", "DATA"])
+_REFUSED_BEHIND = {
+    "NO INHERIT": "Leave it out: relations do not inherit.",
+    "NOT VALID": "Leave it out: the stored rows are checked when the constraint is added, and the"
+    " change is refused if a row breaks it.",
+}
+"""Words behind an expression."""
 _SILENT = {"SET", "COMMENT", "GRANT", "REVOKE"}
 """First words of statements that do not affect rows."""
 
@@ -81,7 +88,9 @@ class Statement:
         parser = DIALECT.parser(error_level=ErrorLevel.RAISE)
         try:
             with no_fallback_warnings():
-                (tree,) = parser.parse(list(_without(self.tokens, self.options)), self.text)
+                tokens = list(_without(self.tokens, self.options))
+                self._check_behind(tokens)
+                (tree,) = parser.parse(list(without(tokens, parts_of(tokens))), self.text)
         except ParseError as error:
             unlink_unfinished(error)
             raise self._syntax_error(error) from None
@@ -96,6 +105,24 @@ class Statement:
             ) from error
         assert tree is not None
         return tree
+
+    def _check_behind(self, tokens: Sequence[Token]) -> None:
+        """Refuse words behind expressions that the parser reads otherwise, or not at all."""
+        for part in parts_of(tokens):
+            behind = tokens[part.closing + 1 : part.closing + 3]
+            words = " ".join(token.text.upper() for token in behind)
+            if words in _REFUSED_BEHIND:
+                self.refuse(words, behind[0].start, _REFUSED_BEHIND[words])
+
+    def expression(self, number: exp.Expr) -> Expression:
+        """The expression in whose place the parser has read `number`."""
+        tokens = list(_without(self.tokens, self.options))
+        part = parts_of(tokens)[int(number.name)]
+        inside = tokens[part.opening + 1 : part.closing]
+        place = self.place(tokens[part.opening].start)
+        if not inside:
+            raise place.error("The parentheses are empty.", cure="Write an expression into them.")
+        return expression(inside, self.text, self.place(inside[0].start))
 
     def _syntax_error(self, error: ParseError) -> Exception:
         """The error at the offending token. The parser reports its *last* character's place."""

@@ -8,6 +8,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from hornbeam_server.schema.build import (
+    CheckDraft,
     ColumnDraft,
     ForeignKeyDraft,
     IndexDraft,
@@ -15,13 +16,13 @@ from hornbeam_server.schema.build import (
     RelationDraft,
 )
 from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation
+from hornbeam_server.schema.ddl.expressions import UNNAMED
 from hornbeam_server.schema.ddl.identities import check_single_default, make_identity, sequence_of
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
 from hornbeam_server.schema.model import Default, DefaultKind, Identity, OnDelete
 from hornbeam_server.schema.sqltext import is_serial, read_default, read_type, type_note
 
 _REFUSED: dict[type[exp.Expr | exp.ColumnConstraintKind], tuple[str, str]] = {
-    exp.CheckColumnConstraint: ("CHECK", "Check the values in the application."),
     exp.CollateColumnConstraint: ("COLLATE", "Text is ordered by code point; leave it out."),
     exp.ComputedColumnConstraint: ("GENERATED", "Compute the value in queries or when writing."),
     exp.ExcludeColumnConstraint: ("EXCLUDE", "Use UNIQUE, or check in the application."),
@@ -111,6 +112,9 @@ def _column_constraint(
         case exp.Reference():
             label = statement.name(node.this) if node.this else None
             draft.foreign_keys.append(_foreign_key(statement, label, (name,), kind))
+        case exp.CheckColumnConstraint():
+            label = statement.name(node.this) if kind is not node and node.this else None
+            draft.checks.append(CheckDraft(label, statement.expression(kind.this)))
         case exp.NotNullColumnConstraint():
             nullable = bool(kind.args.get("allow_null"))
             return replace(column, nullable=nullable)
@@ -153,7 +157,7 @@ def _read_constraint(
     """Read a table constraint, in CREATE TABLE or ALTER TABLE."""
     match node:
         case exp.Constraint():
-            named = statement.name(node.this)
+            named = statement.name(node.this) if node.name != UNNAMED else None
             for part in node.expressions:
                 _read_constraint(statement, part, draft, drafts, named)
         case exp.PrimaryKey():
@@ -166,6 +170,8 @@ def _read_constraint(
             listed = node.this.expressions if node.this is not None else ()
             columns = tuple((name, False) for name in statement.names(listed))
             drafts.indexes.append(IndexDraft(label, draft.name, columns, unique=True))
+        case exp.CheckColumnConstraint():
+            draft.checks.append(CheckDraft(label, statement.expression(node.this)))
         case exp.ForeignKey():
             statement.only(node, {"expressions", "reference"}, "Put the options behind REFERENCES.")
             columns_ = statement.names(node.expressions)

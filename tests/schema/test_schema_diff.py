@@ -127,6 +127,15 @@ def test_a_change_of_the_primary_key_is_refused() -> None:
     assert [(r.kind, r.name) for r in found.rows()] == [("primary key", "t")]
 
 
+def test_a_changed_check_is_dropped_and_added() -> None:
+    old = load_ddl("CREATE TABLE t (a INT PRIMARY KEY, CHECK (a > 1), CONSTRAINT k CHECK (a > 5))")
+    new = load_ddl("CREATE TABLE t (a INT PRIMARY KEY, CHECK (a > 2), CONSTRAINT k CHECK (a > 5))")
+    assert list(diff(old, new).rows()) == [
+        DiffRow("drop", "check", "t.t_a_check", "a > 1"),
+        DiffRow("add", "check", "t.t_a_check", "a > 2"),
+    ]
+
+
 def test_rows_describe_an_added_index() -> None:
     found = changed("ON c (n)", "ON c (n DESC, p) INCLUDE (id)")
     assert list(found.rows())[1] == DiffRow("add", "index", "by_n", "on c (n desc, p) include (id)")

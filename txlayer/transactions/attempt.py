@@ -39,17 +39,14 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.schema.model import Column, Default, DefaultKind, OnDelete, Relation
 from hornbeam_server.schema.named_columns import unknown_column
 from hornbeam_server.schema.sizes import Budget
+from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.limits import MAX_ROW_BYTES
 from hornbeam_server.storage.ports import NEWEST, TableStore
 from hornbeam_server.storage.snapshot import Overlay, Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
-from hornbeam_server.txlayer.transactions.constraint_checks import (
-    ConstraintChecks,
-    numbers_cure,
-    shown,
-)
+from hornbeam_server.txlayer.transactions.constraint_checks import ConstraintChecks, numbers_cure
 from hornbeam_server.txlayer.transactions.constraints import ChildCheck
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks
@@ -305,13 +302,14 @@ class Transaction:
         return await self.insert_rows(relation, rows, plan.conflict, bound)
 
     async def _complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
-        """A whole row: the given values, and defaults for the rest. Raises NotNullViolation."""
+        """A whole row: the given values, and defaults for the rest. Raises NotNullViolation,
+        CheckViolation."""
         row = [
             values[i] if i in values else await self._default(relation, column)
             for i, column in enumerate(relation.columns)
         ]
         complete = tuple(row)
-        self.state.constraints.require_values(relation, complete)
+        self.state.constraints.require_valid(relation, complete)
         return complete
 
     async def _complete_all(
@@ -322,7 +320,8 @@ class Transaction:
         first: int,
     ) -> list[Row]:
         """Complete many rows like `_complete`, column by column, and coerce their values. `first`
-        is the number of the first row in its batch. Raises TypeMismatch, NotNullViolation."""
+        is the number of the first row in its batch. Raises TypeMismatch, NotNullViolation,
+        CheckViolation."""
         values = dict(zip(positions, zip(*given, strict=True), strict=False))
         columns: list[Sequence[Value]] = []
         for i, column in enumerate(relation.columns):
@@ -333,9 +332,10 @@ class Transaction:
             else:
                 columns.append([await self._default(relation, column)] * len(given))
         rows = list(zip(*columns, strict=True))
+        checked = bool(self.state.constraints[relation.name].row_checks)
         for number, row in enumerate(rows, start=first):
-            if None in row:
-                self.state.constraints.require_values(relation, row, number)
+            if checked or None in row:
+                self.state.constraints.require_valid(relation, row, number)
         return rows
 
     async def _default(self, relation: Relation, column: Column) -> Value:
@@ -494,11 +494,11 @@ class Transaction:
 
     async def _lock_to_replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Lock the new roots of rows that move, and the existence of the old and new keys of rows
-        whose keys change. Raises NotNullViolation."""
+        whose keys change. Raises NotNullViolation, CheckViolation."""
         name, key = relation.name, self.state.codecs(relation.name).key
         positions = self.state.constraints[name].root_positions
         for _, new in pairs:
-            self.state.constraints.require_values(relation, new)
+            self.state.constraints.require_valid(relation, new)
         moved = [pair for pair in pairs if any(pair[0][i] != pair[1][i] for i in positions)]
         if not moved:
             return

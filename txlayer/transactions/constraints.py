@@ -1,8 +1,9 @@
 """The constraints that a transaction's net changes must meet before it may commit.
 
-They are compiled once per catalog version into flat lists of checks. NOT NULL is checked when rows
-are made, primary keys when rows are inserted. Foreign keys and UNIQUE are checked here, once, over
-the net changes: SQL's DEFERRED, which lets a transaction insert child and parent in either order.
+They are compiled once per catalog version into flat lists of checks. NOT NULL and CHECK are checked
+when rows are made, primary keys when rows are inserted. Foreign keys and UNIQUE are checked here,
+once, over the net changes: SQL's DEFERRED, which lets a transaction insert child and parent in
+either order.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hornbeam_server.maintain.changes import Change
+from hornbeam_server.query.expressions.declared import RowCheck, row_checks
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import NotNullViolation
 from hornbeam_server.schema.model import ForeignKey, OnDelete, Relation
@@ -85,6 +87,7 @@ class RelationChecks:
     children: tuple[ChildCheck, ...]
     unique: tuple[UniqueCheck, ...]
     not_null: tuple[int, ...]
+    row_checks: tuple[RowCheck, ...]
     root_positions: frozenset[int]
     """Columns whose change can move a row: its key and its tree foreign key."""
 
@@ -100,9 +103,11 @@ class Constraints:
     def __getitem__(self, relation: str) -> RelationChecks:
         return self._checks[relation]
 
-    def require_values(self, relation: Relation, row: Row, number: int | None = None) -> None:
-        """Raises NotNullViolation for a NULL in `row`; `number` is its place among several."""
-        for position in self._checks[relation.name].not_null:
+    def require_valid(self, relation: Relation, row: Row, number: int | None = None) -> None:
+        """Raises NotNullViolation for a NULL in `row`, and CheckViolation. `number` is the place of
+        the row among several."""
+        checks = self._checks[relation.name]
+        for position in checks.not_null:
             if row[position] is None:
                 name = relation.columns[position].name
                 raise NotNullViolation(
@@ -112,6 +117,8 @@ class Constraints:
                     column=name,
                     row=number,
                 )
+        for check in checks.row_checks:
+            check.require(row, number)
 
     def _compile(self, relation: Relation) -> RelationChecks:
         catalog = self._catalog
@@ -133,6 +140,7 @@ class Constraints:
                 if index.unique and catalog.maintained(index.name)
             ),
             not_null=tuple(i for i, c in enumerate(relation.columns) if not c.nullable),
+            row_checks=row_checks(relation),
             root_positions=frozenset(key_positions | tree_positions),
         )
 

@@ -38,6 +38,7 @@ from hornbeam.transport import Transport, persistently
 
 BAD_ROWS = frozenset(
     {
+        "check-violation",
         "constraint-violation",
         "foreign-key-violation",
         "invalid-request",  # a line of CSV that is not UTF-8 or has a field too many

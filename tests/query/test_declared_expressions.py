@@ -1,0 +1,97 @@
+"""CHECK: which expressions a schema may declare over a row, and what they say of rows."""
+
+import pytest
+
+from hornbeam_server.query.expressions.declared import row_checks
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import (
+    CheckViolation,
+    HornbeamError,
+    SqlError,
+    TypeMismatch,
+    UnknownName,
+    Unsupported,
+)
+from hornbeam_server.schema.model import Relation
+from hornbeam_server.schema.types import Row
+
+COLUMNS = "a INT PRIMARY KEY, s TEXT, v VARCHAR(9), d DATE, n NUMERIC(9,2), b BOOLEAN"
+
+
+def relation(condition: str) -> Relation:
+    return load_ddl(f"CREATE TABLE t ({COLUMNS}, CHECK ({condition}))").relation("t")
+
+
+def row(a: int = 1, **values: object) -> Row:
+    return (a, *(values.get(name) for name in ("s", "v", "d", "n", "b")))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("condition", "good", "bad"),
+    [
+        ("a > 0", row(1), row(0)),
+        ("a BETWEEN 1 AND 3 AND t.a <> 2", row(3), row(2)),
+        ("s IN ('x', 'y')", row(s="x"), row(s="z")),
+        ("b", row(b=True), row(b=False)),
+        ("b IS NOT NULL OR s IS NOT NULL", row(s=""), row()),
+        ("length(s) >= 2 AND s LIKE 'a%'", row(s="ab"), row(s="a")),
+        ("n * a < 10.5", row(2, n=5), row(3, n=5)),
+        ("(v)::text = ANY (ARRAY[('M'::varchar)::text, ('F')::text])", row(v="M"), row(v="x")),
+        ("NOT (s ILIKE 'x%')", row(s="a"), row(s="Xa")),
+        ("CASE WHEN b THEN a > 5 ELSE a < 5 END", row(6, b=True), row(6, b=False)),
+        ("coalesce(n, 0) >= 0", row(), row(n=-1)),
+        ("(n > 1) IS TRUE", row(n=2), row()),
+    ],
+)
+def test_a_false_check_is_a_violation(condition: str, good: Row, bad: Row) -> None:
+    (check,) = row_checks(relation(condition))
+    check.require(good)
+    with pytest.raises(CheckViolation) as caught:
+        check.require(bad, 7)
+    assert caught.value.details == {
+        "relation": "t", "constraint": check.check.name, "key": [str(bad[0])], "row": 7,
+    }  # fmt: skip
+    assert f"t (a = {bad[0]})" in caught.value.message
+    assert condition in caught.value.message
+    assert caught.value.cure
+
+
+@pytest.mark.parametrize("condition", ["n > 1", "s = 'x'", "n > 1 AND s = 'x'", "NULL", "NOT b"])
+def test_a_check_that_is_null_is_met(condition: str) -> None:
+    (check,) = row_checks(relation(condition))
+    check.require(row())
+
+
+@pytest.mark.parametrize(
+    ("condition", "error", "message"),
+    [
+        ("a + 1", TypeMismatch, "not a condition, but a value of type INTEGER"),
+        ("EXISTS (SELECT 1 FROM p)", Unsupported, "cannot have a subquery"),
+        ("a IN (SELECT a FROM t)", Unsupported, "cannot have a subquery"),
+        ("sum(a) > 1", Unsupported, "aggregate"),
+        ("row_number() OVER () > 1", Unsupported, "window function"),
+        ("d <= CURRENT_DATE", Unsupported, "current time"),
+        ("now() > d", Unsupported, "current time"),
+        ("a > ?", Unsupported, "parameter"),
+        ("random() > 0.5", Unsupported, "only DuckDB"),
+        ("zz > 1", UnknownName, "Column zz is unknown"),
+        ("x.a > 1", UnknownName, "alias x is unknown"),
+        ("s > 5", TypeMismatch, "not compared with TEXT"),
+        ("a >", SqlError, "cannot be read"),
+        ("a > 1, a > 2", SqlError, "CHECK"),
+    ],
+)
+def test_other_expressions_are_refused(
+    condition: str, error: type[HornbeamError], message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        row_checks(relation(condition))
+    assert caught.value.message.startswith("CHECK t_")
+    assert " of t" in caught.value.message
+    assert "line 1" not in caught.value.message
+
+
+def test_checks_are_evaluated_by_name_as_in_postgresql() -> None:
+    declared = "CONSTRAINT b CHECK (a > 1), CONSTRAINT a CHECK (a > 2), CONSTRAINT c CHECK (a > 0)"
+    found = load_ddl(f"CREATE TABLE t (a INT PRIMARY KEY, {declared})").relation("t")
+    assert [check.check.name for check in row_checks(found)] == ["a", "b", "c"]
