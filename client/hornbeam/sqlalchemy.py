@@ -21,6 +21,7 @@ from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.engine import default, reflection
 from sqlalchemy.engine.interfaces import (
     IsolationLevel,
+    ReflectedCheckConstraint,
     ReflectedColumn,
     ReflectedForeignKeyConstraint,
     ReflectedIndex,
@@ -496,9 +497,11 @@ class HornbeamDialect(default.DefaultDialect):
 
     def get_check_constraints(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
-    ) -> list[Any]:
-        self._known(connection, table_name, schema, **kw)
-        return []
+    ) -> list[ReflectedCheckConstraint]:
+        thing = self._known(connection, table_name, schema, **kw)
+        return [
+            {"name": check["name"], "sqltext": check["sql"]} for check in thing.get("checks", [])
+        ]
 
     def get_table_options(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any

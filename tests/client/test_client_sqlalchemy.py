@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import (
     BigInteger,
+    CheckConstraint,
     Column,
     Engine,
     ForeignKey,
@@ -294,6 +295,32 @@ def test_tables_are_reflected_as_declared(engine: Engine) -> None:
         inspector.get_columns("nothing")
     declared.drop_all(engine)
     assert inspect(engine).get_table_names() == []
+
+
+def test_checks_are_declared_reflected_and_enforced(engine: Engine) -> None:
+    declared = MetaData()
+    Table(
+        "t",
+        declared,
+        Column("a", Integer, CheckConstraint("a > 0"), primary_key=True, autoincrement=False),
+        Column("b", Integer),
+        CheckConstraint("b IS NULL OR b < 10", name="small"),
+    )
+    declared.create_all(engine)
+    found = {
+        check["name"]: check["sqltext"] for check in inspect(engine).get_check_constraints("t")
+    }
+    assert found == {"t_a_check": "a > 0", "small": "b IS NULL OR b < 10"}
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO t VALUES (1, NULL)"))
+    with engine.connect() as connection, pytest.raises(exc.IntegrityError, match="small"):
+        connection.execute(text("INSERT INTO t VALUES (2, 10)"))
+    with engine.connect() as connection:
+        driver = connection.connection.dbapi_connection
+        assert driver is not None
+        driver.cursor().execute("ALTER TABLE t DROP CONSTRAINT small")
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO t VALUES (2, 10)"))
 
 
 def test_views_are_reflected_as_materialised(tmp_path: Path) -> None:
