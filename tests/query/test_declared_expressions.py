@@ -1,8 +1,13 @@
 """CHECK: which expressions a schema may declare over a row, and what they say of rows."""
 
+import datetime as dt
+from decimal import Decimal
+
 import pytest
 
+from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.expressions.declared import row_checks
+from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import (
     CheckViolation,
@@ -12,8 +17,9 @@ from hornbeam_server.schema.errors import (
     UnknownName,
     Unsupported,
 )
-from hornbeam_server.schema.model import Relation
+from hornbeam_server.schema.model import Relation, Schema
 from hornbeam_server.schema.types import Row
+from tests.query.query_world import evaluated_all
 
 COLUMNS = "a INT PRIMARY KEY, s TEXT, v VARCHAR(9), d DATE, n NUMERIC(9,2), b BOOLEAN"
 
@@ -89,6 +95,42 @@ def test_other_expressions_are_refused(
     assert caught.value.message.startswith("CHECK t_")
     assert " of t" in caught.value.message
     assert "line 1" not in caught.value.message
+
+
+DUMPED = (
+    "((v)::text = ANY ((ARRAY['M'::character varying, 'F '::character varying])::text[]))",
+    "((s)::text <> ALL ((ARRAY['a'::character varying, NULL])::text[]))",
+    "(a <> ALL (ARRAY[1, 3]))",
+    "((n >= (0)::numeric) AND (n <= 0.5::numeric) AND ((a)::numeric > n))",
+    "(n = (a)::numeric)",
+    "((s)::text = 'a '::bpchar)",
+    "(char_length((s)::text) = character_length(v))",
+    "(mod(a, 2) = 1)",
+    "((s ~~ 'a%'::text) OR (v !~~ '%F'::text))",
+    "(EXTRACT(year FROM d) >= (2000)::numeric)",
+    "(d > '1999-12-31'::date)",
+)
+"""Conditions as pg_dump writes them."""
+ROWS = [
+    row(a, s=s, v=v, d=d, n=n)
+    for a in (-3, 0, 1, 2)
+    for s, v in ((None, None), ("a", "M"), ("a ", "F "), ("", "F"))
+    for d, n in ((None, None), (dt.date(2000, 1, 1), Decimal("1.00")), (dt.date.min, Decimal(0)))
+]
+
+
+def test_conditions_of_a_dump_have_the_value_that_duckdb_gives_them() -> None:
+    found = [relation(condition) for condition in DUMPED]
+    checks = [check for each in found for check in row_checks(each)]
+    catalogs = [Catalog(0, Schema((each,)), Forest(("t",))) for each in found]
+    bound = [
+        bind(f"SELECT {condition} FROM t", catalog).ast.expressions[0]
+        for condition, catalog in zip(DUMPED, catalogs, strict=True)
+    ]
+    wanted = evaluated_all([(node, found[0].columns, ROWS) for node in bound])
+    for check, values in zip(checks, wanted, strict=True):
+        assert [check.expression(each) for each in ROWS] == values, check.check.sql
+        assert {True, False} & {*values}
 
 
 def test_checks_are_evaluated_by_name_as_in_postgresql() -> None:
