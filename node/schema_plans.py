@@ -25,7 +25,7 @@ from hornbeam_server.maintain.immediate.projected import define_any, projected_p
 from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
-from hornbeam_server.query.expressions.declared import compile_check
+from hornbeam_server.query.expressions.declared import compile_check, compile_generated
 from hornbeam_server.schema.build import Place
 from hornbeam_server.schema.catalog import (
     Catalog,
@@ -164,19 +164,27 @@ def plan_schema(
 
 
 def _require_compiled(schema: Schema, request: PlanRequest) -> None:
-    """Raises SqlError, with the place in the DDL file, for a CHECK that transactions could not
-    evaluate."""
+    """Raises SqlError, with the place in the DDL file, for a CHECK or a generated column that
+    transactions could not evaluate."""
     for relation in schema.relations:
         for check in relation.checks:
-            try:
+            with _expression_located(check.sql, request):
                 compile_check(check, relation)
-            except SqlError as error:
-                place = Place.at(
-                    request.ddl, _begin_of_text(check.sql, request.ddl), request.ddl_file
-                )
-                raise type(error)(
-                    error.message, cure=error.cure, **error.details | asdict(place)
-                ) from None
+        for column in relation.generated:
+            assert column.default is not None
+            with _expression_located(column.default.sql, request):
+                compile_generated(column, relation)
+
+
+@contextmanager
+def _expression_located(sql: str, request: PlanRequest) -> Iterator[None]:
+    """Add the place of the expression `sql` to errors."""
+    try:
+        yield
+    except SqlError as error:
+        place = Place.at(request.ddl, _begin_of_text(sql, request.ddl), request.ddl_file)
+        details = error.details | asdict(place)
+        raise type(error)(error.message, cure=error.cure, **details) from None
 
 
 def _begin_of_text(sql: str, ddl: str) -> int:

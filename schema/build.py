@@ -400,6 +400,12 @@ def _check_set_null(draft: ForeignKeyDraft, what: str, child: Relation) -> None:
     if draft.on_delete is not OnDelete.SET_NULL:
         return
     for name in draft.columns:
+        if child.column(name.text) in child.generated:
+            raise name.place.error(
+                f"{what} says ON DELETE SET NULL, but {child.name}.{name.text} is generated.",
+                cure="Use ON DELETE RESTRICT or CASCADE.",
+                name=name.text,
+            )
         if not child.column(name.text).nullable:
             raise name.place.error(
                 f"{what} says ON DELETE SET NULL, but {child.name}.{name.text} is NOT NULL.",

@@ -71,13 +71,14 @@ class Format(enum.IntEnum):
     read (an older server would not maintain them, or would show other rows); or with chosen
     aggregate views, or a choice without them (an older server would forget which are chosen)."""
     NINTH = 9
-    """With CHECK constraints: an older server would not check them."""
+    """With CHECK constraints or generated columns: an older server would not evaluate them."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
     kind: DefaultKind
     value: bool | int | str | None = None
     identity: Identity = Identity()
+    sql: str = ""
 
 
 class _ColumnForm(msgspec.Struct, omit_defaults=True):
@@ -199,7 +200,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
-    if any(relation.checks for relation in catalog.schema.relations):
+    if any(relation.checks or relation.generated for relation in catalog.schema.relations):
         return Format.NINTH
     indexed = any(index.on in catalog.transactional_view for index in catalog.indexes)
     newer = any(view.computed is not None or view.chosen for view in catalog.immediate)
@@ -313,7 +314,7 @@ def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
 def _default_form(default: Default | None) -> _DefaultForm | None:
     if default is None:
         return None
-    return _DefaultForm(default.kind, _plain(default.value), default.identity)
+    return _DefaultForm(default.kind, _plain(default.value), default.identity, default.sql)
 
 
 def _plain(value: Value) -> bool | int | str | None:
@@ -380,4 +381,4 @@ def _default(column: _ColumnForm) -> Default | None:
     form = column.default
     if form is None:
         return None
-    return Default(form.kind, column.type.coerce(form.value), form.identity)
+    return Default(form.kind, column.type.coerce(form.value), form.identity, form.sql)

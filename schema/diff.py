@@ -203,6 +203,14 @@ def _are_identities(*columns: Column) -> bool:
     )
 
 
+def _is_generated(*columns: Column) -> bool:
+    """Is one of the columns generated?"""
+    return any(
+        column.default is not None and column.default.kind is DefaultKind.GENERATED
+        for column in columns
+    )
+
+
 def _refusals(old: Relation, new: Relation) -> Iterator[Refusal]:
     yield from _refused_order(old, new)
     if old.primary_key != new.primary_key:
@@ -259,7 +267,15 @@ def _refused_column(relation: str, before: Column, after: Column) -> Iterator[Re
             "stored rows may hold NULL",
             "append a NOT NULL column with a default, or check in the application",
         )
-    if before.default != after.default and not _are_identities(before, after):
+    if before.default != after.default and _is_generated(before, after):
+        yield Refusal(
+            relation,
+            after.name,
+            "generated column",
+            "stored rows have the values that they were written with",
+            "keep the expression, or make a relation with another one and copy the rows",
+        )
+    elif before.default != after.default and not _are_identities(before, after):
         yield Refusal(
             relation,
             after.name,
@@ -270,6 +286,15 @@ def _refused_column(relation: str, before: Column, after: Column) -> Iterator[Re
 
 
 def _refused_append(relation: str, column: Column) -> Iterator[Refusal]:
+    if _is_generated(column):
+        yield Refusal(
+            relation,
+            column.name,
+            "new column",
+            "it is generated, and stored rows have no value for it",
+            "append a plain column and fill it by UPDATE, or make a new relation and copy the rows",
+        )
+        return
     literal = column.default is not None and column.default.kind is DefaultKind.LITERAL
     if not column.nullable and not literal:
         yield Refusal(

@@ -22,11 +22,13 @@ class OnDelete(enum.StrEnum):
 
 
 class DefaultKind(enum.StrEnum):
-    """The kind of a default. `LITERAL` has a value; the others are computed at the insert."""
+    """The kind of a default. `LITERAL` has a value; the others are computed at the insert.
+    `GENERATED` is computed at every write: GENERATED ALWAYS AS (expression) STORED."""
 
     LITERAL = "literal"
     NOW = "now"
     IDENTITY = "identity"
+    GENERATED = "generated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,13 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """A column's default. `value` belongs to the kind `LITERAL`, `identity` to `IDENTITY`."""
+    """A column's default. `value` belongs to the kind `LITERAL`, `identity` to `IDENTITY`, the
+    expression `sql` to `GENERATED`."""
 
     kind: DefaultKind
     value: Value = None
     identity: Identity = Identity()
+    sql: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,15 @@ class Relation:
     @cached_property
     def key_positions(self) -> tuple[int, ...]:
         return tuple(self.positions[name] for name in self.primary_key)
+
+    @cached_property
+    def generated(self) -> tuple[Column, ...]:
+        """The columns that are GENERATED ALWAYS AS an expression."""
+        return tuple(
+            column
+            for column in self.columns
+            if column.default is not None and column.default.kind is DefaultKind.GENERATED
+        )
 
     def column(self, name: str) -> Column:
         """The column `name`. Raises KeyError."""

@@ -54,6 +54,8 @@ def _render_column(column: Column) -> str:
             words.append("DEFAULT CURRENT_TIMESTAMP")
         case Default(DefaultKind.IDENTITY, identity=identity):
             words.append(render_identity(identity))
+        case Default(DefaultKind.GENERATED, sql=sql):
+            words.append(f"GENERATED ALWAYS AS ({sql}) STORED")
     return " ".join(words)
 
 

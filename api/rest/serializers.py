@@ -27,7 +27,7 @@ from hornbeam_server.schema.catalog import Catalog, DeferredView, Index, Transac
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
-from hornbeam_server.schema.model import DefaultKind, Identity, Relation
+from hornbeam_server.schema.model import Column, Default, DefaultKind, Identity, Relation
 from hornbeam_server.schema.sqltext import literal_sql
 from hornbeam_server.schema.types import Kind, Row, Value
 from hornbeam_server.txlayer.transactions.requests import StatementResult, TransactionResult
@@ -197,24 +197,26 @@ def _identity_document(identity: Identity) -> dict[str, Any]:
     return said | {name: bound for name, bound in bounds.items() if bound is not None}
 
 
+def _column_document(relation: Relation, column: Column) -> dict[str, Any]:
+    default = column.default or Default(DefaultKind.LITERAL)
+    kind = default.kind
+    return {
+        "name": column.name,
+        "type": column.type.sql(),
+        "nullable": column.nullable,
+        "default": None if column.default is None else kind.value,
+        "default_sql": literal_sql(default.value)
+        if column.default is not None and kind is DefaultKind.LITERAL
+        else None,
+        "generated": default.sql if column in relation.generated else None,
+        "identity": _identity_document(default.identity) if kind is DefaultKind.IDENTITY else None,
+    }
+
+
 def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
     return {
         "name": relation.name,
-        "columns": [
-            {
-                "name": c.name,
-                "type": c.type.sql(),
-                "nullable": c.nullable,
-                "default": None if c.default is None else c.default.kind.value,
-                "default_sql": None
-                if c.default is None or c.default.kind is not DefaultKind.LITERAL
-                else literal_sql(c.default.value),
-                "identity": None
-                if c.default is None or c.default.kind is not DefaultKind.IDENTITY
-                else _identity_document(c.default.identity),
-            }
-            for c in relation.columns
-        ],
+        "columns": [_column_document(relation, column) for column in relation.columns],
         "primary_key": list(relation.primary_key),
         "foreign_keys": [
             {

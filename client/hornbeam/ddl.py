@@ -215,7 +215,8 @@ def _listed(asked: _Statement) -> list[str]:
 def _altered(ddl: str, asked: _Statement, text: str) -> str:
     """The schema after ALTER TABLE t ADD COLUMN, ADD CONSTRAINT or DROP CONSTRAINT: added elements
     are appended to the table's declaration."""
-    actions, declared = list(_actions(asked)), split(ddl)
+    actions = list(_actions(asked))
+    declared: Sequence[str] = split(ddl)
     if ("table", asked.name) not in map(_kind_and_name, declared):
         if asked.guarded:
             return ddl

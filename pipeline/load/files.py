@@ -40,7 +40,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from hornbeam_server.query.dialect.duckdb_types import column_type, from_record_batch
-from hornbeam_server.query.expressions.declared import RowCheck, row_checks
+from hornbeam_server.query.expressions.declared import (
+    generated_columns,
+    row_checks,
+    with_generated,
+)
 from hornbeam_server.schema.errors import (
     CheckViolation,
     InvalidRequest,
@@ -51,7 +55,11 @@ from hornbeam_server.schema.errors import (
     Unsupported,
 )
 from hornbeam_server.schema.model import Column, DefaultKind, Relation
-from hornbeam_server.schema.named_columns import require_columns
+from hornbeam_server.schema.named_columns import (
+    generated_given,
+    require_columns,
+    require_no_generated,
+)
 from hornbeam_server.schema.types import Kind, Row, Value
 
 LEAST_SPLIT_BYTES, SPLIT_BYTES = 2 << 20, 8 << 20
@@ -131,12 +139,13 @@ class Chunk(NamedTuple):
 def inspect(path: str, relation: Relation) -> File:
     """Format, size and columns of a file. Raises InvalidRequest for a file that cannot be read, or
     that lacks an identity column, whose numbers only nodes can give; UnknownName for a column that
-    the relation does not have."""
+    the relation does not have; SqlError for a generated column."""
     form = _FORMATS.get(Path(path).suffix.lower(), Format.CSV)
     with _readable(path):
         about = Path(path).stat()
         columns = _columns(path, form)
     require_columns(relation, columns, f"{path}: ")
+    require_no_generated(relation, columns, f"{path}: ")
     if columns:
         for column in relation.columns:
             if column.name not in columns and _is_identity(column):
@@ -243,6 +252,7 @@ class Filling:
         self.defaults: tuple[Value, ...] = tuple(
             _default(c, current_timestamp) for c in relation.columns
         )
+        self.generated = generated_columns(relation)
         self.checks = row_checks(relation)
         self.numbered = [column for column in relation.columns if _is_identity(column)]
 
@@ -265,16 +275,30 @@ class Filling:
                 columns.append([default] * len(places))
             else:
                 columns.append(_coerced(column, values, reasons))
-            if not column.nullable and None in columns[-1]:
+            generated = column in self.relation.generated
+            if not column.nullable and not generated and None in columns[-1]:
                 _note_nulls(self.relation, column, columns[-1], reasons)
         rows: list[Row] = list(zip(*columns, strict=True))
-        if self.checks:
-            _note_broken(self.checks, rows, reasons)
+        if self.generated or self.checks:
+            self._evaluate(rows, reasons)
         if not reasons:
             return Chunk(list(places), rows, [])
         good = [i for i in range(len(rows)) if i not in reasons]
         bad = [Bad(places[i], reasons[i], cut_short(shown(i))) for i in sorted(reasons)]
         return Chunk([places[i] for i in good], [rows[i] for i in good], bad)
+
+    def _evaluate(self, rows: list[Row], reasons: dict[int, Fault]) -> None:
+        """Compute generated columns, and evaluate CHECKs, of the rows that have no fault yet."""
+        for i in [i for i in range(len(rows)) if i not in reasons]:
+            try:
+                rows[i] = with_generated(self.generated, rows[i])
+                for column in self.generated:
+                    if not column.column.nullable and rows[i][column.position] is None:
+                        reasons[i] = _null(self.relation, column.column)
+                for check in self.checks if i not in reasons else ():
+                    check.require(rows[i])
+            except (CheckViolation, SqlError) as error:
+                reasons[i] = Fault(error.code, error.message)
 
 
 def _is_identity(column: Column) -> bool:
@@ -292,7 +316,7 @@ def _default(column: Column, current_timestamp: dt.datetime) -> Value:
     """A column's default, as in transactions (`Transaction._default`); None if only a node can give
     it."""
     default = column.default
-    if default is None or default.kind is DefaultKind.IDENTITY:
+    if default is None or default.kind in {DefaultKind.IDENTITY, DefaultKind.GENERATED}:
         return None
     if default.kind is DefaultKind.LITERAL:
         return default.value
@@ -327,24 +351,17 @@ def _unreadable(reason: str) -> Fault:
     return Fault(InvalidRequest.code, reason)
 
 
-def _note_broken(
-    checks: Sequence[RowCheck], rows: Sequence[Row], reasons: dict[int, Fault]
-) -> None:
-    for i, row in enumerate(rows):
-        try:
-            for check in checks if i not in reasons else ():
-                check.require(row)
-        except (CheckViolation, SqlError) as error:
-            reasons[i] = Fault(error.code, error.message)
-
-
 def _note_nulls(
     relation: Relation, column: Column, values: Sequence[Value], reasons: dict[int, Fault]
 ) -> None:
     for i, value in enumerate(values):
         if value is None:
-            reason = f"{relation.name}.{column.name} must not be NULL."
-            reasons.setdefault(i, Fault(NotNullViolation.code, reason))
+            reasons.setdefault(i, _null(relation, column))
+
+
+def _null(relation: Relation, column: Column) -> Fault:
+    reason = f"{relation.name}.{column.name} must not be NULL."
+    return Fault(NotNullViolation.code, reason)
 
 
 def cut_short(text: str) -> str:
@@ -556,6 +573,9 @@ def _json_chunk(places: list[int], lines: list[bytes], filling: Filling) -> Chun
         for column in filling.numbered:
             if column.name not in record:
                 reasons[i] = _unreadable(_no_number(column))
+        for column in relation.generated:
+            if column.name in record:
+                reasons[i] = Fault(SqlError.code, generated_given(relation, column).message)
         for name, value in record.items():
             columns[relation.positions[name]][i] = _field(value)
     return filling.chunk(

@@ -1,4 +1,4 @@
-"""Expressions that a schema declares over the rows of a relation: CHECK.
+"""Expressions that a schema declares over the rows of a relation: CHECK and generated columns.
 
 They have the meaning that they have in a query. Transactions evaluate them for every row that they
 write, so an expression that only DuckDB evaluates is refused when the schema is planned.
@@ -7,7 +7,7 @@ write, so an expression that only DuckDB evaluates is refused when the schema is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -17,6 +17,7 @@ from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.query.dialect.functions import is_current_time, makes_or_takes_rows
 from hornbeam_server.query.expressions.compiler import CompiledExpression, compile_expression
+from hornbeam_server.query.expressions.operands import NUMBERS
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import (
     CheckViolation,
@@ -24,12 +25,13 @@ from hornbeam_server.schema.errors import (
     TypeMismatch,
     Unsupported,
 )
-from hornbeam_server.schema.model import Check, Relation, Schema
+from hornbeam_server.schema.model import Check, Column, Relation, Schema
 from hornbeam_server.schema.named_columns import unknown_column
 from hornbeam_server.schema.sqltext import literal_sql, shown
 from hornbeam_server.schema.trees import unlink
-from hornbeam_server.schema.types import ColumnType, Kind, Row
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
+_TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 _PLACE = re.compile(r" \(line \d+, column \d+\)")
 """A place in the text that is parsed here, which no user has written."""
 
@@ -62,6 +64,61 @@ class RowCheck:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class GeneratedColumn:
+    """A compiled generated column, at `position` of the rows of its relation."""
+
+    position: int
+    column: Column
+    expression: CompiledExpression
+
+    def value(self, row: Row) -> Value:
+        """The value of the column in `row`, of which it reads only other columns. Raises
+        TypeMismatch, and the errors of its evaluation."""
+        try:
+            return self.column.type.coerce(self.expression(row))
+        except TypeMismatch as error:
+            error.message = f"Column {self.column.name}: {error.message}"
+            raise
+
+
+def generated_columns(relation: Relation) -> tuple[GeneratedColumn, ...]:
+    """The generated columns of a relation. Raises the errors of `compile_generated`."""
+    return tuple(
+        GeneratedColumn(relation.positions[c.name], c, compile_generated(c, relation))
+        for c in relation.generated
+    )
+
+
+def with_generated(columns: Sequence[GeneratedColumn], row: Row) -> Row:
+    """`row` with the values of the generated columns `columns`. Raises the errors of `value`."""
+    values = list(row)
+    for column in columns:
+        values[column.position] = column.value(row)
+    return tuple(values)
+
+
+def compile_generated(column: Column, relation: Relation) -> CompiledExpression:
+    """Compile the expression of a generated column; its value is cast as PostgreSQL casts assigned
+    values, and is to be coerced. Raises SqlError and its subclasses."""
+    assert column.default is not None
+    what = f"Generated column {relation.name}.{column.name}"
+    sql, to = column.default.sql, column.type.stored()
+    compiled = _compiled(sql, relation, what, reads_generated=False)
+    kind = to.kind if compiled.type is None else compiled.type.kind
+    if kind is to.kind or (to.kind in {Kind.DECIMAL, Kind.DOUBLE} and kind in NUMBERS):
+        return compiled
+    alike = any({kind, to.kind} <= kinds for kinds in (NUMBERS, _TIMES))
+    if to.kind is Kind.TEXT:
+        return _compiled(f"CAST(({sql}) AS TEXT)", relation, what)
+    if not alike:
+        raise TypeMismatch(
+            f"{what} is {to.sql()}, but its expression has another type.",
+            cure=f"Write CAST(… AS {to.sql()}).",
+        )
+    return _compiled(f"CAST(({sql}) AS {to.sql()})", relation, what)
+
+
 def row_checks(relation: Relation) -> tuple[RowCheck, ...]:
     """The CHECKs of a relation, by name, which is the order in which they are evaluated. Raises the
     errors of `compile_check`."""
@@ -83,22 +140,30 @@ def compile_check(check: Check, relation: Relation) -> CompiledExpression:
 
 
 class _RowScope:
-    """The columns of a relation. There are no parameters."""
+    """The columns of a relation, `generated` ones included. There are no parameters."""
 
-    def __init__(self, relation: Relation) -> None:
+    def __init__(self, relation: Relation, generated: bool) -> None:
         self._relation = relation
+        self._hidden = () if generated else {column.name for column in relation.generated}
 
     def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
         position = self._relation.positions.get(column.name)
         if position is None:
             raise unknown_column(self._relation, column.name)
+        if column.name in self._hidden:
+            raise Unsupported(
+                f"{column.name} is a generated column itself.",
+                cure="Write its expression instead of its name.",
+            )
         return position, self._relation.columns[position].type.stored()
 
     def parameter_type(self, _: int | str) -> None:
         return None
 
 
-def _compiled(sql: str, relation: Relation, what: str) -> CompiledExpression:
+def _compiled(
+    sql: str, relation: Relation, what: str, *, reads_generated: bool = True
+) -> CompiledExpression:
     try:
         tree = parse(f"SELECT ({sql}) FROM {quoted(relation.name)}")
         try:
@@ -106,7 +171,7 @@ def _compiled(sql: str, relation: Relation, what: str) -> CompiledExpression:
             alone = replace(relation, foreign_keys=(), checks=())
             catalog = Catalog(0, Schema((alone,)), Forest((relation.name,)))
             (bound,) = bind_tree(tree, sql, catalog).ast.expressions
-            compiled = compile_expression(bound, _RowScope(relation))
+            compiled = compile_expression(bound, _RowScope(relation, reads_generated))
         finally:
             unlink(tree)
     except SqlError as error:
@@ -115,10 +180,10 @@ def _compiled(sql: str, relation: Relation, what: str) -> CompiledExpression:
         raise type(error)(located, cure=error.cure, **error.details) from None
     if compiled is None:
         raise Unsupported(
-            f"{what} has an expression that only DuckDB evaluates, and writes are checked without"
+            f"{what} has an expression that only DuckDB evaluates, and rows are written without"
             f" DuckDB: {sql}.",
             cure="Use comparisons, arithmetic, LIKE, IN, CASE and the functions that docs/sql.md"
-            " lists for CHECK, or check the values in the application.",
+            " lists for CHECK, or do it in the application.",
         )
     return compiled
 
@@ -145,7 +210,7 @@ def _require_value_of_row(select: exp.Expr, what: str) -> None:
         (
             is_current_time,
             "the current time",
-            "Give the time a column with DEFAULT now(), and compare with this column.",
+            "Give the time a column with DEFAULT now(), and read this column.",
         ),
         (lambda node: isinstance(node, exp.Placeholder), "a parameter", "Write a literal."),
     )

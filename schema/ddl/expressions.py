@@ -1,4 +1,4 @@
-"""Expressions in DDL: CHECK (…), and GENERATED ALWAYS AS (…).
+"""Expressions in DDL: CHECK (…), and GENERATED ALWAYS AS (…) STORED.
 
 The parser of DDL does not read them, because the binder of queries defines what they mean. Their
 tokens are cut out, and the parser reads the number of the expression in their place.
@@ -30,6 +30,8 @@ class Part:
 
     opening: int
     closing: int
+    generated: bool
+    """The expression is that of a generated column."""
 
 
 def parts_of(tokens: Sequence[Token]) -> list[Part]:
@@ -38,13 +40,15 @@ def parts_of(tokens: Sequence[Token]) -> list[Part]:
     if [token.text.upper() for token in tokens[:2]] not in _STATEMENTS:
         return []
     found: list[Part] = []
+    depth = 0
     for i, (token, following) in enumerate(pairwise(tokens)):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
         if following.token_type is not TokenType.L_PAREN or (found and i < found[-1].closing):
             continue
-        generated = i and _is(token, "AS") and _is(tokens[i - 1], "ALWAYS")
+        generated = depth > 0 and _is(token, "AS")
         closing = _closing(tokens, i + 1) if _is(token, "CHECK") or generated else None
         if closing is not None:
-            found.append(Part(i + 1, closing))
+            found.append(Part(i + 1, closing, generated))
     return found
 
 
@@ -100,6 +104,14 @@ def read_expression(sql: str, place: Place) -> Expression:
     if _closing(tokens, 0) != len(tokens) - 1 or len(tokens) == 2:
         raise place.error(f"{sql!r} is not one expression.", cure="Write a DDL file.")
     return expression(tokens[1:-1], f"({sql})", place)
+
+
+def until_closed(sql: str) -> str:
+    """The beginning of `sql`, before the first parenthesis that `sql` closes but does not open."""
+    opened = f"({sql})"
+    tokens = tokenize(_DIALECT, opened, "")
+    closing = _closing(tokens, 0)
+    return sql if closing is None else opened[1 : tokens[closing].start]
 
 
 def _is_type(before: Token | None) -> bool:

@@ -113,11 +113,19 @@ class Statement:
             words = " ".join(token.text.upper() for token in behind)
             if words in _REFUSED_BEHIND:
                 self.refuse(words, behind[0].start, _REFUSED_BEHIND[words])
+            if part.generated and tokens[part.opening - 2].text.upper() == "DEFAULT":
+                cure = "Write GENERATED ALWAYS AS (expression) STORED."
+                self.refuse("BY DEFAULT AS an expression", tokens[part.opening - 2].start, cure)
+            if part.generated and words.split()[:1] != ["STORED"]:
+                raise self.place(tokens[part.closing].start).error(
+                    "STORED is missing behind the expression of a generated column.",
+                    cure="Write STORED, or leave the column out and compute the value in queries.",
+                )
 
     def expression(self, number: exp.Expr) -> Expression:
         """The expression in whose place the parser has read `number`."""
         tokens = list(_without(self.tokens, self.options))
-        part = parts_of(tokens)[int(number.name)]
+        part = parts_of(tokens)[int(number.unnest().name)]
         inside = tokens[part.opening + 1 : part.closing]
         place = self.place(tokens[part.opening].start)
         if not inside:

@@ -24,7 +24,6 @@ from hornbeam_server.schema.sqltext import is_serial, read_default, read_type, t
 
 _REFUSED: dict[type[exp.Expr | exp.ColumnConstraintKind], tuple[str, str]] = {
     exp.CollateColumnConstraint: ("COLLATE", "Text is ordered by code point; leave it out."),
-    exp.ComputedColumnConstraint: ("GENERATED", "Compute the value in queries or when writing."),
     exp.ExcludeColumnConstraint: ("EXCLUDE", "Use UNIQUE, or check in the application."),
     exp.CommentColumnConstraint: ("COMMENT", "Write a -- comment."),
     exp.LikeProperty: ("LIKE", "Write the columns out."),
@@ -128,6 +127,10 @@ def _column_constraint(
             identity = options.identity(always=kind.args.get("this") is True)
             numbers = Default(DefaultKind.IDENTITY, identity=identity)
             return replace(column, nullable=False, default=numbers)
+        case exp.ComputedColumnConstraint():
+            check_single_default(column)
+            generated = statement.expression(kind.this)
+            return replace(column, default=Default(DefaultKind.GENERATED, sql=generated.sql))
         case exp.DefaultColumnConstraint():
             check_single_default(column)
             if (sequence := sequence_of(kind.this)) is not None:

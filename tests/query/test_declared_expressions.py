@@ -1,4 +1,4 @@
-"""CHECK: which expressions a schema may declare over a row, and what they say of rows."""
+"""CHECK and generated columns: what a schema may declare over a row, and what it says of rows."""
 
 import datetime as dt
 from decimal import Decimal
@@ -6,7 +6,11 @@ from decimal import Decimal
 import pytest
 
 from hornbeam_server.query.binding.binder import bind
-from hornbeam_server.query.expressions.declared import row_checks
+from hornbeam_server.query.expressions.declared import (
+    generated_columns,
+    row_checks,
+    with_generated,
+)
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import (
@@ -131,6 +135,55 @@ def test_conditions_of_a_dump_have_the_value_that_duckdb_gives_them() -> None:
     for check, values in zip(checks, wanted, strict=True):
         assert [check.expression(each) for each in ROWS] == values, check.check.sql
         assert {True, False} & {*values}
+
+
+@pytest.mark.parametrize(
+    ("type_", "expression", "wanted"),
+    [
+        ("INT", "a + 1", 6),
+        ("INT", "n * 3", 7),
+        ("NUMERIC(9,1)", "n * 3", Decimal("6.8")),
+        ("TEXT", "s || 'x'", "qx"),
+        ("TEXT", "a", "5"),
+        ("VARCHAR(2)", "left(s || 'xyz', 2)", "qx"),
+        ("TIMESTAMP", "d", dt.datetime(2024, 2, 29)),
+        ("BOOLEAN", "a > 1 AND b", None),
+        ("BIGINT", "length(s)", 1),
+        ("DOUBLE", "a", 5.0),
+        ("UUID", "NULL", None),
+    ],
+)
+def test_generated_columns_have_the_cast_value(type_: str, expression: str, wanted: object) -> None:
+    found = with_column(type_, expression)
+    given = (*row(5, s="q", n=Decimal("2.25"), d=dt.date(2024, 2, 29)), None)
+    value = with_generated(generated_columns(found), given)[-1]
+    assert (type(value), value) == (type(wanted), wanted)
+
+
+def with_column(type_: str, expression: str) -> Relation:
+    column = f"g {type_} GENERATED ALWAYS AS ({expression}) STORED"
+    return load_ddl(f"CREATE TABLE t ({COLUMNS}, {column})").relation("t")
+
+
+@pytest.mark.parametrize(
+    ("type_", "expression", "error", "message"),
+    [
+        ("INT", "s", TypeMismatch, "is INTEGER, but its expression has another type"),
+        ("JSON", "s", TypeMismatch, "another type"),
+        ("INT", "g + 1", Unsupported, "g is a generated column itself"),
+        ("TIMESTAMPTZ", "now()", Unsupported, "current time"),
+        ("DOUBLE", "random()", Unsupported, "only DuckDB"),
+        ("INT", "(SELECT 1)", Unsupported, "subquery"),
+        ("INT", "max(a)", Unsupported, "aggregate"),
+        ("INT", "zz", UnknownName, "zz is unknown"),
+    ],
+)
+def test_other_generated_columns_are_refused(
+    type_: str, expression: str, error: type[HornbeamError], message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        generated_columns(with_column(type_, expression))
+    assert caught.value.message.startswith("Generated column t.g")
 
 
 def test_checks_are_evaluated_by_name_as_in_postgresql() -> None:

@@ -94,6 +94,8 @@ REFUSED = [
     ("DEFAULT 1", "DEFAULT 2", "default", "c.n", "keep the default"),
     ("DEFAULT 1)", "DEFAULT 1, x INT NOT NULL)", "new column", "c.x", "literal default"),
     ("DEFAULT 1)", "DEFAULT 1, x SERIAL)", "new column", "c.x", "literal default"),
+    ("DEFAULT 1)", "DEFAULT 1, x INT AS (n + 1) STORED)", "new column", "c.x", "fill it by UPDATE"),
+    ("DEFAULT 1)", "AS (id + 1) STORED)", "generated column", "c.n", "keep the expression"),
     (
         "DEFAULT 1)",
         "DEFAULT 1, x TIMESTAMP NOT NULL DEFAULT now())",

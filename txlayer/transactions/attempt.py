@@ -36,8 +36,8 @@ from hornbeam_server.schema.errors import (
     TransactionAborted,
     UniqueViolation,
 )
-from hornbeam_server.schema.model import Column, Default, DefaultKind, OnDelete, Relation
-from hornbeam_server.schema.named_columns import unknown_column
+from hornbeam_server.schema.model import OnDelete, Relation
+from hornbeam_server.schema.named_columns import require_no_generated, unknown_column
 from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
@@ -50,6 +50,7 @@ from hornbeam_server.txlayer.transactions.constraint_checks import ConstraintChe
 from hornbeam_server.txlayer.transactions.constraints import ChildCheck
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks
+from hornbeam_server.txlayer.transactions.new_rows import NewRows
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
     Parameters,
@@ -143,6 +144,7 @@ class Transaction:
             MAX_ROW_BYTES, "What RETURNING gives, which is one row,", "stored", SPLIT
         )
         # Operations of the parts are operations of the transaction.
+        self._new_rows = NewRows(state, identity, now)
         checks, stored = ConstraintChecks(workspace, identity), StoredRows(workspace, store)
         self.lock, self.net_changes = workspace.lock, workspace.net_changes
         self.mutations, self.check = workspace.mutations, checks.check
@@ -251,13 +253,15 @@ class Transaction:
 
     async def insert(self, batch: InsertRows) -> StatementResult:
         """Insert a batch of rows without SQL. Raises NotFound, UnknownName, InvalidRequest,
-        LimitExceeded, TypeMismatch, and the errors of `insert_rows`."""
+        LimitExceeded, TypeMismatch, and the errors of `insert_rows`; SqlError for a generated
+        column."""
         if batch.relation not in self.state.catalog.schema:
             raise NotFound(f"There is no relation {batch.relation}.")
         relation = self.state.catalog.schema.relation(batch.relation)
         unknown = [name for name in batch.columns if name not in relation.positions]
         if unknown:
             raise unknown_column(relation, unknown[0])
+        require_no_generated(relation, batch.columns)
         positions = [relation.positions[name] for name in batch.columns]
         if any(len(row) != len(positions) for row in batch.rows):
             raise InvalidRequest(
@@ -271,7 +275,7 @@ class Transaction:
             )
         rows: list[Row] = []
         for some in chunks(batch.rows):
-            rows += await self._complete_all(relation, positions, some, len(rows) + 1)
+            rows += await self._new_rows.complete_all(relation, positions, some, len(rows) + 1)
             await turn(some)
         await self.insert_rows(relation, rows)
         for position in positions:
@@ -297,60 +301,9 @@ class Transaction:
             given += await made(_row_assigned(plan, row) for row in rows_found)
         rows: list[Row] = []
         for some in chunks(given):
-            rows += [await self._complete(relation, values) for values in some]
+            rows += [await self._new_rows.complete(relation, values) for values in some]
             await turn(some)
         return await self.insert_rows(relation, rows, plan.conflict, bound)
-
-    async def _complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
-        """A whole row: the given values, and defaults for the rest. Raises NotNullViolation,
-        CheckViolation."""
-        row = [
-            values[i] if i in values else await self._default(relation, column)
-            for i, column in enumerate(relation.columns)
-        ]
-        complete = tuple(row)
-        self.state.constraints.require_valid(relation, complete)
-        return complete
-
-    async def _complete_all(
-        self,
-        relation: Relation,
-        positions: Sequence[int],
-        given: Sequence[Sequence[Any]],
-        first: int,
-    ) -> list[Row]:
-        """Complete many rows like `_complete`, column by column, and coerce their values. `first`
-        is the number of the first row in its batch. Raises TypeMismatch, NotNullViolation,
-        CheckViolation."""
-        values = dict(zip(positions, zip(*given, strict=True), strict=False))
-        columns: list[Sequence[Value]] = []
-        for i, column in enumerate(relation.columns):
-            if i in values:
-                columns.append(column.type.coerce_all(values[i]))
-            elif column.default is not None and column.default.kind is DefaultKind.IDENTITY:
-                columns.append([await self._default(relation, column) for _ in given])
-            else:
-                columns.append([await self._default(relation, column)] * len(given))
-        rows = list(zip(*columns, strict=True))
-        checked = bool(self.state.constraints[relation.name].row_checks)
-        for number, row in enumerate(rows, start=first):
-            if checked or None in row:
-                self.state.constraints.require_valid(relation, row, number)
-        return rows
-
-    async def _default(self, relation: Relation, column: Column) -> Value:
-        match column.default:
-            case None:
-                return None
-            case Default(kind=DefaultKind.NOW):
-                return assigned_time(self._now, column.type.kind)
-            case Default(kind=DefaultKind.IDENTITY):
-                number = await self._identity.next(
-                    self.state.catalog.counters[relation.name, column.name]
-                )
-                return column.type.coerce(number)
-            case Default(value=value):
-                return value
 
     async def insert_rows(
         self,
@@ -453,7 +406,7 @@ class Transaction:
         )
         if new is None:
             return []
-        new = await self._defaulted(relation, conflict.assignments, new)
+        new = await self._new_rows.defaulted(relation, conflict.assignments, new)
         return await self._replace(relation, [(row, new)])
 
     async def _update(self, plan: UpdatePlan, bound: _Bound) -> list[Row]:
@@ -463,42 +416,40 @@ class Transaction:
         changed = await self._all_computed(bound, budget_of_writes().taking(after))
         pairs: list[tuple[Row, Row]] = []
         for some in chunks(list(zip(rows, changed, strict=True))):
-            pairs += [(row, await self._defaulted(relation, assignments, new)) for row, new in some]
+            pairs += [
+                (row, await self._new_rows.defaulted(relation, assignments, new))
+                for row, new in some
+            ]
             await turn(some)
         return await self._replace(relation, pairs)
 
-    async def _defaulted(self, relation: Relation, assignments: Assignments, row: Row) -> Row:
-        """`row` with the defaults of SET … = DEFAULT."""
-        new = list(row)
-        for assignment in assignments:
-            if isinstance(assignment, Defaulted):
-                new[assignment.position] = await self._default(relation, assignment.column)
-        return tuple(new)
-
     async def _replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> list[Row]:
-        """Replace the old row of each pair by the new one; keys may change. Returns new rows."""
+        """Replace the old row of each pair by the new one, with its generated columns; keys may
+        change. Returns the new rows. Raises the errors of `Constraints.completed`."""
         name, codec = relation.name, self.state.codecs(relation.name)
+        completed = self.state.constraints.completed
+        written: list[Row] = []
         new_keys: list[Row] = []
         for some in chunks(pairs):
-            await self._lock_to_replace(relation, some)
-            for old, new in some:
+            replaced = [(old, completed(relation, new)) for old, new in some]
+            await self._lock_to_replace(relation, replaced)
+            for old, new in replaced:
                 old_key = codec.key(old)
                 if old_key == codec.key(new):
                     self._workspace.write(name, old_key, old, new)
                 else:
                     self._workspace.write(name, old_key, old, None)
                     new_keys.append(new)
+                written.append(new)
             await turn(some)
         await self.insert_rows(relation, new_keys)  # last: rows of this statement may free the keys
-        return [new for _, new in pairs]
+        return written
 
     async def _lock_to_replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Lock the new roots of rows that move, and the existence of the old and new keys of rows
-        whose keys change. Raises NotNullViolation, CheckViolation."""
+        whose keys change."""
         name, key = relation.name, self.state.codecs(relation.name).key
         positions = self.state.constraints[name].root_positions
-        for _, new in pairs:
-            self.state.constraints.require_valid(relation, new)
         moved = [pair for pair in pairs if any(pair[0][i] != pair[1][i] for i in positions)]
         if not moved:
             return
