@@ -45,6 +45,10 @@ from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported, ca
 from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, Refresh, Schema
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
+from hornbeam_server.txlayer.transactions.default_expressions import (
+    compile_default,
+    default_expressions,
+)
 from hornbeam_server.viewselect.aggregates import AggregateInputs
 from hornbeam_server.viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
 from hornbeam_server.viewselect.watch import Report, Watch
@@ -164,8 +168,8 @@ def plan_schema(
 
 
 def _require_compiled(schema: Schema, request: PlanRequest) -> None:
-    """Raises SqlError, with the place in the DDL file, for a CHECK or a generated column that
-    transactions could not evaluate."""
+    """Raises SqlError, with the place in the DDL file, for a CHECK, a generated column or a
+    default that transactions could not evaluate."""
     for relation in schema.relations:
         for check in relation.checks:
             with _expression_located(check.sql, request):
@@ -174,6 +178,10 @@ def _require_compiled(schema: Schema, request: PlanRequest) -> None:
             assert column.default is not None
             with _expression_located(column.default.sql, request):
                 compile_generated(column, relation)
+        for column in default_expressions(relation):
+            assert column.default is not None
+            with _expression_located(column.default.sql, request):
+                compile_default(column, relation).check()
 
 
 @contextmanager

@@ -71,7 +71,8 @@ class Format(enum.IntEnum):
     read (an older server would not maintain them, or would show other rows); or with chosen
     aggregate views, or a choice without them (an older server would forget which are chosen)."""
     NINTH = 9
-    """With CHECK constraints or generated columns: an older server would not evaluate them."""
+    """With CHECK constraints, generated columns, or defaults that are expressions or random UUIDs:
+    an older server would not evaluate them."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -200,7 +201,8 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
-    if any(relation.checks or relation.generated for relation in catalog.schema.relations):
+    relations = catalog.schema.relations
+    if any(relation.checks for relation in relations) or _computes(relations):
         return Format.NINTH
     indexed = any(index.on in catalog.transactional_view for index in catalog.indexes)
     newer = any(view.computed is not None or view.chosen for view in catalog.immediate)
@@ -219,6 +221,13 @@ def _format(catalog: Catalog) -> Format:
     if catalog.load is not None:
         return Format.THIRD
     return Format.SECOND if catalog.deferred else Format.FIRST
+
+
+def _computes(relations: Iterable[Relation]) -> bool:
+    """Does a column of the relations have a value that is computed?"""
+    kinds = {DefaultKind.UUID, DefaultKind.EXPRESSION, DefaultKind.GENERATED}
+    columns = (column for relation in relations for column in relation.columns)
+    return any(column.default is not None and column.default.kind in kinds for column in columns)
 
 
 def decode_catalog(data: bytes) -> Catalog:

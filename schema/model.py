@@ -28,6 +28,10 @@ class DefaultKind(enum.StrEnum):
     LITERAL = "literal"
     NOW = "now"
     IDENTITY = "identity"
+    UUID = "uuid"
+    """A random UUID for each row."""
+    EXPRESSION = "expression"
+    """An expression without columns, with one value in a transaction."""
     GENERATED = "generated"
 
 
@@ -46,7 +50,7 @@ class Identity:
 @dataclass(frozen=True, slots=True)
 class Default:
     """A column's default. `value` belongs to the kind `LITERAL`, `identity` to `IDENTITY`, the
-    expression `sql` to `GENERATED`."""
+    expression `sql` to `EXPRESSION` and `GENERATED`."""
 
     kind: DefaultKind
     value: Value = None

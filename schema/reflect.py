@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +189,8 @@ class _Reflection:
             return None
         place = Place(f"{self.place.file}, {label}")
         try:
-            return read_default(parse_one(text, dialect="postgres"), type_, place)
+            written = partial(read_expression, text, place)
+            return read_default(parse_one(text, dialect="postgres"), type_, place, written)
         except SqlglotError:
             raise place.error(
                 f"Default {text} is not supported.", cure="Change it, or write a DDL file."

@@ -24,7 +24,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.sqltext import RANDOM_UUID, literal_sql
 
 
 def render_ddl(schema: Schema) -> str:
@@ -54,6 +54,10 @@ def _render_column(column: Column) -> str:
             words.append("DEFAULT CURRENT_TIMESTAMP")
         case Default(DefaultKind.IDENTITY, identity=identity):
             words.append(render_identity(identity))
+        case Default(DefaultKind.UUID):
+            words.append(f"DEFAULT {RANDOM_UUID}")
+        case Default(DefaultKind.EXPRESSION, sql=sql):
+            words.append(f"DEFAULT ({sql})")
         case Default(DefaultKind.GENERATED, sql=sql):
             words.append(f"GENERATED ALWAYS AS ({sql}) STORED")
     return " ".join(words)

@@ -28,7 +28,7 @@ from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Identity, Relation
-from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.sqltext import RANDOM_UUID, literal_sql
 from hornbeam_server.schema.types import Kind, Row, Value
 from hornbeam_server.txlayer.transactions.requests import StatementResult, TransactionResult
 from hornbeam_server.txlayer.views.verify import VerifyReport
@@ -197,6 +197,18 @@ def _identity_document(identity: Identity) -> dict[str, Any]:
     return said | {name: bound for name, bound in bounds.items() if bound is not None}
 
 
+def _default_sql(default: Default) -> str | None:
+    """The SQL of a default; None for the kinds that have members of their own."""
+    match default.kind:
+        case DefaultKind.LITERAL:
+            return literal_sql(default.value)
+        case DefaultKind.UUID:
+            return RANDOM_UUID
+        case DefaultKind.EXPRESSION:
+            return default.sql
+    return None
+
+
 def _column_document(relation: Relation, column: Column) -> dict[str, Any]:
     default = column.default or Default(DefaultKind.LITERAL)
     kind = default.kind
@@ -205,9 +217,7 @@ def _column_document(relation: Relation, column: Column) -> dict[str, Any]:
         "type": column.type.sql(),
         "nullable": column.nullable,
         "default": None if column.default is None else kind.value,
-        "default_sql": literal_sql(default.value)
-        if column.default is not None and kind is DefaultKind.LITERAL
-        else None,
+        "default_sql": None if column.default is None else _default_sql(default),
         "generated": default.sql if column in relation.generated else None,
         "identity": _identity_document(default.identity) if kind is DefaultKind.IDENTITY else None,
     }

@@ -138,7 +138,7 @@ class Chunk(NamedTuple):
 
 def inspect(path: str, relation: Relation) -> File:
     """Format, size and columns of a file. Raises InvalidRequest for a file that cannot be read, or
-    that lacks an identity column, whose numbers only nodes can give; UnknownName for a column that
+    that lacks a column whose default only nodes can give; UnknownName for a column that
     the relation does not have; SqlError for a generated column."""
     form = _FORMATS.get(Path(path).suffix.lower(), Format.CSV)
     with _readable(path):
@@ -148,8 +148,8 @@ def inspect(path: str, relation: Relation) -> File:
     require_no_generated(relation, columns, f"{path}: ")
     if columns:
         for column in relation.columns:
-            if column.name not in columns and _is_identity(column):
-                raise InvalidRequest(f"{path}: {_no_number(column)}", cure=_NO_NUMBER)
+            if column.name not in columns and _is_given_by_nodes(column):
+                raise InvalidRequest(f"{path}: {_no_value(column)}", cure=_NO_VALUE)
     return File(os.path.abspath(path), form, about.st_size, about.st_mtime_ns, columns)
 
 
@@ -254,7 +254,7 @@ class Filling:
         )
         self.generated = generated_columns(relation)
         self.checks = row_checks(relation)
-        self.numbered = [column for column in relation.columns if _is_identity(column)]
+        self.given_by_nodes = [c for c in relation.columns if _is_given_by_nodes(c)]
 
     def chunk(
         self,
@@ -301,22 +301,28 @@ class Filling:
                 reasons[i] = Fault(error.code, error.message)
 
 
-def _is_identity(column: Column) -> bool:
-    return column.default is not None and column.default.kind is DefaultKind.IDENTITY
+_BY_NODES = {DefaultKind.IDENTITY, DefaultKind.UUID, DefaultKind.EXPRESSION}
 
 
-def _no_number(column: Column) -> str:
-    return f"Column {column.name} is missing, and its numbers are given by nodes."
+def _is_given_by_nodes(column: Column) -> bool:
+    """Can only a node give the column's default?"""
+    return column.default is not None and column.default.kind in _BY_NODES
 
 
-_NO_NUMBER = "Give it values, or load by transactions (without Spark)."
+def _no_value(column: Column) -> str:
+    numbers = column.default is not None and column.default.kind is DefaultKind.IDENTITY
+    given = "numbers are" if numbers else "default is"
+    return f"Column {column.name} is missing, and its {given} given by nodes."
+
+
+_NO_VALUE = "Give it values, or load by transactions (without Spark)."
 
 
 def _default(column: Column, current_timestamp: dt.datetime) -> Value:
     """A column's default, as in transactions (`Transaction._default`); None if only a node can give
     it."""
     default = column.default
-    if default is None or default.kind in {DefaultKind.IDENTITY, DefaultKind.GENERATED}:
+    if default is None or default.kind in {*_BY_NODES, DefaultKind.GENERATED}:
         return None
     if default.kind is DefaultKind.LITERAL:
         return default.value
@@ -570,9 +576,9 @@ def _json_chunk(places: list[int], lines: list[bytes], filling: Filling) -> Chun
             names = ", ".join(map(repr, sorted(unknown)))
             reasons[i] = Fault(UnknownName.code, f"Relation {relation.name} has no column {names}.")
             continue
-        for column in filling.numbered:
+        for column in filling.given_by_nodes:
             if column.name not in record:
-                reasons[i] = _unreadable(_no_number(column))
+                reasons[i] = _unreadable(_no_value(column))
         for column in relation.generated:
             if column.name in record:
                 reasons[i] = Fault(SqlError.code, generated_given(relation, column).message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from sqlglot import exp
 
@@ -31,6 +32,9 @@ from hornbeam_server.schema.sqltext import literal_sql, shown
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
+RELATIONS = 1_000
+"""Maximum number of relations whose compiled expressions are cached: most changes of the catalog
+leave nearly all relations as they are."""
 _TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 _PLACE = re.compile(r" \(line \d+, column \d+\)")
 """A place in the text that is parsed here, which no user has written."""
@@ -82,6 +86,7 @@ class GeneratedColumn:
             raise
 
 
+@lru_cache(RELATIONS)
 def generated_columns(relation: Relation) -> tuple[GeneratedColumn, ...]:
     """The generated columns of a relation. Raises the errors of `compile_generated`."""
     return tuple(
@@ -119,6 +124,7 @@ def compile_generated(column: Column, relation: Relation) -> CompiledExpression:
     return _compiled(f"CAST(({sql}) AS {to.sql()})", relation, what)
 
 
+@lru_cache(RELATIONS)
 def row_checks(relation: Relation) -> tuple[RowCheck, ...]:
     """The CHECKs of a relation, by name, which is the order in which they are evaluated. Raises the
     errors of `compile_check`."""
@@ -168,9 +174,7 @@ def _compiled(
         tree = parse(f"SELECT ({sql}) FROM {quoted(relation.name)}")
         try:
             _require_value_of_row(tree, what)
-            alone = replace(relation, foreign_keys=(), checks=())
-            catalog = Catalog(0, Schema((alone,)), Forest((relation.name,)))
-            (bound,) = bind_tree(tree, sql, catalog).ast.expressions
+            (bound,) = bind_tree(tree, sql, _alone(relation)).ast.expressions
             compiled = compile_expression(bound, _RowScope(relation, reads_generated))
         finally:
             unlink(tree)
@@ -186,6 +190,13 @@ def _compiled(
             " lists for CHECK, or do it in the application.",
         )
     return compiled
+
+
+@lru_cache(RELATIONS)
+def _alone(relation: Relation) -> Catalog:
+    """A catalog of just this relation."""
+    bare = replace(relation, foreign_keys=(), checks=())
+    return Catalog(0, Schema((bare,)), Forest((relation.name,)))
 
 
 _Test = Callable[[exp.Expr], bool]

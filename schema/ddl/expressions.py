@@ -19,6 +19,13 @@ from hornbeam_server.schema.sqltext import tokenize
 _DIALECT = Dialect.get_or_raise("postgres")
 _NO_NAMES = {TokenType.STRING, TokenType.NUMBER}
 _STATEMENTS = (["CREATE", "TABLE"], ["ALTER", "TABLE"])
+_BEHIND = frozenset(
+    {
+        *("NOT", "NULL", "CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "REFERENCES", "COLLATE"),
+        *("GENERATED", "DEFERRABLE", "INITIALLY", "COMMENT", "ON", "AS"),
+    }
+)
+"""Words behind the expression of a default."""
 UNNAMED = ""
 """The name that the parser reads for ADD CHECK: it only knows ADD CONSTRAINT name CHECK."""
 
@@ -40,30 +47,33 @@ def parts_of(tokens: Sequence[Token]) -> list[Part]:
     if [token.text.upper() for token in tokens[:2]] not in _STATEMENTS:
         return []
     found: list[Part] = []
+    closings = _closings(tokens)
     depth = 0
-    for i, (token, following) in enumerate(pairwise(tokens)):
+    for i, token in enumerate(tokens):
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        if following.token_type is not TokenType.L_PAREN or (found and i < found[-1].closing):
+        if i + 1 not in closings or (found and i < found[-1].closing):
             continue
         generated = depth > 0 and _is(token, "AS")
-        closing = _closing(tokens, i + 1) if _is(token, "CHECK") or generated else None
-        if closing is not None:
-            found.append(Part(i + 1, closing, generated))
+        if _is(token, "CHECK") or generated:
+            found.append(Part(i + 1, closings[i + 1], generated))
+    return found
+
+
+def _closings(tokens: Sequence[Token]) -> dict[int, int]:
+    """The positions of opening parentheses, and of the parentheses that close them."""
+    found: dict[int, int] = {}
+    opened: list[int] = []
+    for i, token in enumerate(tokens):
+        if token.token_type is TokenType.L_PAREN:
+            opened.append(i)
+        elif token.token_type is TokenType.R_PAREN and opened:
+            found[opened.pop()] = i
     return found
 
 
 def _is(token: Token, word: str) -> bool:
     quoted = token.token_type in {TokenType.IDENTIFIER, TokenType.STRING}
     return token.text.upper() == word and not quoted
-
-
-def _closing(tokens: Sequence[Token], opening: int) -> int | None:
-    depth = 0
-    for i, token in enumerate(tokens[opening:], opening):
-        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        if not depth:
-            return i
-    return None
 
 
 def without(tokens: Sequence[Token], parts: Sequence[Part]) -> Iterator[Token]:
@@ -81,12 +91,34 @@ def without(tokens: Sequence[Token], parts: Sequence[Part]) -> Iterator[Token]:
     yield from tokens[begin:]
 
 
+def default_of(tokens: Sequence[Token]) -> Sequence[Token]:
+    """The tokens of the expression with which `tokens`, behind DEFAULT, begin. As in PostgreSQL, no
+    word of a constraint can stand in it outside of parentheses."""
+    depth = 0
+    for i, token in enumerate(tokens):
+        plain = token.token_type not in {TokenType.IDENTIFIER, TokenType.STRING}
+        ends = token.token_type is TokenType.COMMA or (plain and token.text.upper() in _BEHIND)
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth < 0 or (ends and not depth and i):
+            return tokens[:i]
+    return tokens
+
+
+def _unenclosed(tokens: Sequence[Token]) -> Sequence[Token]:
+    """The tokens without parentheses around all of them."""
+    closings, outer = _closings(tokens), 0
+    while 2 * outer + 2 < len(tokens) and closings.get(outer) == len(tokens) - 1 - outer:
+        outer += 1
+    return tokens[outer : len(tokens) - outer]
+
+
 def _token(kind: TokenType, text: str, like: Token) -> Token:
     return Token(kind, text, like.line, like.col, like.start, like.end, [])
 
 
 def expression(tokens: Sequence[Token], text: str, place: Place) -> Expression:
-    """The expression that consists of `tokens` of `text`."""
+    """The expression that consists of `tokens` of `text`, without parentheses around it."""
+    tokens = _unenclosed(tokens)
     pieces = [text[token.start : token.end + 1] for token in tokens]
     blanks = ["" if a.end + 1 == b.start else " " for a, b in pairwise(tokens)]
     sql = "".join(piece + blank for piece, blank in zip(pieces, [*blanks, ""], strict=True))
@@ -101,7 +133,7 @@ def expression(tokens: Sequence[Token], text: str, place: Place) -> Expression:
 def read_expression(sql: str, place: Place) -> Expression:
     """The expression in `sql`, of any database. Raises SchemaError at `place`."""
     tokens = tokenize(_DIALECT, f"({sql})", place.file)
-    if _closing(tokens, 0) != len(tokens) - 1 or len(tokens) == 2:
+    if _closings(tokens).get(0) != len(tokens) - 1 or len(tokens) == 2:
         raise place.error(f"{sql!r} is not one expression.", cure="Write a DDL file.")
     return expression(tokens[1:-1], f"({sql})", place)
 
@@ -110,7 +142,7 @@ def until_closed(sql: str) -> str:
     """The beginning of `sql`, before the first parenthesis that `sql` closes but does not open."""
     opened = f"({sql})"
     tokens = tokenize(_DIALECT, opened, "")
-    closing = _closing(tokens, 0)
+    closing = _closings(tokens).get(0)
     return sql if closing is None else opened[1 : tokens[closing].start]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NoReturn
 
@@ -14,7 +15,13 @@ from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.build import Expression, Name, Place
-from hornbeam_server.schema.ddl.expressions import expression, parts_of, without
+from hornbeam_server.schema.ddl.expressions import (
+    Part,
+    default_of,
+    expression,
+    parts_of,
+    without,
+)
 from hornbeam_server.schema.ddl.sequence_options import Options, read_options
 from hornbeam_server.schema.sqltext import no_fallback_warnings, tokenize
 from hornbeam_server.schema.trees import unlink_unfinished
@@ -45,7 +52,7 @@ class _Qualifier:
     text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Statement:
     """One statement: its tokens, its parser, and the mapping from a node to its place."""
 
@@ -88,9 +95,8 @@ class Statement:
         parser = DIALECT.parser(error_level=ErrorLevel.RAISE)
         try:
             with no_fallback_warnings():
-                tokens = list(_without(self.tokens, self.options))
-                self._check_behind(tokens)
-                (tree,) = parser.parse(list(without(tokens, parts_of(tokens))), self.text)
+                self._check_behind()
+                (tree,) = parser.parse(list(without(self._tokens, self._parts)), self.text)
         except ParseError as error:
             unlink_unfinished(error)
             raise self._syntax_error(error) from None
@@ -106,9 +112,20 @@ class Statement:
         assert tree is not None
         return tree
 
-    def _check_behind(self, tokens: Sequence[Token]) -> None:
+    @cached_property
+    def _tokens(self) -> Sequence[Token]:
+        """The tokens without the options of identities."""
+        return list(_without(self.tokens, self.options))
+
+    @cached_property
+    def _parts(self) -> Sequence[Part]:
+        """The expressions among `_tokens`."""
+        return parts_of(self._tokens)
+
+    def _check_behind(self) -> None:
         """Refuse words behind expressions that the parser reads otherwise, or not at all."""
-        for part in parts_of(tokens):
+        tokens = self._tokens
+        for part in self._parts:
             behind = tokens[part.closing + 1 : part.closing + 3]
             words = " ".join(token.text.upper() for token in behind)
             if words in _REFUSED_BEHIND:
@@ -124,12 +141,18 @@ class Statement:
 
     def expression(self, number: exp.Expr) -> Expression:
         """The expression in whose place the parser has read `number`."""
-        tokens = list(_without(self.tokens, self.options))
-        part = parts_of(tokens)[int(number.unnest().name)]
+        tokens = self._tokens
+        part = self._parts[int(number.unnest().name)]
         inside = tokens[part.opening + 1 : part.closing]
         place = self.place(tokens[part.opening].start)
         if not inside:
             raise place.error("The parentheses are empty.", cure="Write an expression into them.")
+        return expression(inside, self.text, self.place(inside[0].start))
+
+    def default_expression(self, column: int) -> Expression:
+        """The expression behind the DEFAULT of the column that is named at offset `column`."""
+        first = self._index(self.keyword("DEFAULT", column)) + 1
+        inside = default_of(self.tokens[first:])
         return expression(inside, self.text, self.place(inside[0].start))
 
     def _syntax_error(self, error: ParseError) -> Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from sqlglot import exp
@@ -137,7 +138,8 @@ def _column_constraint(
                 drafts.draws[sequence] = (draft, name.text)
                 return replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
             place = statement.behind(statement.keyword("DEFAULT", start))
-            default = read_default(kind.this, column.type, place)
+            written = partial(statement.default_expression, start)
+            default = read_default(kind.this, column.type, place, written)
             return replace(column, default=default)
         case _:
             _refuse_constraint(statement, node, start)

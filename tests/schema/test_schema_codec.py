@@ -215,17 +215,18 @@ def test_checks_raise_the_format_number_and_are_decoded() -> None:
     assert decode_catalog(NINTH) == catalog
 
 
-def test_generated_columns_raise_the_format_number_and_are_decoded() -> None:
+def test_computed_columns_raise_the_format_number_and_are_decoded() -> None:
     type_ = ColumnType(Kind.INTEGER)
-    columns = (Column("a", type_, False), Column("b", type_, default=generated("a + 1")))
-    catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
-    data = encode_catalog(catalog)
-    assert data.startswith(b'{"format":9,')
-    assert decode_catalog(data) == catalog
-
-
-def generated(sql: str) -> Default:
-    return Default(DefaultKind.GENERATED, sql=sql)
+    for default in (
+        Default(DefaultKind.GENERATED, sql="a + 1"),
+        Default(DefaultKind.EXPRESSION, sql="1 + 1"),
+        Default(DefaultKind.UUID),
+    ):
+        columns = (Column("a", type_, False), Column("b", type_, default=default))
+        catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
+        data = encode_catalog(catalog)
+        assert data.startswith(b'{"format":9,')
+        assert decode_catalog(data) == catalog
 
 
 def test_numeric_columns_of_older_catalogs_keep_their_type() -> None:

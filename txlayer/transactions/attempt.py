@@ -51,6 +51,7 @@ from hornbeam_server.txlayer.transactions.constraints import ChildCheck
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks
 from hornbeam_server.txlayer.transactions.new_rows import NewRows
+from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
     Parameters,
@@ -120,6 +121,7 @@ class Transaction:
         state: CatalogState,
         store: TableStore,
         identity: Numbers,
+        uuids: RandomUuids,
         now: dt.datetime,
         snapshot: Callable[[int], Awaitable[int]],
         locks: Locks | None,
@@ -144,7 +146,7 @@ class Transaction:
             MAX_ROW_BYTES, "What RETURNING gives, which is one row,", "stored", SPLIT
         )
         # Operations of the parts are operations of the transaction.
-        self._new_rows = NewRows(state, identity, now)
+        self._new_rows = NewRows(state, identity, uuids, now)
         checks, stored = ConstraintChecks(workspace, identity), StoredRows(workspace, store)
         self.lock, self.net_changes = workspace.lock, workspace.net_changes
         self.mutations, self.check = workspace.mutations, checks.check

@@ -7,22 +7,28 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
-from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.schema.types import Kind, Row, Value
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
+from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
 from hornbeam_server.txlayer.transactions.write_plans import Assignments, Defaulted, assigned_time
 
-_FOR_EACH_ROW = frozenset({DefaultKind.IDENTITY})
+_FOR_EACH_ROW = frozenset({DefaultKind.IDENTITY, DefaultKind.UUID})
 """The kinds of defaults that differ from row to row."""
 
 
 class NewRows:
     """Completes the rows of one attempt, whose current time is `now`."""
 
-    def __init__(self, state: CatalogState, numbers: Numbers, now: dt.datetime) -> None:
+    def __init__(
+        self, state: CatalogState, numbers: Numbers, uuids: RandomUuids, now: dt.datetime
+    ) -> None:
         self._state = state
         self._constraints = state.constraints
         self._numbers = numbers
+        self._uuids = uuids
+        self._computed: dict[tuple[str, str], Value] = {}
+        """The values of defaults that are expressions, by relation and column."""
         self._now = now
 
     async def complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
@@ -79,5 +85,17 @@ class NewRows:
                     self._state.catalog.counters[relation.name, column.name]
                 )
                 return column.type.coerce(number)
+            case Default(kind=DefaultKind.UUID):
+                found = self._uuids.next()
+                return found if column.type.kind is Kind.UUID else str(found)
+            case Default(kind=DefaultKind.EXPRESSION):
+                return await self._expression(relation, column)
             case Default(value=value):
                 return value
+
+    async def _expression(self, relation: Relation, column: Column) -> Value:
+        name = (relation.name, column.name)
+        if name not in self._computed:
+            default = self._state.default(column, relation)
+            self._computed[name] = await default.value(self._now, self._state.engine)
+        return self._computed[name]
