@@ -14,6 +14,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.build import Expression, Place
+from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.sqltext import tokenize
 
 _DIALECT = Dialect.get_or_raise("postgres")
@@ -83,10 +84,10 @@ def without(tokens: Sequence[Token], parts: Sequence[Part]) -> Iterator[Token]:
         check = part.opening - 1
         yield from tokens[begin:check]
         if _is(tokens[check], "CHECK") and _is(tokens[check - 1], "ADD"):
-            yield _token(TokenType.CONSTRAINT, "CONSTRAINT", tokens[check])
-            yield _token(TokenType.IDENTIFIER, UNNAMED, tokens[check])
+            yield token_like(TokenType.CONSTRAINT, "CONSTRAINT", tokens[check])
+            yield token_like(TokenType.IDENTIFIER, UNNAMED, tokens[check])
         yield from tokens[check : part.opening + 1]
-        yield _token(TokenType.NUMBER, str(number), tokens[part.opening])
+        yield token_like(TokenType.NUMBER, str(number), tokens[part.opening])
         begin = part.closing
     yield from tokens[begin:]
 
@@ -112,7 +113,8 @@ def _unenclosed(tokens: Sequence[Token]) -> Sequence[Token]:
     return tokens[outer : len(tokens) - outer]
 
 
-def _token(kind: TokenType, text: str, like: Token) -> Token:
+def token_like(kind: TokenType, text: str, like: Token) -> Token:
+    """A token that is not in the text, with the place of `like`."""
     return Token(kind, text, like.line, like.col, like.start, like.end, [])
 
 
@@ -136,6 +138,20 @@ def read_expression(sql: str, place: Place) -> Expression:
     if _closings(tokens).get(0) != len(tokens) - 1 or len(tokens) == 2:
         raise place.error(f"{sql!r} is not one expression.", cure="Write a DDL file.")
     return expression(tokens[1:-1], f"({sql})", place)
+
+
+def renamed(old: Expression, word: str, name: str) -> Expression:
+    """The expression with the column `name` for each `word`, in any case but not quoted."""
+    tokens = list(_DIALECT.tokenize(old.sql))
+    column = identifier(name)
+    pieces, end = [], 0
+    for token in tokens:
+        if token.token_type in _NO_NAMES | {TokenType.IDENTIFIER} or token.text.lower() != word:
+            continue
+        pieces += [old.sql[end : token.start], column]
+        end = token.end + 1
+    words = tuple(name if each == word else each for each in old.words)
+    return Expression("".join([*pieces, old.sql[end:]]), words, old.place)
 
 
 def until_closed(sql: str) -> str:

@@ -29,8 +29,8 @@ from hornbeam_server.schema.trees import unlink_unfinished
 DIALECT = Dialect.get_or_raise("postgres")
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
 STATEMENTS = (
-    "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE MATERIALIZED VIEW, ALTER TABLE … ADD"
-    " CONSTRAINT and ALTER COLUMN … RESTART WITH"
+    "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE MATERIALIZED VIEW, CREATE DOMAIN, ALTER"
+    " TABLE … ADD CONSTRAINT and ALTER COLUMN … RESTART WITH"
 )
 _READ = (["TABLE"], ["INDEX"], ["UNIQUE"], ["MATERIALIZED"])
 """Words after CREATE."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NoReturn
@@ -16,6 +17,7 @@ from hornbeam_server.schema.build import (
     Name,
     RelationDraft,
 )
+from hornbeam_server.schema.ddl.domains import Domain, type_name
 from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation
 from hornbeam_server.schema.ddl.expressions import UNNAMED
 from hornbeam_server.schema.ddl.identities import check_single_default, make_identity, sequence_of
@@ -80,12 +82,55 @@ def _read_column(
             f"Column {name.text} has no type.", cure="Give it one, such as INTEGER.", name=name.text
         )
     statement.only(node, {"this", "kind", "constraints"}, "Leave it out.", start)
-    column = ColumnDraft(name, read_type(kind, statement.behind(start)), note=type_note(kind))
+    constraints = node.args.get("constraints") or ()
+    domain = drafts.domains.get(type_name(kind) or "")
+    if domain is not None:
+        draft.checks += domain.checks_of(name)
+        column = replace(domain.column, name=name, default=None)
+    else:
+        column = ColumnDraft(name, read_type(kind, statement.behind(start)), note=type_note(kind))
     if is_serial(kind):
         column = replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
-    for constraint in node.args.get("constraints") or ():
+    for constraint in constraints:
         column = _column_constraint(statement, constraint, column, draft, drafts)
+    if domain is not None:
+        column = _in_domain(column, domain, constraints)
     draft.columns.append(column)
+
+
+def _in_domain(column: ColumnDraft, domain: Domain, constraints: Sequence[exp.Expr]) -> ColumnDraft:
+    """The column with NOT NULL of its domain, and the domain's default unless it has its own."""
+    nullable = column.nullable and domain.column.nullable
+    kinds = [each.kind for each in constraints if isinstance(each, exp.ColumnConstraint)]
+    own = any(isinstance(kind, exp.DefaultColumnConstraint) for kind in kinds)
+    default = column.default if own or column.default else domain.column.default
+    return replace(column, nullable=nullable, default=default)
+
+
+def read_domain(statement: Statement, tree: exp.Expr, drafts: Drafts) -> None:
+    """Read CREATE DOMAIN, written as CREATE TABLE with one column (`domains.as_table`)."""
+    if not isinstance(tree, exp.Create) or len(tree.this.expressions) != 1:
+        raise statement.place(statement.start).error(
+            "This CREATE DOMAIN is not understood.", cure="Correct its syntax.", name="DOMAIN"
+        )
+    (node,) = tree.this.expressions
+    draft = RelationDraft(statement.table(tree.this.this))
+    name, found = draft.name, Drafts(domains=drafts.domains)
+    _read_column(statement, node, draft, found)
+    (column,) = draft.columns
+    default = column.default.kind if column.default is not None else None
+    others = (draft.primary_keys, draft.foreign_keys, found.indexes, found.draws)
+    if any(others) or default in {DefaultKind.IDENTITY, DefaultKind.GENERATED}:
+        raise name.place.error(
+            f"Domain {name.text} has a constraint that only columns have.",
+            cure="Declare a type with NOT NULL, DEFAULT and CHECK.",
+            name=name.text,
+        )
+    domain = Domain(name, column, tuple(draft.checks))
+    if drafts.domains.setdefault(name.text, domain) is not domain:
+        raise name.place.error(
+            f"Domain {name.text} is declared twice.", cure="Drop or rename one.", name=name.text
+        )
 
 
 def _column_constraint(

@@ -542,6 +542,59 @@ def test_computed_defaults_are_read(
     assert load_ddl(render_ddl(schema)) == schema
 
 
+def test_a_column_of_a_domain_gets_its_constraints() -> None:
+    schema = load_ddl(
+        "CREATE DOMAIN public.year AS integer CONSTRAINT year_check CHECK (((VALUE >= 1901) AND"
+        " (value <= 2155)));"
+        "CREATE DOMAIN public.word text NOT NULL DEFAULT 'x' CHECK (VALUE <> 'VALUE');"
+        "CREATE DOMAIN public.name AS public.word DEFAULT 'y' CHECK (length(VALUE) < 9);"
+        "ALTER DOMAIN public.name OWNER TO postgres;"
+        'CREATE TABLE public.f (id integer PRIMARY KEY, released public.year, "Of" public.year'
+        " NOT NULL DEFAULT 2000 CHECK (id > 0), a public.word NULL, b public.name,"
+        " c public.name DEFAULT 'z' UNIQUE);"
+    )
+    _, released, of, a, b, c = schema.relation("f").columns
+    assert (released.type, released.nullable, released.default) == (
+        ColumnType(Kind.INTEGER), True, None,
+    )  # fmt: skip
+    assert (of.nullable, of.default) == (False, Default(DefaultKind.LITERAL, 2000))
+    assert [(x.type.kind, x.nullable) for x in (a, b, c)] == [(Kind.TEXT, False)] * 3
+    assert [x.default.value for x in (a, b, c) if x.default] == ["x", "y", "z"]
+    assert [(check.name, check.sql) for check in schema.relation("f").checks] == [
+        ("f_released_check", "(released >= 1901) AND (released <= 2155)"),
+        ("f_Of_check", '("Of" >= 1901) AND ("Of" <= 2155)'),
+        ("f_id_check", "id > 0"),
+        ("f_a_check", "a <> 'VALUE'"),
+        ("f_b_check", "b <> 'VALUE'"),
+        ("f_b_check1", "length(b) < 9"),
+        ("f_c_check", "c <> 'VALUE'"),
+        ("f_c_check1", "length(c) < 9"),
+    ]
+    assert load_ddl(render_ddl(schema)) == schema
+
+
+@pytest.mark.parametrize(
+    ("ddl", "message", "column"),
+    [
+        ("CREATE DOMAIN d", "has no type", 8),
+        ("CREATE DOMAIN d AS foo", "Type foo is not supported", 20),
+        ("CREATE DOMAIN d AS int PRIMARY KEY", "constraint that only columns have", 15),
+        ("CREATE DOMAIN d AS int REFERENCES t", "constraint that only columns have", 15),
+        ("CREATE DOMAIN d AS int GENERATED ALWAYS AS (1) STORED", "only columns have", 15),
+        ("CREATE DOMAIN d AS serial", "only columns have", 15),
+        ("CREATE DOMAIN d int, e int", "This CREATE DOMAIN is not understood", 1),
+        ("CREATE DOMAIN d int); CREATE TABLE t (a int", "Syntax error", 20),
+        ("CREATE DOMAIN d int CHECK (VALUE > 0) NOT VALID", "NOT VALID", 39),
+        ("CREATE DOMAIN d int; CREATE DOMAIN D text", "Domain d is declared twice", 36),
+    ],
+)
+def test_other_domains_are_refused(ddl: str, message: str, column: int) -> None:
+    error = refused(ddl)
+    assert message in error.message
+    assert (error.line, error.column) == (1, column)
+    assert error.cure
+
+
 def test_generated_columns_are_read() -> None:
     schema = load_ddl(
         "CREATE TABLE t (a INT PRIMARY KEY, b INT AS (a +\n 1) STORED CHECK (b > 0),"
