@@ -25,6 +25,7 @@ from hornbeam_server.maintain.immediate.projected import define_any, projected_p
 from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.expressions.declared import compile_check, compile_generated
 from hornbeam_server.schema.build import Place
 from hornbeam_server.schema.catalog import (
     Catalog,
@@ -44,6 +45,10 @@ from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported, ca
 from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, Refresh, Schema
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
+from hornbeam_server.txlayer.transactions.default_expressions import (
+    compile_default,
+    default_expressions,
+)
 from hornbeam_server.viewselect.aggregates import AggregateInputs
 from hornbeam_server.viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
 from hornbeam_server.viewselect.watch import Report, Watch
@@ -127,6 +132,7 @@ def plan_schema(
             + ".",
             cure=capitalised("; ".join(dict.fromkeys(r.cure for r in changes.refused)) + "."),
         )
+    _require_compiled(schema, request)
     statements = load_workload(request.workload, request.workload_file)
     if request.query_log:
         log = load_query_log(request.query_log.splitlines(), "<query log>")
@@ -159,6 +165,41 @@ def plan_schema(
     plan_id = _plan_id(request, current, catalog)
     rebuilt = _rebuilt(catalog, current)
     return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
+
+
+def _require_compiled(schema: Schema, request: PlanRequest) -> None:
+    """Raises SqlError, with the place in the DDL file, for a CHECK, a generated column or a
+    default that transactions could not evaluate."""
+    for relation in schema.relations:
+        for check in relation.checks:
+            with _expression_located(check.sql, request):
+                compile_check(check, relation)
+        for column in relation.generated:
+            assert column.default is not None
+            with _expression_located(column.default.sql, request):
+                compile_generated(column, relation)
+        for column in default_expressions(relation):
+            assert column.default is not None
+            with _expression_located(column.default.sql, request):
+                compile_default(column, relation).check()
+
+
+@contextmanager
+def _expression_located(sql: str, request: PlanRequest) -> Iterator[None]:
+    """Add the place of the expression `sql` to errors."""
+    try:
+        yield
+    except SqlError as error:
+        place = Place.at(request.ddl, _begin_of_text(sql, request.ddl), request.ddl_file)
+        details = error.details | asdict(place)
+        raise type(error)(error.message, cure=error.cure, **details) from None
+
+
+def _begin_of_text(sql: str, ddl: str) -> int:
+    """The offset of an expression. It is kept in one line, but may be written in several."""
+    words = re.compile(r"\s+".join(map(re.escape, sql.split())))
+    found = words.search(ddl)
+    return found.start() if found is not None else 0
 
 
 def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Catalog:

@@ -16,6 +16,7 @@ from hornbeam_server.schema.errors import CircularReference, SchemaError, capita
 from hornbeam_server.schema.graph import find_cycle
 from hornbeam_server.schema.model import (
     Action,
+    Check,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -85,6 +86,25 @@ class ForeignKeyDraft:
 
 
 @dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression over the columns of a relation. The binder of queries checks it, not this
+    package. `sql` is its text in one line, without comments; `words` are its words that may be
+    names of columns."""
+
+    sql: str
+    words: tuple[str, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class CheckDraft:
+    """A CHECK. If `name` is None, one is generated."""
+
+    name: Name | None
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class IndexDraft:
     """An index or a UNIQUE constraint; `columns` have a direction (True is descending)."""
 
@@ -111,6 +131,7 @@ class RelationDraft:
     columns: list[ColumnDraft] = field(default_factory=list)
     primary_keys: list[tuple[Name, ...]] = field(default_factory=list)
     foreign_keys: list[ForeignKeyDraft] = field(default_factory=list)
+    checks: list[CheckDraft] = field(default_factory=list)
 
 
 def build(
@@ -126,7 +147,7 @@ def build(
     bare = {draft.name.text: _bare_relation(draft) for draft in relations}
     found = tuple(_indexes(indexes, bare, {draft.name.text: draft.view for draft in views}))
     unique = [index for index in found if index.unique]
-    whole = tuple(_with_foreign_keys(draft, bare, unique) for draft in relations)
+    whole = tuple(_with_constraints(draft, bare, unique) for draft in relations)
     _check_views(views, {*bare, *(index.name for index in found)})
     declared = tuple(draft.view for draft in views)
     schema = Schema(whole, found, declared, tuple(_notes(relations)))
@@ -176,7 +197,8 @@ def _check_name(name: Name, what: str) -> None:
 
 
 def _bare_relation(draft: RelationDraft) -> Relation:
-    """The relation without its foreign keys: their check needs all other relations."""
+    """The relation without its constraints: the check of foreign keys needs all other
+    relations."""
     name = draft.name
     if not draft.columns:
         raise name.place.error(
@@ -276,19 +298,32 @@ def _check_default(relation: Name, column: Column, place: Place) -> None:
         )
 
 
-def _with_foreign_keys(
+def _with_constraints(
     draft: RelationDraft, bare: dict[str, Relation], unique: Sequence[DeclaredIndex]
 ) -> Relation:
     child = bare[draft.name.text]
     named = [fk.name for fk in draft.foreign_keys if fk.name is not None]
     _check_names(named, "foreign key", f"{child.name}.")
+    named += [check.name for check in draft.checks if check.name is not None]
+    _check_names(named, "constraint", f"{child.name}.")
     taken = {name.text for name in named}
     found: list[ForeignKey] = []
     for foreign_key in draft.foreign_keys:
         made = _foreign_key(foreign_key, child, bare, unique, taken)
         _check_new(foreign_key, made, found)
         found.append(made)
-    return Relation(child.name, child.columns, child.primary_key, tuple(found))
+    checks = tuple(_check(check, child, taken) for check in draft.checks)
+    return Relation(child.name, child.columns, child.primary_key, tuple(found), checks)
+
+
+def _check(draft: CheckDraft, relation: Relation, taken: set[str]) -> Check:
+    """A CHECK. Its generated name is PostgreSQL's: with a column if it reads just one."""
+    if draft.name is not None:
+        return Check(draft.name.text, draft.expression.sql)
+    place, known = draft.expression.place, relation.positions
+    read = [Name(word, place) for word in dict.fromkeys(draft.expression.words) if word in known]
+    columns = read if len(read) == 1 else []
+    return Check(_made_name(relation.name, columns, "check", taken), draft.expression.sql)
 
 
 def _check_new(draft: ForeignKeyDraft, made: ForeignKey, before: Sequence[ForeignKey]) -> None:
@@ -312,7 +347,7 @@ def _foreign_key(
     unique: Sequence[DeclaredIndex],
     taken: set[str],
 ) -> ForeignKey:
-    """`taken` holds the names of the relation's foreign keys; a generated name is added to it."""
+    """`taken` holds the names of the relation's constraints; a generated name is added to it."""
     what = f"Foreign key {draft.name.text}" if draft.name else f"A foreign key of {child.name}"
     _check_some(draft.columns, draft.parent.place, what)
     columns = _check_columns(draft.columns, child.name, child.visible_names, what)
@@ -408,18 +443,27 @@ def _check_types(draft: ForeignKeyDraft, what: str, source: _Side, target: _Side
 
 
 def _check_actions(draft: ForeignKeyDraft, what: str, child: Relation) -> None:
-    """Check that SET NULL and SET DEFAULT can set the columns."""
+    """Check that SET NULL and SET DEFAULT can set the columns, and CASCADE of ON UPDATE change
+    them."""
     for event, action in (("DELETE", draft.on_delete), ("UPDATE", draft.on_update)):
-        if action not in {Action.SET_NULL, Action.SET_DEFAULT}:
+        if action is Action.RESTRICT or (event, action) == ("DELETE", Action.CASCADE):
             continue
+        says = f"{what} says ON {event} {action.value.upper()}, but {child.name}."
         for name in draft.columns:
             column = child.column(name.text)
+            if column in child.generated:
+                raise name.place.error(
+                    f"{says}{name.text} is generated.",
+                    cure=f"Use ON {event} RESTRICT.",
+                    name=name.text,
+                )
+            if action is Action.CASCADE:
+                continue
             sets_null = action is Action.SET_NULL or column.default is None
             if sets_null and not column.nullable:
                 lacks = "" if action is Action.SET_NULL else " and has no default"
                 raise name.place.error(
-                    f"{what} says ON {event} {action.value.upper()}, but {child.name}.{name.text}"
-                    f" is NOT NULL{lacks}.",
+                    f"{says}{name.text} is NOT NULL{lacks}.",
                     cure=f"Allow NULL in the column, or use ON {event} RESTRICT or CASCADE.",
                     name=name.text,
                 )

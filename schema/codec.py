@@ -33,6 +33,7 @@ from hornbeam_server.schema.catalog import (
 from hornbeam_server.schema.errors import Corruption, TypeMismatch
 from hornbeam_server.schema.model import (
     Action,
+    Check,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -71,15 +72,17 @@ class Format(enum.IntEnum):
     read (an older server would not maintain them, or would show other rows); or with chosen
     aggregate views, or a choice without them (an older server would forget which are chosen)."""
     NINTH = 9
-    """With relations that have no primary key (an older server would show the row identity), or
+    """With relations that have no primary key (an older server would show the row identity);
     foreign keys to UNIQUE columns, ON UPDATE or ON DELETE SET DEFAULT (an older server would not
-    follow them)."""
+    follow them); or CHECK constraints, generated columns, or defaults that are expressions or
+    random UUIDs (an older server would not evaluate them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
     kind: DefaultKind
     value: bool | int | str | None = None
     identity: Identity = Identity()
+    sql: str = ""
 
 
 class _ColumnForm(msgspec.Struct, omit_defaults=True):
@@ -90,11 +93,12 @@ class _ColumnForm(msgspec.Struct, omit_defaults=True):
     hidden: bool = False
 
 
-class _RelationForm(msgspec.Struct):
+class _RelationForm(msgspec.Struct, omit_defaults=True):
     name: str
     columns: tuple[_ColumnForm, ...]
     primary_key: tuple[str, ...]
     foreign_keys: tuple[ForeignKey, ...]
+    checks: tuple[Check, ...] = ()
 
 
 class _StateForm(msgspec.Struct):
@@ -224,10 +228,17 @@ def _format(catalog: Catalog) -> Format:
 
 def _is_newer(relation: Relation) -> bool:
     """Does the relation need format 9?"""
-    return not relation.declared_key or any(
+    followed = any(
         key.to_unique or key.on_update is not Action.RESTRICT or key.on_delete is Action.SET_DEFAULT
         for key in relation.foreign_keys
     )
+    return not relation.declared_key or followed or bool(relation.checks) or _computes(relation)
+
+
+def _computes(relation: Relation) -> bool:
+    """Does a column of the relation have a value that is computed?"""
+    kinds = {DefaultKind.UUID, DefaultKind.EXPRESSION, DefaultKind.GENERATED}
+    return any(c.default is not None and c.default.kind in kinds for c in relation.columns)
 
 
 def decode_catalog(data: bytes) -> Catalog:
@@ -267,7 +278,9 @@ def decode_catalog(data: bytes) -> Catalog:
 
 def _relation_form(relation: Relation) -> _RelationForm:
     columns = _column_forms(relation.columns)
-    return _RelationForm(relation.name, columns, relation.primary_key, relation.foreign_keys)
+    return _RelationForm(
+        relation.name, columns, relation.primary_key, relation.foreign_keys, relation.checks
+    )
 
 
 def _deferred_form(view: DeferredView) -> _DeferredForm:
@@ -320,7 +333,7 @@ def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
 def _default_form(default: Default | None) -> _DefaultForm | None:
     if default is None:
         return None
-    return _DefaultForm(default.kind, _plain(default.value), default.identity)
+    return _DefaultForm(default.kind, _plain(default.value), default.identity, default.sql)
 
 
 def _plain(value: Value) -> bool | int | str | None:
@@ -335,7 +348,8 @@ def _plain(value: Value) -> bool | int | str | None:
 
 
 def _relation(form: _RelationForm) -> Relation:
-    return Relation(form.name, _columns(form.columns), form.primary_key, form.foreign_keys)
+    columns = _columns(form.columns)
+    return Relation(form.name, columns, form.primary_key, form.foreign_keys, form.checks)
 
 
 def _deferred(form: _DeferredForm) -> DeferredView:
@@ -388,4 +402,4 @@ def _default(column: _ColumnForm) -> Default | None:
     form = column.default
     if form is None:
         return None
-    return Default(form.kind, column.type.coerce(form.value), form.identity)
+    return Default(form.kind, column.type.coerce(form.value), form.identity, form.sql)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from hornbeam_server.schema.model import (
     Action,
+    Check,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -49,12 +50,12 @@ class DiffRow:
 
 @dataclass(frozen=True, slots=True)
 class SchemaDiff:
-    """The changes between two schemas. Pairs are (relation, object). A changed foreign key, index
-    or view is dropped and added.
+    """The changes between two schemas. Pairs are (relation, object). A changed foreign key, CHECK,
+    index or view is dropped and added.
 
     `relaxed_columns` now accept NULL or longer text, as given; `renumbered_columns` have new
-    options for their next numbers. The indexes and foreign keys of a dropped relation are dropped
-    with it and not listed. Nor are the foreign keys of an added relation; its indexes are listed.
+    options for their next numbers. The indexes and constraints of a dropped relation are dropped
+    with it and not listed. Nor are the constraints of an added relation; its indexes are listed.
     """
 
     added_relations: tuple[Relation, ...] = ()
@@ -66,6 +67,8 @@ class SchemaDiff:
     dropped_indexes: tuple[DeclaredIndex, ...] = ()
     added_foreign_keys: tuple[tuple[str, ForeignKey], ...] = ()
     dropped_foreign_keys: tuple[tuple[str, ForeignKey], ...] = ()
+    added_checks: tuple[tuple[str, Check], ...] = ()
+    dropped_checks: tuple[tuple[str, Check], ...] = ()
     added_views: tuple[DeclaredView, ...] = ()
     dropped_views: tuple[DeclaredView, ...] = ()
     refused: tuple[Refusal, ...] = ()
@@ -87,9 +90,7 @@ class SchemaDiff:
             assert column.default is not None
             detail = render_identity(column.default.identity)
             yield DiffRow("change", "identity", f"{owner}.{column.name}", detail)
-        for action, keys in (("drop", self.dropped_foreign_keys), ("add", self.added_foreign_keys)):
-            for owner, key in keys:
-                yield DiffRow(action, "foreign key", f"{owner}.{key.name}", _target(key))
+        yield from self._constraint_rows()
         for action, indexes in (("drop", self.dropped_indexes), ("add", self.added_indexes)):
             for index in indexes:
                 yield DiffRow(action, "index", index.name, _indexed(index))
@@ -99,6 +100,14 @@ class SchemaDiff:
         for refusal in self.refused:
             name = refusal.name if refusal.name == refusal.relation else _qualified(refusal)
             yield DiffRow("refuse", refusal.change, name, f"{refusal.reason}; {refusal.cure}")
+
+    def _constraint_rows(self) -> Iterator[DiffRow]:
+        for action, keys in (("drop", self.dropped_foreign_keys), ("add", self.added_foreign_keys)):
+            for owner, key in keys:
+                yield DiffRow(action, "foreign key", f"{owner}.{key.name}", _target(key))
+        for action, checks in (("drop", self.dropped_checks), ("add", self.added_checks)):
+            for owner, check in checks:
+                yield DiffRow(action, "check", f"{owner}.{check.name}", check.sql)
 
 
 def _qualified(refusal: Refusal) -> str:
@@ -140,6 +149,8 @@ def diff(old: Schema, new: Schema) -> SchemaDiff:
     kept = [(old.relation(r.name), r) for r in new.relations if r.name in old]
     added_keys = [(n.name, key) for o, n in kept for key in n.foreign_keys]
     dropped_keys = [(o.name, key) for o, n in kept for key in o.foreign_keys]
+    added_checks = [(n.name, check) for o, n in kept for check in n.checks]
+    dropped_checks = [(o.name, check) for o, n in kept for check in o.checks]
     relaxed = [(n.name, c) for o, n in kept for c in _relaxed(o, n)]
     renumbered = [(n.name, c) for o, n in kept for c in _renumbered(o, n)]
     stay = {relation.name for _, relation in kept}
@@ -158,6 +169,8 @@ def diff(old: Schema, new: Schema) -> SchemaDiff:
         ),
         added_foreign_keys=tuple(pair for pair in added_keys if pair not in dropped_keys),
         dropped_foreign_keys=tuple(pair for pair in dropped_keys if pair not in added_keys),
+        added_checks=tuple(pair for pair in added_checks if pair not in dropped_checks),
+        dropped_checks=tuple(pair for pair in dropped_checks if pair not in added_checks),
         added_views=tuple(view for view in new.views if view not in old.views),
         dropped_views=tuple(view for view in old.views if view not in new.views),
         refused=tuple(refusal for o, n in kept for refusal in _refusals(o, n)),
@@ -193,6 +206,14 @@ def _renumbered(old: Relation, new: Relation) -> Iterable[Column]:
 def _are_identities(*columns: Column) -> bool:
     return all(
         column.default is not None and column.default.kind is DefaultKind.IDENTITY
+        for column in columns
+    )
+
+
+def _is_generated(*columns: Column) -> bool:
+    """Is one of the columns generated?"""
+    return any(
+        column.default is not None and column.default.kind is DefaultKind.GENERATED
         for column in columns
     )
 
@@ -268,7 +289,15 @@ def _refused_column(relation: str, before: Column, after: Column) -> Iterator[Re
             "stored rows may hold NULL",
             "append a NOT NULL column with a default, or check in the application",
         )
-    if before.default != after.default and not _are_identities(before, after):
+    if before.default != after.default and _is_generated(before, after):
+        yield Refusal(
+            relation,
+            after.name,
+            "generated column",
+            "stored rows have the values that they were written with",
+            "keep the expression, or make a relation with another one and copy the rows",
+        )
+    elif before.default != after.default and not _are_identities(before, after):
         yield Refusal(
             relation,
             after.name,
@@ -279,6 +308,15 @@ def _refused_column(relation: str, before: Column, after: Column) -> Iterator[Re
 
 
 def _refused_append(relation: str, column: Column) -> Iterator[Refusal]:
+    if _is_generated(column):
+        yield Refusal(
+            relation,
+            column.name,
+            "new column",
+            "it is generated, and stored rows have no value for it",
+            "append a plain column and fill it by UPDATE, or make a new relation and copy the rows",
+        )
+        return
     literal = column.default is not None and column.default.kind is DefaultKind.LITERAL
     if not column.nullable and not literal:
         yield Refusal(

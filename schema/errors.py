@@ -14,6 +14,7 @@
     │   ├── NotNullViolation        not-null-violation
     │   ├── UniqueViolation         unique-violation
     │   ├── ForeignKeyViolation     foreign-key-violation
+    │   ├── CheckViolation          check-violation
     │   └── PreconditionFailed      precondition-failed     if_absent / if_version
     ├── TransactionAborted          transaction-aborted     no effect; retryable
     │   └── ReadConflict            read-conflict           a row read by the client has changed
@@ -138,6 +139,10 @@ class UniqueViolation(ConstraintViolation):
 
 class ForeignKeyViolation(ConstraintViolation):
     code = "foreign-key-violation"
+
+
+class CheckViolation(ConstraintViolation):
+    code = "check-violation"
 
 
 class PreconditionFailed(ConstraintViolation):

@@ -24,11 +24,17 @@ class Action(enum.StrEnum):
 
 
 class DefaultKind(enum.StrEnum):
-    """The kind of a default. `LITERAL` has a value; the others are computed at the insert."""
+    """The kind of a default. `LITERAL` has a value; the others are computed at the insert.
+    `GENERATED` is computed at every write: GENERATED ALWAYS AS (expression) STORED."""
 
     LITERAL = "literal"
     NOW = "now"
     IDENTITY = "identity"
+    UUID = "uuid"
+    """A random UUID for each row."""
+    EXPRESSION = "expression"
+    """An expression without columns, with one value in a transaction."""
+    GENERATED = "generated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +51,13 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """A column's default. `value` belongs to the kind `LITERAL`, `identity` to `IDENTITY`."""
+    """A column's default. `value` belongs to the kind `LITERAL`, `identity` to `IDENTITY`, the
+    expression `sql` to `EXPRESSION` and `GENERATED`."""
 
     kind: DefaultKind
     value: Value = None
     identity: Identity = Identity()
+    sql: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,15 @@ class ForeignKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """CHECK (`sql`): the expression over a row is true or NULL for each row. `name` is unique among
+    the foreign keys and CHECKs of its relation."""
+
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeyPart:
     """One column of a key or an index, with its direction."""
 
@@ -110,6 +127,7 @@ class Relation:
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
     foreign_keys: tuple[ForeignKey, ...] = ()
+    checks: tuple[Check, ...] = ()
 
     @cached_property
     def positions(self) -> dict[str, int]:
@@ -142,6 +160,15 @@ class Relation:
     def declared_key(self) -> tuple[str, ...]:
         """The primary key that the schema declares; empty if it declares none."""
         return () if len(self.visible) < len(self.columns) else self.primary_key
+
+    @cached_property
+    def generated(self) -> tuple[Column, ...]:
+        """The columns that are GENERATED ALWAYS AS an expression."""
+        return tuple(
+            column
+            for column in self.columns
+            if column.default is not None and column.default.kind is DefaultKind.GENERATED
+        )
 
     def column(self, name: str) -> Column:
         """The column `name`. Raises KeyError."""

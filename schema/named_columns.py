@@ -1,11 +1,11 @@
-"""Columns that a client names: each must exist, and may be named once."""
+"""Columns that a client names: each must exist, may be named once, and must take values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hornbeam_server.schema.errors import InvalidRequest, UnknownName
-from hornbeam_server.schema.model import Relation
+from hornbeam_server.schema.errors import InvalidRequest, SqlError, UnknownName
+from hornbeam_server.schema.model import Column, Relation
 
 
 def require_columns(relation: Relation, names: Sequence[str], where: str = "") -> None:
@@ -26,4 +26,22 @@ def unknown_column(relation: Relation, name: str, where: str = "") -> UnknownNam
         f"{where}Relation {relation.name} has no column {name!r}.",
         cure=f"Its columns are {', '.join(relation.visible_names)}.",
         column=name,
+    )
+
+
+def require_no_generated(relation: Relation, names: Sequence[str], where: str = "") -> None:
+    """Raise SqlError for a generated column among `names`, which are to get values."""
+    for column in relation.generated:
+        if column.name in names:
+            raise generated_given(relation, column, where)
+
+
+def generated_given(relation: Relation, column: Column, where: str = "") -> SqlError:
+    """The error for a value that is given to a generated column."""
+    assert column.default is not None
+    return SqlError(
+        f"{where}Column {column.name} of {relation.name} takes no value: it is GENERATED ALWAYS AS"
+        f" ({column.default.sql}).",
+        cure="Leave it out, or give DEFAULT.",
+        column=column.name,
     )

@@ -1,11 +1,12 @@
 """Reads the schema of an existing database through SQLAlchemy's inspection, from any URL.
 
 The rules are those of a DDL file: the same types and the same validation (`build`). Unsupported
-features (CHECK, computed columns, partial and expression indexes) are refused by name. Errors name
+features (virtual columns, partial and expression indexes) are refused by name. Errors name
 the URL (without its password), the relation and the column.
 
 For SQLite, SQLAlchemy reads the tables' SQL by regular expressions and misses some of it (unknown
-types, actions of inline foreign keys, inline UNIQUE, DESC), so pragmas correct the result.
+types, actions of inline foreign keys, inline UNIQUE, DESC, the end of a generated column), so
+pragmas and the tokens of its texts correct the result.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from hornbeam_server.schema.build import (
+    CheckDraft,
     ColumnDraft,
     ForeignKeyDraft,
     IndexDraft,
@@ -40,6 +43,7 @@ from hornbeam_server.schema.build import (
     RelationDraft,
     build,
 )
+from hornbeam_server.schema.ddl.expressions import read_expression, until_closed
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
 from hornbeam_server.schema.model import Action, Default, DefaultKind, Schema
 from hornbeam_server.schema.sqltext import read_default, read_type
@@ -113,10 +117,14 @@ class _Reflection:
         return build(drafts, [index for table in tables for index in self.indexes(table)])
 
     def relation(self, table: str) -> RelationDraft:
-        for check in self.inspector.get_check_constraints(table):
-            label = check["name"] or check["sqltext"]
-            self.refuse(f"CHECK {label} of {table}", "Check the values in the application.")
         draft = RelationDraft(self.name(table))
+        draft.checks += [
+            CheckDraft(
+                self.name(check["name"]) if check["name"] else None,
+                read_expression(check["sqltext"], Place(f"{self.place.file}, {table}")),
+            )
+            for check in self.inspector.get_check_constraints(table)
+        ]
         draft.columns += [self.column(table, column) for column in self.columns(table)]
         key = self.inspector.get_pk_constraint(table)["constrained_columns"]
         if key:
@@ -150,8 +158,6 @@ class _Reflection:
 
     def column(self, table: str, column: Mapping[str, Any]) -> ColumnDraft:
         label = f"{table}.{column['name']}"
-        if column.get("computed"):
-            self.refuse(f"Computed column {label}", "Compute the value in queries or when writing.")
         type_ = self.type(label, column["type"])
         default = self.default(label, column, type_)
         identity = default is not None and default.kind is DefaultKind.IDENTITY
@@ -171,12 +177,20 @@ class _Reflection:
     def default(self, label: str, column: Mapping[str, Any], type_: ColumnType) -> Default | None:
         if column.get("identity") or column.get("autoincrement") is True:
             return Default(DefaultKind.IDENTITY)
+        computed = column.get("computed")
+        if computed:
+            if not computed.get("persisted"):
+                self.refuse(f"Computed column {label}", "Declare it STORED, or compute in queries.")
+            place = Place(f"{self.place.file}, {label}")
+            generated = read_expression(computed["sqltext"], place)
+            return Default(DefaultKind.GENERATED, sql=generated.sql)
         text = column["default"]
         if text is None:
             return None
         place = Place(f"{self.place.file}, {label}")
         try:
-            return read_default(parse_one(text, dialect="postgres"), type_, place)
+            written = partial(read_expression, text, place)
+            return read_default(parse_one(text, dialect="postgres"), type_, place, written)
         except SqlglotError:
             raise place.error(
                 f"Default {text} is not supported.", cure="Change it, or write a DDL file."
@@ -245,6 +259,8 @@ class _SqliteReflection(_Reflection):
             text = declared[column["name"]]
             if text.split("(")[0].strip().upper() not in known:
                 column["type"] = text
+            if computed := column.get("computed"):  # SQLAlchemy reads on behind the expression
+                column["computed"] = computed | {"sqltext": until_closed(computed["sqltext"])}
         return columns
 
     def foreign_keys(self, table: str) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from hornbeam_server.schema.model import (
     Action,
+    Check,
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -23,7 +24,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.sqltext import RANDOM_UUID, literal_sql
 
 
 def render_ddl(schema: Schema) -> str:
@@ -39,6 +40,7 @@ def _render_relation(relation: Relation) -> str:
     if relation.declared_key:
         lines.append(f"PRIMARY KEY {_listed(relation.declared_key)}")
     lines += [_render_foreign_key(foreign_key) for foreign_key in relation.foreign_keys]
+    lines += [_render_check(check) for check in relation.checks]
     return f"CREATE TABLE {identifier(relation.name)} (\n  " + ",\n  ".join(lines) + "\n)"
 
 
@@ -53,6 +55,12 @@ def _render_column(column: Column) -> str:
             words.append("DEFAULT CURRENT_TIMESTAMP")
         case Default(DefaultKind.IDENTITY, identity=identity):
             words.append(render_identity(identity))
+        case Default(DefaultKind.UUID):
+            words.append(f"DEFAULT {RANDOM_UUID}")
+        case Default(DefaultKind.EXPRESSION, sql=sql):
+            words.append(f"DEFAULT ({sql})")
+        case Default(DefaultKind.GENERATED, sql=sql):
+            words.append(f"GENERATED ALWAYS AS ({sql}) STORED")
     return " ".join(words)
 
 
@@ -78,6 +86,10 @@ def _render_foreign_key(foreign_key: ForeignKey) -> str:
         if action is not Action.RESTRICT:
             text += f" ON {event} {action.value.upper()}"
     return text
+
+
+def _render_check(check: Check) -> str:
+    return f"CONSTRAINT {identifier(check.name)} CHECK ({check.sql})"
 
 
 def _render_index(index: DeclaredIndex) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
@@ -20,7 +20,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token
 
 from hornbeam_server.schema import spelling
-from hornbeam_server.schema.build import Place
+from hornbeam_server.schema.build import Expression, Place
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Default, DefaultKind
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Declared, Kind, Value
@@ -258,21 +258,33 @@ _CLOCKS = (exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate)
 _CLOCK_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 
 
-def read_default(node: exp.Expr, type_: ColumnType, place: Place) -> Default | None:
-    """The default of a column of `type_`; None for DEFAULT NULL. Raises SchemaError at `place`."""
-    if isinstance(node, exp.Paren | exp.Cast):
-        return read_default(node.this, type_, place)
+RANDOM_UUID = "gen_random_uuid()"
+_UUID_FUNCTIONS = {"gen_random_uuid", "uuid_generate_v4", "uuid"}
+_UUID_CHARACTERS = 36
+
+
+def read_default(
+    node: exp.Expr, type_: ColumnType, place: Place, expression: Callable[[], Expression]
+) -> Default | None:
+    """The default of a column of `type_`; None for DEFAULT NULL. `expression` reads the text of a
+    default that is none of the simple ones. Raises SchemaError at `place`."""
+    if isinstance(node, exp.Paren | exp.Cast) and not _is_clock(node, type_):
+        return read_default(node.this, type_, place, expression)
     if isinstance(node, exp.Null):
         return None
-    if isinstance(node, _CLOCKS):
+    if _is_random_uuid(node):
+        return _random_uuid(type_, place)
+    if _is_clock(node, type_):
         if type_.kind not in _CLOCK_KINDS:
             raise place.error(
                 f"Default {node.sql('postgres')} does not fit type {type_.sql()}.",
                 cure="The clock is a default for DATE and TIMESTAMP columns only.",
             )
         return Default(DefaultKind.NOW)
+    if not _is_literal(node):
+        return Default(DefaultKind.EXPRESSION, sql=expression().sql)
     try:
-        return Default(DefaultKind.LITERAL, _coerced(_literal(node, place), type_))
+        return Default(DefaultKind.LITERAL, _coerced(_literal(node), type_))
     except (TypeMismatch, ValueError, ArithmeticError) as error:
         reason = error.message if isinstance(error, TypeMismatch) else str(error)
         raise place.error(
@@ -281,19 +293,60 @@ def read_default(node: exp.Expr, type_: ColumnType, place: Place) -> Default | N
         ) from None
 
 
-def _literal(node: exp.Expr, place: Place) -> Any:
+def _is_clock(node: exp.Expr, type_: ColumnType) -> bool:
+    """Is the node the current time? `('now'::text)::date` is how old dumps write CURRENT_DATE. A
+    session is in UTC, so for a TIMESTAMP the time AT TIME ZONE 'utc' is the current time, too."""
+    if isinstance(node, _CLOCKS):
+        return True
+    if isinstance(node, exp.Cast) and type_.kind in _CLOCK_KINDS:
+        text = node.this.unnest()
+        text = text.this if isinstance(text, exp.Cast) else text
+        return isinstance(text, exp.Literal) and text.is_string and text.name.lower() == "now"
+    zone, time = _zone_and_time(node)
+    zone = zone.this if isinstance(zone, exp.Cast) else zone
+    utc = isinstance(zone, exp.Literal) and zone.name.lower() == "utc"
+    return type_.kind is Kind.TIMESTAMP and utc and isinstance(time, exp.CurrentTimestamp)
+
+
+def _zone_and_time(node: exp.Expr) -> tuple[exp.Expr | None, exp.Expr | None]:
+    """The arguments of AT TIME ZONE, or of timezone(zone, time)."""
+    if isinstance(node, exp.AtTimeZone):
+        return node.args["zone"], node.this
+    called = isinstance(node, exp.Anonymous) and node.name.lower() == "timezone"
+    return tuple(node.expressions) if called and len(node.expressions) == 2 else (None, None)
+
+
+def _is_random_uuid(node: exp.Expr) -> bool:
+    call = node.expression if isinstance(node, exp.Dot) else node
+    if isinstance(call, exp.Uuid):
+        return True
+    named = isinstance(call, exp.Anonymous) and call.name.lower() in _UUID_FUNCTIONS
+    return named and not call.expressions
+
+
+def _random_uuid(type_: ColumnType, place: Place) -> Default:
+    long_enough = type_.length is None or type_.length >= _UUID_CHARACTERS
+    if type_.kind is Kind.UUID or (type_.kind is Kind.TEXT and long_enough):
+        return Default(DefaultKind.UUID)
+    raise place.error(
+        f"Default {RANDOM_UUID} does not fit type {type_.sql()}.", cure="Declare the column UUID."
+    )
+
+
+def _is_literal(node: exp.Expr) -> bool:
+    value = node.this if isinstance(node, exp.Neg) else node
+    number = isinstance(value, exp.Literal)
+    return number or isinstance(node, exp.Boolean | exp.HexString)
+
+
+def _literal(node: exp.Expr) -> Any:
     if isinstance(node, exp.Boolean):
         return bool(node.this)
     if isinstance(node, exp.HexString):
         return bytes.fromhex(node.name)
-    if isinstance(node, exp.Literal):
-        return str(node.this) if node.is_string else _number(node.name)
-    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+    if isinstance(node, exp.Neg):
         return -_number(node.this.name)
-    raise place.error(
-        f"Default {node.sql('postgres')} is not supported.",
-        cure="Use a literal, CURRENT_TIMESTAMP, or GENERATED BY DEFAULT AS IDENTITY.",
-    )
+    return str(node.this) if node.is_string else _number(node.name)
 
 
 def _number(text: str) -> int | Decimal:
@@ -323,6 +376,12 @@ def literal_sql(value: Value) -> str:
             return quoted(value.isoformat(sep=" "))
         case _:
             return quoted(str(value))
+
+
+def shown(columns: Sequence[str], values: Sequence[Value]) -> str:
+    """The values of columns, for a message: (a = 1, b = 'x')."""
+    pairs = ", ".join(f"{c} = {literal_sql(v)}" for c, v in zip(columns, values, strict=True))
+    return f"({pairs})"
 
 
 def quoted(text: str) -> str:

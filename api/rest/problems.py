@@ -39,6 +39,7 @@ STATUS: dict[str, int] = {
     "not-null-violation": 409,
     "unique-violation": 409,
     "foreign-key-violation": 409,
+    "check-violation": 409,
     "precondition-failed": 412,
     "transaction-aborted": 409,
     "read-conflict": 409,

@@ -119,9 +119,10 @@ class ReplayBody(Body):
     now: int = Field(ge=0, le=LAST_MS, description="Milliseconds since the epoch.")
     numbers: Items[Annotated[tuple[str, str, int], Strict(False)]] = Field(default_factory=list)
     results: Items[str] = Field(default_factory=list)
+    seed: str = Field("", max_length=64, description="Of random UUIDs.")
 
     def replay(self) -> Replay:
-        return Replay(self.now, tuple(self.numbers), tuple(self.results))
+        return Replay(self.now, tuple(self.numbers), tuple(self.results), self.seed)
 
 
 class TransactionBody(Body):

@@ -27,8 +27,8 @@ from hornbeam_server.schema.catalog import Catalog, DeferredView, Index, Transac
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
-from hornbeam_server.schema.model import DefaultKind, Identity, Relation
-from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.model import Column, Default, DefaultKind, Identity, Relation
+from hornbeam_server.schema.sqltext import RANDOM_UUID, literal_sql
 from hornbeam_server.schema.types import Kind, Row, Value
 from hornbeam_server.txlayer.transactions.requests import StatementResult, TransactionResult
 from hornbeam_server.txlayer.views.verify import VerifyReport
@@ -197,24 +197,36 @@ def _identity_document(identity: Identity) -> dict[str, Any]:
     return said | {name: bound for name, bound in bounds.items() if bound is not None}
 
 
+def _default_sql(default: Default) -> str | None:
+    """The SQL of a default; None for the kinds that have members of their own."""
+    match default.kind:
+        case DefaultKind.LITERAL:
+            return literal_sql(default.value)
+        case DefaultKind.UUID:
+            return RANDOM_UUID
+        case DefaultKind.EXPRESSION:
+            return default.sql
+    return None
+
+
+def _column_document(relation: Relation, column: Column) -> dict[str, Any]:
+    default = column.default or Default(DefaultKind.LITERAL)
+    kind = default.kind
+    return {
+        "name": column.name,
+        "type": column.type.sql(),
+        "nullable": column.nullable,
+        "default": None if column.default is None else kind.value,
+        "default_sql": None if column.default is None else _default_sql(default),
+        "generated": default.sql if column in relation.generated else None,
+        "identity": _identity_document(default.identity) if kind is DefaultKind.IDENTITY else None,
+    }
+
+
 def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
     return {
         "name": relation.name,
-        "columns": [
-            {
-                "name": c.name,
-                "type": c.type.sql(),
-                "nullable": c.nullable,
-                "default": None if c.default is None else c.default.kind.value,
-                "default_sql": None
-                if c.default is None or c.default.kind is not DefaultKind.LITERAL
-                else literal_sql(c.default.value),
-                "identity": None
-                if c.default is None or c.default.kind is not DefaultKind.IDENTITY
-                else _identity_document(c.default.identity),
-            }
-            for c in relation.visible
-        ],
+        "columns": [_column_document(relation, column) for column in relation.visible],
         "primary_key": list(relation.declared_key),
         "foreign_keys": [
             {
@@ -227,6 +239,7 @@ def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
             }
             for fk in relation.foreign_keys
         ],
+        "checks": [{"name": check.name, "sql": check.sql} for check in relation.checks],
         "root": catalog.forest.root(relation.name),
         "rows": catalog.row_count.get(relation.name),
     }

@@ -213,51 +213,106 @@ def _listed(asked: _Statement) -> list[str]:
 
 
 def _altered(ddl: str, asked: _Statement, text: str) -> str:
-    """The schema after ALTER TABLE t ADD COLUMN or ADD CONSTRAINT: the elements are appended to the
-    table's declaration."""
-    elements, declared = list(_added(asked)), split(ddl)
-    tables = [known for known in declared if _kind_and_name(known) == ("table", asked.name)]
-    if not tables:
+    """The schema after ALTER TABLE t ADD COLUMN, ADD CONSTRAINT or DROP CONSTRAINT: added elements
+    are appended to the table's declaration."""
+    actions = list(_actions(asked))
+    declared: Sequence[str] = split(ddl)
+    if ("table", asked.name) not in map(_kind_and_name, declared):
         if asked.guarded:
             return ddl
         raise _unknown("table", asked.name)
-    (table,) = tables
-    changed = table
-    for element in elements:
-        if element.guarded and name_of(element.found[0].text) in _columns(changed):
-            continue
-        written = _text_of(element, text)
-        changed = f"{changed[: changed.rindex(')')].rstrip()},\n  {written}\n)"
-    if changed == table:
-        return ddl
-    return "".join(f"{changed if known is table else known};\n" for known in declared)
+    changed = declared
+    for action in actions:
+        if action.verb == "add":
+            changed = _with_element(changed, asked.name, action, text)
+        else:
+            changed = _without_constraint(changed, asked.name, action)
+    return ddl if changed == declared else "".join(f"{known};\n" for known in changed)
+
+
+def _with_element(
+    declared: Sequence[str], table: str, element: _Statement, text: str
+) -> Sequence[str]:
+    """The declarations with an element of the statement `text` appended to a table."""
+
+    def appended(known: str) -> str:
+        if element.guarded and name_of(element.found[0].text) in _columns(known):
+            return known
+        return f"{known[: known.rindex(')')].rstrip()},\n  {_text_of(element, text)}\n)"
+
+    return [appended(s) if _kind_and_name(s) == ("table", table) else s for s in declared]
+
+
+def _without_constraint(declared: Sequence[str], table: str, dropped: _Statement) -> Sequence[str]:
+    """The declarations without a constraint of a table. A UNIQUE constraint is declared as an
+    index."""
+    own = ("table", table)
+    changed = [
+        _without_element(s, dropped.name) if _kind_and_name(s) == own else s for s in declared
+    ]
+    index = ("index", dropped.name)
+    kept = [s for s in changed if _kind_and_name(s) != index or _indexed(s) != table]
+    if kept == declared and not dropped.guarded:
+        raise _unknown("constraint", dropped.name)
+    return kept
+
+
+def _without_element(table: str, name: str) -> str:
+    """The declaration of a table without CONSTRAINT `name`."""
+    found = list(tokens(table))
+    depths = [(token.text, token.depth) for token in found]
+    inside = found[depths.index(("(", 0)) + 1 : -1]
+    elements = _parts(inside, 1)
+    kept = [each for each in elements if not _is_constraint(each, name)]
+    if len(kept) == len(elements):
+        return table
+    written = (table[e[0].start : e[-1].start + len(e[-1].text)] for e in kept)
+    return f"{table[: inside[0].start].rstrip()}\n  " + ",\n  ".join(written) + "\n)"
+
+
+def _is_constraint(element: Sequence[Token], name: str) -> bool:
+    return element[0].text.lower() == "constraint" and name_of(element[1].text) == name
 
 
 def _added(asked: _Statement) -> Iterator[_Statement]:
-    """The added columns and constraints, with their tokens. Raises NotSupportedError for other
-    changes."""
-    for part in _parts(asked.found[1:]):
-        if not part:
-            raise _cut_short()
-        if part[0].text.lower() != "add":
+    """The added columns and constraints, with their tokens."""
+    return (action for action in _actions(asked) if action.verb == "add")
+
+
+def _actions(asked: _Statement) -> Iterator[_Statement]:
+    """The added columns and constraints, and the dropped constraints, with their tokens. Raises
+    NotSupportedError for other changes."""
+    for part in _parts(asked.found[1:], 0):
+        words = [token.text.lower() for token in part]
+        if words[:1] == ["add"]:
+            first = 2 if words[1:2] == ["column"] else 1
+            guard = ["if", "not", "exists"]
+        elif words[:2] == ["drop", "constraint"]:
+            first, guard = 2, ["if", "exists"]
+        elif part:
             raise NotSupportedError(
-                "ALTER TABLE supports only ADD.\n"
+                "ALTER TABLE supports only ADD and DROP CONSTRAINT.\n"
                 "  Change the schema's file and run: hornbeam schema apply"
             )
-        words = [token.text.lower() for token in part]
-        first = 2 if words[1:2] == ["column"] else 1
-        guarded = words[first : first + 3] == ["if", "not", "exists"]
-        element = part[first + 3 * guarded :]
+        else:
+            raise _cut_short()
+        guarded = words[first : first + len(guard)] == guard
+        element = part[first + len(guard) * guarded :]
         if not element:
             raise _cut_short()
-        yield _Statement("add", "", guarded, element)
+        if words[0] == "drop" and words[len(words) - len(element) + 1 :] not in ([], ["restrict"]):
+            raise NotSupportedError(
+                f"{element[1].text} is not supported after DROP CONSTRAINT.\n"
+                "  Give only the name of the constraint."
+            )
+        yield _Statement(words[0], "", guarded, element)
 
 
-def _parts(found: Sequence[Token]) -> list[list[Token]]:
-    """The tokens, split at the commas outside of parentheses."""
+def _parts(found: Sequence[Token], depth: int) -> list[list[Token]]:
+    """The tokens, split at the commas inside `depth` parentheses."""
     parts: list[list[Token]] = [[]]
     for token in found:
-        if token.text == "," and token.depth == 0:
+        if token.text == "," and token.depth == depth:
             parts.append([])
         else:
             parts[-1].append(token)

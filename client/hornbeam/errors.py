@@ -61,6 +61,7 @@ BY_CODE: dict[str, type[DatabaseError]] = {
     "not-null-violation": IntegrityError,
     "unique-violation": IntegrityError,
     "foreign-key-violation": IntegrityError,
+    "check-violation": IntegrityError,
     "precondition-failed": IntegrityError,
     "transaction-aborted": OperationalError,
     "read-conflict": OperationalError,

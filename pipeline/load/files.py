@@ -40,16 +40,27 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from hornbeam_server.query.dialect.duckdb_types import column_type, from_record_batch
+from hornbeam_server.query.expressions.declared import (
+    generated_columns,
+    row_checks,
+    with_generated,
+)
 from hornbeam_server.schema.assignment import assign, assign_all
 from hornbeam_server.schema.errors import (
+    CheckViolation,
     InvalidRequest,
     NotNullViolation,
+    SqlError,
     TypeMismatch,
     UnknownName,
     Unsupported,
 )
 from hornbeam_server.schema.model import Column, DefaultKind, Relation
-from hornbeam_server.schema.named_columns import require_columns
+from hornbeam_server.schema.named_columns import (
+    generated_given,
+    require_columns,
+    require_no_generated,
+)
 from hornbeam_server.schema.types import Row, Value
 
 LEAST_SPLIT_BYTES, SPLIT_BYTES = 2 << 20, 8 << 20
@@ -128,17 +139,18 @@ class Chunk(NamedTuple):
 
 def inspect(path: str, relation: Relation) -> File:
     """Format, size and columns of a file. Raises InvalidRequest for a file that cannot be read, or
-    that lacks an identity column, whose numbers only nodes can give; UnknownName for a column that
-    the relation does not have."""
+    that lacks a column whose default only nodes can give; UnknownName for a column that
+    the relation does not have; SqlError for a generated column."""
     form = _FORMATS.get(Path(path).suffix.lower(), Format.CSV)
     with _readable(path):
         about = Path(path).stat()
         columns = _columns(path, form)
     require_columns(relation, columns, f"{path}: ")
+    require_no_generated(relation, columns, f"{path}: ")
     if columns:
         for column in relation.visible:
-            if column.name not in columns and _is_identity(column):
-                raise InvalidRequest(f"{path}: {_no_number(column)}", cure=_NO_NUMBER)
+            if column.name not in columns and _is_given_by_nodes(column):
+                raise InvalidRequest(f"{path}: {_no_value(column)}", cure=_NO_VALUE)
     return File(os.path.abspath(path), form, about.st_size, about.st_mtime_ns, columns)
 
 
@@ -241,7 +253,9 @@ class Filling:
         self.defaults: tuple[Value, ...] = tuple(
             _default(c, current_timestamp) for c in relation.columns
         )
-        self.numbered = [column for column in relation.visible if _is_identity(column)]
+        self.generated = generated_columns(relation)
+        self.checks = row_checks(relation)
+        self.given_by_nodes = [c for c in relation.visible if _is_given_by_nodes(c)]
 
     def chunk(
         self,
@@ -262,32 +276,54 @@ class Filling:
                 columns.append([default] * len(places))
             else:
                 columns.append(_coerced(column, values, reasons))
-            if not (column.nullable or column.hidden) and None in columns[-1]:
+            computed = column.hidden or column in self.relation.generated
+            if not column.nullable and not computed and None in columns[-1]:
                 _note_nulls(self.relation, column, columns[-1], reasons)
         rows: list[Row] = list(zip(*columns, strict=True))
+        if self.generated or self.checks:
+            self._evaluate(rows, reasons)
         if not reasons:
             return Chunk(list(places), rows, [])
         good = [i for i in range(len(rows)) if i not in reasons]
         bad = [Bad(places[i], reasons[i], cut_short(shown(i))) for i in sorted(reasons)]
         return Chunk([places[i] for i in good], [rows[i] for i in good], bad)
 
+    def _evaluate(self, rows: list[Row], reasons: dict[int, Fault]) -> None:
+        """Compute generated columns, and evaluate CHECKs, of the rows that have no fault yet."""
+        for i in [i for i in range(len(rows)) if i not in reasons]:
+            try:
+                rows[i] = with_generated(self.generated, rows[i])
+                for column in self.generated:
+                    if not column.column.nullable and rows[i][column.position] is None:
+                        reasons[i] = _null(self.relation, column.column)
+                for check in self.checks if i not in reasons else ():
+                    check.require(rows[i])
+            except (CheckViolation, SqlError) as error:
+                reasons[i] = Fault(error.code, error.message)
 
-def _is_identity(column: Column) -> bool:
-    return column.default is not None and column.default.kind is DefaultKind.IDENTITY
+
+_BY_NODES = {DefaultKind.IDENTITY, DefaultKind.UUID, DefaultKind.EXPRESSION}
 
 
-def _no_number(column: Column) -> str:
-    return f"Column {column.name} is missing, and its numbers are given by nodes."
+def _is_given_by_nodes(column: Column) -> bool:
+    """Can only a node give the column's default?"""
+    return column.default is not None and column.default.kind in _BY_NODES
 
 
-_NO_NUMBER = "Give it values, or load by transactions (without Spark)."
+def _no_value(column: Column) -> str:
+    numbers = column.default is not None and column.default.kind is DefaultKind.IDENTITY
+    given = "numbers are" if numbers else "default is"
+    return f"Column {column.name} is missing, and its {given} given by nodes."
+
+
+_NO_VALUE = "Give it values, or load by transactions (without Spark)."
 
 
 def _default(column: Column, current_timestamp: dt.datetime) -> Value:
     """A column's default, as in transactions (`Transaction._default`); None if only a node can give
     it."""
     default = column.default
-    if default is None or default.kind is DefaultKind.IDENTITY:
+    if default is None or default.kind in {*_BY_NODES, DefaultKind.GENERATED}:
         return None
     if default.kind is DefaultKind.LITERAL:
         return default.value
@@ -322,8 +358,12 @@ def _note_nulls(
 ) -> None:
     for i, value in enumerate(values):
         if value is None:
-            reason = f"{relation.name}.{column.name} must not be NULL."
-            reasons.setdefault(i, Fault(NotNullViolation.code, reason))
+            reasons.setdefault(i, _null(relation, column))
+
+
+def _null(relation: Relation, column: Column) -> Fault:
+    reason = f"{relation.name}.{column.name} must not be NULL."
+    return Fault(NotNullViolation.code, reason)
 
 
 def cut_short(text: str) -> str:
@@ -533,9 +573,12 @@ def _json_chunk(places: list[int], lines: list[bytes], filling: Filling) -> Chun
             names = ", ".join(map(repr, sorted(unknown)))
             reasons[i] = Fault(UnknownName.code, f"Relation {relation.name} has no column {names}.")
             continue
-        for column in filling.numbered:
+        for column in filling.given_by_nodes:
             if column.name not in record:
-                reasons[i] = _unreadable(_no_number(column))
+                reasons[i] = _unreadable(_no_value(column))
+        for column in relation.generated:
+            if column.name in record:
+                reasons[i] = Fault(SqlError.code, generated_given(relation, column).message)
         for name, value in record.items():
             columns[relation.positions[name]][i] = _field(value)
     return filling.chunk(

@@ -385,10 +385,20 @@ def _array(node: exp.Expr) -> list[exp.Expr] | None:
     side = node.expression if isinstance(node, exp.EQ | exp.NEQ) else None
     array = None
     if isinstance(node, exp.EQ) and isinstance(side, exp.Any):
-        array = side.this.unnest()
+        array = side.this
     elif isinstance(node, exp.NEQ) and isinstance(side, exp.Anonymous):
-        array = side.expressions[0].unnest() if side.name.lower() == "all" else None
-    return array.expressions or None if isinstance(array, exp.Array) else None
+        array = side.expressions[0] if side.name.lower() == "all" else None
+    return None if array is None else _elements(array) or None
+
+
+def _elements(array: exp.Expr) -> list[exp.Expr]:
+    """The elements of ARRAY[…], each cast to the type of the elements if the array is cast, as
+    pg_dump writes `x IN (…)`; empty for other expressions."""
+    array = array.unnest()
+    to = array.args.get("to") if isinstance(array, exp.Cast) else None
+    if isinstance(to, exp.DataType) and to.this is exp.DType.ARRAY and len(to.expressions) == 1:
+        return [exp.Cast(this=e, to=to.expressions[0].copy()) for e in _elements(array.this)]
+    return array.expressions if isinstance(array, exp.Array) else []
 
 
 Row = list[exp.Expr]

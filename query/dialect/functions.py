@@ -347,6 +347,16 @@ def is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
 
 
+_NOW_CALLS = {"now", "get_current_timestamp", "transaction_timestamp"}
+
+
+def is_current_time(node: exp.Expr) -> bool:
+    """Does the node ask for the current time or date?"""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in _NOW_CALLS
+    return isinstance(node, exp.CurrentTimestamp | exp.CurrentDate | exp.Localtimestamp)
+
+
 def makes_or_takes_rows(node: exp.Expr) -> bool:
     """Whether the node is an aggregate or a function that returns several rows."""
     several = isinstance(node, exp.Anonymous) and node.name.lower() in ROWS

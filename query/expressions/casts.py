@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from sqlglot.expressions import DataType
+from sqlglot.expressions import DataType, Expr, Literal
 
 from hornbeam_server.query.expressions.literals import in_range, parse_text
 from hornbeam_server.query.expressions.operands import (
@@ -57,6 +57,32 @@ def target_type(node: DataType) -> ColumnType:
     if kind is None or node.args.get("nested") or node.expressions:
         raise NotNativeError
     return ColumnType(kind)
+
+
+def is_numeric(node: DataType) -> bool:
+    """Is the target NUMERIC without precision?"""
+    return node.this is DataType.Type.DECIMAL and not node.expressions
+
+
+def is_padded(node: DataType) -> bool:
+    """Is the target BPCHAR, whose values have no blanks at their end?"""
+    return node.this is DataType.Type.BPCHAR and not node.expressions
+
+
+def numeric(operand: Operand, node: Expr) -> Operand:
+    """A cast to NUMERIC, which keeps the digits of the operand `node`."""
+    if operand.text is not None or operand.type is None:
+        raise NotNativeError
+    if isinstance(node, Literal):
+        whole, _, fraction = node.this.partition(".")
+        if not whole.isdecimal():
+            raise NotNativeError
+        return cast(operand, ColumnType(Kind.DECIMAL, len(whole + fraction), len(fraction)))
+    if operand.type.kind is Kind.DECIMAL:
+        return operand
+    if operand.type.kind not in INTEGERS:
+        raise NotNativeError
+    return cast(operand, ColumnType(Kind.DECIMAL, *as_decimal(operand.type)))
 
 
 def cast(operand: Operand, to: ColumnType) -> Operand:

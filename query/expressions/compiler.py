@@ -308,7 +308,12 @@ def _round(compiler: _Compiler, node: exp.Round) -> Operand:
 
 @_handles(exp.Cast, "to")
 def _cast(compiler: _Compiler, node: exp.Cast) -> Operand:
-    return casts.cast(compiler.compile(node.this), casts.target_type(node.args["to"]))
+    to, operand = node.args["to"], compiler.compile(node.this)
+    if casts.is_numeric(to):
+        return casts.numeric(operand, node.this)
+    if casts.is_padded(to):
+        return text.trim(casts.cast(operand, TEXT), "TRAILING", None)
+    return casts.cast(operand, casts.target_type(to))
 
 
 def _number(node: exp.Expr | None) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from hornbeam_server.schema.build import IndexDraft, Name, RelationDraft, ViewDraft
+from hornbeam_server.schema.ddl.domains import Domain
 from hornbeam_server.schema.ddl.sequence_options import Options
 from hornbeam_server.schema.ddl.statement import Statement
 
@@ -15,7 +16,8 @@ from hornbeam_server.schema.ddl.statement import Statement
 class Drafts:
     """The declarations of a file. `repeated` holds further declarations of a name; the builder
     refuses them. `sequences` are the declared sequences. `draws` maps the name of a sequence to the
-    column that takes its numbers from it. `restarts` are the restarts after the declarations."""
+    column that takes its numbers from it. `restarts` are the restarts after the declarations.
+    `domains` are the declared domains, by name."""
 
     relations: dict[str, RelationDraft] = field(default_factory=dict)
     repeated: list[RelationDraft] = field(default_factory=list)
@@ -24,6 +26,7 @@ class Drafts:
     sequences: dict[str, tuple[Name, Options]] = field(default_factory=dict)
     draws: dict[str, tuple[RelationDraft, str]] = field(default_factory=dict)
     restarts: list[DraftRestart] = field(default_factory=list)
+    domains: dict[str, Domain] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

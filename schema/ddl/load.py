@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from hornbeam_server.schema.build import ColumnDraft, Name, Place, RelationDraft, build
+from hornbeam_server.schema.ddl.domains import as_table
 from hornbeam_server.schema.ddl.drafts import Drafts
 from hornbeam_server.schema.ddl.identities import (
     apply_sequences,
@@ -19,7 +20,7 @@ from hornbeam_server.schema.ddl.identities import (
 )
 from hornbeam_server.schema.ddl.indexes import read_index
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement, is_silent, split_statements
-from hornbeam_server.schema.ddl.tables import read_alter, read_table
+from hornbeam_server.schema.ddl.tables import read_alter, read_domain, read_table
 from hornbeam_server.schema.ddl.views import read_view
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.schema.trees import unlink
@@ -91,8 +92,13 @@ def _read(statement: Statement, drafts: Drafts) -> None:
     if words[1:2] == ["SEQUENCE"]:
         read_sequence(statement, drafts)
         return
+    if words[:2] == ["CREATE", "DOMAIN"]:
+        statement = as_table(statement)
     tree = statement.parse()
     try:
+        if words[:2] == ["CREATE", "DOMAIN"]:
+            read_domain(statement, tree, drafts)
+            return
         _read_tree(statement, tree, words, drafts)
     finally:
         unlink(tree)

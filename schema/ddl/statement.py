@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NoReturn
 
@@ -13,7 +14,14 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.schema.build import Name, Place
+from hornbeam_server.schema.build import Expression, Name, Place
+from hornbeam_server.schema.ddl.expressions import (
+    Part,
+    default_of,
+    expression,
+    parts_of,
+    without,
+)
 from hornbeam_server.schema.ddl.sequence_options import Options, read_options
 from hornbeam_server.schema.sqltext import no_fallback_warnings, tokenize
 from hornbeam_server.schema.trees import unlink_unfinished
@@ -21,12 +29,18 @@ from hornbeam_server.schema.trees import unlink_unfinished
 DIALECT = Dialect.get_or_raise("postgres")
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
 STATEMENTS = (
-    "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE MATERIALIZED VIEW, ALTER TABLE … ADD"
-    " CONSTRAINT and ALTER COLUMN … RESTART WITH"
+    "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE MATERIALIZED VIEW, CREATE DOMAIN, ALTER"
+    " TABLE … ADD CONSTRAINT and ALTER COLUMN … RESTART WITH"
 )
 _READ = (["TABLE"], ["INDEX"], ["UNIQUE"], ["MATERIALIZED"])
 """Words after CREATE."""
 _WITH_DATA = (["WITH", "NO", "DATA"], ["WITH", "DATA"])
+_REFUSED_BEHIND = {
+    "NO INHERIT": "Leave it out: relations do not inherit.",
+    "NOT VALID": "Leave it out: the stored rows are checked when the constraint is added, and the"
+    " change is refused if a row breaks it.",
+}
+"""Words behind an expression."""
 _SILENT = {"SET", "COMMENT", "GRANT", "REVOKE"}
 """First words of statements that do not affect rows."""
 
@@ -38,7 +52,7 @@ class _Qualifier:
     text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Statement:
     """One statement: its tokens, its parser, and the mapping from a node to its place."""
 
@@ -81,7 +95,8 @@ class Statement:
         parser = DIALECT.parser(error_level=ErrorLevel.RAISE)
         try:
             with no_fallback_warnings():
-                (tree,) = parser.parse(list(_without(self.tokens, self.options)), self.text)
+                self._check_behind()
+                (tree,) = parser.parse(list(without(self._tokens, self._parts)), self.text)
         except ParseError as error:
             unlink_unfinished(error)
             raise self._syntax_error(error) from None
@@ -96,6 +111,49 @@ class Statement:
             ) from error
         assert tree is not None
         return tree
+
+    @cached_property
+    def _tokens(self) -> Sequence[Token]:
+        """The tokens without the options of identities."""
+        return list(_without(self.tokens, self.options))
+
+    @cached_property
+    def _parts(self) -> Sequence[Part]:
+        """The expressions among `_tokens`."""
+        return parts_of(self._tokens)
+
+    def _check_behind(self) -> None:
+        """Refuse words behind expressions that the parser reads otherwise, or not at all."""
+        tokens = self._tokens
+        for part in self._parts:
+            behind = tokens[part.closing + 1 : part.closing + 3]
+            words = " ".join(token.text.upper() for token in behind)
+            if words in _REFUSED_BEHIND:
+                self.refuse(words, behind[0].start, _REFUSED_BEHIND[words])
+            if part.generated and tokens[part.opening - 2].text.upper() == "DEFAULT":
+                cure = "Write GENERATED ALWAYS AS (expression) STORED."
+                self.refuse("BY DEFAULT AS an expression", tokens[part.opening - 2].start, cure)
+            if part.generated and words.split()[:1] != ["STORED"]:
+                raise self.place(tokens[part.closing].start).error(
+                    "STORED is missing behind the expression of a generated column.",
+                    cure="Write STORED, or leave the column out and compute the value in queries.",
+                )
+
+    def expression(self, number: exp.Expr) -> Expression:
+        """The expression in whose place the parser has read `number`."""
+        tokens = self._tokens
+        part = self._parts[int(number.unnest().name)]
+        inside = tokens[part.opening + 1 : part.closing]
+        place = self.place(tokens[part.opening].start)
+        if not inside:
+            raise place.error("The parentheses are empty.", cure="Write an expression into them.")
+        return expression(inside, self.text, self.place(inside[0].start))
+
+    def default_expression(self, column: int) -> Expression:
+        """The expression behind the DEFAULT of the column that is named at offset `column`."""
+        first = self._index(self.keyword("DEFAULT", column)) + 1
+        inside = default_of(self.tokens[first:])
+        return expression(inside, self.text, self.place(inside[0].start))
 
     def _syntax_error(self, error: ParseError) -> Exception:
         """The error at the offending token. The parser reports its *last* character's place."""

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from sqlglot import exp
 
 from hornbeam_server.schema.build import (
+    CheckDraft,
     ColumnDraft,
     ForeignKeyDraft,
     IndexDraft,
     Name,
     RelationDraft,
 )
+from hornbeam_server.schema.ddl.domains import Domain, type_name
 from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation
+from hornbeam_server.schema.ddl.expressions import UNNAMED
 from hornbeam_server.schema.ddl.identities import check_single_default, make_identity, sequence_of
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
 from hornbeam_server.schema.model import Action, Default, DefaultKind, Identity
 from hornbeam_server.schema.sqltext import is_serial, read_default, read_type, type_note
 
 _REFUSED: dict[type[exp.Expr | exp.ColumnConstraintKind], tuple[str, str]] = {
-    exp.CheckColumnConstraint: ("CHECK", "Check the values in the application."),
     exp.CollateColumnConstraint: ("COLLATE", "Text is ordered by code point; leave it out."),
-    exp.ComputedColumnConstraint: ("GENERATED", "Compute the value in queries or when writing."),
     exp.ExcludeColumnConstraint: ("EXCLUDE", "Use UNIQUE, or check in the application."),
     exp.CommentColumnConstraint: ("COMMENT", "Write a -- comment."),
     exp.LikeProperty: ("LIKE", "Write the columns out."),
@@ -72,12 +75,55 @@ def _read_column(
             f"Column {name.text} has no type.", cure="Give it one, such as INTEGER.", name=name.text
         )
     statement.only(node, {"this", "kind", "constraints"}, "Leave it out.", start)
-    column = ColumnDraft(name, read_type(kind, statement.behind(start)), note=type_note(kind))
+    constraints = node.args.get("constraints") or ()
+    domain = drafts.domains.get(type_name(kind) or "")
+    if domain is not None:
+        draft.checks += domain.checks_of(name)
+        column = replace(domain.column, name=name, default=None)
+    else:
+        column = ColumnDraft(name, read_type(kind, statement.behind(start)), note=type_note(kind))
     if is_serial(kind):
         column = replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
-    for constraint in node.args.get("constraints") or ():
+    for constraint in constraints:
         column = _column_constraint(statement, constraint, column, draft, drafts)
+    if domain is not None:
+        column = _in_domain(column, domain, constraints)
     draft.columns.append(column)
+
+
+def _in_domain(column: ColumnDraft, domain: Domain, constraints: Sequence[exp.Expr]) -> ColumnDraft:
+    """The column with NOT NULL of its domain, and the domain's default unless it has its own."""
+    nullable = column.nullable and domain.column.nullable
+    kinds = [each.kind for each in constraints if isinstance(each, exp.ColumnConstraint)]
+    own = any(isinstance(kind, exp.DefaultColumnConstraint) for kind in kinds)
+    default = column.default if own or column.default else domain.column.default
+    return replace(column, nullable=nullable, default=default)
+
+
+def read_domain(statement: Statement, tree: exp.Expr, drafts: Drafts) -> None:
+    """Read CREATE DOMAIN, written as CREATE TABLE with one column (`domains.as_table`)."""
+    if not isinstance(tree, exp.Create) or len(tree.this.expressions) != 1:
+        raise statement.place(statement.start).error(
+            "This CREATE DOMAIN is not understood.", cure="Correct its syntax.", name="DOMAIN"
+        )
+    (node,) = tree.this.expressions
+    draft = RelationDraft(statement.table(tree.this.this))
+    name, found = draft.name, Drafts(domains=drafts.domains)
+    _read_column(statement, node, draft, found)
+    (column,) = draft.columns
+    default = column.default.kind if column.default is not None else None
+    others = (draft.primary_keys, draft.foreign_keys, found.indexes, found.draws)
+    if any(others) or default in {DefaultKind.IDENTITY, DefaultKind.GENERATED}:
+        raise name.place.error(
+            f"Domain {name.text} has a constraint that only columns have.",
+            cure="Declare a type with NOT NULL, DEFAULT and CHECK.",
+            name=name.text,
+        )
+    domain = Domain(name, column, tuple(draft.checks))
+    if drafts.domains.setdefault(name.text, domain) is not domain:
+        raise name.place.error(
+            f"Domain {name.text} is declared twice.", cure="Drop or rename one.", name=name.text
+        )
 
 
 def _column_constraint(
@@ -104,6 +150,9 @@ def _column_constraint(
         case exp.Reference():
             label = statement.name(node.this) if node.this else None
             draft.foreign_keys.append(_foreign_key(statement, label, (name,), kind))
+        case exp.CheckColumnConstraint():
+            label = statement.name(node.this) if kind is not node and node.this else None
+            draft.checks.append(CheckDraft(label, statement.expression(kind.this)))
         case exp.NotNullColumnConstraint():
             nullable = bool(kind.args.get("allow_null"))
             return replace(column, nullable=nullable)
@@ -117,13 +166,18 @@ def _column_constraint(
             identity = options.identity(always=kind.args.get("this") is True)
             numbers = Default(DefaultKind.IDENTITY, identity=identity)
             return replace(column, nullable=False, default=numbers)
+        case exp.ComputedColumnConstraint():
+            check_single_default(column)
+            generated = statement.expression(kind.this)
+            return replace(column, default=Default(DefaultKind.GENERATED, sql=generated.sql))
         case exp.DefaultColumnConstraint():
             check_single_default(column)
             if (sequence := sequence_of(kind.this)) is not None:
                 drafts.draws[sequence] = (draft, name.text)
                 return replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
             place = statement.behind(statement.keyword("DEFAULT", start))
-            default = read_default(kind.this, column.type, place)
+            written = partial(statement.default_expression, start)
+            default = read_default(kind.this, column.type, place, written)
             return replace(column, default=default)
         case _:
             _refuse_constraint(statement, node, start)
@@ -146,7 +200,7 @@ def _read_constraint(
     """Read a table constraint, in CREATE TABLE or ALTER TABLE."""
     match node:
         case exp.Constraint():
-            named = statement.name(node.this)
+            named = statement.name(node.this) if node.name != UNNAMED else None
             for part in node.expressions:
                 _read_constraint(statement, part, draft, drafts, named)
         case exp.PrimaryKey():
@@ -159,6 +213,8 @@ def _read_constraint(
             listed = node.this.expressions if node.this is not None else ()
             columns = tuple((name, False) for name in statement.names(listed))
             drafts.indexes.append(IndexDraft(label, draft.name, columns, unique=True))
+        case exp.CheckColumnConstraint():
+            draft.checks.append(CheckDraft(label, statement.expression(node.this)))
         case exp.ForeignKey():
             statement.only(node, {"expressions", "reference"}, "Put the options behind REFERENCES.")
             columns_ = statement.names(node.expressions)

@@ -113,3 +113,33 @@ def test_relations_are_dropped_only_with_allow_drop(shop):
     assert shop.rows("SELECT count(*) FROM customer") == [[3]]
     assert shop.post("/v1/schema/apply", plan | {"allow_drop": True}).status_code == 200
     assert shop.rows("SELECT count(*) FROM other") == [[0]]
+
+
+def test_a_check_over_rows_that_break_it_is_refused(shop):
+    checked = DDL + "ALTER TABLE customer ADD CONSTRAINT few CHECK (c_id < 3);"
+    response = shop.apply(**PLAN | {"ddl": checked})
+    document = response.json()
+    assert (response.status_code, document["code"]) == (409, "check-violation")
+    assert (document["constraint"], document["count"]) == ("few", 1)
+    assert "WHERE NOT (c_id < 3)" in document["cure"]
+    assert shop.transact("INSERT INTO customer (c_id, c_name) VALUES (4, 'd')").is_success
+    held = DDL + "ALTER TABLE customer ADD CHECK (c_id < 9);"
+    planned = shop.post("/v1/schema/plan", PLAN | {"ddl": held}).json()
+    (change,) = [each for each in planned["changes"] if each["kind"] == "check"]
+    assert (change["action"], change["name"]) == ("add", "customer.customer_c_id_check")
+    assert shop.apply(**PLAN | {"ddl": held}).status_code == 200
+    schema = shop.client.get("/v1/schema").json()
+    relations = {relation["name"]: relation for relation in schema["relations"]}
+    assert relations["customer"]["checks"] == [{"name": "customer_c_id_check", "sql": "c_id < 9"}]
+    assert relations["orders"]["checks"] == []
+    assert "CONSTRAINT customer_c_id_check CHECK (c_id < 9)" in schema["ddl"]
+    refused = shop.transact("INSERT INTO customer (c_id, c_name) VALUES (9, 'i')")
+    assert (refused.status_code, refused.json()["code"]) == (409, "check-violation")
+    assert refused.json()["key"] == ["9"]
+
+
+def test_a_check_that_cannot_be_evaluated_is_refused_at_its_place(shop):
+    ddl = "CREATE TABLE t (\n  a INTEGER PRIMARY KEY,\n  b TEXT CHECK (a > 1 AND\n    md5(b) = b));"
+    document = shop.post("/v1/schema/plan", PLAN | {"ddl": ddl, "workload": ""}).json()
+    assert (document["code"], document["line"], document["column"]) == ("sql-unsupported", 3, 17)
+    assert "CHECK t_check of t" in document["detail"]

@@ -361,3 +361,19 @@ def test_an_interrupted_statement_ends_in_the_database_too(tmp_path: Path) -> No
     began = time.monotonic()
     db.close()
     assert time.monotonic() - began < 10
+
+
+def test_a_transaction_keeps_the_uuids_that_it_returned(tmp_path: Path) -> None:
+    with hornbeam.connect(client_world.embedded(tmp_path / "db")) as connection:
+        cursor = connection.cursor()
+        cursor.execute("CREATE TABLE t (id UUID PRIMARY KEY DEFAULT gen_random_uuid(), n INT)")
+        given = []
+        for n in range(3):
+            cursor.execute("INSERT INTO t (n) VALUES (?) RETURNING id", [n])
+            given += cursor.fetchall()
+        cursor.execute("SELECT id FROM t ORDER BY n")
+        assert cursor.fetchall() == given
+        connection.commit()
+        cursor.execute("SELECT id FROM t ORDER BY n")
+        assert cursor.fetchall() == given
+        assert len(set(given)) == 3

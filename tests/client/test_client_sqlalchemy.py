@@ -20,7 +20,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import (
     BigInteger,
+    CheckConstraint,
     Column,
+    Computed,
     Engine,
     ForeignKey,
     Identity,
@@ -354,6 +356,62 @@ def test_tables_are_reflected_as_declared(engine: Engine) -> None:
         inspector.get_columns("nothing")
     declared.drop_all(engine)
     assert inspect(engine).get_table_names() == []
+
+
+def test_checks_are_declared_reflected_and_enforced(engine: Engine) -> None:
+    declared = MetaData()
+    Table(
+        "t",
+        declared,
+        Column("a", Integer, CheckConstraint("a > 0"), primary_key=True, autoincrement=False),
+        Column("b", Integer),
+        CheckConstraint("b IS NULL OR b < 10", name="small"),
+    )
+    declared.create_all(engine)
+    found = {
+        check["name"]: check["sqltext"] for check in inspect(engine).get_check_constraints("t")
+    }
+    assert found == {"t_a_check": "a > 0", "small": "b IS NULL OR b < 10"}
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO t VALUES (1, NULL)"))
+    with engine.connect() as connection, pytest.raises(exc.IntegrityError, match="small"):
+        connection.execute(text("INSERT INTO t VALUES (2, 10)"))
+    with engine.connect() as connection:
+        driver = connection.connection.dbapi_connection
+        assert driver is not None
+        driver.cursor().execute("ALTER TABLE t DROP CONSTRAINT small")
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO t VALUES (2, 10)"))
+
+
+def test_generated_columns_are_declared_and_reflected(engine: Engine) -> None:
+    declared = MetaData()
+    table = Table(
+        "t",
+        declared,
+        Column("a", Integer, primary_key=True, autoincrement=False),
+        Column("b", Integer, Computed("a * 2 + 1")),
+        Column("c", String(9), Computed("CAST(a AS TEXT)", persisted=True), nullable=False),
+    )
+    declared.create_all(engine)
+    with engine.begin() as connection:
+        written = connection.execute(insert(table).values(a=4).returning(table.c.b)).scalar()
+        assert written == 9
+        connection.execute(update(table).values(a=5))
+        assert [*connection.execute(select(table)).one()] == [5, 11, "5"]
+    found = {column["name"]: column.get("computed") for column in inspect(engine).get_columns("t")}
+    assert found == {
+        "a": None,
+        "b": {"sqltext": "a * 2 + 1", "persisted": True},
+        "c": {"sqltext": "CAST(a AS TEXT)", "persisted": True},
+    }
+    reflected = MetaData()
+    reflected.reflect(engine)
+    declared.drop_all(engine)
+    reflected.create_all(engine)
+    virtual = Table("v", MetaData(), Column("a", Integer, Computed("1", persisted=False)))
+    with pytest.raises(exc.CompileError, match="persisted=True"):
+        virtual.create(engine)
 
 
 def test_views_are_reflected_as_materialised(tmp_path: Path) -> None:

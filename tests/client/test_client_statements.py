@@ -93,6 +93,29 @@ def test_alter_table_extends_the_declaration() -> None:
     assert "CONSTRAINT f FOREIGN KEY (id) REFERENCES b (id)\n);" in with_key
 
 
+def test_alter_table_drops_constraints() -> None:
+    first = "CREATE TABLE a (\n  id INTEGER,\n  n DECIMAL(5,2),\n  PRIMARY KEY (id, n)"
+    check, key = (
+        "CONSTRAINT c CHECK (n > f(id, 1))",
+        'CONSTRAINT "C d" FOREIGN KEY (id) REFERENCES b',
+    )
+    index = "CREATE UNIQUE INDEX once ON a (n);\n"
+    table = f"{first},\n  {check},\n  {key}\n);\n{index}"
+    without = evolve(table, "ALTER TABLE a DROP CONSTRAINT C")
+    assert without == f"{first},\n  {key}\n);\n{index}"
+    both = evolve(table, 'ALTER TABLE a DROP CONSTRAINT "C d" RESTRICT, DROP CONSTRAINT c')
+    assert both == f"{first}\n);\n{index}"
+    kept = evolve(table, "ALTER TABLE a DROP CONSTRAINT once")
+    assert kept == f"{first},\n  {check},\n  {key}\n);\n"
+    assert evolve(table, "ALTER TABLE a DROP CONSTRAINT IF EXISTS nothing") == table
+    replaced = evolve(table, "ALTER TABLE a DROP CONSTRAINT c, ADD CONSTRAINT c CHECK (n > 2)")
+    assert replaced == f"{first},\n  {key},\n  CONSTRAINT c CHECK (n > 2)\n);\n{index}"
+    with pytest.raises(ProgrammingError, match='constraint "nothing" does not exist'):
+        evolve(table, "ALTER TABLE a DROP CONSTRAINT nothing")
+    with pytest.raises(NotSupportedError, match="CASCADE is not supported after DROP CONSTRAINT"):
+        evolve(table, "ALTER TABLE a DROP CONSTRAINT c CASCADE")
+
+
 def test_drop_removes_all_listed_items_and_accepts_no_other_words() -> None:
     three = TWO + "CREATE TABLE c (\n  id INTEGER\n);\nCREATE INDEX i ON c (id);\n"
     assert evolve(three, 'DROP TABLE a, "B c"').startswith("CREATE TABLE c")
@@ -114,7 +137,8 @@ def test_drop_removes_all_listed_items_and_accepts_no_other_words() -> None:
     "statement",
     ["DROP", "CREATE", "ALTER", "CREATE UNIQUE", "CREATE TABLE", "CREATE TABLE IF NOT EXISTS",
      "CREATE INDEX", "DROP TABLE", "DROP TABLE IF EXISTS", "DROP TABLE a,", "ALTER TABLE",
-     "ALTER TABLE a", "ALTER TABLE a ADD", "ALTER TABLE a ADD COLUMN"],
+     "ALTER TABLE a", "ALTER TABLE a ADD", "ALTER TABLE a ADD COLUMN",
+     "ALTER TABLE a DROP CONSTRAINT"],
 )  # fmt: skip
 def test_a_statement_that_ends_too_early_is_refused(statement: str) -> None:
     with pytest.raises(ProgrammingError, match=r"ends before.*\n  Write"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hornbeam_server.pipeline.load import files
 from hornbeam_server.query.dialect.duckdb_types import to_record_batch
 from hornbeam_server.schema.ddl import load_ddl
-from hornbeam_server.schema.errors import InvalidRequest, UnknownName
+from hornbeam_server.schema.errors import InvalidRequest, SqlError, UnknownName
 from tests.strategies import rows_for, schemas
 
 MOMENT = dt.datetime(2026, 3, 1, 12, 30, tzinfo=dt.UTC)
@@ -294,3 +294,49 @@ def test_a_changed_file_is_not_read(schema, tmp_path):
     path.write_text("w\na\nb\n")
     with pytest.raises(InvalidRequest, match="not what it was"):
         list(files.read(files.splits(file)[0], schema.relation("word"), MOMENT))
+
+
+def test_rows_that_break_a_check_are_reported(tmp_path):
+    ddl = "CREATE TABLE t (a INT PRIMARY KEY, b INT, CHECK (b > 0), CHECK (a * b < 100))"
+    relation = load_ddl(ddl).relation("t")
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,1\n2,0\n3,\n4,x\n2000000000,2000000000\n7,50\n")
+    places, rows, rejects = read(path, relation)
+    assert (places, rows) == ([2, 4], [(1, 1), (3, None)])
+    assert [place for place, _, _ in rejects] == [3, 5, 6, 7]
+    assert "(a = 2) does not meet t_b_check: CHECK (b > 0)" in rejects[0][1]
+    assert "Column b" in rejects[1][1]
+    assert "t_check" in rejects[3][1]
+    codes = [bad.fault.code for chunk in chunks_of(path, relation) for bad in chunk.bad]
+    assert codes == [
+        "check-violation", "sql-type-mismatch", "sql-type-mismatch", "check-violation",
+    ]  # fmt: skip
+
+
+def chunks_of(path, relation):
+    (split,) = files.splits(files.inspect(str(path), relation))
+    return list(files.read(split, relation, MOMENT))
+
+
+def test_generated_columns_are_computed(tmp_path):
+    ddl = (
+        "CREATE TABLE t (a INT PRIMARY KEY, b INT, c INT NOT NULL GENERATED ALWAYS AS (a * b)"
+        " STORED CHECK (c < 9))"
+    )
+    relation = load_ddl(ddl).relation("t")
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,5\n2,\n3,3\n9,x\n")
+    places, rows, rejects = read(path, relation)
+    assert (places, rows) == ([2], [(1, 5, 5)])
+    reasons = [reason for _, reason, _ in rejects]
+    assert reasons[0] == "t.c must not be NULL."
+    assert "t_c_check" in reasons[1]
+    assert "Column b" in reasons[2]
+    path.write_text("a,c\n1,5\n")
+    with pytest.raises(SqlError, match="Column c of t takes no value"):
+        files.inspect(str(path), relation)
+    lines = tmp_path / "t.jsonl"
+    lines.write_text('{"a": 1, "b": 2}\n{"a": 2, "b": 2, "c": 4}\n')
+    _, rows, rejects = read(lines, relation)
+    assert rows == [(1, 2, 2)]
+    assert "takes no value" in rejects[0][1]

@@ -29,7 +29,17 @@ from hornbeam_server.schema.catalog import (
 from hornbeam_server.schema.codec import decode_catalog, encode_catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import Corruption
-from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh, Relation, Schema
+from hornbeam_server.schema.model import (
+    Check,
+    Column,
+    DeclaredView,
+    Default,
+    DefaultKind,
+    KeyPart,
+    Refresh,
+    Relation,
+    Schema,
+)
 from hornbeam_server.schema.types import ColumnType, Declared, Kind
 from tests.strategies import schemas
 
@@ -95,6 +105,9 @@ def test_a_catalog_survives_a_round_trip(catalog: Catalog) -> None:
 EMPTY = Catalog(0, Schema(()), Forest(()))
 SEVENTH = (Path(__file__).parent / "fixtures" / "catalog_7.json").read_bytes()
 """A catalog with an immediate view, as the first version that has them writes it."""
+
+NINTH = (Path(__file__).parent / "fixtures" / "catalog_9.json").read_bytes()
+"""A catalog with a CHECK, as the first version that has them writes it."""
 
 
 def test_the_format_comes_first() -> None:
@@ -203,6 +216,28 @@ def test_immediate_views_of_older_catalogs_are_declared() -> None:
     assert catalog.aggregates
 
 
+def test_checks_raise_the_format_number_and_are_decoded() -> None:
+    column = Column("a", ColumnType(Kind.INTEGER), False)
+    relation = Relation("r", (column,), ("a",), checks=(Check("r_a_check", "a > 0"),))
+    catalog = Catalog(1, Schema((relation,)), Forest(("r",)))
+    assert encode_catalog(catalog) == NINTH
+    assert decode_catalog(NINTH) == catalog
+
+
+def test_computed_columns_raise_the_format_number_and_are_decoded() -> None:
+    type_ = ColumnType(Kind.INTEGER)
+    for default in (
+        Default(DefaultKind.GENERATED, sql="a + 1"),
+        Default(DefaultKind.EXPRESSION, sql="1 + 1"),
+        Default(DefaultKind.UUID),
+    ):
+        columns = (Column("a", type_, False), Column("b", type_, default=default))
+        catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
+        data = encode_catalog(catalog)
+        assert data.startswith(b'{"format":9,')
+        assert decode_catalog(data) == catalog
+
+
 def test_numeric_columns_of_older_catalogs_keep_their_type() -> None:
     form = (
         b'{"format":1,"version":3,"relations":[{"name":"r","columns":[{"name":"a","type":'
@@ -227,7 +262,7 @@ def damaged(**changes: object) -> bytes:
         b"{}",
         encode_catalog(EMPTY)[:-1],
         b"\xff\xfe",
-        damaged(format=10),
+        damaged(format=99),
         damaged(version="1"),
         damaged(
             relations=[

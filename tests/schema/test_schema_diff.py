@@ -94,6 +94,8 @@ REFUSED = [
     ("DEFAULT 1", "DEFAULT 2", "default", "c.n", "keep the default"),
     ("DEFAULT 1)", "DEFAULT 1, x INT NOT NULL)", "new column", "c.x", "literal default"),
     ("DEFAULT 1)", "DEFAULT 1, x SERIAL)", "new column", "c.x", "literal default"),
+    ("DEFAULT 1)", "DEFAULT 1, x INT AS (n + 1) STORED)", "new column", "c.x", "fill it by UPDATE"),
+    ("DEFAULT 1)", "AS (id + 1) STORED)", "generated column", "c.n", "keep the expression"),
     (
         "DEFAULT 1)",
         "DEFAULT 1, x TIMESTAMP NOT NULL DEFAULT now())",
@@ -158,6 +160,15 @@ def test_an_appended_column_cannot_have_the_name_of_the_row_identity() -> None:
     found = diff(load_ddl(NO_KEY), load_ddl("CREATE TABLE t (a INT, b INT, rowid INT)"))
     (refusal,) = found.refused
     assert (refusal.name, refusal.change) == ("rowid", "new column")
+
+
+def test_a_changed_check_is_dropped_and_added() -> None:
+    old = load_ddl("CREATE TABLE t (a INT PRIMARY KEY, CHECK (a > 1), CONSTRAINT k CHECK (a > 5))")
+    new = load_ddl("CREATE TABLE t (a INT PRIMARY KEY, CHECK (a > 2), CONSTRAINT k CHECK (a > 5))")
+    assert list(diff(old, new).rows()) == [
+        DiffRow("drop", "check", "t.t_a_check", "a > 1"),
+        DiffRow("add", "check", "t.t_a_check", "a > 2"),
+    ]
 
 
 def test_rows_describe_an_added_index() -> None:

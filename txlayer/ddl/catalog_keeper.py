@@ -161,9 +161,9 @@ class CatalogKeeper:
         calls `finish`. `splits`: keys by relation at which to split the tables of a new load.
 
         No other change of the catalog runs at the same time. Raises the errors of `make`,
-        UniqueViolation or ForeignKeyViolation when stored rows break an added constraint, and
-        BeingLoaded when the change concerns a load under way; nothing has changed then. A change
-        that has begun continues when its caller is cancelled.
+        UniqueViolation, ForeignKeyViolation or CheckViolation when stored rows break an added
+        constraint, and BeingLoaded when the change concerns a load under way; nothing has changed
+        then. A change that has begun continues when its caller is cancelled.
         """
         self.led()
         await self.carry_out(self._change(make, external, splits))
@@ -493,7 +493,8 @@ class CatalogKeeper:
         indexes. Returns `catalog` with these indexes READABLE, in force since `at`.
 
         The first commit under the catalog relies on both, so writers wait for it. Raises
-        UniqueViolation or ForeignKeyViolation for stored rows that break a constraint.
+        UniqueViolation, ForeignKeyViolation or CheckViolation for stored rows that break a
+        constraint.
         """
         codecs, states = Codecs(catalog), dict(catalog.states)
         reader = Snapshot(self._store, codecs, at)

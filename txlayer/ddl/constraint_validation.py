@@ -1,7 +1,7 @@
 """Checks whether stored rows meet the constraints that a new catalog adds.
 
-Queries check a UNIQUE index or a foreign key over existing rows at the switch, while no writer is
-inside (`TransactionManager.switch`).
+Queries check a UNIQUE index, a foreign key or a CHECK over existing rows at the switch, while no
+writer is inside (`TransactionManager.switch`).
 """
 
 from __future__ import annotations
@@ -11,23 +11,30 @@ from collections.abc import Awaitable, Callable
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.diff import diff
-from hornbeam_server.schema.errors import ForeignKeyViolation, StalePlan, UniqueViolation
-from hornbeam_server.schema.model import DeclaredIndex, ForeignKey
+from hornbeam_server.schema.errors import (
+    CheckViolation,
+    ForeignKeyViolation,
+    StalePlan,
+    UniqueViolation,
+)
+from hornbeam_server.schema.model import Check, DeclaredIndex, ForeignKey
 
 Count = Callable[[str], Awaitable[int]]
 """Runs a query that returns one number, over the stored rows as the new catalog reads them."""
 
 
 async def check_stored(current: Catalog, new: Catalog, count: Count) -> None:
-    """Check the constraints that `new` adds to `current`. Raises UniqueViolation or
-    ForeignKeyViolation, with the number of offending values or rows, and StalePlan when a relation
-    that an initial load is to fill has rows."""
+    """Check the constraints that `new` adds to `current`. Raises UniqueViolation,
+    ForeignKeyViolation or CheckViolation, with the number of offending values or rows, and
+    StalePlan when a relation that an initial load is to fill has rows."""
     changes = diff(current.schema, new.schema)
     for index in changes.added_indexes:
         if index.unique and index.relation in current.schema:
             await _check_unique(index, count)
     for relation, foreign_key in changes.added_foreign_keys:
         await _check_foreign_key(relation, foreign_key, count)
+    for relation, check in changes.added_checks:
+        await _check_rows(relation, check, count)
     if new.load is not None and current.load is None:
         for name in new.load.relations:
             await _check_empty(name, count)
@@ -57,6 +64,20 @@ async def _check_unique(index: DeclaredIndex, count: Count) -> None:
             " differ first.",
             relation=index.relation,
             index=index.name,
+            count=found,
+        )
+
+
+async def _check_rows(relation: str, check: Check, count: Count) -> None:
+    broken = f"{quoted(relation)} WHERE NOT ({check.sql})"
+    found = await count(f"SELECT count(*) FROM {broken}")
+    if found:
+        raise CheckViolation(
+            f"{relation} cannot have {check.name}: {found} stored"
+            f" row{'s do' if found > 1 else ' does'} not meet CHECK ({check.sql}).",
+            cure=f"Find them with SELECT * FROM {broken}, and change them first.",
+            relation=relation,
+            constraint=check.name,
             count=found,
         )
 

@@ -27,7 +27,6 @@ from typing import Any, TypeVar
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.query.binding.parameters import Misfit
 from hornbeam_server.query.engine import QueryStream
-from hornbeam_server.schema.assignment import assign, assign_all
 from hornbeam_server.schema.catalog import Counter
 from hornbeam_server.schema.errors import (
     HornbeamError,
@@ -38,24 +37,22 @@ from hornbeam_server.schema.errors import (
     TransactionAborted,
     UniqueViolation,
 )
-from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
-from hornbeam_server.schema.named_columns import unknown_column
-from hornbeam_server.schema.row_identity import spread
+from hornbeam_server.schema.model import Relation
+from hornbeam_server.schema.named_columns import require_no_generated, unknown_column
 from hornbeam_server.schema.sizes import Budget
+from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.limits import MAX_ROW_BYTES
 from hornbeam_server.storage.ports import NEWEST, TableStore
 from hornbeam_server.storage.snapshot import Overlay, Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
-from hornbeam_server.txlayer.transactions.constraint_checks import (
-    ConstraintChecks,
-    numbers_cure,
-    shown,
-)
+from hornbeam_server.txlayer.transactions.constraint_checks import ConstraintChecks, numbers_cure
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks
-from hornbeam_server.txlayer.transactions.referential_actions import ReferentialActions
+from hornbeam_server.txlayer.transactions.new_rows import NewRows
+from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
+from hornbeam_server.txlayer.transactions.referential_actions import Pairs, ReferentialActions
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
     Parameters,
@@ -124,6 +121,7 @@ class Transaction:
         state: CatalogState,
         store: TableStore,
         identity: Numbers,
+        uuids: RandomUuids,
         now: dt.datetime,
         snapshot: Callable[[int], Awaitable[int]],
         locks: Locks | None,
@@ -147,8 +145,9 @@ class Transaction:
         self._returned_budget = Budget(
             MAX_ROW_BYTES, "What RETURNING gives, which is one row,", "stored", SPLIT
         )
-        self._actions = ReferentialActions(workspace, self._default, self._put_in_place)
         # Operations of the parts are operations of the transaction.
+        self._new_rows = NewRows(state, identity, uuids, now)
+        self._actions = ReferentialActions(workspace, self._new_rows.default, self._put_in_place)
         checks, stored = ConstraintChecks(workspace, identity), StoredRows(workspace, store)
         self.lock, self.net_changes = workspace.lock, workspace.net_changes
         self.mutations, self.check = workspace.mutations, checks.check
@@ -258,13 +257,15 @@ class Transaction:
 
     async def insert(self, batch: InsertRows) -> StatementResult:
         """Insert a batch of rows without SQL. Raises NotFound, UnknownName, InvalidRequest,
-        LimitExceeded, TypeMismatch, and the errors of `insert_rows`."""
+        LimitExceeded, TypeMismatch, and the errors of `insert_rows`; SqlError for a generated
+        column."""
         if batch.relation not in self.state.catalog.schema:
             raise NotFound(f"There is no relation {batch.relation}.")
         relation = self.state.catalog.schema.relation(batch.relation)
         unknown = [name for name in batch.columns if name not in relation.visible_names]
         if unknown:
             raise unknown_column(relation, unknown[0])
+        require_no_generated(relation, batch.columns)
         positions = [relation.positions[name] for name in batch.columns]
         if any(len(row) != len(positions) for row in batch.rows):
             raise InvalidRequest(
@@ -278,7 +279,7 @@ class Transaction:
             )
         rows: list[Row] = []
         for some in chunks(batch.rows):
-            rows += await self._complete_all(relation, positions, some, len(rows) + 1)
+            rows += await self._new_rows.complete_all(relation, positions, some, len(rows) + 1)
             await turn(some)
         await self.insert_rows(relation, rows)
         for position in positions:
@@ -304,57 +305,9 @@ class Transaction:
             given += await made(_row_assigned(plan, row) for row in rows_found)
         rows: list[Row] = []
         for some in chunks(given):
-            rows += [await self._complete(relation, values) for values in some]
+            rows += [await self._new_rows.complete(relation, values) for values in some]
             await turn(some)
         return await self.insert_rows(relation, rows, plan.conflict, bound)
-
-    async def _complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
-        """A whole row: the given values, and defaults for the rest. Raises NotNullViolation."""
-        row = [
-            values[i] if i in values else await self._default(relation, column)
-            for i, column in enumerate(relation.columns)
-        ]
-        complete = tuple(row)
-        self.state.constraints.require_values(relation, complete)
-        return complete
-
-    async def _complete_all(
-        self,
-        relation: Relation,
-        positions: Sequence[int],
-        given: Sequence[Sequence[Any]],
-        first: int,
-    ) -> list[Row]:
-        """Complete many rows like `_complete`, column by column, and cast their values. `first`
-        is the number of the first row in its batch. Raises TypeMismatch, NotNullViolation."""
-        values = dict(zip(positions, zip(*given, strict=True), strict=False))
-        columns: list[Sequence[Value]] = []
-        for i, column in enumerate(relation.columns):
-            if i in values:
-                columns.append(assign_all(column.type, values[i]))
-            elif column.default is not None and column.default.kind is DefaultKind.IDENTITY:
-                columns.append([await self._default(relation, column) for _ in given])
-            else:
-                columns.append([await self._default(relation, column)] * len(given))
-        rows = list(zip(*columns, strict=True))
-        for number, row in enumerate(rows, start=first):
-            if None in row:
-                self.state.constraints.require_values(relation, row, number)
-        return rows
-
-    async def _default(self, relation: Relation, column: Column) -> Value:
-        match column.default:
-            case None:
-                return None
-            case Default(kind=DefaultKind.NOW):
-                return assign(column.type, self._now)
-            case Default(kind=DefaultKind.IDENTITY):
-                number = await self._identity.next(
-                    self.state.catalog.counters[relation.name, column.name]
-                )
-                return spread(number) if column.hidden else column.type.coerce(number)
-            case Default(value=value):
-                return value
 
     async def insert_rows(
         self,
@@ -457,7 +410,7 @@ class Transaction:
         )
         if new is None:
             return []
-        new = await self._defaulted(relation, conflict.assignments, new)
+        new = await self._new_rows.defaulted(relation, conflict.assignments, new)
         return await self._replace(relation, [(row, new)])
 
     async def _update(self, plan: UpdatePlan, bound: _Bound) -> list[Row]:
@@ -467,48 +420,47 @@ class Transaction:
         changed = await self._all_computed(bound, budget_of_writes().taking(after))
         pairs: list[tuple[Row, Row]] = []
         for some in chunks(list(zip(rows, changed, strict=True))):
-            pairs += [(row, await self._defaulted(relation, assignments, new)) for row, new in some]
+            pairs += [
+                (row, await self._new_rows.defaulted(relation, assignments, new))
+                for row, new in some
+            ]
             await turn(some)
         return await self._replace(relation, pairs)
-
-    async def _defaulted(self, relation: Relation, assignments: Assignments, row: Row) -> Row:
-        """`row` with the defaults of SET … = DEFAULT."""
-        new = list(row)
-        for assignment in assignments:
-            if isinstance(assignment, Defaulted):
-                new[assignment.position] = await self._default(relation, assignment.column)
-        return tuple(new)
 
     async def _replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> list[Row]:
         """Replace the old row of each pair by the new one, and carry out ON UPDATE. Returns the new
         rows."""
-        await self._put_in_place(relation, pairs)
-        await self._actions.follow(relation, pairs)
-        return [new for _, new in pairs]
+        placed = await self._put_in_place(relation, pairs)
+        await self._actions.follow(relation, placed)
+        return [new for _, new in placed]
 
-    async def _put_in_place(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> None:
-        """Replace the old row of each pair by the new one; keys may change."""
+    async def _put_in_place(self, relation: Relation, pairs: Pairs) -> Pairs:
+        """Replace the old row of each pair by the new one, with its generated columns; keys may
+        change. Returns the pairs with these rows. Raises the errors of `Constraints.completed`."""
         name, codec = relation.name, self.state.codecs(relation.name)
+        completed = self.state.constraints.completed
+        placed: list[tuple[Row, Row]] = []
         new_keys: list[Row] = []
         for some in chunks(pairs):
-            await self._lock_to_replace(relation, some)
-            for old, new in some:
+            replaced = [(old, completed(relation, new)) for old, new in some]
+            await self._lock_to_replace(relation, replaced)
+            for old, new in replaced:
                 old_key = codec.key(old)
                 if old_key == codec.key(new):
                     self._workspace.write(name, old_key, old, new)
                 else:
                     self._workspace.write(name, old_key, old, None)
                     new_keys.append(new)
+            placed += replaced
             await turn(some)
         await self.insert_rows(relation, new_keys)  # last: rows of this statement may free the keys
+        return placed
 
     async def _lock_to_replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Lock the new roots of rows that move, and the existence of the old and new keys of rows
-        whose keys change. Raises NotNullViolation."""
+        whose keys change."""
         name, key = relation.name, self.state.codecs(relation.name).key
         positions = self.state.constraints[name].root_positions
-        for _, new in pairs:
-            self.state.constraints.require_values(relation, new)
         moved = [pair for pair in pairs if any(pair[0][i] != pair[1][i] for i in positions)]
         if not moved:
             return

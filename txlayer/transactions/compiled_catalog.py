@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from hornbeam_server.maintain.immediate.reading import codecs_of
 from hornbeam_server.maintain.programs import Programs, compile_programs
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.caches import cached
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.txlayer.transactions.constraints import Constraints
+from hornbeam_server.txlayer.transactions.default_expressions import compile_default
 from hornbeam_server.txlayer.transactions.roots import Roots
 from hornbeam_server.txlayer.transactions.write_compiler import compile_write
 from hornbeam_server.txlayer.transactions.write_plans import WritePlan
@@ -29,6 +32,7 @@ class CatalogState:
         self.programs: Programs = compile_programs(catalog, self.codecs)
         self.roots = Roots(catalog, self.codecs)
         self.constraints = Constraints(catalog, self.codecs)
+        self.default = cache(compile_default)
         self._compile = cached(lambda sql: compile_write(sql, catalog, engine), PLAN_CACHE_SIZE)
 
     def plan(self, sql: str) -> WritePlan:

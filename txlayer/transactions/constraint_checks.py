@@ -8,7 +8,7 @@ from itertools import chain
 from hornbeam_server.maintain.changes import Change
 from hornbeam_server.schema.errors import ForeignKeyViolation, UniqueViolation
 from hornbeam_server.schema.render import identifier
-from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.sqltext import literal_sql, shown
 from hornbeam_server.schema.turns import chunks, made, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.txlayer.transactions.constraints import ChildCheck, ParentCheck, UniqueCheck
@@ -157,8 +157,3 @@ def numbers_cure(
                 f" (SELECT max({name}) FROM {table})."
             )
     return None
-
-
-def shown(columns: Sequence[str], values: Sequence[Value]) -> str:
-    pairs = ", ".join(f"{c} = {literal_sql(v)}" for c, v in zip(columns, values, strict=True))
-    return f"({pairs})"

@@ -1,8 +1,9 @@
 """The constraints that a transaction's net changes must meet before it may commit.
 
-They are compiled once per catalog version into flat lists of checks. NOT NULL is checked when rows
-are made, primary keys when rows are inserted. Foreign keys and UNIQUE are checked here, once, over
-the net changes: SQL's DEFERRED, which lets a transaction insert child and parent in either order.
+They are compiled once per catalog version into flat lists of checks. NOT NULL and CHECK are checked
+when rows are made, primary keys when rows are inserted. Foreign keys and UNIQUE are checked here,
+once, over the net changes: SQL's DEFERRED, which lets a transaction insert child and parent in
+either order.
 """
 
 from __future__ import annotations
@@ -11,6 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hornbeam_server.maintain.changes import Change
+from hornbeam_server.query.expressions.declared import (
+    GeneratedColumn,
+    RowCheck,
+    generated_columns,
+    row_checks,
+    with_generated,
+)
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import NotNullViolation
 from hornbeam_server.schema.model import ForeignKey, Relation
@@ -99,8 +107,15 @@ class RelationChecks:
     children: tuple[ChildCheck, ...]
     unique: tuple[UniqueCheck, ...]
     not_null: tuple[int, ...]
+    generated: tuple[GeneratedColumn, ...]
+    row_checks: tuple[RowCheck, ...]
     root_positions: frozenset[int]
     """Columns whose change can move a row: its key and its tree foreign key."""
+
+    @property
+    def computes(self) -> bool:
+        """Are there expressions over each row?"""
+        return bool(self.generated or self.row_checks)
 
 
 class Constraints:
@@ -114,9 +129,14 @@ class Constraints:
     def __getitem__(self, relation: str) -> RelationChecks:
         return self._checks[relation]
 
-    def require_values(self, relation: Relation, row: Row, number: int | None = None) -> None:
-        """Raises NotNullViolation for a NULL in `row`; `number` is its place among several."""
-        for position in self._checks[relation.name].not_null:
+    def completed(self, relation: Relation, row: Row, number: int | None = None) -> Row:
+        """`row` with the values of its generated columns. Raises NotNullViolation for a NULL in it,
+        CheckViolation, and the errors of expressions. `number` is the place of the row among
+        several."""
+        checks = self._checks[relation.name]
+        if checks.generated:
+            row = with_generated(checks.generated, row)
+        for position in checks.not_null:
             if row[position] is None:
                 name = relation.columns[position].name
                 raise NotNullViolation(
@@ -126,6 +146,9 @@ class Constraints:
                     column=name,
                     row=number,
                 )
+        for check in checks.row_checks:
+            check.require(row, number)
+        return row
 
     def _compile(self, relation: Relation) -> RelationChecks:
         catalog = self._catalog
@@ -147,6 +170,8 @@ class Constraints:
                 if index.unique and catalog.maintained(index.name)
             ),
             not_null=tuple(i for i, c in enumerate(relation.columns) if not c.nullable),
+            generated=generated_columns(relation),
+            row_checks=row_checks(relation),
             root_positions=frozenset(key_positions | tree_positions),
         )
 

@@ -52,6 +52,7 @@ from hornbeam_server.txlayer.transactions.outcomes import (
     request_hash,
     transaction_id_for,
 )
+from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
     RepairRows,
@@ -243,6 +244,7 @@ class TransactionManager:
             state,
             self._store,
             attempt.numbers,
+            self._uuids(request.replay),
             self._now(request.replay),
             partial(self._searched, held, max(request.bookmark, state.catalog.since)),
             self._locks,
@@ -377,6 +379,9 @@ class TransactionManager:
         now = self._clock.wall_ms() if replay is None else replay.now
         return dt.datetime.fromtimestamp(now / 1000, dt.UTC)
 
+    def _uuids(self, replay: Replay | None) -> RandomUuids:
+        return RandomUuids(self._ids.new, replay.seed if replay is not None else "")
+
     # ------------------------------------------------------------ dry runs
 
     async def _dry_run(self, request: TransactionRequest) -> TransactionResult:
@@ -397,7 +402,8 @@ class TransactionManager:
             least = max(request.bookmark, self.state.catalog.since)
             at = await self._snapshots.read_point(least)
             with self.readers.holding(at):
-                transaction = self._unlocked(at, numbers, replay)
+                uuids = self._uuids(replay)
+                transaction = self._unlocked(at, numbers, uuids, replay)
                 plans = await _plans(transaction.state, request.statements, limit_s)
                 async with _time_limit(limit_s):
                     await transaction.read_ahead(request.statements, plans)
@@ -414,7 +420,7 @@ class TransactionManager:
             results,
             affected,
             mutations=tuple(mutations),
-            replay=Replay(now, tuple(numbers.taken), tuple(map(_digest, results))),
+            replay=Replay(now, tuple(numbers.taken), tuple(map(_digest, results)), uuids.seed),
         )
 
     async def pending(
@@ -429,7 +435,7 @@ class TransactionManager:
         statements."""
         self._require_few(statements)
         numbers = Numbers(self._identity, replay.numbers if replay else ())
-        transaction = self._unlocked(at, numbers, replay)
+        transaction = self._unlocked(at, numbers, self._uuids(replay), replay)
         limit_s = self._limits.timeout_s if timeout_s is None else timeout_s
         async with _time_limit(limit_s):
             plans = await _plans(transaction.state, statements, limit_s)
@@ -437,12 +443,15 @@ class TransactionManager:
             await _run(transaction, statements, plans)
             return Overlay(await transaction.overlay())
 
-    def _unlocked(self, at: int, numbers: Numbers, replay: Replay | None) -> Transaction:
+    def _unlocked(
+        self, at: int, numbers: Numbers, uuids: RandomUuids, replay: Replay | None
+    ) -> Transaction:
         async def here(_: int) -> int:
             return at
 
         now, owner = self._now(replay), LockOwner(0)
-        return Transaction(self.state, self._store, numbers, now, here, None, owner, at=at)
+        state, store = self.state, self._store
+        return Transaction(state, store, numbers, uuids, now, here, None, owner, at=at)
 
     # ------------------------------------------------------------ schema
 

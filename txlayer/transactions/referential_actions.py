@@ -23,13 +23,14 @@ Pairs = Sequence[tuple[Row, Row]]
 
 class ReferentialActions:
     """The actions of one transaction. `default` gives the default of a column. `replace` replaces
-    the old row of each pair by the new one, and carries out no actions."""
+    the old row of each pair by the new one, and carries out no actions; it returns the pairs as
+    written, with generated columns."""
 
     def __init__(
         self,
         workspace: Workspace,
         default: Callable[[Relation, Column], Awaitable[Value]],
-        replace: Callable[[Relation, Pairs], Awaitable[object]],
+        replace: Callable[[Relation, Pairs], Awaitable[Pairs]],
     ) -> None:
         self._workspace = workspace
         self._state = workspace.state
@@ -53,8 +54,7 @@ class ReferentialActions:
                     waiting.append((check.child, below))
                 else:
                     pairs = await self._set(check, action, below)
-                    await self._replace(check.child, pairs)
-                    await self.follow(check.child, pairs)
+                    await self.follow(check.child, await self._replace(check.child, pairs))
 
     async def follow(self, relation: Relation, pairs: Pairs) -> None:
         """Carry out ON UPDATE for rows that reference the old row of a pair, at any depth, after
@@ -71,7 +71,7 @@ class ReferentialActions:
                 if not moved:
                     continue
                 following = await self._following(check, moved)
-                await self._replace(check.child, following)
+                following = await self._replace(check.child, following)
                 waiting.append((check.child, following))
                 # Rows that reference one another may be changed without end.
                 changed += len(following)

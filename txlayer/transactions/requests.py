@@ -56,14 +56,15 @@ class Replay:
     """The external values that a dry run used, and digests of its results.
 
     When a client sends these back with the same statements, their defaults take the same values:
-    `now` (milliseconds since the epoch), and `numbers` (relation, column, number) in the order in
-    which they were taken. `results` are digests of the results that the client got: a commit in
-    which a statement has another result is refused.
+    `now` (milliseconds since the epoch), `numbers` (relation, column, number) in the order in
+    which they were taken, and random UUIDs that follow from `seed`. `results` are digests
+    of the results that the client got: a commit in which a statement has another result is refused.
     """
 
     now: int
     numbers: tuple[tuple[str, str, int], ...] = ()
     results: tuple[str, ...] = ()
+    seed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from hornbeam_server.schema.errors import (
     ReadConflict,
 )
 from hornbeam_server.schema.model import Relation
+from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.ports import NEWEST, Cell, TableStore
 from hornbeam_server.storage.snapshot import ReadItem
-from hornbeam_server.txlayer.transactions.constraint_checks import shown
 from hornbeam_server.txlayer.transactions.locks import Mode
 from hornbeam_server.txlayer.transactions.requests import Precondition, RepairRows, StatementResult
 from hornbeam_server.txlayer.transactions.workspace import Key, Workspace

@@ -21,6 +21,7 @@ from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
 from hornbeam_server.schema.model import Column, DefaultKind, Relation
+from hornbeam_server.schema.named_columns import generated_given
 from hornbeam_server.schema.trees import unlink, written
 from hornbeam_server.schema.types import ColumnType, Kind, Value
 from hornbeam_server.txlayer.transactions.requests import Parameters
@@ -180,7 +181,11 @@ class _Compiler:
 
     def _ignored(self, ast: exp.Insert, names: Sequence[str]) -> frozenset[str]:
         """The identity columns whose given values are ignored (OVERRIDING USER VALUE). Raises
-        SqlError for values of GENERATED ALWAYS columns without OVERRIDING."""
+        SqlError for values of generated columns, and of identity columns that are GENERATED ALWAYS
+        without OVERRIDING."""
+        for column in self.relation.generated:
+            if not _gives_default(ast.expression, names, column.name):
+                raise generated_given(self.relation, column)
         overriding = ast.args.get(OVERRIDING)
         identities = [column for column in self.relation.columns if _is_identity(column)]
         if overriding == "user":
@@ -191,20 +196,12 @@ class _Compiler:
                 )
             return frozenset(column.name for column in identities)
         for column in identities if overriding is None else ():
-            if _is_always(column) and column.name in names:
-                at = names.index(column.name)
-                source = ast.expression
-                given = (
-                    [_item(row, at) for row in source.expressions]
-                    if isinstance(source, exp.Values)
-                    else [source]
+            if _is_always(column) and not _gives_default(ast.expression, names, column.name):
+                raise SqlError(
+                    f"Column {column.name} of {self.relation.name} is GENERATED ALWAYS: it"
+                    " takes no value but DEFAULT.",
+                    cure="Leave it out, or say INSERT INTO … OVERRIDING SYSTEM VALUE VALUES …",
                 )
-                if not all(value is None or _is_default(value) for value in given):
-                    raise SqlError(
-                        f"Column {column.name} of {self.relation.name} is GENERATED ALWAYS: it"
-                        " takes no value but DEFAULT.",
-                        cure="Leave it out, or say INSERT INTO … OVERRIDING SYSTEM VALUE VALUES …",
-                    )
         return frozenset()
 
     def _position(self, name: str) -> int:
@@ -283,6 +280,8 @@ class _Compiler:
 
     def _require_assignable(self, name: str) -> None:
         column = self.relation.columns[self._require_writable(name)]
+        if column in self.relation.generated:
+            raise generated_given(self.relation, column)
         if _is_always(column):
             raise SqlError(
                 f"Column {name} of {self.relation.name} is GENERATED ALWAYS: SET takes nothing but"
@@ -465,6 +464,17 @@ def _is_identity(column: Column) -> bool:
 
 def _is_always(column: Column) -> bool:
     return column.default is not None and column.default.identity.always
+
+
+def _gives_default(source: exp.Expr | None, names: Sequence[str], column: str) -> bool:
+    """Does an INSERT give `column` no value but DEFAULT? `source` are its VALUES or its SELECT, for
+    the columns `names`."""
+    if source is None or column not in names:
+        return True
+    if not isinstance(source, exp.Values):
+        return False
+    items = (_item(row, names.index(column)) for row in source.expressions)
+    return all(item is None or _is_default(item) for item in items)
 
 
 def _item(row: exp.Expr, at: int) -> exp.Expr | None:

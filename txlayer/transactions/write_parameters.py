@@ -12,6 +12,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.parameters import read
+from hornbeam_server.query.dialect.functions import is_current_time
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import written
@@ -22,13 +23,12 @@ from hornbeam_server.txlayer.transactions.write_plans import WritePlan
 NOW = "__now"
 """The parameter that replaces CURRENT_TIMESTAMP and its like: the transaction's current time."""
 _NOW_TYPE = ColumnType(Kind.TIMESTAMPTZ)
-_NOW_CALLS = {"now", "get_current_timestamp", "transaction_timestamp"}
 
 
 def with_one_now(bound: BoundQuery) -> BoundQuery:
     """`bound` with the current time as parameter `NOW`. It has one value in a transaction, and the
     same in a replay."""
-    times = [node for node in bound.ast.walk() if _is_time(node)]
+    times = [node for node in bound.ast.walk() if is_current_time(node)]
     if not times:
         return bound
     for node in times:
@@ -42,12 +42,6 @@ def with_one_now(bound: BoundQuery) -> BoundQuery:
             time = exp.alias_(time, written(node, NAME), quoted=True, copy=False)
         node.replace(time)
     return replace(bound, parameter_types={**bound.parameter_types, NOW: _NOW_TYPE})
-
-
-def _is_time(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Anonymous):
-        return node.name.lower() in _NOW_CALLS
-    return isinstance(node, exp.CurrentTimestamp | exp.CurrentDate | exp.Localtimestamp)
 
 
 def bind_parameters(parameters: Parameters, plan: WritePlan, now: dt.datetime) -> Parameters:

@@ -38,6 +38,7 @@ from hornbeam.transport import Transport, persistently
 
 BAD_ROWS = frozenset(
     {
+        "check-violation",
         "constraint-violation",
         "division-by-zero",  # in an expression of an immediate view
         "foreign-key-violation",

@@ -1,0 +1,231 @@
+"""Expressions that a schema declares over the rows of a relation: CHECK and generated columns.
+
+They have the meaning that they have in a query. Transactions evaluate them for every row that they
+write, so an expression that only DuckDB evaluates is refused when the schema is planned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from sqlglot import exp
+
+from hornbeam_server.query.binding.binder import bind_tree
+from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.dialect.duckdb_types import quoted
+from hornbeam_server.query.dialect.functions import is_current_time, makes_or_takes_rows
+from hornbeam_server.query.expressions.compiler import CompiledExpression, compile_expression
+from hornbeam_server.query.expressions.operands import NUMBERS
+from hornbeam_server.schema.catalog import Catalog, Forest
+from hornbeam_server.schema.errors import (
+    CheckViolation,
+    SqlError,
+    TypeMismatch,
+    Unsupported,
+)
+from hornbeam_server.schema.model import Check, Column, Relation, Schema
+from hornbeam_server.schema.named_columns import unknown_column
+from hornbeam_server.schema.sqltext import literal_sql, shown
+from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+
+RELATIONS = 1_000
+"""Maximum number of relations whose compiled expressions are cached: most changes of the catalog
+leave nearly all relations as they are."""
+_TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+_PLACE = re.compile(r" \(line \d+, column \d+\)")
+"""A place in the text that is parsed here, which no user has written."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowCheck:
+    """A compiled CHECK of `relation`."""
+
+    relation: Relation
+    check: Check
+    expression: CompiledExpression
+
+    def require(self, row: Row, number: int | None = None) -> None:
+        """Raises CheckViolation if the CHECK is false for `row`, and the errors of its evaluation.
+        `number` is the place of the row among several."""
+        if self.expression(row) is False:
+            raise self._violation(row, number)
+
+    def _violation(self, row: Row, number: int | None) -> CheckViolation:
+        relation, check = self.relation, self.check
+        key = tuple(row[i] for i in relation.key_positions)
+        return CheckViolation(
+            f"A row of {relation.name} {shown(relation.primary_key, key)} does not meet"
+            f" {check.name}: CHECK ({check.sql}).",
+            cure="Give it values for which the condition is true or NULL.",
+            relation=relation.name,
+            constraint=check.name,
+            key=[literal_sql(value) for value in key],
+            row=number,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedColumn:
+    """A compiled generated column, at `position` of the rows of its relation."""
+
+    position: int
+    column: Column
+    expression: CompiledExpression
+
+    def value(self, row: Row) -> Value:
+        """The value of the column in `row`, of which it reads only other columns. Raises
+        TypeMismatch, and the errors of its evaluation."""
+        try:
+            return self.column.type.coerce(self.expression(row))
+        except TypeMismatch as error:
+            error.message = f"Column {self.column.name}: {error.message}"
+            raise
+
+
+@lru_cache(RELATIONS)
+def generated_columns(relation: Relation) -> tuple[GeneratedColumn, ...]:
+    """The generated columns of a relation. Raises the errors of `compile_generated`."""
+    return tuple(
+        GeneratedColumn(relation.positions[c.name], c, compile_generated(c, relation))
+        for c in relation.generated
+    )
+
+
+def with_generated(columns: Sequence[GeneratedColumn], row: Row) -> Row:
+    """`row` with the values of the generated columns `columns`. Raises the errors of `value`."""
+    values = list(row)
+    for column in columns:
+        values[column.position] = column.value(row)
+    return tuple(values)
+
+
+def compile_generated(column: Column, relation: Relation) -> CompiledExpression:
+    """Compile the expression of a generated column; its value is cast as PostgreSQL casts assigned
+    values, and is to be coerced. Raises SqlError and its subclasses."""
+    assert column.default is not None
+    what = f"Generated column {relation.name}.{column.name}"
+    sql, to = column.default.sql, column.type.stored()
+    compiled = _compiled(sql, relation, what, reads_generated=False)
+    kind = to.kind if compiled.type is None else compiled.type.kind
+    if kind is to.kind or (to.kind in {Kind.DECIMAL, Kind.DOUBLE} and kind in NUMBERS):
+        return compiled
+    alike = any({kind, to.kind} <= kinds for kinds in (NUMBERS, _TIMES))
+    if to.kind is Kind.TEXT:
+        return _compiled(f"CAST(({sql}) AS TEXT)", relation, what)
+    if not alike:
+        raise TypeMismatch(
+            f"{what} is {to.sql()}, but its expression has another type.",
+            cure=f"Write CAST(… AS {to.sql()}).",
+        )
+    return _compiled(f"CAST(({sql}) AS {to.sql()})", relation, what)
+
+
+@lru_cache(RELATIONS)
+def row_checks(relation: Relation) -> tuple[RowCheck, ...]:
+    """The CHECKs of a relation, by name, which is the order in which they are evaluated. Raises the
+    errors of `compile_check`."""
+    checks = sorted(relation.checks, key=lambda check: check.name)
+    return tuple(RowCheck(relation, check, compile_check(check, relation)) for check in checks)
+
+
+def compile_check(check: Check, relation: Relation) -> CompiledExpression:
+    """Compile a CHECK. Raises SqlError and its subclasses for an expression that is invalid or that
+    no CHECK can have."""
+    compiled = _compiled(check.sql, relation, f"CHECK {check.name} of {relation.name}")
+    if compiled.type is not None and compiled.type.kind is not Kind.BOOLEAN:
+        raise TypeMismatch(
+            f"CHECK {check.name} of {relation.name} is not a condition, but a value of type"
+            f" {compiled.type.sql()}.",
+            cure="Compare the value, for example with > or IN.",
+        )
+    return compiled
+
+
+class _RowScope:
+    """The columns of a relation, `generated` ones included. There are no parameters."""
+
+    def __init__(self, relation: Relation, generated: bool) -> None:
+        self._relation = relation
+        self._hidden = () if generated else {column.name for column in relation.generated}
+
+    def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
+        position = self._relation.positions.get(column.name)
+        if position is None:
+            raise unknown_column(self._relation, column.name)
+        if column.name in self._hidden:
+            raise Unsupported(
+                f"{column.name} is a generated column itself.",
+                cure="Write its expression instead of its name.",
+            )
+        return position, self._relation.columns[position].type.stored()
+
+    def parameter_type(self, _: int | str) -> None:
+        return None
+
+
+def _compiled(
+    sql: str, relation: Relation, what: str, *, reads_generated: bool = True
+) -> CompiledExpression:
+    try:
+        tree = parse(f"SELECT ({sql}) FROM {quoted(relation.name)}")
+        try:
+            _require_value_of_row(tree, what)
+            (bound,) = bind_tree(tree, sql, _alone(relation)).ast.expressions
+            compiled = compile_expression(bound, _RowScope(relation, reads_generated))
+        finally:
+            unlink(tree)
+    except SqlError as error:
+        message = _PLACE.sub("", error.message)
+        located = message if message.startswith(what) else f"{what}: {message}"
+        raise type(error)(located, cure=error.cure, **error.details) from None
+    if compiled is None:
+        raise Unsupported(
+            f"{what} has an expression that only DuckDB evaluates, and rows are written without"
+            f" DuckDB: {sql}.",
+            cure="Use comparisons, arithmetic, LIKE, IN, CASE and the functions that docs/sql.md"
+            " lists for CHECK, or do it in the application.",
+        )
+    return compiled
+
+
+@lru_cache(RELATIONS)
+def _alone(relation: Relation) -> Catalog:
+    """A catalog of just this relation."""
+    bare = replace(relation, foreign_keys=(), checks=())
+    return Catalog(0, Schema((bare,)), Forest((relation.name,)))
+
+
+_Test = Callable[[exp.Expr], bool]
+
+
+def _require_value_of_row(select: exp.Expr, what: str) -> None:
+    """Raises Unsupported unless the expression that `select` selects depends on the row alone."""
+    alone = isinstance(select, exp.Select) and len(select.expressions) == 1
+    if not alone or select.args.get("where") or select.args.get("joins"):
+        raise Unsupported(f"{what} is not one expression.", cure="Write one expression.")
+    refused: tuple[tuple[_Test, str, str], ...] = (
+        (
+            lambda node: isinstance(node, exp.Query) and node is not select,
+            "a subquery",
+            "Compare columns of the row; a foreign key looks into another relation.",
+        ),
+        (
+            lambda node: isinstance(node, exp.Window) or makes_or_takes_rows(node),
+            "an aggregate or a window function",
+            "Compare columns of the row.",
+        ),
+        (
+            is_current_time,
+            "the current time",
+            "Give the time a column with DEFAULT now(), and read this column.",
+        ),
+        (lambda node: isinstance(node, exp.Placeholder), "a parameter", "Write a literal."),
+    )
+    for node in select.walk():
+        for test, named, cure in refused:
+            if test(node):
+                raise Unsupported(f"{what} cannot have {named}.", cure=cure)

@@ -1,0 +1,167 @@
+"""Expressions in DDL: CHECK (…), and GENERATED ALWAYS AS (…) STORED.
+
+The parser of DDL does not read them, because the binder of queries defines what they mean. Their
+tokens are cut out, and the parser reads the number of the expression in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.tokenizer_core import Token, TokenType
+
+from hornbeam_server.schema.build import Expression, Place
+from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.sqltext import tokenize
+
+_DIALECT = Dialect.get_or_raise("postgres")
+_NO_NAMES = {TokenType.STRING, TokenType.NUMBER}
+_STATEMENTS = (["CREATE", "TABLE"], ["ALTER", "TABLE"])
+_BEHIND = frozenset(
+    {
+        *("NOT", "NULL", "CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "REFERENCES", "COLLATE"),
+        *("GENERATED", "DEFERRABLE", "INITIALLY", "COMMENT", "ON", "AS"),
+    }
+)
+"""Words behind the expression of a default."""
+UNNAMED = ""
+"""The name that the parser reads for ADD CHECK: it only knows ADD CONSTRAINT name CHECK."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An expression between the parentheses at the positions `opening` and `closing` of a
+    statement's tokens."""
+
+    opening: int
+    closing: int
+    generated: bool
+    """The expression is that of a generated column."""
+
+
+def parts_of(tokens: Sequence[Token]) -> list[Part]:
+    """The expressions of a statement, in order. A parenthesis that is not closed is left to the
+    parser."""
+    if [token.text.upper() for token in tokens[:2]] not in _STATEMENTS:
+        return []
+    found: list[Part] = []
+    closings = _closings(tokens)
+    depth = 0
+    for i, token in enumerate(tokens):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if i + 1 not in closings or (found and i < found[-1].closing):
+            continue
+        generated = depth > 0 and _is(token, "AS")
+        if _is(token, "CHECK") or generated:
+            found.append(Part(i + 1, closings[i + 1], generated))
+    return found
+
+
+def _closings(tokens: Sequence[Token]) -> dict[int, int]:
+    """The positions of opening parentheses, and of the parentheses that close them."""
+    found: dict[int, int] = {}
+    opened: list[int] = []
+    for i, token in enumerate(tokens):
+        if token.token_type is TokenType.L_PAREN:
+            opened.append(i)
+        elif token.token_type is TokenType.R_PAREN and opened:
+            found[opened.pop()] = i
+    return found
+
+
+def _is(token: Token, word: str) -> bool:
+    quoted = token.token_type in {TokenType.IDENTIFIER, TokenType.STRING}
+    return token.text.upper() == word and not quoted
+
+
+def without(tokens: Sequence[Token], parts: Sequence[Part]) -> Iterator[Token]:
+    """The tokens for the parser, with numbers in place of the expressions."""
+    begin = 0
+    for number, part in enumerate(parts):
+        check = part.opening - 1
+        yield from tokens[begin:check]
+        if _is(tokens[check], "CHECK") and _is(tokens[check - 1], "ADD"):
+            yield token_like(TokenType.CONSTRAINT, "CONSTRAINT", tokens[check])
+            yield token_like(TokenType.IDENTIFIER, UNNAMED, tokens[check])
+        yield from tokens[check : part.opening + 1]
+        yield token_like(TokenType.NUMBER, str(number), tokens[part.opening])
+        begin = part.closing
+    yield from tokens[begin:]
+
+
+def default_of(tokens: Sequence[Token]) -> Sequence[Token]:
+    """The tokens of the expression with which `tokens`, behind DEFAULT, begin. As in PostgreSQL, no
+    word of a constraint can stand in it outside of parentheses."""
+    depth = 0
+    for i, token in enumerate(tokens):
+        plain = token.token_type not in {TokenType.IDENTIFIER, TokenType.STRING}
+        ends = token.token_type is TokenType.COMMA or (plain and token.text.upper() in _BEHIND)
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth < 0 or (ends and not depth and i):
+            return tokens[:i]
+    return tokens
+
+
+def _unenclosed(tokens: Sequence[Token]) -> Sequence[Token]:
+    """The tokens without parentheses around all of them."""
+    closings, outer = _closings(tokens), 0
+    while 2 * outer + 2 < len(tokens) and closings.get(outer) == len(tokens) - 1 - outer:
+        outer += 1
+    return tokens[outer : len(tokens) - outer]
+
+
+def token_like(kind: TokenType, text: str, like: Token) -> Token:
+    """A token that is not in the text, with the place of `like`."""
+    return Token(kind, text, like.line, like.col, like.start, like.end, [])
+
+
+def expression(tokens: Sequence[Token], text: str, place: Place) -> Expression:
+    """The expression that consists of `tokens` of `text`, without parentheses around it."""
+    tokens = _unenclosed(tokens)
+    pieces = [text[token.start : token.end + 1] for token in tokens]
+    blanks = ["" if a.end + 1 == b.start else " " for a, b in pairwise(tokens)]
+    sql = "".join(piece + blank for piece, blank in zip(pieces, [*blanks, ""], strict=True))
+    words = [
+        token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower()
+        for before, token in zip([None, *tokens], tokens, strict=False)
+        if token.token_type not in _NO_NAMES and not _is_type(before)
+    ]
+    return Expression(sql, tuple(words), place)
+
+
+def read_expression(sql: str, place: Place) -> Expression:
+    """The expression in `sql`, of any database. Raises SchemaError at `place`."""
+    tokens = tokenize(_DIALECT, f"({sql})", place.file)
+    if _closings(tokens).get(0) != len(tokens) - 1 or len(tokens) == 2:
+        raise place.error(f"{sql!r} is not one expression.", cure="Write a DDL file.")
+    return expression(tokens[1:-1], f"({sql})", place)
+
+
+def renamed(old: Expression, word: str, name: str) -> Expression:
+    """The expression with the column `name` for each `word`, in any case but not quoted."""
+    tokens = list(_DIALECT.tokenize(old.sql))
+    column = identifier(name)
+    pieces, end = [], 0
+    for token in tokens:
+        if token.token_type in _NO_NAMES | {TokenType.IDENTIFIER} or token.text.lower() != word:
+            continue
+        pieces += [old.sql[end : token.start], column]
+        end = token.end + 1
+    words = tuple(name if each == word else each for each in old.words)
+    return Expression("".join([*pieces, old.sql[end:]]), words, old.place)
+
+
+def until_closed(sql: str) -> str:
+    """The beginning of `sql`, before the first parenthesis that `sql` closes but does not open."""
+    opened = f"({sql})"
+    tokens = tokenize(_DIALECT, opened, "")
+    closing = _closings(tokens).get(0)
+    return sql if closing is None else opened[1 : tokens[closing].start]
+
+
+def _is_type(before: Token | None) -> bool:
+    """Does the name of a type follow the token `before`?"""
+    return before is not None and before.token_type is TokenType.DCOLON

@@ -1,0 +1,104 @@
+"""Whole rows from given values: defaults, generated columns, NOT NULL and CHECK."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hornbeam_server.schema.assignment import assign, assign_all
+from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
+from hornbeam_server.schema.row_identity import spread
+from hornbeam_server.schema.types import Kind, Row, Value
+from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.transactions.identity_columns import Numbers
+from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
+from hornbeam_server.txlayer.transactions.write_plans import Assignments, Defaulted
+
+_FOR_EACH_ROW = frozenset({DefaultKind.IDENTITY, DefaultKind.UUID})
+"""The kinds of defaults that differ from row to row."""
+
+
+class NewRows:
+    """Completes the rows of one attempt, whose current time is `now`."""
+
+    def __init__(
+        self, state: CatalogState, numbers: Numbers, uuids: RandomUuids, now: dt.datetime
+    ) -> None:
+        self._state = state
+        self._constraints = state.constraints
+        self._numbers = numbers
+        self._uuids = uuids
+        self._computed: dict[tuple[str, str], Value] = {}
+        """The values of defaults that are expressions, by relation and column."""
+        self._now = now
+
+    async def complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
+        """A whole row: the given values, and defaults for the rest. Raises the errors of
+        `Constraints.completed`."""
+        row = [
+            values[i] if i in values else await self.default(relation, column)
+            for i, column in enumerate(relation.columns)
+        ]
+        return self._constraints.completed(relation, tuple(row))
+
+    async def complete_all(
+        self,
+        relation: Relation,
+        positions: Sequence[int],
+        given: Sequence[Sequence[Any]],
+        first: int,
+    ) -> list[Row]:
+        """Complete many rows like `complete`, column by column, and cast their values. `first`
+        is the number of the first row in its batch. Raises TypeMismatch, and the errors of
+        `Constraints.completed`."""
+        values = dict(zip(positions, zip(*given, strict=True), strict=False))
+        columns: list[Sequence[Value]] = []
+        for i, column in enumerate(relation.columns):
+            if i in values:
+                columns.append(assign_all(column.type, values[i]))
+            elif column.default is not None and column.default.kind in _FOR_EACH_ROW:
+                columns.append([await self.default(relation, column) for _ in given])
+            else:
+                columns.append([await self.default(relation, column)] * len(given))
+        rows: list[Row] = list(zip(*columns, strict=True))
+        computed = self._constraints[relation.name].computes
+        for i, row in enumerate(rows):
+            if computed or None in row:
+                rows[i] = self._constraints.completed(relation, row, first + i)
+        return rows
+
+    async def defaulted(self, relation: Relation, assignments: Assignments, row: Row) -> Row:
+        """`row` with the defaults of SET … = DEFAULT."""
+        new = list(row)
+        for assignment in assignments:
+            if isinstance(assignment, Defaulted):
+                new[assignment.position] = await self.default(relation, assignment.column)
+        return tuple(new)
+
+    async def default(self, relation: Relation, column: Column) -> Value:
+        """The default of a column for one row; NULL if it has none."""
+        match column.default:
+            case None | Default(kind=DefaultKind.GENERATED):
+                return None
+            case Default(kind=DefaultKind.NOW):
+                return assign(column.type, self._now)
+            case Default(kind=DefaultKind.IDENTITY):
+                number = await self._numbers.next(
+                    self._state.catalog.counters[relation.name, column.name]
+                )
+                return spread(number) if column.hidden else column.type.coerce(number)
+            case Default(kind=DefaultKind.UUID):
+                found = self._uuids.next()
+                return found if column.type.kind is Kind.UUID else str(found)
+            case Default(kind=DefaultKind.EXPRESSION):
+                return await self._expression(relation, column)
+            case Default(value=value):
+                return value
+
+    async def _expression(self, relation: Relation, column: Column) -> Value:
+        name = (relation.name, column.name)
+        if name not in self._computed:
+            default = self._state.default(column, relation)
+            self._computed[name] = await default.value(self._now, self._state.engine)
+        return self._computed[name]
