@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.execution.loops import NativePlan
 from hornbeam_server.query.optimizer.rewrite import rewrite
@@ -255,7 +256,7 @@ def engine():
 @pytest.mark.parametrize("sql", ANSWERED)
 def test_a_statement_is_answered_from_a_view(sql):
     found = rewrite(bind(sql, CATALOG), CATALOG)
-    assert found.bound.ast.sql("duckdb") == ANSWERED[sql]
+    assert found.bound.ast.sql(NAME) == ANSWERED[sql]
     assert found.uses
 
 
@@ -395,7 +396,7 @@ def test_a_relation_that_is_joined_twice_is_matched_to_either_occurrence():
     sql = "SELECT x.name, sum(km) FROM way, place x WHERE {} = x.id GROUP BY x.name"
     for column, name in (("a", "name"), ("b", "other")):
         found = rewrite(bind(sql.format(column), catalog), catalog)
-        assert found.bound.ast.sql("duckdb") == (
+        assert found.bound.ast.sql(NAME) == (
             f'SELECT v.{name} AS name, CAST(SUM(v.km) AS BIGINT) AS "sum(km)" FROM v'
             f" GROUP BY v.{name}"
         )
