@@ -12,6 +12,9 @@ from functools import cached_property
 
 from hornbeam_server.schema.types import ColumnType, Value
 
+PUBLIC = "public"
+"""The only schema, in PostgreSQL's sense of a name space. Its name may be left out."""
+
 
 class OnDelete(enum.StrEnum):
     """The effect of deleting a referenced row. NO ACTION in DDL is RESTRICT, checked at commit."""
