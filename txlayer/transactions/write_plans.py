@@ -86,19 +86,6 @@ def assigned(value: Value, type_: ColumnType) -> Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Returning:
-    """RETURNING: the names, SQL types and scalars of its columns. Scalars are over the written
-    row."""
-
-    columns: tuple[str, ...]
-    types: tuple[str, ...]
-    scalars: tuple[Scalar, ...]
-
-    def row(self, row: Row, parameters: Parameters) -> Row:
-        return tuple(scalar(row, parameters) for scalar in self.scalars)
-
-
-@dataclass(frozen=True, slots=True)
 class Subquery:
     """A query that is part of a write statement. `uses` maps the names of its parameters to the
     parameters of the statement."""
@@ -109,6 +96,31 @@ class Subquery:
     def parameters(self, parameters: Parameters) -> dict[str, Value]:
         values: Any = parameters  # keys are names for a mapping, numbers for a sequence
         return {name: values[key] for name, key in self.uses.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ValueQuery:
+    """A subquery for values in expressions. The columns of its one row are the values of the
+    parameters `names`; without a row they are NULL. `row`: its own parameters that are columns of
+    the row for which the expression is evaluated, each with the column's position."""
+
+    query: Subquery
+    names: tuple[str, ...]
+    row: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Returning:
+    """RETURNING: the names, SQL types and scalars of its columns. Scalars are over the written
+    row."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    scalars: tuple[Scalar, ...]
+    queries: tuple[ValueQuery, ...]
+
+    def row(self, row: Row, parameters: Parameters) -> Row:
+        return tuple(scalar(row, parameters) for scalar in self.scalars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +158,15 @@ def _as_key(type_: ColumnType, wanted: Value) -> Value:
 class BySearch:
     """A WHERE that needs a search: `query` finds primary keys at the transaction's snapshot.
 
-    `predicate` checks a row again when it is locked. None: the WHERE has a subquery, which reads
-    other rows, so a row that changed since the snapshot aborts the transaction for a retry.
+    `predicate` checks a row again when it is locked. None: the statement reads other rows, by a
+    subquery or FROM, so a row that changed since the snapshot aborts the transaction for a retry.
+    The columns behind the key are the values of the parameters `names` for the found row. If the
+    query finds a key several times, the smallest values count.
     """
 
     query: Subquery
     predicate: Scalar | None
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +179,9 @@ class Conflict:
     """The assignments of DO UPDATE; empty: DO NOTHING. Their expressions are over the existing row
     followed by the proposed row."""
     where: Scalar | None
+    queries: tuple[ValueQuery, ...] = ()
+    """For the assignments."""
+    where_queries: tuple[ValueQuery, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +193,8 @@ class InsertPlan:
     rows: tuple[tuple[Assignment, ...], ...]
     query: Subquery | None
     query_positions: tuple[int, ...]
+    queries: tuple[ValueQuery, ...]
+    """For the rows of VALUES."""
     conflict: Conflict | None
     returning: Returning | None
     bound: BoundQuery
@@ -191,6 +211,8 @@ class UpdatePlan:
     relation: Relation
     find: ByKey | BySearch
     assignments: Assignments
+    queries: tuple[ValueQuery, ...]
+    """For the assignments."""
     returning: Returning | None
     bound: BoundQuery
     readers: tuple[Reader, ...]
@@ -207,10 +229,34 @@ class DeletePlan:
     by_values: tuple[ByValues, ...]
 
 
-WritePlan = InsertPlan | UpdatePlan | DeletePlan
+@dataclass(frozen=True, slots=True)
+class TruncatePlan:
+    """The plan of a TRUNCATE: the relations to empty, each with the search for its keys. No other
+    relation references one of them."""
+
+    relations: tuple[tuple[Relation, Subquery], ...]
+    bound: BoundQuery
+    readers: tuple[Reader, ...] = ()
+    by_values: tuple[ByValues, ...] = ()
+
+
+WritePlan = InsertPlan | UpdatePlan | DeletePlan | TruncatePlan
 
 
 def needs_duckdb(plan: WritePlan, parameters: Parameters) -> bool:
     """Does DuckDB evaluate any expression of the plan for these parameters? Such expressions may
     take long, so only `QueryEngine.evaluate` may call them."""
-    return any(each.native(parameters) is None for each in plan.by_values)
+    return any(each.of_row or each.native(parameters) is None for each in plan.by_values)
+
+
+def value_queries(plan: WritePlan) -> tuple[ValueQuery, ...]:
+    """All value queries of a plan."""
+    if isinstance(plan, TruncatePlan):
+        return ()
+    found = plan.returning.queries if plan.returning is not None else ()
+    match plan:
+        case InsertPlan(queries=own, conflict=Conflict() as conflict):
+            return (*own, *conflict.where_queries, *conflict.queries, *found)
+        case InsertPlan(queries=own) | UpdatePlan(queries=own):
+            return (*own, *found)
+    return found
