@@ -32,6 +32,8 @@ from hornbeam.statements import Kind, is_complete, kind, quote, split, tokens
          "UPDATE t SET a = 1", Kind.WRITE),
         ("WITH a AS (SELECT ')' || $$ ) DELETE $$), b AS NOT MATERIALIZED (SELECT 1)"
          " DELETE FROM t", Kind.WRITE),
+        ("WITH x AS (SELECT 1), y (a) AS (DELETE FROM t RETURNING *) SELECT * FROM y", Kind.WRITE),
+        ("WITH x AS MATERIALIZED (insert into t VALUES (1)) SELECT 1", Kind.WRITE),
         ("WITH update AS (SELECT 1) SELECT * FROM update", Kind.READ),
         ("WITH x AS (SELECT 1) SELECT 'a) delete from t' FROM x", Kind.READ),
         ("WITH x AS (SELECT 1) (SELECT ') delete' FROM x)", Kind.READ),

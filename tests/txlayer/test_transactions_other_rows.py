@@ -80,6 +80,11 @@ def numbers(rows):
             "DELETE FROM gift USING line RETURNING g_id",
             [(1,), (2,), (3,)],
         ),
+        (
+            "DELETE FROM gift USING (SELECT k + 1 AS k FROM (VALUES (1)) AS v(k)) AS v"
+            " WHERE g_id = v.k RETURNING g_id",
+            [(2,)],
+        ),
     ],
 )
 async def test_rows_of_from(tmp_path, sql, wanted):
@@ -87,32 +92,70 @@ async def test_rows_of_from(tmp_path, sql, wanted):
         assert numbers(await written(database, sql)) == wanted
 
 
-async def test_a_row_that_several_rows_of_from_match_is_written_once(tmp_path):
-    """The values that are used decide: the smallest count, NULL after all others."""
+@pytest.mark.parametrize(
+    ("assigned", "returned", "wanted"),
+    [
+        ("o_total", "o_id", (5, 10)),
+        ("-o_total", "o_id", (-5, 10)),
+        ("o_id", "o_total", (8, None)),
+        ("coalesce(o_total, -1)", "o_id", (5, 10)),
+        ("1", "o_total", (1, 5)),
+    ],
+)
+async def test_a_row_that_several_rows_of_from_match_is_written_once(
+    tmp_path, assigned, returned, wanted
+):
+    """The columns of FROM that are used decide, in their order: the smallest counts, NULL is after
+    all others."""
+    async with on_full_shop(tmp_path) as database:
+        await run_all(database, "INSERT INTO orders VALUES (8, 1, NULL), (9, 1, 6)")
+        sql = (
+            f"UPDATE customer SET c_balance = {assigned} FROM orders WHERE o_c_id = c_id"
+            f" AND c_id = 1 RETURNING c_balance, {returned}"
+        )
+        assert numbers(await written(database, sql)) == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("sql", "read"),
+    [
+        ("UPDATE product SET p_stock = l_quantity FROM line WHERE p_id = l_p_id AND {}", None),
+        ("DELETE FROM product USING line WHERE p_id = l_p_id AND {}", None),
+        ("UPDATE orders SET o_total = l_quantity FROM line WHERE l_o_id = o_id AND {}", 1),
+        (
+            "UPDATE customer SET c_balance = b FROM (VALUES (1, 100), (?, ?)) AS v(k, b)"
+            " WHERE v.k = c_id",
+            1,
+        ),
+        (
+            "DELETE FROM gift USING (VALUES (1, 'a'), (2, 'b')) AS v(k, b)"
+            " WHERE g_text <> b AND g_id = k",
+            1,
+        ),
+    ],
+)
+async def test_rows_of_from_give_the_keys_of_look_ups(tmp_path, sql, read):
+    """A few rows of FROM do not read the whole target."""
+    async with on_full_shop(tmp_path) as database:
+        plan = database.manager.state.plan(sql.format("l_o_id = 10 AND l_no = 1"))
+        accesses = plan.find.query.prepared.plan.accesses
+        assert len(accesses) == (read or 2)
+        assert all(access.reach is Reach.POINT for access in accesses), accesses
+
+
+async def test_values_in_from_find_the_rows_that_equal_them(tmp_path):
     async with on_full_shop(tmp_path) as database:
         sql = (
-            "UPDATE customer SET c_balance = {} FROM orders WHERE o_c_id = c_id AND c_id = 1"
-            " RETURNING c_balance, o_id"
+            "UPDATE customer SET c_balance = b FROM (VALUES (:a, 100), (:b, 200), (3.5, 300)) AS"
+            " v(k, b) WHERE c_id = v.k RETURNING c_id, c_balance"
         )
-        for value in ("o_total", "-o_total"):
-            (row,) = numbers(await written(database, sql.format(value)))
-            assert row == ((5, 10) if value == "o_total" else (-7, 11))
-        await run_all(database, "INSERT INTO orders VALUES (9, 1, NULL)")
-        assert numbers(await written(database, sql.format("o_total"))) == [(5, 10)]
-
-
-async def test_rows_of_from_give_the_keys_of_look_ups(tmp_path):
-    """A few rows of FROM must not read the whole target."""
-    async with on_full_shop(tmp_path) as database:
-        state = database.manager.state
-        for sql in (
-            "UPDATE orders SET o_total = l_quantity FROM line WHERE l_o_id = o_id AND l_o_id = 10"
-            " AND l_no = 1",
-            "DELETE FROM orders USING line WHERE l_o_id = o_id AND l_o_id = 10 AND l_no = 1",
+        for a, b, wanted in (
+            (1, 2, [(1, 100), (2, 200)]),
+            (1, None, [(1, 100)]),
+            (1.5, 2, [(2, 200)]),
+            (Decimal("2.0"), 10**12, [(2, 100)]),
         ):
-            plan = state.plan(sql).find.query.prepared.plan
-            assert {access.alias for access in plan.accesses} == {"orders", "line"}
-            assert all(access.reach is Reach.POINT for access in plan.accesses), plan
+            assert numbers(await written(database, sql, {"a": a, "b": b})) == wanted
 
 
 @pytest.mark.parametrize(

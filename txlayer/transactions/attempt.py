@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from hornbeam_server.query.binding.parameters import Misfit
-from hornbeam_server.schema.catalog import Counter
+from hornbeam_server.schema.catalog import Catalog, Counter
 from hornbeam_server.schema.errors import (
     HornbeamError,
     InvalidRequest,
@@ -58,6 +58,7 @@ from hornbeam_server.txlayer.transactions.requests import (
     Work,
 )
 from hornbeam_server.txlayer.transactions.searches import Searches
+from hornbeam_server.txlayer.transactions.steps import run_steps
 from hornbeam_server.txlayer.transactions.stored_rows import StoredRows
 from hornbeam_server.txlayer.transactions.value_queries import ValueQueries, named_parameters
 from hornbeam_server.txlayer.transactions.workspace import (
@@ -82,10 +83,13 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     Defaulted,
     DeletePlan,
     InsertPlan,
+    RowPlan,
+    Step,
+    StepsPlan,
     TruncatePlan,
     UpdatePlan,
     WritePlan,
-    assigned,
+    assign,
     assigned_time,
     needs_duckdb,
     value_queries,
@@ -212,16 +216,18 @@ class Transaction:
             yield relation.name, codec.key_values(row)
             yield from ((p.foreign_key.parent, p.values(row)) for p in parents)
 
-    async def _bind(self, plan: WritePlan, statement: Statement) -> tuple[WritePlan, _Bound]:
+    async def _bind(
+        self, plan: WritePlan, statement: Statement, catalog: Catalog | None = None
+    ) -> tuple[WritePlan, _Bound]:
         """Bind a statement once, on its first use. Returns another plan when a value does not fit
-        its parameter. Raises SqlError, TypeMismatch."""
+        its parameter; it is planned under `catalog`. Raises SqlError, TypeMismatch."""
         found = self._bound.get(id(statement))
         if found is None:
             given, now = statement.parameters, self._now
             try:
                 parameters = bind_parameters(given, plan, now)
             except Misfit:
-                catalog, engine = self.state.catalog, self.state.engine
+                catalog, engine = catalog or self.state.catalog, self.state.engine
                 plan, left = await engine.read(
                     len(statement.sql), partial(with_values, plan, given, catalog, engine)
                 )
@@ -254,8 +260,18 @@ class Transaction:
         return await self._computed(bound, lambda: find.values(bound.parameters))
 
     async def run(self, plan: WritePlan, statement: Statement) -> StatementResult:
-        plan, bound = await self._bind(plan, statement)
+        return await self._run(*await self._bind(plan, statement), self._returned_budget)
+
+    async def _run_step(self, step: Step, statement: Statement) -> StatementResult:
+        """`run` for a part of a statement. Its rows are the result unless other parts read them."""
+        budget = self._returned_budget if step.rows is None else budget_of_reads()
+        return await self._run(*await self._bind(step.plan, statement, step.catalog), budget)
+
+    async def _run(self, plan: WritePlan, bound: _Bound, budget: Budget) -> StatementResult:
         match plan:
+            case StepsPlan():
+                given = bound.parameters
+                return await run_steps(plan, given, self._searches, self._run_step, budget)
             case TruncatePlan():
                 return StatementResult(await self._truncate(plan))
             case InsertPlan():
@@ -269,8 +285,8 @@ class Transaction:
             return StatementResult(len(rows))
         given = await written.values.add_all(returning.queries, rows, written.parameters)
         shown = (returning.row(row, each) for row, each in zip(rows, given, strict=True))
-        shown_rows = await self._all_computed(bound, self._returned_budget.taking(shown))
-        return StatementResult(len(rows), returning.columns, returning.types, tuple(shown_rows))
+        shown_rows = await self._all_computed(bound, budget.taking(shown))
+        return StatementResult(len(rows), returning.columns, returning.sql_types, tuple(shown_rows))
 
     async def insert(self, batch: InsertRows) -> StatementResult:
         """Insert a batch of rows without SQL. Raises NotFound, UnknownName, InvalidRequest,
@@ -319,7 +335,7 @@ class Transaction:
             stream = await self._searches.run(plan.query, bound.parameters)
             rows_found = await gathered(stream, relation.name, budget_of_writes())
             _require_width(len(stream.columns), len(plan.query_positions), relation)
-            given += await made(_row_assigned(plan, row) for row in rows_found)
+            given += await made(plan.selected(row) for row in rows_found)
         rows: list[Row] = []
         for some in chunks(given):
             rows += [await self._complete(relation, values) for values in some]
@@ -328,7 +344,7 @@ class Transaction:
         written = await self.insert_rows(relation, rows, upsert)
         return _Written(written, [bound.parameters] * len(written), values)
 
-    async def _value_queries(self, plan: WritePlan) -> ValueQueries:
+    async def _value_queries(self, plan: RowPlan) -> ValueQueries:
         """The value queries of a statement. They read the state before the statement, so this is
         called before the first of its changes."""
         queries = value_queries(plan)
@@ -483,7 +499,7 @@ class Transaction:
             if not await self._computed(bound, lambda: where(both, given)):
                 return []
         given = await values.add(conflict.queries, both, bound.parameters)
-        new = await self._computed(bound, lambda: _assigned(conflict.assignments, row, both, given))
+        new = await self._computed(bound, lambda: assign(conflict.assignments, row, both, given))
         new = await self._defaulted(relation, conflict.assignments, new)
         return await self._replace(relation, [(row, new)])
 
@@ -491,7 +507,7 @@ class Transaction:
         relation, assignments = plan.relation, plan.assignments
         rows, values, given = await self._found(plan, bound)
         computed = await values.add_all(plan.queries, rows, given)
-        after = (_assigned(assignments, r, r, p) for r, p in zip(rows, computed, strict=True))
+        after = (assign(assignments, r, r, p) for r, p in zip(rows, computed, strict=True))
         changed = await self._all_computed(bound, budget_of_writes().taking(after))
         pairs: list[tuple[Row, Row]] = []
         for some in chunks(list(zip(rows, changed, strict=True))):
@@ -662,22 +678,6 @@ def _require_width(given: int, wanted: int, relation: Relation) -> None:
             f"INSERT INTO {relation.name}: {wanted} columns, the SELECT gives {given}.",
             cure="Name the columns that are written, and give each a value.",
         )
-
-
-def _row_assigned(plan: InsertPlan, row: Row) -> dict[int, Value]:
-    """The values by position that a row of INSERT … SELECT assigns. Raises TypeMismatch."""
-    columns = plan.relation.columns
-    typed = ((i, columns[i].type, v) for i, v in zip(plan.query_positions, row, strict=True))
-    return {i: assigned(assigned_time(value, t.kind), t) for i, t, value in typed}
-
-
-def _assigned(assignments: Assignments, old: Row, seen: Row, parameters: Parameters) -> Row:
-    """`old` with the assignments of SET, except defaults. Their expressions are over `seen`."""
-    new = list(old)
-    for assignment in assignments:
-        if not isinstance(assignment, Defaulted):
-            new[assignment.position] = assignment.value(seen, parameters)
-    return tuple(new)
 
 
 def _values_of(row: Mapping[int, Value]) -> Iterable[Value]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.query.engine import QueryStream
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.storage.ports import TableStore
-from hornbeam_server.storage.snapshot import Overlay, Snapshot
+from hornbeam_server.storage.snapshot import Overlay, RowReader, Snapshot
 from hornbeam_server.txlayer.transactions.requests import Parameters
 from hornbeam_server.txlayer.transactions.workspace import Key, Workspace, changed_since
 from hornbeam_server.txlayer.transactions.write_plans import Subquery
@@ -30,14 +31,26 @@ class Searches:
         self._store = store
         self._snapshot = snapshot
         self._found: Snapshot | None = None
+        self._fixed: RowReader | None = None
 
     async def run(self, query: Subquery, parameters: Parameters) -> QueryStream:
         reader = await self.reader(query.prepared.sources)
         return await query.prepared.run(reader, query.parameters(parameters))
 
-    async def reader(self, sources: Set[str]) -> Snapshot:
+    @contextmanager
+    def reading(self, reader: RowReader) -> Iterator[None]:
+        """Let all searches read by `reader` while the context lasts."""
+        self._fixed = reader
+        try:
+            yield
+        finally:
+            self._fixed = None
+
+    async def reader(self, sources: Set[str]) -> RowReader:
         """The snapshot for the WHERE and subqueries of a statement, overlaid with this
         transaction's changes to the relations and views `sources`. Raises TransactionAborted."""
+        if self._fixed is not None:
+            return self._fixed
         base = await self._base()
         state, workspace = self._state, self._workspace
         changed = (name for name, changes in workspace.changes.items() if changes)

@@ -6,21 +6,25 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
+from hornbeam_server.query.binding.binder import bind_tree
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, Unsupported
 from hornbeam_server.schema.model import DefaultKind, Relation
 from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.trees import unlink
 from hornbeam_server.txlayer.transactions.write_clauses import require_truncated
 from hornbeam_server.txlayer.transactions.write_plans import Subquery, TruncatePlan
 
 
 def truncation(
-    ast: exp.TruncateTable, bound: BoundQuery, catalog: Catalog, engine: QueryEngine
+    ast: exp.TruncateTable, sql: str, catalog: Catalog, engine: QueryEngine
 ) -> TruncatePlan:
-    """The plan of a TRUNCATE. Raises SqlError if another relation references one of the relations
-    and CASCADE is not given, and Unsupported for RESTART IDENTITY of an identity column."""
+    """The plan of a TRUNCATE. Takes its tree. Raises SqlError if another relation references one of
+    the relations and CASCADE is not given, and Unsupported for RESTART IDENTITY of an identity
+    column."""
+    bound = bind_tree(ast, sql, catalog)
+    unlink(ast)
     require_truncated(ast)
     names = list(dict.fromkeys(table.name for table in ast.expressions))
     for name in names:  # grows

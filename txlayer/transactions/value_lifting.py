@@ -69,7 +69,8 @@ class Lifter:
                 if not self._is_own(column):
                     self._replace(column, self._search(column))
         self._copies.append(root)
-        return root.this
+        lifted: exp.Expr = root.this
+        return lifted
 
     def lift_row(
         self, node: exp.Subquery, width: int, scope: RowScope | ConstantScope, queries: Queries

@@ -9,7 +9,7 @@ from typing import Any
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row
-from hornbeam_server.storage.snapshot import Snapshot
+from hornbeam_server.storage.snapshot import RowReader
 from hornbeam_server.txlayer.transactions.requests import Parameters
 from hornbeam_server.txlayer.transactions.write_plans import ValueQuery
 
@@ -18,7 +18,7 @@ class ValueQueries:
     """Runs the value queries of one statement. All read at `reader`, the state before the
     statement; None if the statement has none. A query runs once for equal parameters."""
 
-    def __init__(self, reader: Snapshot | None) -> None:
+    def __init__(self, reader: RowReader | None) -> None:
         self._reader = reader
         self._known: dict[tuple[int, Row], Row] = {}
 

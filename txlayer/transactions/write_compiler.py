@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.assignments import both_sides
-from hornbeam_server.query.binding.binder import BoundQuery, bind, bind_tree
+from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
 from hornbeam_server.query.binding.constants import comparable, fold, named_type
 from hornbeam_server.query.binding.parameters import readers, with_literals
+from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.binding.placeholders import parameter_key
 from hornbeam_server.query.dialect.functions import DISPLAY, makes_or_takes_rows
 from hornbeam_server.query.engine import QueryEngine
@@ -49,28 +49,39 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     DeletePlan,
     InsertPlan,
     Returning,
+    RowPlan,
     Subquery,
     UpdatePlan,
     ValueQuery,
     WritePlan,
     assigned_time,
 )
-from hornbeam_server.txlayer.transactions.write_queries import put_before, search_of
+from hornbeam_server.txlayer.transactions.write_queries import (
+    name_parameters,
+    put_before,
+    search_of,
+)
+from hornbeam_server.txlayer.transactions.write_steps import compile_steps, has_steps
 
 
 def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
     """Compile one write statement. Raises SqlError and its subclasses."""
-    return _compiled(bind(sql, catalog), catalog, engine)
+    tree = parse(sql)
+    if isinstance(tree, exp.TruncateTable):
+        return truncation(tree, sql, catalog, engine)
+    if has_steps(tree):
+        return compile_steps(tree, sql, catalog, engine, _compiled)
+    return _compiled(bind_tree(tree, sql, catalog), catalog, engine)
 
 
-def _compiled(bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> WritePlan:
+def _compiled(bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> RowPlan:
     try:
         return _compile(with_one_now(bound), catalog, engine)
     finally:
         unlink(bound.ast)
 
 
-def _compile(bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> WritePlan:
+def _compile(bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> RowPlan:
     match bound.ast:
         case exp.Insert() as insert:
             require_carried_out(insert)
@@ -84,8 +95,6 @@ def _compile(bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> WriteP
             require_carried_out(delete)
             with _Compiler(bound, catalog, engine) as compiler:
                 return compiler.delete(delete)
-        case exp.TruncateTable() as truncate:
-            return truncation(truncate, bound, catalog, engine)
     raise Unsupported(
         "A transaction takes INSERT, UPDATE, DELETE and TRUNCATE.",
         cure="Send SELECT to the query endpoint.",
@@ -129,6 +138,7 @@ class _Compiler:
 
     def __exit__(self, *_: object) -> None:
         self.lifter.close()
+        del self.lifter  # it refers to this object
 
     # ------------------------------------------------------------ statements
 
@@ -242,14 +252,7 @@ class _Compiler:
         parameters."""
         if (with_ := self.bound.ast.args.get("with_")) is not None:
             put_before(with_.copy(), query)
-        uses: dict[str, int | str] = {}
-        for node in list(query.find_all(exp.Placeholder)):
-            key = parameter_key(node)
-            # A numbered parameter gets a name: numbers may have gaps in a part of the statement.
-            name = f"p{key}" if isinstance(key, int) else key
-            uses[name] = key
-            node.set("this", name)
-            node.meta["parameter"] = Parameter(name)
+        uses = name_parameters(query)
         bound = bind_tree(query, self.bound.statement.sql, self.catalog)
         return Subquery(self.engine.prepare_bound(bound, self.catalog), uses)
 
@@ -445,12 +448,12 @@ class _Compiler:
         if outputs is None:
             return None
         scope = self._scope()
-        types: list[str] = []
+        types: list[ColumnType | None] = []
         scalars: list[Scalar] = []
         for _, expression in outputs[0]:
             compiled = compile_expression(expression, scope)
-            type_ = compiled.type if compiled is not None else None
-            types.append(type_.sql() if type_ is not None else "")
+            of_cast = named_type(expression.args.get("to"))
+            types.append(of_cast if compiled is None else compiled.type)
             scalars.append(compiled or self._scalar(expression, scope))
         names = tuple(name for name, _ in outputs[0])
         return Returning(names, tuple(types), tuple(scalars), tuple(outputs[1]))
@@ -485,7 +488,7 @@ def _relation_of(ast: exp.Expr) -> exp.Expr:
     return relation
 
 
-def _is_parameter(value: exp.Expr) -> bool:
+def _is_parameter(value: exp.Expr) -> TypeGuard[exp.Placeholder]:
     return isinstance(value, exp.Placeholder) and not is_lifted(value)
 
 

@@ -4,6 +4,7 @@ compiled for the types of the parameters' values."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeGuard
 
 from sqlglot import exp
 
@@ -23,7 +24,8 @@ LIFTED = "__value"
 """Prefix of the names of parameters whose values come with the row (`value_lifting`)."""
 
 
-def is_lifted(node: exp.Expr) -> bool:
+def is_lifted(node: exp.Expr) -> TypeGuard[exp.Placeholder]:
+    """Whether the node is the parameter of a lifted value."""
     return isinstance(node, exp.Placeholder) and str(parameter_key(node)).startswith(LIFTED)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.parameters import Reader
 from hornbeam_server.query.engine import PreparedQuery
-from hornbeam_server.schema.catalog import Index
+from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Column, Relation
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
@@ -53,6 +53,18 @@ class Defaulted:
 
 
 Assignments = tuple[Assignment | Defaulted, ...]
+
+
+def assign(assignments: Assignments, old: Row, seen: Row, parameters: Parameters) -> Row:
+    """`old` with the assignments of SET, except defaults. Their expressions are over `seen`. Raises
+    TypeMismatch."""
+    new = list(old)
+    for assignment in assignments:
+        if not isinstance(assignment, Defaulted):
+            new[assignment.position] = assignment.value(seen, parameters)
+    return tuple(new)
+
+
 TIME_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 
 
@@ -111,13 +123,17 @@ class ValueQuery:
 
 @dataclass(frozen=True, slots=True)
 class Returning:
-    """RETURNING: the names, SQL types and scalars of its columns. Scalars are over the written
-    row."""
+    """RETURNING: the names, types and scalars of its columns. The type is None if only DuckDB knows
+    it. Scalars are over the written row."""
 
     columns: tuple[str, ...]
-    types: tuple[str, ...]
+    types: tuple[ColumnType | None, ...]
     scalars: tuple[Scalar, ...]
     queries: tuple[ValueQuery, ...]
+
+    @property
+    def sql_types(self) -> tuple[str, ...]:
+        return tuple("" if type_ is None else type_.sql() for type_ in self.types)
 
     def row(self, row: Row, parameters: Parameters) -> Row:
         return tuple(scalar(row, parameters) for scalar in self.scalars)
@@ -205,6 +221,12 @@ class InsertPlan:
         """The values of each row of VALUES, by position. Raises TypeMismatch."""
         return ({a.position: a.value((), parameters) for a in row} for row in self.rows)
 
+    def selected(self, row: Row) -> dict[int, Value]:
+        """The values by position that a row of INSERT … SELECT assigns. Raises TypeMismatch."""
+        columns = self.relation.columns
+        typed = ((i, columns[i].type, v) for i, v in zip(self.query_positions, row, strict=True))
+        return {i: assigned(assigned_time(value, t.kind), t) for i, t, value in typed}
+
 
 @dataclass(frozen=True, slots=True)
 class UpdatePlan:
@@ -240,7 +262,49 @@ class TruncatePlan:
     by_values: tuple[ByValues, ...] = ()
 
 
-WritePlan = InsertPlan | UpdatePlan | DeletePlan | TruncatePlan
+RowPlan = InsertPlan | UpdatePlan | DeletePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A write that is a part of a statement. `uses` maps the names of its parameters to those of
+    the statement; `catalog` also has the relations with the rows of earlier steps; `rows` is the
+    relation that takes what its RETURNING gives."""
+
+    plan: RowPlan
+    uses: Mapping[str, int | str]
+    catalog: Catalog
+    rows: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepsPlan:
+    """The plan of a statement whose WITH writes: its steps in order, and the statement itself."""
+
+    steps: tuple[Step, ...]
+    last: Step | Subquery
+    bound: BoundQuery
+    readers: tuple[Reader, ...]
+    by_values: tuple[ByValues, ...] = ()
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """Names of the relations and views that the searches of all steps read."""
+        last = [self.last] if isinstance(self.last, Subquery) else _searches(self.last.plan)
+        found = [*last, *(query for step in self.steps for query in _searches(step.plan))]
+        return frozenset[str]().union(*(query.prepared.sources for query in found))
+
+
+WritePlan = InsertPlan | UpdatePlan | DeletePlan | TruncatePlan | StepsPlan
+
+
+def _searches(plan: RowPlan) -> Iterator[Subquery]:
+    yield from (each.query for each in value_queries(plan))
+    match plan:
+        case InsertPlan(query=Subquery() as query):
+            yield query
+        case UpdatePlan(find=BySearch(query=query)) | DeletePlan(find=BySearch(query=query)):
+            yield query
 
 
 def needs_duckdb(plan: WritePlan, parameters: Parameters) -> bool:
@@ -249,10 +313,8 @@ def needs_duckdb(plan: WritePlan, parameters: Parameters) -> bool:
     return any(each.of_row or each.native(parameters) is None for each in plan.by_values)
 
 
-def value_queries(plan: WritePlan) -> tuple[ValueQuery, ...]:
+def value_queries(plan: RowPlan) -> tuple[ValueQuery, ...]:
     """All value queries of a plan."""
-    if isinstance(plan, TruncatePlan):
-        return ()
     found = plan.returning.queries if plan.returning is not None else ()
     match plan:
         case InsertPlan(queries=own, conflict=Conflict() as conflict):

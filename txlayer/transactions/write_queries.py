@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
+
+from hornbeam_server.query.binding.algebra import Parameter
+from hornbeam_server.query.binding.placeholders import parameter_key
 
 
 def search_of(ast: exp.Expr, selected: Sequence[exp.Expr]) -> exp.Select:
@@ -21,7 +24,57 @@ def search_of(ast: exp.Expr, selected: Sequence[exp.Expr]) -> exp.Select:
     query = exp.select(*selected, copy=False).from_(tables.pop(0).this, copy=False)
     query.set("joins", tables)
     where = ast.args.get("where")
-    return query if where is None else query.where(where.this.copy(), copy=False)
+    if where is None:
+        return query
+    conjuncts = [where.this.copy(), *_listed(where.this, query, ast.this.alias_or_name)]
+    return query.where(*conjuncts, copy=False)
+
+
+def _listed(condition: exp.Expr, query: exp.Select, target: str) -> Iterator[exp.In]:
+    """For each `target.a = v.b` in a WHERE, where `v` are VALUES of constants: `target.a IN (…)`.
+    The condition follows from the other. It makes the target's rows look-ups."""
+    items = [query.args["from_"].this, *(join.this for join in query.args["joins"])]
+    values = {item.alias: item for item in items if isinstance(item, exp.Values) and item.alias}
+    conjuncts = condition.flatten() if isinstance(condition, exp.And) else [condition]
+    for conjunct in conjuncts:
+        if not isinstance(conjunct, exp.EQ):
+            continue
+        sides = conjunct.this, conjunct.expression
+        for own, other in (sides, sides[::-1]):
+            if _alias(own) != target or _alias(other) not in values:
+                continue
+            cells = _cells(values[_alias(other)], other.name)
+            if cells and all(isinstance(c, exp.Literal | exp.Placeholder) for c in cells):
+                yield exp.In(this=own.copy(), expressions=[cell.copy() for cell in cells])
+
+
+def _alias(node: exp.Expr) -> str:
+    """The alias of the FROM item to which a column belongs; "" for other nodes."""
+    bound: tuple[int | None, str, str] = node.meta.get("column", (None, "", ""))
+    return bound[1] if isinstance(node, exp.Column) else ""
+
+
+def _cells(values: exp.Values, name: str) -> list[exp.Expr]:
+    """The cells of a column of VALUES; none if the column has no name there."""
+    names = [column.name for column in values.args["alias"].columns]
+    if name not in names:
+        return []
+    at = names.index(name)
+    rows = [row.expressions for row in values.expressions if isinstance(row, exp.Tuple)]
+    return [row[at] for row in rows]
+
+
+def name_parameters(query: exp.Expr) -> dict[str, int | str]:
+    """Give the parameters of a part of a statement names, and return the parameters of the
+    statement by these names: numbers may have gaps in a part."""
+    uses: dict[str, int | str] = {}
+    for node in list(query.find_all(exp.Placeholder)):
+        key = parameter_key(node)
+        name = f"p{key}" if isinstance(key, int) else key
+        uses[name] = key
+        node.set("this", name)
+        node.meta["parameter"] = Parameter(name)
+    return uses
 
 
 def put_before(with_: exp.With, query: exp.Expr) -> None:
