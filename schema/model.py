@@ -12,6 +12,9 @@ from functools import cached_property
 
 from hornbeam_server.schema.types import ColumnType, Value
 
+PUBLIC = "public"
+"""The only schema, in PostgreSQL's sense of a name space. Its name may be left out."""
+
 
 class Action(enum.StrEnum):
     """The effect on the referencing rows when a row is deleted (ON DELETE), or when its referenced

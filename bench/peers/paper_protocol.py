@@ -68,9 +68,11 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     Defaulted,
     DeletePlan,
     InsertPlan,
+    RowPlan,
     UpdatePlan,
     WritePlan,
     needs_duckdb,
+    value_queries,
 )
 
 FREE, HELD = b"\x00", b"\x01"
@@ -234,6 +236,8 @@ class Slave:
         plan = self._plans.get(sql)
         if plan is None:
             plan = self._plans[sql] = compile_write(sql, self._catalog, self._engine)
+        if not isinstance(plan, RowPlan) or value_queries(plan):
+            raise Cannot("The protocol writes one row, by values that the statement has.")
         given = bind_parameters(values, plan, dt.datetime.now(dt.UTC))
         self._transactions += 1
         await self._log.append([msgspec.msgpack.encode((self._transactions, sql, given))])

@@ -177,8 +177,8 @@ def evolve(ddl: str, statement: str) -> str:
 def _created(ddl: str, asked: _Statement, text: str) -> str:
     if asked.found[1:2] and asked.found[1].text == ".":
         raise NotSupportedError(
-            f"{asked.name}.{asked.found[2].text} is a qualified name, and there are no schemas.\n"
-            "  Leave out the part before the dot."
+            f"{asked.name}.{asked.found[2].text} is in schema {asked.name}, and there is no schema"
+            " but public.\n  Leave out the part before the dot."
         )
     if (asked.what, asked.name) not in map(_kind_and_name, split(ddl)):
         return f"{ddl}{text};\n"
@@ -331,13 +331,24 @@ def _columns(table: str) -> set[str]:
 
 def _read(statement: str) -> _Statement:
     """Parse a statement. Raises ProgrammingError when it ends before it names an object."""
-    found = list(tokens(statement))
+    found = _without_public(list(tokens(statement)))
     what = _after_noise(found, 1)
     name = _after_noise(found, what + 1)
     if name >= len(found):
         raise _cut_short()
     guarded = any(token.text.lower() == "exists" for token in found[what:name])
     return _Statement(found[0].text.lower(), found[what].text.lower(), guarded, found[name:])
+
+
+def _without_public(found: Sequence[Token]) -> list[Token]:
+    """The tokens without `public.`, the name of the only schema, before a name."""
+    kept: list[Token] = []
+    for token in found:
+        if token.text == "." and kept and name_of(kept[-1].text) == "public":
+            kept.pop()
+        else:
+            kept.append(token)
+    return kept
 
 
 def _after_noise(found: Sequence[Token], place: int) -> int:

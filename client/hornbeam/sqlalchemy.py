@@ -34,6 +34,8 @@ from sqlalchemy.sql.compiler import InsertmanyvaluesSentinelOpts
 
 __all__ = ["HornbeamDialect", "insert"]
 
+_PUBLIC = "public"
+"""The only schema, whose name may be left out."""
 _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
     "INTEGER": types.INTEGER,
     "BIGINT": types.BIGINT,
@@ -142,6 +144,14 @@ class HornbeamCompiler(compiler.SQLCompiler):
     ) -> str:
         kw["asfrom"] = True
         return "FROM " + ", ".join(
+            table._compiler_dispatch(self, fromhints=from_hints, **kw) for table in extra_froms
+        )
+
+    def delete_extra_from_clause(
+        self, delete_stmt: Any, from_table: Any, extra_froms: Any, from_hints: Any, **kw: Any
+    ) -> str:
+        kw["asfrom"] = True
+        return "USING " + ", ".join(
             table._compiler_dispatch(self, fromhints=from_hints, **kw) for table in extra_froms
         )
 
@@ -284,6 +294,7 @@ class HornbeamDialect(default.DefaultDialect):
     max_identifier_length = 255
     div_is_floordiv = False
     delete_returning = insert_returning = update_returning = True
+    delete_returning_multifrom = update_returning_multifrom = True
     insertmanyvalues_implicit_sentinel = InsertmanyvaluesSentinelOpts.ANY_AUTOINCREMENT
     postfetch_lastrowid = False
     supports_alter = False
@@ -377,15 +388,14 @@ class HornbeamDialect(default.DefaultDialect):
     def _known(self, connection: Any, name: str, schema: str | None, **kw: Any) -> dict[str, Any]:
         """The relation's or view's document. Raises NoSuchTableError."""
         document = self._document(connection, **_cache(kw))
-        if schema is None:
+        if schema in (None, _PUBLIC):
             for thing in (*document["relations"], *document["views"]):
                 if thing["name"] == name:
                     return dict(thing)
         raise exc.NoSuchTableError(name if schema is None else f"{schema}.{name}")
 
     def get_schema_names(self, connection: Any, **kw: Any) -> list[str]:
-        """An empty list: the only schema has no name."""
-        return []
+        return [_PUBLIC]
 
     def get_table_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
         return self._names(connection, "relations", schema, **kw)
@@ -407,7 +417,7 @@ class HornbeamDialect(default.DefaultDialect):
         return str(declared.get("sql", ""))
 
     def _names(self, connection: Any, what: str, schema: str | None, **kw: Any) -> list[str]:
-        if schema is not None:
+        if schema not in (None, _PUBLIC):
             return []
         return [thing["name"] for thing in self._document(connection, **_cache(kw))[what]]
 

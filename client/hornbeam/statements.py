@@ -36,7 +36,7 @@ class Token(NamedTuple):
 
 CACHED_LENGTH = 10_000
 """Maximum length, in characters, of statements whose parameter names are cached."""
-_WRITES = {"insert", "update", "delete"}
+_WRITES = {"insert", "update", "delete", "replace", "truncate"}
 _DDL = {"create", "drop", "alter"}
 _CONTROL = {"begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release"}
 _TOKEN = re.compile(
@@ -79,7 +79,7 @@ def kind(sql: str) -> Kind:
     words = (token for token in tokens(sql) if token.text != "(")
     word = next(words, Token("", 0, 0)).text.lower()
     if word == "with":
-        word = _word_after_with(sql)
+        word = _word_after_with(sql) if not _writes_in_with(sql) else "insert"
     if is_setval(sql):
         return Kind.DDL
     for words_, meaning in (
@@ -100,6 +100,15 @@ def is_setval(sql: str) -> bool:
     return words[:3] == ["select", "setval", "("] or words == [
         *("select", "pg_catalog", ".", "setval", "(")
     ]
+
+
+def _writes_in_with(sql: str) -> bool:
+    """Whether a CTE writes: AS [MATERIALIZED] (DELETE …"""
+    words = [token.text.lower() for token in tokens(sql)]
+    return any(
+        before in {"as", "materialized"} and opening == "(" and word in _WRITES
+        for before, opening, word in zip(words, words[1:], words[2:], strict=False)
+    )
 
 
 def _word_after_with(sql: str) -> str:

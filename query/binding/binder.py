@@ -39,6 +39,8 @@ from hornbeam_server.query.binding.algebra import (
     Source,
     StatementKind,
 )
+from hornbeam_server.query.binding.alternatives import spell_out
+from hornbeam_server.query.binding.assignments import both_sides
 from hornbeam_server.query.binding.blocks import (
     Conjunct,
     Gathered,
@@ -90,6 +92,9 @@ _TEXT_FUNCTIONS = (
 _COMPARISONS = (*EXCHANGED, exp.Between, exp.In, exp.Case, exp.Nullif, exp.Like, exp.ILike)
 USE = "use"
 """Key in the meta of a parameter's node: its `Use`."""
+OWN = "own"
+"""Key in the meta of a column's node in a write: the column belongs to the target or to FROM, not
+to a subquery. The value is the column's type, None if unknown."""
 _TABLE_PARTS = {"this", "alias", "joins", "db", "catalog"}
 """The allowed parts of a FROM item. Other parts, such as PIVOT, TABLESAMPLE and AT, are refused."""
 _CALL_PARTS = _TABLE_PARTS | {"ordinality"}
@@ -181,6 +186,7 @@ class _Binder:
         self.uses: dict[int | str, tuple[Use, ...]] = {}
         self.kind = StatementKind.SELECT
         self.target: str | None = None
+        self.own: int | None = None
         self.written: tuple[str, ...] = ()
 
     # -- statements
@@ -193,6 +199,8 @@ class _Binder:
                 return self._update(tree)
             case exp.Delete():
                 return self._delete(tree)
+            case exp.TruncateTable():
+                return self._truncate(tree)
             case _:
                 return self._query(tree, None, {}).columns
 
@@ -249,6 +257,7 @@ class _Binder:
         select = self._target(table, ctes)
         select.gathered.sources.clear()  # an INSERT does not read its target: no block
         select.gathered.nodes.clear()
+        spell_out(tree, self.catalog.schema.relation(table.name))
         item = select.frame.items[0]
         names = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
         columns = [self._target_column(name, item) for name in names]
@@ -340,6 +349,13 @@ class _Binder:
         self._where(tree, select)
         return self._returning(tree, select)
 
+    def _truncate(self, tree: exp.TruncateTable) -> tuple[OutputColumn, ...]:
+        self.kind = StatementKind.DELETE
+        for table in tree.expressions:
+            self._target(table, {}).gathered.sources.clear()
+        self.target = tree.expressions[0].name
+        return ()
+
     def _target(self, table: exp.Expr, ctes: Scope) -> _Select:
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             raise Unsupported(
@@ -358,6 +374,7 @@ class _Binder:
         select = self._open(None, ctes)
         self._add_source(table, select)
         self.target = name
+        self.own = select.frame.select
         return select
 
     def _assignment(self, node: exp.Expr, select: _Select, item: Item) -> list[str]:
@@ -366,17 +383,20 @@ class _Binder:
             raise SqlError(
                 f"SET takes assignments only{at(node, self.sql)}.", cure="Write column = value."
             )
-        lefts, rights = [node.this], [node.expression]
-        if isinstance(node.this, exp.Tuple):
-            lefts = node.this.expressions
-            right = node.expression
-            rights = right.expressions if isinstance(right, exp.Tuple) else [right]
+        lefts, rights = both_sides(node)
         columns = [self._target_column(left, item) for left in lefts]
-        if len(rights) == len(columns):
-            for value, column in zip(rights, columns, strict=True):
-                self._assign(value, column, select)
+        if rights is None:
+            shape = self._query(node.expression, select.frame, select.ctes)
+            given, known = len(shape.columns), not shape.open
         else:
-            self._expression(node.expression, select)
+            given, known = len(rights), True
+        if known and given != len(columns):
+            raise SqlError(
+                f"{given} values for {len(columns)} columns{at(node, self.sql)}.",
+                cure="Give one value for each column that is assigned.",
+            )
+        for value, column in zip(rights or (), columns, strict=rights is not None):
+            self._assign(value, column, select)
         return [column.name for column in columns]
 
     def _assign(self, value: exp.Expr, column: OutputColumn, select: _Select) -> None:
@@ -416,8 +436,7 @@ class _Binder:
         returning = tree.args.get("returning")
         if returning is None:
             return ()
-        own = replace(select, frame=replace(select.frame, items=select.frame.items[:1]))
-        return self._projections(returning.expressions, own).columns
+        return self._projections(returning.expressions, select).columns
 
     # -- queries
 
@@ -1021,6 +1040,8 @@ class _Binder:
     def _bind(self, node: exp.Column, frame: Frame, item: Item, column: OutputColumn) -> None:
         self.targets[id(node)] = Target(frame.select, item, column)
         self.nodes.append(node)
+        if frame.select == self.own:
+            node.meta[OWN] = column.type
         if frame.select >= 0:
             self._use(item, column, self.gathered[frame.select])
 

@@ -32,6 +32,7 @@ from hornbeam_server.query.dialect.duckdb_sql import check_cast
 from hornbeam_server.query.dialect.fidelity import check as check_faithful
 from hornbeam_server.query.dialect.functions import DISPLAY, function_name, in_duckdb, is_translated
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
+from hornbeam_server.schema.model import PUBLIC
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 
 DIALECT = grammar.NAME
@@ -46,9 +47,10 @@ STATEMENTS = (
     exp.Insert,
     exp.Update,
     exp.Delete,
+    exp.TruncateTable,
 )
 _FIRST_WORDS = frozenset(
-    {"select", "with", "from", "values", "table", "insert", "update", "delete", "("}
+    {"select", "with", "from", "values", "table", "insert", "update", "delete", "truncate", "("}
 )
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
 """The only functions allowed in FROM: they compute rows from their arguments alone."""
@@ -65,6 +67,10 @@ external access switched off; this list makes the refusal early and clear."""
 OVERRIDING = "overriding"
 """Argument of an INSERT node for OVERRIDING … VALUE: "system" or "user"."""
 _OVERRIDING = (["OVERRIDING", "SYSTEM", "VALUE"], ["OVERRIDING", "USER", "VALUE"])
+_OF_SYSTEM = dict.fromkeys(
+    ("information_schema", "pg_catalog"),
+    "Ask for the schema: hornbeam schema show, \\d in the prompt, or GET /v1/schema.",
+)
 _SEQUENCES = frozenset({"nextval", "currval", "lastval", "setval"})
 
 _WAITING = frozenset({"pg_sleep", "sleep_ms"})
@@ -107,6 +113,9 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
     for node in nodes:
         _prepare(node, sql)
     check_faithful(tokens, tree, sql)
+    for node in nodes:
+        if isinstance(node, exp.Table | exp.Column) and node.args.get("db"):
+            _leave_schema_out(node, sql)
     list_equalities(nodes)
     for cast in nodes:
         if isinstance(cast, exp.Cast):
@@ -134,6 +143,7 @@ def _only_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
     try:
         tokens = grammar.tokenize(sql)
         _check_length(tokens)
+        tokens = _with_insert(tokens)
         _check_first_word(tokens)
         check_nesting(tokens)
         tokens, overriding = _without_overriding(list(tokens))
@@ -163,6 +173,15 @@ def _without_overriding(tokens: list[Token]) -> tuple[list[Token], str]:
         if words in _OVERRIDING and token.token_type is TokenType.VAR:
             return [*tokens[:i], *tokens[i + 3 :]], words[1].lower()
     return tokens, ""
+
+
+def _with_insert(tokens: Sequence[Token]) -> Sequence[Token]:
+    """The tokens with INSERT OR REPLACE for REPLACE at the beginning of REPLACE INTO."""
+    if [_text(tokens, i).upper() for i in range(2)] != ["REPLACE", "INTO"]:
+        return tokens
+    first = tokens[0]
+    words = [_token(TokenType.INSERT, "INSERT", first), _token(TokenType.OR, "OR", first)]
+    return [*words, *tokens]
 
 
 def _readable(error: SqlglotError) -> str:
@@ -249,7 +268,7 @@ def _check_first_word(tokens: Sequence[Token]) -> None:
 
 def _not_a_statement(what: str) -> Unsupported:
     return Unsupported(
-        f"{what} does not begin a query, INSERT, UPDATE or DELETE.",
+        f"{what} does not begin a query, INSERT, UPDATE, DELETE or TRUNCATE.",
         cure="Change the schema with the schema commands; settings are not SQL here.",
     )
 
@@ -269,6 +288,20 @@ def _prepare(node: exp.Expr, sql: str) -> None:
         raise Unsupported(f"INTO is not supported{at(node, sql)}.", cure="Write INSERT … SELECT.")
     elif isinstance(node, exp.Func):
         _check_function(node, sql)
+
+
+def _leave_schema_out(node: exp.Expr, sql: str) -> None:
+    """Leave `public` out of the name of a relation or column. Raises Unsupported for a relation in
+    another schema; the binder refuses a column."""
+    schema = node.args["db"].name
+    if schema == PUBLIC and not node.args.get("catalog"):
+        node.set("db", None)
+    elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+        name = ".".join(part.name for part in node.parts)
+        raise Unsupported(
+            f"{name} is in schema {schema}, and there is no schema but {PUBLIC}{at(node, sql)}.",
+            cure=_OF_SYSTEM.get(schema, f"Write {node.name} or {PUBLIC}.{node.name}."),
+        )
 
 
 def _translate(tree: exp.Expr, sql: str) -> None:

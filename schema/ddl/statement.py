@@ -23,6 +23,7 @@ from hornbeam_server.schema.ddl.expressions import (
     without,
 )
 from hornbeam_server.schema.ddl.sequence_options import Options, read_options
+from hornbeam_server.schema.model import PUBLIC
 from hornbeam_server.schema.sqltext import no_fallback_warnings, tokenize
 from hornbeam_server.schema.trees import unlink_unfinished
 
@@ -47,7 +48,8 @@ _SILENT = {"SET", "COMMENT", "GRANT", "REVOKE"}
 
 @dataclass(slots=True)
 class _Qualifier:
-    """The schema prefix of all names of a file: "" for none, None before the first name is read."""
+    """The schema prefix of all names of a file: "" for none and for `public`, None before the first
+    name is read."""
 
     text: str | None = None
 
@@ -242,6 +244,7 @@ class Statement:
             self.refuse(what, offset, "Write the name of a relation.")
         schema = node.args.get("db")
         written = self.name(schema).text if schema else ""
+        written = "" if written == PUBLIC else written
         if self.qualifier.text is None:
             self.qualifier.text = written
         if node.args.get("catalog") or written != self.qualifier.text:

@@ -313,6 +313,34 @@ def test_a_write_returns_rows(db: hornbeam.Connection) -> None:
     assert cursor.rowcount == 2
 
 
+def test_a_transaction_reads_what_writes_from_other_rows_did(
+    db: hornbeam.Connection, url: str
+) -> None:
+    fill(db)
+    cursor = db.cursor()
+    cursor.execute("INSERT INTO every (id, e) VALUES (1, 'Redback'), (2, 'XXXX'), (3, NULL)")
+    cursor.execute(
+        "UPDATE every SET a = length(name) FROM public.booze WHERE name = e RETURNING id, name, a"
+    )
+    assert sorted(cursor.fetchall()) == [(1, "Redback", 7), (2, "XXXX", 4)]
+    cursor.execute("UPDATE every SET b = (SELECT count(*) FROM booze) WHERE id = ?", (3,))
+    cursor.execute("DELETE FROM booze USING every WHERE name = e AND id = ?", (1,))
+    assert cursor.rowcount == 1
+    cursor.execute(
+        "WITH gone AS (DELETE FROM booze WHERE name < ? RETURNING name) SELECT count(*) FROM gone",
+        ("D",),
+    )
+    assert cursor.fetchone() == (2,)
+    cursor.execute("REPLACE INTO every (id, e) VALUES (2, 'new')")
+    db.commit()
+    with hornbeam.connect(url) as other:
+        found = other.cursor().execute("SELECT id, a, b, e FROM every ORDER BY id").fetchall()
+        assert found == [(1, 7, None, "Redback"), (2, None, None, "new"), (3, None, 6, None)]
+        truncated = other.cursor().execute("TRUNCATE booze")
+        assert truncated.rowcount == 3
+        assert other.cursor().execute("SELECT count(*) FROM booze").fetchone() == (0,)
+
+
 def test_a_cursor_returns_arrow_tables_and_batches(db: hornbeam.Connection) -> None:
     fill(db)
     db.commit()

@@ -23,12 +23,17 @@ from hornbeam.statements import Kind, is_complete, kind, quote, split, tokens
         ("insert INTO t VALUES (1)", Kind.WRITE),
         ("/* c */ UPDATE t SET a = 'select'", Kind.WRITE),
         ("DELETE FROM t", Kind.WRITE),
+        ("REPLACE INTO t VALUES (1)", Kind.WRITE),
+        ("truncate table t", Kind.WRITE),
+        ("WITH replace AS (SELECT 1) SELECT * FROM replace", Kind.READ),
         ("WITH x AS (SELECT 1) SELECT * FROM x", Kind.READ),
         ("WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x", Kind.WRITE),
         ("WITH RECURSIVE x (a, b) AS (SELECT 1, 2), y AS MATERIALIZED (SELECT 1)\n"
          "UPDATE t SET a = 1", Kind.WRITE),
         ("WITH a AS (SELECT ')' || $$ ) DELETE $$), b AS NOT MATERIALIZED (SELECT 1)"
          " DELETE FROM t", Kind.WRITE),
+        ("WITH x AS (SELECT 1), y (a) AS (DELETE FROM t RETURNING *) SELECT * FROM y", Kind.WRITE),
+        ("WITH x AS MATERIALIZED (insert into t VALUES (1)) SELECT 1", Kind.WRITE),
         ("WITH update AS (SELECT 1) SELECT * FROM update", Kind.READ),
         ("WITH x AS (SELECT 1) SELECT 'a) delete from t' FROM x", Kind.READ),
         ("WITH x AS (SELECT 1) (SELECT ') delete' FROM x)", Kind.READ),
@@ -84,6 +89,16 @@ def test_create_adds_and_drop_removes_a_table_with_its_indexes() -> None:
     assert evolve(with_index, 'DROP TABLE "B c"') == "CREATE TABLE a (\n  id INTEGER\n);\n"
     assert evolve(with_index, "DROP INDEX IF EXISTS i") == TWO
     assert evolve(with_index, "drop index I") == TWO
+
+
+def test_names_may_have_the_schema_public() -> None:
+    with_index = evolve(TWO, "CREATE INDEX i ON public.a (id)")
+    assert evolve(with_index, 'DROP TABLE public."B c"').endswith("ON public.a (id);\n")
+    assert evolve(with_index, 'DROP TABLE "public".a, "B c"') == ""
+    assert evolve(TWO, "CREATE TABLE IF NOT EXISTS public.a (id INTEGER)") == TWO
+    assert "x TEXT\n);" in evolve(TWO, "ALTER TABLE Public.a ADD COLUMN x TEXT")
+    with pytest.raises(NotSupportedError, match=r"s\.a is in schema s"):
+        evolve(TWO, "CREATE TABLE s.a (id INTEGER)")
 
 
 def test_alter_table_extends_the_declaration() -> None:

@@ -55,6 +55,15 @@ GRAMMAR = {
         "DELETE FROM orders WHERE {bool_o}",
         "DELETE FROM kinds WHERE {bool_k} RETURNING {any_k}",
         "DELETE FROM line",
+        "UPDATE orders SET o_total = {number_c} FROM customer WHERE o_c_id = c_id AND {bool_c}",
+        "UPDATE orders SET o_total = (SELECT {number_c} FROM customer WHERE c_id = o_c_id)"
+        " WHERE {bool_o}",
+        "UPDATE customer SET (c_fname, c_note) = ({text_c}, {text_c}) WHERE {bool_c}"
+        " RETURNING (SELECT count(*) FROM orders WHERE o_c_id = c_id AND {bool_o})",
+        "INSERT INTO orders VALUES (71, (SELECT max(c_id) FROM customer WHERE {bool_c}), {number})",
+        "INSERT OR IGNORE INTO kinds (k_id, {column_k}) VALUES (1, {any})",
+        "DELETE FROM orders USING customer WHERE o_c_id = c_id AND {bool_c} RETURNING {text_c}",
+        "TRUNCATE line",
     ],
     "output": ["*", "{any_c}", "{number_c}, {text_c}", "c_id, {bool_c}", "customer.*, {any_c}"],
     "side": ["LEFT", "RIGHT", "FULL", "INNER", ""],

@@ -209,7 +209,7 @@ def test_queries_answer_as_duckdb_does(shop, sql):
 @given(sql=writes())
 def test_writes_change_the_same_rows_as_in_duckdb(shop, sql):
     sql = sql.replace("?", "3")
-    target = re.match(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)", sql)[1]
+    target = re.match(r"(?:INSERT (?:OR \w+ )?INTO|UPDATE|DELETE FROM|TRUNCATE) (\w+)", sql)[1]
     wanted = shop.duck_rows(f"SELECT * FROM {target}", after=sql)
     shop.agree(shop.read_after(sql, target), wanted, sql)
 

@@ -375,6 +375,12 @@ ERRORS = [
     (I + "CREATE TABLE T (a INT PRIMARY KEY)\n             ^", "t is declared twice", "line 1"),
     (T + " A INT)\n ^", "Column t.a is declared twice", "line 1"),
     ('CREATE TABLE "s.x" (a INT PRIMARY KEY)\n             ^', "s.x is reserved", "another"),
+    (
+        "CREATE TABLE shop.t (a INT PRIMARY KEY);\n"
+        "CREATE INDEX i ON public.t (a)\n                  ^",
+        "the qualified name public.t",
+        "before all names",
+    ),
     (I + "CREATE TABLE shop.u (a INT PRIMARY KEY)\n             ^", "name shop.u", "none"),
     (
         "CREATE TABLE shop.t (a INT PRIMARY KEY);\nCREATE INDEX i ON t (a)\n                  ^",
@@ -729,3 +735,14 @@ def test_an_unsupported_view_is_refused_at_its_place(marked: str, message: str) 
     with pytest.raises(SchemaError, match=re.escape(message)) as caught:
         load_ddl(marked.replace("^", ""))
     assert (caught.value.details["line"], caught.value.details["column"]) == (1, column)
+
+
+def test_names_may_have_the_schema_public() -> None:
+    schema = load_ddl(
+        "CREATE TABLE public.a (x INT PRIMARY KEY);"
+        "CREATE TABLE b (y INT PRIMARY KEY, x INT REFERENCES public.a);"
+        'CREATE INDEX i ON "public".b (x);'
+    )
+    assert schema.names == ("a", "b")
+    assert schema.relation("b").foreign_keys[0].parent == "a"
+    assert schema.indexes[0].relation == "b"

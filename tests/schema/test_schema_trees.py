@@ -57,6 +57,13 @@ WRITES = {
     f"({','.join(NUMBERS)})",
     "an expression": f"UPDATE item SET i_cost = i_cost + {' + '.join(NUMBERS)}",
     "a clause that is refused": f"DELETE FROM item WHERE i_id IN ({', '.join(NUMBERS)}) LIMIT 1",
+    "values in FROM": "UPDATE item SET i_cost = v.c FROM (VALUES "
+    + ", ".join(f"({n}, {n})" for n in NUMBERS[:4_000])
+    + ") AS v(k, c) WHERE i_id = v.k RETURNING i_id, v.c + 1",
+    "subqueries": "INSERT INTO author (a_id, a_name) VALUES "
+    + ", ".join(f"({n}, (SELECT i_title FROM item WHERE i_id = {n}))" for n in NUMBERS[:60]),
+    "parts that write": f"WITH gone AS (DELETE FROM item WHERE i_id IN ({', '.join(NUMBERS)})"
+    " RETURNING i_id) SELECT i_id FROM gone",
     "no write": QUERIES["a list"],
 }
 

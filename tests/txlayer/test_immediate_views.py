@@ -26,8 +26,8 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 from hornbeam_server.storage.rocks import versions
-from hornbeam_server.txlayer.transactions.attempt import Transaction
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.txlayer.transactions.searches import Searches
 from tests.txlayer.database_world import fill_load
 from tests.txlayer.test_transactions_loads import finish
 
@@ -570,17 +570,17 @@ async def test_additions_are_not_laid_over_an_older_snapshot(tmp_path):
     async with opened(tmp_path) as database:
         await run(database, CUSTOMERS, ORDERS)
         read = "INSERT INTO customer SELECT {} + n, 'read', 9 FROM v WHERE city = 'Bern'"
-        plain, transaction = Transaction._search_reader, []
+        plain, first = Searches.reader, []
 
         async def search(self, sources):
             found = await plain(self, sources)
-            if not transaction:
-                transaction.append(self)
+            if not first:
+                first.append(self)
                 await run(database, "INSERT INTO orders VALUES (30, 2, NULL, 1)")
             return found
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Transaction, "_search_reader", search)
+            patch.setattr(Searches, "reader", search)
             await run(
                 database,
                 read.format(100),

@@ -22,7 +22,17 @@ from hornbeam_server.schema.types import Kind
 from hornbeam_server.txlayer.transactions.requests import InsertRows, TransactionRequest
 from tests.strategies import SIMPLE_KINDS, few_values, rows_for, schemas
 from tests.txlayer.database_world import building, catalog_of, check, opened, settled, stored_rows
-from tests.txlayer.transactions_model import Delete, Insert, Refused, Update, apply, visible
+from tests.txlayer.transactions_model import (
+    Delete,
+    DeleteUsing,
+    Insert,
+    Refused,
+    Update,
+    UpdateByQuery,
+    UpdateFrom,
+    apply,
+    visible,
+)
 
 KINDS = tuple(kind for kind in SIMPLE_KINDS if kind is not Kind.BOOLEAN)
 
@@ -86,7 +96,10 @@ def operations(draw, schema, state):
             for c in columns
         )
 
-    match draw(st.sampled_from(["insert", "insert", "update", "update", "delete"])):
+    kind = draw(st.sampled_from(["insert", "insert", "update", "update", "delete", "other"]))
+    if kind == "other" and (found := draw(of_two(schema, relation))) is not None:
+        return found
+    match kind:
         case "insert":
             return Insert(relation.name, tuple(value(column) for column in relation.columns))
         case "update":
@@ -97,6 +110,30 @@ def operations(draw, schema, state):
             return Update(relation.name, assign, conditions())
         case _:
             return Delete(relation.name, conditions())
+
+
+@st.composite
+def of_two(draw, schema, relation):
+    """A statement that writes rows of `relation` by rows of another relation, or of the same; None
+    if no columns have the same type."""
+    source = draw(st.sampled_from(schema.relations))
+    pairs = [
+        (mine.name, other.name)
+        for mine in relation.columns
+        for other in source.columns
+        if mine.type == other.type
+    ]
+    of_key = [pair for pair in pairs if (pair[1],) == source.primary_key]
+    if not pairs:
+        return None
+    some = st.lists(st.sampled_from(pairs), min_size=1, max_size=2, unique_by=lambda p: p[0])
+    if of_key and draw(st.booleans()):
+        on = draw(st.sampled_from(of_key))
+        column, value = draw(st.sampled_from(pairs))
+        return UpdateByQuery(relation.name, source.name, column, value, (on,))
+    if draw(st.booleans()):
+        return UpdateFrom(relation.name, source.name, tuple(draw(some)), tuple(draw(some)))
+    return DeleteUsing(relation.name, source.name, tuple(draw(some)))
 
 
 async def load(database, rows):

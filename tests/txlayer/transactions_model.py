@@ -62,7 +62,59 @@ class Delete:
         return Statement(f"DELETE FROM {self.relation}{_where(self.where)}", values)
 
 
-Operation = Insert | Update | Delete
+@dataclass(frozen=True)
+class UpdateFrom:
+    """UPDATE … FROM `source`: columns of `relation` take columns of the row of `source` that has
+    the same values in the pairs of columns `on`."""
+
+    relation: str
+    source: str
+    assign: tuple[tuple[str, str], ...]
+    on: tuple[tuple[str, str], ...]
+
+    def sql(self, schema: Schema) -> Statement:
+        assigned = ", ".join(f"{column} = s.{other}" for column, other in self.assign)
+        return Statement(
+            f"UPDATE {self.relation} AS t SET {assigned} FROM {self.source} AS s"
+            f" WHERE {_joined(self.on)}"
+        )
+
+
+@dataclass(frozen=True)
+class UpdateByQuery:
+    """UPDATE with a subquery as the value: `on` pairs columns of `relation` with the whole key of
+    `source`."""
+
+    relation: str
+    source: str
+    column: str
+    value: str
+    on: tuple[tuple[str, str], ...]
+
+    def sql(self, schema: Schema) -> Statement:
+        query = f"SELECT s.{self.value} FROM {self.source} AS s WHERE {_joined(self.on)}"
+        return Statement(f"UPDATE {self.relation} AS t SET {self.column} = ({query})")
+
+
+@dataclass(frozen=True)
+class DeleteUsing:
+    """DELETE … USING `source`: the rows that have the same values as one of `source`."""
+
+    relation: str
+    source: str
+    on: tuple[tuple[str, str], ...]
+
+    def sql(self, schema: Schema) -> Statement:
+        return Statement(
+            f"DELETE FROM {self.relation} AS t USING {self.source} AS s WHERE {_joined(self.on)}"
+        )
+
+
+Operation = Insert | Update | Delete | UpdateFrom | UpdateByQuery | DeleteUsing
+
+
+def _joined(on: Sequence[tuple[str, str]]) -> str:
+    return " AND ".join(f"t.{column} = s.{other}" for column, other in on) or "true"
 
 
 def _where(conditions: Sequence[tuple[str, Value]]) -> str:
@@ -84,8 +136,50 @@ def apply(schema: Schema, before: State, operations: Sequence[Operation]) -> Sta
                 _replace(schema, relation, state, pairs)
             case Delete(where=where):
                 _delete(schema, relation, state, _matching(relation, state, where))
+            case UpdateFrom() | UpdateByQuery():
+                changed = _from_others(schema, state, operation)
+                _remove(relation, state, [old for old, _ in changed])
+                _add(relation, state, [new for _, new in changed])
+            case DeleteUsing():
+                rows = state[relation.name]
+                gone = [row for row in rows if _others(schema, state, operation, row)]
+                _delete(schema, relation, state, gone)
     _check(schema, state)
     return state
+
+
+def _others(
+    schema: Schema, state: State, operation: UpdateFrom | UpdateByQuery | DeleteUsing, row: Row
+) -> list[Row]:
+    """The rows of the source that are joined to `row`."""
+    target, source = schema.relation(operation.relation), schema.relation(operation.source)
+    held = _values(target, row, [column for column, _ in operation.on])
+    there = [other for _, other in operation.on]
+    found = [other for other in state[source.name] if _values(source, other, there) == held]
+    return [] if None in held else found
+
+
+def _from_others(
+    schema: Schema, state: State, operation: UpdateFrom | UpdateByQuery
+) -> list[tuple[Row, Row]]:
+    """The old and new rows of an UPDATE that takes values from other rows."""
+    target, source = schema.relation(operation.relation), schema.relation(operation.source)
+    pairs = (
+        operation.assign
+        if isinstance(operation, UpdateFrom)
+        else ((operation.column, operation.value),)
+    )
+    columns, wanted = [column for column, _ in pairs], [other for _, other in pairs]
+    changed = []
+    for row in state[target.name]:
+        found = [_values(source, other, wanted) for other in _others(schema, state, operation, row)]
+        if isinstance(operation, UpdateByQuery) and not found:
+            found = [(None,)]
+        if found:
+            values = min(found, key=lambda each: [(value is None, value) for value in each])
+            assigned = dict(zip(columns, values, strict=True))
+            changed.append((row, _assigned(target, row, assigned)))
+    return changed
 
 
 def _values(relation: Relation, row: Row, columns: Sequence[str]) -> Row:

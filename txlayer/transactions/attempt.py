@@ -18,16 +18,14 @@ A dry run takes no locks and reads at a snapshot; the rest of its code is the sa
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.query.binding.parameters import Misfit
-from hornbeam_server.query.engine import QueryStream
-from hornbeam_server.schema.catalog import Counter
+from hornbeam_server.schema.catalog import Catalog, Counter
 from hornbeam_server.schema.errors import (
     HornbeamError,
     InvalidRequest,
@@ -45,7 +43,6 @@ from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, tu
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.limits import MAX_ROW_BYTES
 from hornbeam_server.storage.ports import NEWEST, TableStore
-from hornbeam_server.storage.snapshot import Overlay, Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.constraint_checks import ConstraintChecks, numbers_cure
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
@@ -60,33 +57,39 @@ from hornbeam_server.txlayer.transactions.requests import (
     StatementResult,
     Work,
 )
+from hornbeam_server.txlayer.transactions.searches import Searches
+from hornbeam_server.txlayer.transactions.steps import run_steps
 from hornbeam_server.txlayer.transactions.stored_rows import StoredRows
+from hornbeam_server.txlayer.transactions.value_queries import ValueQueries, named_parameters
 from hornbeam_server.txlayer.transactions.workspace import (
     MAX_CHANGES,
     SPLIT,
     Key,
     Workspace,
+    all_keys,
     budget_of_reads,
     budget_of_writes,
-    changed_since,
     gathered,
+    gathered_by_key,
 )
 from hornbeam_server.txlayer.transactions.write_compiler import with_values
 from hornbeam_server.txlayer.transactions.write_expressions import Scalar
 from hornbeam_server.txlayer.transactions.write_parameters import bind_parameters
 from hornbeam_server.txlayer.transactions.write_plans import (
-    Assignments,
     ByKey,
     BySearch,
     Conflict,
-    Defaulted,
     DeletePlan,
     InsertPlan,
-    Subquery,
+    RowPlan,
+    Step,
+    StepsPlan,
+    TruncatePlan,
     UpdatePlan,
     WritePlan,
-    assigned,
     needs_duckdb,
+    row_after,
+    value_queries,
 )
 
 CONFLICTS_A_TURN = 32
@@ -105,15 +108,30 @@ class _Bound:
     by_duckdb: bool
 
 
-_NOTHING_BOUND = _Bound(Statement(""), (), by_duckdb=False)
+@dataclass(frozen=True, slots=True)
+class _Upsert:
+    """ON CONFLICT of a bound statement."""
+
+    conflict: Conflict
+    bound: _Bound
+    values: ValueQueries
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The rows that a statement has written, and what its RETURNING needs: the parameters for each
+    row, and the value queries of the statement."""
+
+    rows: list[Row]
+    parameters: Sequence[Parameters]
+    values: ValueQueries
 
 
 class Transaction:
     """The working state of one attempt.
 
-    All searches use one snapshot. The first search gets it from `snapshot`, which returns a
-    snapshot at or above its argument; so it holds all commits for which the transaction has waited
-    by then. Without `locks`, all rows are read at `at`.
+    `snapshot` returns the snapshot of its searches (`Searches`). Without `locks`, all rows are read
+    at `at`.
     """
 
     def __init__(
@@ -134,9 +152,8 @@ class Transaction:
         self._identity = identity
         self._loaded: list[tuple[Counter, list[Any]]] = []
         self._now = now
-        self._snapshot = snapshot
-        self._searched: Snapshot | None = None
         self._workspace = workspace = Workspace(state, store, locks, owner, deadline, at)
+        self._searches = Searches(workspace, store, snapshot)
         self._bound: dict[int, tuple[WritePlan, _Bound]] = {}
         """Plans and bound statements by the `id` of the statement, which they keep alive."""
         self._given: dict[int, list[dict[int, Value]]] = {}
@@ -181,8 +198,8 @@ class Transaction:
         """The relations and keys of rows that a statement names; for inserted rows, their parents
         too. Empty for an INSERT of many rows, which reads them part by part."""
         match plan:
-            case InsertPlan():
-                values = await self._values(plan, bound)
+            case InsertPlan(queries=()):
+                values = await self._values(plan, bound, bound.parameters)
                 few = values if len(values) < ROWS_A_TURN else ()
                 return list(self._named_by(plan.relation, few))
             case UpdatePlan(find=ByKey() as find) | DeletePlan(find=ByKey() as find):
@@ -200,16 +217,18 @@ class Transaction:
             keyed = (parent for parent in parents if parent.target is None)
             yield from ((parent.foreign_key.parent, parent.values(row)) for parent in keyed)
 
-    async def _bind(self, plan: WritePlan, statement: Statement) -> tuple[WritePlan, _Bound]:
+    async def _bind(
+        self, plan: WritePlan, statement: Statement, catalog: Catalog | None = None
+    ) -> tuple[WritePlan, _Bound]:
         """Bind a statement once, on its first use. Returns another plan when a value does not fit
-        its parameter. Raises SqlError, TypeMismatch."""
+        its parameter; it is planned under `catalog`. Raises SqlError, TypeMismatch."""
         found = self._bound.get(id(statement))
         if found is None:
             given, now = statement.parameters, self._now
             try:
                 parameters = bind_parameters(given, plan, now)
             except Misfit:
-                catalog, engine = self.state.catalog, self.state.engine
+                catalog, engine = catalog or self.state.catalog, self.state.engine
                 plan, left = await engine.read(
                     len(statement.sql), partial(with_values, plan, given, catalog, engine)
                 )
@@ -228,11 +247,13 @@ class Transaction:
             return await self.state.engine.evaluate(lambda: list(items))
         return await made(items)
 
-    async def _values(self, plan: InsertPlan, bound: _Bound) -> list[dict[int, Value]]:
+    async def _values(
+        self, plan: InsertPlan, bound: _Bound, parameters: Parameters
+    ) -> list[dict[int, Value]]:
         """The rows of VALUES, computed once, on the first use."""
         rows = self._given.get(id(bound.statement))
         if rows is None:
-            given = self._values_budget.taking(plan.given(bound.parameters), _values_of)
+            given = self._values_budget.taking(plan.given(parameters), _values_of)
             rows = self._given[id(bound.statement)] = await self._all_computed(bound, given)
         return rows
 
@@ -240,20 +261,33 @@ class Transaction:
         return await self._computed(bound, lambda: find.values(bound.parameters))
 
     async def run(self, plan: WritePlan, statement: Statement) -> StatementResult:
-        plan, bound = await self._bind(plan, statement)
+        return await self._run(*await self._bind(plan, statement), self._returned_budget)
+
+    async def _run_step(self, step: Step, statement: Statement) -> StatementResult:
+        """`run` for a part of a statement. Its rows are the result unless other parts read them."""
+        budget = self._returned_budget if step.rows is None else budget_of_reads()
+        return await self._run(*await self._bind(step.plan, statement, step.catalog), budget)
+
+    async def _run(self, plan: WritePlan, bound: _Bound, budget: Budget) -> StatementResult:
         match plan:
+            case StepsPlan():
+                given = bound.parameters
+                return await run_steps(plan, given, self._searches, self._run_step, budget)
+            case TruncatePlan():
+                return StatementResult(await self._truncate(plan))
             case InsertPlan():
-                rows = await self._insert(plan, bound)
+                written = await self._insert(plan, bound)
             case UpdatePlan():
-                rows = await self._update(plan, bound)
+                written = await self._update(plan, bound)
             case DeletePlan():
-                rows = await self._delete(plan, bound)
-        returning = plan.returning
+                written = await self._delete(plan, bound)
+        returning, rows = plan.returning, written.rows
         if returning is None:
             return StatementResult(len(rows))
-        shown = (returning.row(row, bound.parameters) for row in rows)
-        shown_rows = await self._all_computed(bound, self._returned_budget.taking(shown))
-        return StatementResult(len(rows), returning.columns, returning.types, tuple(shown_rows))
+        given = await written.values.add_all(returning.queries, rows, written.parameters)
+        shown = (returning.row(row, each) for row, each in zip(rows, given, strict=True))
+        shown_rows = await self._all_computed(bound, budget.taking(shown))
+        return StatementResult(len(rows), returning.columns, returning.sql_types, tuple(shown_rows))
 
     async def insert(self, batch: InsertRows) -> StatementResult:
         """Insert a batch of rows without SQL. Raises NotFound, UnknownName, InvalidRequest,
@@ -295,26 +329,38 @@ class Transaction:
         for counter, numbers in self._loaded:
             await self._identity.move_past(counter, numbers)
 
-    async def _insert(self, plan: InsertPlan, bound: _Bound) -> list[Row]:
+    async def _insert(self, plan: InsertPlan, bound: _Bound) -> _Written:
         relation = plan.relation
-        given = [*await self._values(plan, bound)]
+        values = await self._value_queries(plan)
+        parameters = await values.add(plan.queries, (), bound.parameters)
+        given = [*await self._values(plan, bound, parameters)]
         if plan.query is not None:
-            stream = await self._run_query(plan.query, bound.parameters)
+            stream = await self._searches.run(plan.query, bound.parameters)
             rows_found = await gathered(stream, relation.name, budget_of_writes())
             _require_width(len(stream.columns), len(plan.query_positions), relation)
-            given += await made(_row_assigned(plan, row) for row in rows_found)
+            given += await made(plan.selected(row) for row in rows_found)
         rows: list[Row] = []
         for some in chunks(given):
             rows += [await self._new_rows.complete(relation, values) for values in some]
             await turn(some)
-        return await self.insert_rows(relation, rows, plan.conflict, bound)
+        upsert = None if plan.conflict is None else _Upsert(plan.conflict, bound, values)
+        written = await self.insert_rows(relation, rows, upsert)
+        return _Written(written, [bound.parameters] * len(written), values)
+
+    async def _value_queries(self, plan: RowPlan) -> ValueQueries:
+        """The value queries of a statement. They read the state before the statement, so this is
+        called before the first of its changes."""
+        queries = value_queries(plan)
+        if not queries:
+            return ValueQueries(None)
+        sources = frozenset[str]().union(*(each.query.prepared.sources for each in queries))
+        return ValueQueries(await self._searches.reader(sources))
 
     async def insert_rows(
         self,
         relation: Relation,
         rows: Sequence[Row],
-        conflict: Conflict | None = None,
-        bound: _Bound = _NOTHING_BOUND,
+        upsert: _Upsert | None = None,
     ) -> list[Row]:
         """Insert complete rows, set-at-a-time. Returns the inserted and updated rows.
 
@@ -323,9 +369,9 @@ class Transaction:
         """
         written: list[Row] = []
         written_keys: set[bytes] = set()
-        most = ROWS_A_TURN if conflict is None else CONFLICTS_A_TURN
+        most = ROWS_A_TURN if upsert is None else CONFLICTS_A_TURN
         for some in chunks(rows, most):
-            written += await self._insert_some(relation, some, conflict, bound, written_keys)
+            written += await self._insert_some(relation, some, upsert, written_keys)
             await turn(some, most)
         return written
 
@@ -333,8 +379,7 @@ class Transaction:
         self,
         relation: Relation,
         rows: Sequence[Row],
-        conflict: Conflict | None,
-        bound: _Bound,
+        upsert: _Upsert | None,
         written_keys: set[bytes],
     ) -> list[Row]:
         """Insert a part of the rows. Adds their keys to `written_keys`, the keys of all rows that
@@ -350,13 +395,13 @@ class Transaction:
             change = mine.get(key)
             before = change.new if change is not None else stored
             holder = None
-            if conflict is not None:
-                holder = await self._conflicting(relation, conflict, row, before)
+            if upsert is not None:
+                holder = await self._conflicting(relation, upsert.conflict, row, before)
             if holder is None and before is None:
                 self._workspace.write(name, key, None, row)
                 written.append(row)
                 written_keys.add(key)
-            elif holder is None or conflict is None:
+            elif holder is None or upsert is None:
                 values = codec.key_values(row)
                 cure = "Use another key, or ON CONFLICT with the primary key as its target."
                 raise UniqueViolation(
@@ -366,10 +411,10 @@ class Transaction:
                     relation=name,
                     constraint="primary key",
                 )
-            elif conflict.assignments:
+            elif upsert.conflict.assignments:
                 if codec.key(holder) in written_keys:
                     raise _written_twice(relation, codec.key_values(holder))
-                updated = await self._update_conflicting(relation, conflict, holder, row, bound)
+                updated = await self._update_conflicting(relation, upsert, holder, row)
                 written += updated
                 written_keys.update(map(codec.key, updated))
         return written
@@ -394,29 +439,30 @@ class Transaction:
         return None
 
     async def _update_conflicting(
-        self,
-        relation: Relation,
-        conflict: Conflict,
-        held: Row,
-        proposed: Row,
-        bound: _Bound,
+        self, relation: Relation, upsert: _Upsert, held: Row, proposed: Row
     ) -> list[Row]:
+        conflict, bound, values = upsert.conflict, upsert.bound, upsert.values
         key = self.state.codecs(relation.name).key_values(held)
         (row,) = await self._workspace.lock_and_read(relation.name, [key])
         if row is None:
             raise TransactionAborted("The conflicting row was deleted meanwhile.")
-        new = await self._computed(
-            bound, lambda: _updated_conflicting(conflict, row, proposed, bound.parameters)
-        )
-        if new is None:
-            return []
+        if values.any:
+            await self._searches.require_unchanged(relation.name, [key])
+        both, where = row + proposed, conflict.where
+        if where is not None:
+            given = await values.add(conflict.where_queries, both, bound.parameters)
+            if not await self._computed(bound, lambda: where(both, given)):
+                return []
+        given = await values.add(conflict.queries, both, bound.parameters)
+        new = await self._computed(bound, lambda: row_after(conflict.assignments, row, both, given))
         new = await self._new_rows.defaulted(relation, conflict.assignments, new)
         return await self._replace(relation, [(row, new)])
 
-    async def _update(self, plan: UpdatePlan, bound: _Bound) -> list[Row]:
-        rows = await self._locate(plan.relation, plan.find, bound)
-        relation, assignments, parameters = plan.relation, plan.assignments, bound.parameters
-        after = (_assigned(assignments, row, row, parameters) for row in rows)
+    async def _update(self, plan: UpdatePlan, bound: _Bound) -> _Written:
+        relation, assignments = plan.relation, plan.assignments
+        rows, values, given = await self._found(plan, bound)
+        computed = await values.add_all(plan.queries, rows, given)
+        after = (row_after(assignments, r, r, p) for r, p in zip(rows, computed, strict=True))
         changed = await self._all_computed(bound, budget_of_writes().taking(after))
         pairs: list[tuple[Row, Row]] = []
         for some in chunks(list(zip(rows, changed, strict=True))):
@@ -425,7 +471,23 @@ class Transaction:
                 for row, new in some
             ]
             await turn(some)
-        return await self._replace(relation, pairs)
+        return _Written(await self._replace(relation, pairs), given, values)
+
+    async def _found(
+        self, plan: UpdatePlan | DeletePlan, bound: _Bound
+    ) -> tuple[list[Row], ValueQueries, list[Parameters]]:
+        """The rows that a WHERE matches, locked, in their newest state; the value queries of the
+        statement; and the parameters for each row."""
+        relation, find = plan.relation, plan.find
+        if isinstance(find, BySearch):
+            rows, given = await self._search(relation, find, bound)
+        else:
+            rows, given = await self._locate(relation.name, find, bound), []
+        values = await self._value_queries(plan)
+        if values.any:
+            key = self.state.codecs(relation.name).key_values
+            await self._searches.require_unchanged(relation.name, await made(map(key, rows)))
+        return rows, values, given or [bound.parameters] * len(rows)
 
     async def _replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> list[Row]:
         """Replace the old row of each pair by the new one, and carry out ON UPDATE. Returns the new
@@ -469,19 +531,28 @@ class Transaction:
         rekeyed = {one for pair in keys if pair[0] != pair[1] for one in pair}
         await self._workspace.lock_existence(name, sorted(rekeyed))
 
-    async def _delete(self, plan: DeletePlan, bound: _Bound) -> list[Row]:
-        rows = await self._locate(plan.relation, plan.find, bound)
+    async def _delete(self, plan: DeletePlan, bound: _Bound) -> _Written:
+        rows, values, given = await self._found(plan, bound)
         await self._actions.delete(plan.relation, rows)
-        return rows
+        return _Written(rows, given, values)
 
-    async def _locate(self, relation: Relation, find: ByKey | BySearch, bound: _Bound) -> list[Row]:
-        """The rows that match a WHERE, locked, in their newest state."""
-        if isinstance(find, BySearch):
-            return await self._search(relation, find, bound)
+    async def _truncate(self, plan: TruncatePlan) -> int:
+        """Delete all rows of the relations. None is left that references one of them."""
+        count = 0
+        for relation, search in plan.relations:
+            stream = await self._searches.run(search, ())
+            keys = await all_keys(stream, relation.name)
+            found = await self._workspace.lock_and_read(relation.name, keys)
+            rows = [row for row in found if row is not None]
+            await self._actions.delete_level(relation.name, rows)
+            count += len(rows)
+        return count
+
+    async def _locate(self, relation: str, find: ByKey, bound: _Bound) -> list[Row]:
         key = await self._key(find, bound)
         if key is None:
             return []
-        rows = await self._workspace.lock_and_read(relation.name, [key])
+        rows = await self._workspace.lock_and_read(relation, [key])
         return await self._matching(rows, find.residual, bound)
 
     async def _matching(
@@ -498,65 +569,27 @@ class Transaction:
             return await self.state.engine.evaluate(lambda: list(filter(wanted, present)))
         return await selected(present, wanted)
 
-    async def _search(self, relation: Relation, find: BySearch, bound: _Bound) -> list[Row]:
-        stream = await self._run_query(find.query, bound.parameters)
-        keys = await gathered(stream, relation.name, budget_of_reads())
-        rows = await self._workspace.lock_and_read(relation.name, keys)
-        if find.predicate is None:
-            await self._require_unchanged(relation, keys)
-        return await self._matching(rows, find.predicate, bound)
-
-    async def _require_unchanged(self, relation: Relation, keys: Sequence[Key]) -> None:
-        base = await self._base()
-        for some in chunks(keys):
-            if await self._workspace.reader.get(relation.name, some) != await base.get(
-                relation.name, some
-            ):
-                raise changed_since(relation.name)
-            await turn(some)
-
-    async def _base(self) -> Snapshot:
-        """The snapshot of this transaction's searches, without the transaction's own changes."""
-        if self._searched is None:
-            at = await self._snapshot(self._workspace.waited_for())
-            self._searched = Snapshot(self._store, self.state.codecs, at)
-        return self._searched
-
-    async def _run_query(self, query: Subquery, parameters: Parameters) -> QueryStream:
-        reader = await self._search_reader(query.prepared.sources)
-        return await query.prepared.run(reader, query.parameters(parameters))
-
-    async def _search_reader(self, sources: Set[str]) -> Snapshot:
-        """The snapshot for the WHERE and subqueries of a statement, overlaid with this
-        transaction's changes to the relations and views `sources`. Raises TransactionAborted."""
-        base = await self._base()
-        changed = (name for name, changes in self._workspace.changes.items() if changes)
-        if not self.state.programs.sources(changed) & sources:
-            return base
-        layout = self.state.catalog.layout
-        mutations = [
-            m for m in await self._workspace.overlay() if layout(m.layout).source in sources
-        ]
-        await self._require_base(mutations)
-        if not self.state.catalog.transactional_view.keys().isdisjoint(sources):
-            await self._workspace.require_added(base)
-        return Snapshot(self._store, self.state.codecs, base.at, mutations=Overlay(mutations))
-
-    async def _require_base(self, mutations: Sequence[Mutation]) -> None:
-        """Raises TransactionAborted unless the old row of each mutation is the row in the snapshot.
-        Else an overlay of the mutations would show both its old and its new entries in an index."""
-        by_layout: dict[str, list[Mutation]] = {}
-        for mutation in mutations:
-            by_layout.setdefault(mutation.layout, []).append(mutation)
-        base = await self._base()
-        for layout, changed in by_layout.items():
-            codec = self.state.codecs(layout)
-            for some in chunks(changed):
-                keys = [codec.decode_key(mutation.key) for mutation in some]
-                for version, mutation in zip(await base.get(layout, keys), some, strict=True):
-                    if (version.row if version is not None else None) != mutation.old:
-                        raise changed_since(layout)
+    async def _search(
+        self, relation: Relation, find: BySearch, bound: _Bound
+    ) -> tuple[list[Row], list[Parameters]]:
+        """The rows that a search finds, and the parameters for each row if the search gives some of
+        their values."""
+        stream = await self._searches.run(find.query, bound.parameters)
+        name, width = relation.name, len(relation.primary_key)
+        found = await gathered_by_key(stream, width, name, budget_of_reads())
+        keys = list(found)
+        rows = await self._workspace.lock_and_read(name, keys)
+        if find.predicate is not None:
+            return await self._matching(rows, find.predicate, bound), []
+        await self._searches.require_unchanged(name, keys)
+        given: list[Parameters] = []
+        if find.names:
+            named = named_parameters(bound.parameters)
+            for some in chunks(list(zip(rows, found.values(), strict=True))):
+                present = (values for row, values in some if row is not None)
+                given += [{**named, **dict(zip(find.names, v, strict=True))} for v in present]
                 await turn(some)
+        return [row for row in rows if row is not None], given
 
 
 def _require_width(given: int, wanted: int, relation: Relation) -> None:
@@ -567,32 +600,6 @@ def _require_width(given: int, wanted: int, relation: Relation) -> None:
             f"INSERT INTO {relation.name}: {wanted} columns, the SELECT gives {given}.",
             cure="Name the columns that are written, and give each a value.",
         )
-
-
-def _row_assigned(plan: InsertPlan, row: Row) -> dict[int, Value]:
-    """The values by position that a row of INSERT … SELECT assigns. Raises TypeMismatch."""
-    columns = plan.relation.columns
-    typed = ((i, columns[i].type, v) for i, v in zip(plan.query_positions, row, strict=True))
-    return {i: assigned(value, t) for i, t, value in typed}
-
-
-def _assigned(assignments: Assignments, old: Row, seen: Row, parameters: Parameters) -> Row:
-    """`old` with the assignments of SET, except defaults. Their expressions are over `seen`."""
-    new = list(old)
-    for assignment in assignments:
-        if not isinstance(assignment, Defaulted):
-            new[assignment.position] = assignment.value(seen, parameters)
-    return tuple(new)
-
-
-def _updated_conflicting(
-    conflict: Conflict, row: Row, proposed: Row, parameters: Parameters
-) -> Row | None:
-    """The row to which ON CONFLICT DO UPDATE changes `row`; None if its WHERE excludes `row`."""
-    both = row + proposed
-    if conflict.where is not None and not conflict.where(both, parameters):
-        return None
-    return _assigned(conflict.assignments, row, both, parameters)
 
 
 def _values_of(row: Mapping[int, Value]) -> Iterable[Value]:

@@ -79,7 +79,7 @@ def compile_default(column: Column, relation: Relation) -> DefaultExpression:
         bound = with_one_now(bound)
         (node,) = bound.ast.expressions
         unlink(tree)
-        return DefaultExpression(column, ByValues(node, ConstantScope(bound)))
+        return DefaultExpression(column, ByValues(node, ConstantScope(bound.parameter_types)))
     except SqlError as error:
         message = _PLACE.sub("", error.message)
         located = message if message.startswith(what) else f"{what}: {message}"

@@ -44,7 +44,7 @@ class ReferentialActions:
             parent, gone = waiting.pop()
             if not gone:
                 continue
-            await self._delete_level(parent.name, gone)
+            await self.delete_level(parent.name, gone)
             for check in self._state.constraints[parent.name].children:
                 action = check.foreign_key.on_delete
                 if action is Action.RESTRICT:
@@ -87,7 +87,8 @@ class ReferentialActions:
         pairs = ((row, check.referencing(row, moved[check.parent_key(row)])) for row in below)
         return await made(pairs)
 
-    async def _delete_level(self, relation: str, rows: Sequence[Row]) -> None:
+    async def delete_level(self, relation: str, rows: Sequence[Row]) -> None:
+        """Delete rows of one relation, and carry out no actions."""
         codec = self._state.codecs(relation)
         for some in chunks(rows):
             keys = [codec.key(row) for row in some]

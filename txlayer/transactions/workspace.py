@@ -9,6 +9,7 @@ from hornbeam_server.maintain.changes import Addition, Change, Mutation
 from hornbeam_server.maintain.immediate.program import Joined
 from hornbeam_server.query.engine import QueryStream
 from hornbeam_server.schema.errors import BeingLoaded, LimitExceeded, TransactionAborted
+from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.sizes import Budget, bytes_of
 from hornbeam_server.schema.turns import chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
@@ -373,3 +374,46 @@ async def gathered(stream: QueryStream, relation: str, budget: Budget) -> list[R
                 await turn(some)
             require_few(relation, len(rows))
     return rows
+
+
+async def all_keys(stream: QueryStream, relation: str) -> list[Key]:
+    """The keys of all rows of a relation, for TRUNCATE. Raises LimitExceeded."""
+    try:
+        return await gathered(stream, relation, budget_of_reads())
+    except LimitExceeded as error:
+        key = "SELECT … LIMIT 100000"
+        raise LimitExceeded(
+            f"{relation} has too many rows for TRUNCATE, which deletes them in one transaction of"
+            f" at most {MAX_CHANGES} rows.",
+            cure=f"Delete them in parts: DELETE FROM {identifier(relation)} WHERE key IN ({key}).",
+        ) from error
+
+
+async def gathered_by_key(
+    stream: QueryStream, width: int, relation: str, budget: Budget
+) -> dict[Key, Row]:
+    """The rows of a query by their first `width` values, a key of `relation`: of the rows with one
+    key the values of the smallest, behind the key. Raises LimitExceeded."""
+    found: dict[Key, Row] = {}
+    async with aclosing(stream.batches()) as batches:
+        async for batch in batches:
+            for some in chunks(batch):
+                for row in budget.taking(some):
+                    key, values = row[:width], row[width:]
+                    known = found.setdefault(key, values)
+                    if known is not values and _order(values) < _order(known):
+                        found[key] = values
+                await turn(some)
+            require_few(relation, len(found))
+    return found
+
+
+def _order(row: Row) -> list[tuple[bool, bool, Value]]:
+    """The order of rows with values of the same types: NULL last, before it NaN."""
+    return [_place(value) for value in row]
+
+
+def _place(value: Value) -> tuple[bool, bool, Value]:
+    if value is None or value != value:  # noqa: PLR0124  NaN
+        return value is None, True, False
+    return False, False, value

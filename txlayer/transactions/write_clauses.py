@@ -13,8 +13,8 @@ from hornbeam_server.schema.trees import written
 
 _CARRIED_OUT: Mapping[type[exp.Expr], Set[str]] = {
     exp.Insert: {"this", "expression", "default", "conflict", "returning", "with_", OVERRIDING},
-    exp.Update: {"this", "expressions", "where", "returning", "with_"},
-    exp.Delete: {"this", "where", "returning", "with_"},
+    exp.Update: {"this", "expressions", "from_", "where", "returning", "with_"},
+    exp.Delete: {"this", "using", "where", "returning", "with_"},
     exp.Schema: {"this", "expressions"},
     exp.Table: {"this", "alias", "only"},
     exp.TableAlias: {"this"},
@@ -26,7 +26,6 @@ _COLUMNS = "Use INSERT … ON CONFLICT (columns)."
 _SOME_ROWS = "Name the rows in WHERE, for example by a subquery: WHERE key IN (SELECT …)."
 _TWO_STEPS = "Use ON CONFLICT, or DELETE and INSERT in one transaction."
 _REFUSED = {
-    "alternative": ("INSERT OR REPLACE and INSERT OR IGNORE are", _COLUMNS),
     "ignore": ("INSERT IGNORE is", _COLUMNS),
     "by_name": ("INSERT BY NAME is", "List the columns: INSERT INTO t (columns) …"),
     "overwrite": ("INSERT OVERWRITE is", _TWO_STEPS),
@@ -34,8 +33,6 @@ _REFUSED = {
     "constraint": ("ON CONFLICT ON CONSTRAINT is", "Name its columns: ON CONFLICT (columns)."),
     "index_predicate": ("ON CONFLICT (columns) with WHERE before DO is", "Leave the WHERE out."),
     "duplicate": ("ON DUPLICATE KEY is", _COLUMNS),
-    "from_": ("UPDATE with FROM is", "Use a subquery in WHERE, or read the values first."),
-    "using": ("DELETE with USING is", "Use a subquery in WHERE."),
     "order": ("ORDER BY in a write is", _SOME_ROWS),
     "limit": ("LIMIT in a write is", _SOME_ROWS),
     "columns": ("A list of columns after the alias is", "Give the relation an alias alone."),
@@ -55,6 +52,14 @@ def require_carried_out(ast: exp.Expr) -> None:
             words = f"{clause.strip('_').replace('_', ' ').upper()} in a write is"
             words, cure = _REFUSED.get(clause, (words, "Leave it out."))
             raise Unsupported(f"{words} not supported.", cure=cure)
+
+
+def require_truncated(ast: exp.TruncateTable) -> None:
+    """Raises Unsupported for clauses of TRUNCATE that no plan carries out."""
+    for clause in filter(ast.args.get, ast.args.keys() - {"expressions", "identity", "option"}):
+        raise Unsupported(
+            f"{clause.upper()} in TRUNCATE is not supported.", cure="Name the relations alone."
+        )
 
 
 def conflict_column(item: exp.Expr) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Self, TypeGuard
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.algebra import Parameter
-from hornbeam_server.query.binding.binder import BoundQuery, bind, bind_tree
+from hornbeam_server.query.binding.assignments import both_sides
+from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
 from hornbeam_server.query.binding.constants import comparable, fold, named_type
 from hornbeam_server.query.binding.parameters import readers, with_literals
-from hornbeam_server.query.binding.parse import OVERRIDING
+from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.binding.placeholders import parameter_key
 from hornbeam_server.query.dialect.functions import DISPLAY, makes_or_takes_rows
 from hornbeam_server.query.dialect.grammar import NAME
@@ -20,17 +20,24 @@ from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
-from hornbeam_server.schema.model import Column, DefaultKind, Relation
-from hornbeam_server.schema.named_columns import generated_given
 from hornbeam_server.schema.trees import unlink, written
 from hornbeam_server.schema.types import ColumnType, Kind, Value
+from hornbeam_server.txlayer.transactions.identity_assignments import (
+    ignored_identities,
+    is_default,
+    require_assignable,
+    require_writable,
+)
 from hornbeam_server.txlayer.transactions.requests import Parameters
+from hornbeam_server.txlayer.transactions.truncation import truncation
+from hornbeam_server.txlayer.transactions.value_lifting import Lifter
 from hornbeam_server.txlayer.transactions.write_clauses import conflict_column, require_carried_out
 from hornbeam_server.txlayer.transactions.write_expressions import (
     ByValues,
     ConstantScope,
     RowScope,
     Scalar,
+    is_lifted,
 )
 from hornbeam_server.txlayer.transactions.write_parameters import NOW, by_name, with_one_now
 from hornbeam_server.txlayer.transactions.write_plans import (
@@ -43,37 +50,53 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     DeletePlan,
     InsertPlan,
     Returning,
+    RowPlan,
     Subquery,
     UpdatePlan,
+    ValueQuery,
     WritePlan,
 )
+from hornbeam_server.txlayer.transactions.write_queries import (
+    name_parameters,
+    put_before,
+    search_of,
+)
+from hornbeam_server.txlayer.transactions.write_steps import compile_steps, has_steps
 
 
 def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
     """Compile one write statement. Raises SqlError and its subclasses."""
-    return _compiled(bind(sql, catalog), catalog, engine)
+    tree = parse(sql)
+    if isinstance(tree, exp.TruncateTable):
+        return truncation(tree, sql, catalog, engine)
+    if has_steps(tree):
+        return compile_steps(tree, sql, catalog, engine, _compiled)
+    return _compiled(bind_tree(tree, sql, catalog), catalog, engine)
 
 
-def _compiled(bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> WritePlan:
+def _compiled(bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> RowPlan:
     try:
         return _compile(with_one_now(bound), catalog, engine)
     finally:
         unlink(bound.ast)
 
 
-def _compile(bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> WritePlan:
+def _compile(bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> RowPlan:
     match bound.ast:
         case exp.Insert() as insert:
             require_carried_out(insert)
-            return _Compiler(bound, catalog, engine).insert(insert)
+            with _Compiler(bound, catalog, engine) as compiler:
+                return compiler.insert(insert)
         case exp.Update() as update:
             require_carried_out(update)
-            return _Compiler(bound, catalog, engine).update(update)
+            with _Compiler(bound, catalog, engine) as compiler:
+                return compiler.update(update)
         case exp.Delete() as delete:
             require_carried_out(delete)
-            return _Compiler(bound, catalog, engine).delete(delete)
+            with _Compiler(bound, catalog, engine) as compiler:
+                return compiler.delete(delete)
     raise Unsupported(
-        "A transaction takes INSERT, UPDATE and DELETE.",
+        "A transaction takes INSERT, UPDATE, DELETE and TRUNCATE.",
         cure="Send SELECT to the query endpoint.",
     )
 
@@ -110,61 +133,81 @@ class _Compiler:
             )
         self.bound, self.catalog, self.engine = bound, catalog, engine
         self.relation = catalog.schema.relation(target)
-        self.alias = target
+        relation = _relation_of(bound.ast)
+        self.alias = relation.alias_or_name
+        self.types = dict(bound.parameter_types)
+        sources = bound.ast.args.get("from_") or bound.ast.args.get("using")
+        self.lifter = Lifter(self.alias, self.types, self._subquery, from_=bool(sources))
         self.readers = readers(bound, _read)
         self.by_values: list[ByValues] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.lifter.close()
+        del self.lifter  # it refers to this object
 
     # ------------------------------------------------------------ statements
 
     def insert(self, ast: exp.Insert) -> InsertPlan:
-        target = ast.this.this if isinstance(ast.this, exp.Schema) else ast.this
-        self.alias = target.alias_or_name
         names = self._insert_columns(ast)
         source = ast.expression
-        ignored = self._ignored(ast, names)
+        ignored = ignored_identities(self.relation, ast, names)
         positions: tuple[int, ...] = ()
         rows: tuple[tuple[Assignment, ...], ...] = ()
         query = None
+        queries: list[ValueQuery] = []
         if source is None:
             rows = ((),)
         elif isinstance(source, exp.Values):
-            rows = tuple(self._values(names, item, ignored) for item in source.expressions)
+            rows = tuple(self._values(names, item, ignored, queries) for item in source.expressions)
         else:
-            query = self._select(ast, source, len(names))
+            query = self._select(source, len(names))
             positions = tuple(self._position(name) for name in names)
         return InsertPlan(
             self.relation,
             rows,
             query,
             positions,
+            tuple(queries),
             self._conflict(ast.args.get("conflict")),
-            self._returning(ast.args.get("returning")),
+            self._returning(self._outputs(ast.args.get("returning"))),
             self.bound,
             self.readers,
             tuple(self.by_values),
         )
 
     def update(self, ast: exp.Update) -> UpdatePlan:
-        self.alias = ast.this.alias_or_name
-        assignments = self._assignments(ast.expressions, RowScope(*self._scope()))
-        find = self._find(ast, ast.args.get("where"))
-        returning = self._returning(ast.args.get("returning"))
-        left = tuple(self.by_values)
+        by_key = self._by_key(ast)
+        queries: list[ValueQuery] = []
+        scope = self._scope()
+        pairs = self._pairs(ast.expressions, scope, queries, search=by_key is None)
+        outputs = self._outputs(ast.args.get("returning"))
+        find = by_key or self._search(ast)
+        assignments = self._assignments(pairs, scope)
         return UpdatePlan(
-            self.relation, find, assignments, returning, self.bound, self.readers, left
+            self.relation,
+            find,
+            assignments,
+            tuple(queries),
+            self._returning(outputs),
+            self.bound,
+            self.readers,
+            tuple(self.by_values),
         )
 
     def delete(self, ast: exp.Delete) -> DeletePlan:
-        self.alias = ast.this.alias_or_name
-        find = self._find(ast, ast.args.get("where"))
-        returning = self._returning(ast.args.get("returning"))
+        outputs = self._outputs(ast.args.get("returning"))
+        find = self._by_key(ast) or self._search(ast)
+        returning = self._returning(outputs)
         left = tuple(self.by_values)
         return DeletePlan(self.relation, find, returning, self.bound, self.readers, left)
 
     # ------------------------------------------------------------ parts
 
-    def _scope(self) -> tuple[Relation, str, BoundQuery]:
-        return self.relation, self.alias, self.bound
+    def _scope(self, *, proposed: bool = False) -> RowScope:
+        return RowScope(self.relation, self.alias, self.types, proposed)
 
     def _insert_columns(self, ast: exp.Insert) -> tuple[str, ...]:
         if not isinstance(ast.this, exp.Schema):
@@ -176,39 +219,18 @@ class _Compiler:
                 cure="Name each column once.",
             )
         for name in names:
-            self._require_writable(name)
+            require_writable(self.relation, self.relation.columns[self._position(name)])
         return names
 
-    def _ignored(self, ast: exp.Insert, names: Sequence[str]) -> frozenset[str]:
-        """The identity columns whose given values are ignored (OVERRIDING USER VALUE). Raises
-        SqlError for values of generated columns, and of identity columns that are GENERATED ALWAYS
-        without OVERRIDING."""
-        for column in self.relation.generated:
-            if not _gives_default(ast.expression, names, column.name):
-                raise generated_given(self.relation, column)
-        overriding = ast.args.get(OVERRIDING)
-        identities = [column for column in self.relation.columns if _is_identity(column)]
-        if overriding == "user":
-            if not isinstance(ast.expression, exp.Values):
-                raise Unsupported(
-                    "OVERRIDING USER VALUE is for VALUES here.",
-                    cure="Leave the identity column out of INSERT … SELECT.",
-                )
-            return frozenset(column.name for column in identities)
-        for column in identities if overriding is None else ():
-            if _is_always(column) and not _gives_default(ast.expression, names, column.name):
-                raise SqlError(
-                    f"Column {column.name} of {self.relation.name} is GENERATED ALWAYS: it"
-                    " takes no value but DEFAULT.",
-                    cure="Leave it out, or say INSERT INTO … OVERRIDING SYSTEM VALUE VALUES …",
-                )
-        return frozenset()
-
     def _position(self, name: str) -> int:
-        return RowScope(*self._scope()).position(name)
+        return self._scope().position(name)
 
     def _values(
-        self, names: tuple[str, ...], item: exp.Expr, ignored: frozenset[str]
+        self,
+        names: tuple[str, ...],
+        item: exp.Expr,
+        ignored: frozenset[str],
+        queries: list[ValueQuery],
     ) -> tuple[Assignment, ...]:
         values = item.expressions if isinstance(item, exp.Tuple) else [item]
         if len(values) != len(names):
@@ -216,15 +238,15 @@ class _Compiler:
                 f"INSERT INTO {self.relation.name}: {len(names)} columns, {len(values)} values.",
                 cure="Give one value for each column.",
             )
-        scope = ConstantScope(self.bound)
+        scope = ConstantScope(self.types)
         return tuple(
-            self._assignment(name, value, scope)
+            self._assignment(name, self.lifter.lift(value, scope, queries), scope)
             for name, value in zip(names, values, strict=True)
-            if not _is_default(value) and name not in ignored
+            if not is_default(value) and name not in ignored
         )
 
-    def _select(self, ast: exp.Insert, source: exp.Expr, width: int) -> Subquery:
-        query = self._subquery(ast, source.copy())
+    def _select(self, source: exp.Expr, width: int) -> Subquery:
+        query = self._subquery(source.copy())
         if len(query.prepared.columns) != width:
             raise SqlError(
                 f"INSERT INTO {self.relation.name}: {width} columns,"
@@ -233,61 +255,50 @@ class _Compiler:
             )
         return query
 
-    def _subquery(self, ast: exp.Expr, query: exp.Expr) -> Subquery:
-        """Prepare `query`, a part of `ast`, with the CTEs of `ast` and with named parameters."""
-        if (with_ := ast.args.get("with_")) is not None:
-            query.set("with_", with_.copy())
-        uses: dict[str, int | str] = {}
-        for node in list(query.find_all(exp.Placeholder)):
-            key = parameter_key(node)
-            # A numbered parameter gets a name: numbers may have gaps in a part of the statement.
-            name = f"p{key}" if isinstance(key, int) else key
-            uses[name] = key
-            node.set("this", name)
-            node.meta["parameter"] = Parameter(name)
+    def _subquery(self, query: exp.Expr) -> Subquery:
+        """Prepare `query`, a part of the statement, with the CTEs of the statement and with named
+        parameters."""
+        if (with_ := self.bound.ast.args.get("with_")) is not None:
+            put_before(with_.copy(), query)
+        uses = name_parameters(query)
         bound = bind_tree(query, self.bound.statement.sql, self.catalog)
         return Subquery(self.engine.prepare_bound(bound, self.catalog), uses)
 
-    def _assignments(self, items: Sequence[exp.Expr], scope: RowScope) -> Assignments:
-        result: list[Assignment | Defaulted] = []
+    def _pairs(
+        self,
+        items: Sequence[exp.Expr],
+        scope: RowScope,
+        queries: list[ValueQuery],
+        *,
+        search: bool = False,
+    ) -> list[tuple[str, exp.Expr]]:
+        """The columns and values of SET, with lifted values."""
+        result: list[tuple[str, exp.Expr]] = []
         for item in items:
-            if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
-                raise Unsupported(
-                    f"SET {written(item, NAME)} is not supported.",
-                    cure="Assign one column at a time: SET a = …, b = ….",
-                )
-            if _is_default(item.expression):
-                position = self._require_writable(item.this.name)
-                result.append(Defaulted(position, self.relation.columns[position]))
+            assert isinstance(item, exp.EQ), "checked by the binder"
+            columns, values = both_sides(item)
+            if values is None:
+                found = self.lifter.lift_row(item.expression, len(columns), scope, queries)
             else:
-                self._require_assignable(item.this.name)
-                result.append(self._assignment(item.this.name, item.expression, scope))
+                found = [self.lifter.lift(v, scope, queries, search=search) for v in values]
+            result += zip((column.name for column in columns), found, strict=True)
+        return result
+
+    def _assignments(self, pairs: Sequence[tuple[str, exp.Expr]], scope: RowScope) -> Assignments:
+        result: list[Assignment | Defaulted] = []
+        for name, value in pairs:
+            position = self._position(name)
+            column = self.relation.columns[position]
+            require_writable(self.relation, column)
+            if is_default(value):
+                result.append(Defaulted(position, column))
+            else:
+                require_assignable(self.relation, column)
+                result.append(self._assignment(name, value, scope))
         positions = [assignment.position for assignment in result]
         if len(set(positions)) != len(positions):
             raise SqlError("A column is assigned twice.", cure="Assign each column once.")
         return tuple(result)
-
-    def _require_writable(self, name: str) -> int:
-        """The position of a column. Raises SqlError for the row identity."""
-        position = self._position(name)
-        if self.relation.columns[position].hidden:
-            raise SqlError(
-                f"Column {name} of {self.relation.name} is the hidden number of its rows: it is"
-                " read, and never written.",
-                cure="Leave it out.",
-            )
-        return position
-
-    def _require_assignable(self, name: str) -> None:
-        column = self.relation.columns[self._require_writable(name)]
-        if column in self.relation.generated:
-            raise generated_given(self.relation, column)
-        if _is_always(column):
-            raise SqlError(
-                f"Column {name} of {self.relation.name} is GENERATED ALWAYS: SET takes nothing but"
-                " DEFAULT.",
-                cure="Insert the row again, with OVERRIDING SYSTEM VALUE, and delete this one.",
-            )
 
     def _assignment(
         self, name: str, value: exp.Expr, scope: RowScope | ConstantScope
@@ -296,18 +307,16 @@ class _Compiler:
         position = self._position(name)
         column = self.relation.columns[position]
         exact = (
-            isinstance(value, exp.Placeholder)
+            _is_parameter(value)
             and scope.parameter_type(parameter_key(value)) == column.type
             and column.type.kind not in {Kind.DECIMAL, Kind.TEXT}  # still to be rounded or cut
         )
         return Assignment(position, column, self._scalar(value, scope), exact)
 
     def _scalar(self, node: exp.Expr, scope: RowScope | ConstantScope) -> Scalar:
-        if node.find(exp.Query):
-            raise Unsupported(
-                "A subquery cannot be used for a value here.",
-                cure="Read the value first, or use INSERT … SELECT.",
-            )
+        if is_lifted(node):
+            key = parameter_key(node)
+            return lambda _row, parameters: parameters[key]  # type: ignore[index]
         if any(isinstance(part, exp.Window) or makes_or_takes_rows(part) for part in node.walk()):
             raise Unsupported(
                 "Aggregates, window functions and unnest cannot be used for a value here: it is"
@@ -332,11 +341,12 @@ class _Compiler:
             unlink(node)
         return lambda row, parameters: scalar(row, parameters) is True
 
-    def _find(self, ast: exp.Expr, where: exp.Where | None) -> ByKey | BySearch:
-        scope = RowScope(*self._scope())
-        conjuncts = list(where.this.flatten()) if where and isinstance(where.this, exp.And) else []
-        if where is not None and not conjuncts:
-            conjuncts = [where.this]
+    def _by_key(self, ast: exp.Expr) -> ByKey | None:
+        """The key that WHERE fixes; None if the rows need a search."""
+        where = ast.args.get("where")
+        if where is None or self.lifter.from_ or where.find(exp.Query) is not None:
+            return None
+        conjuncts = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
         by_column: dict[str, exp.Expr] = {}
         rest: list[exp.Expr] = []
         for conjunct in conjuncts:
@@ -345,16 +355,14 @@ class _Compiler:
                 by_column[name] = conjunct.expression
             else:
                 rest.append(conjunct)
-        has_query = where is not None and where.find(exp.Query) is not None
-        if len(by_column) == len(self.relation.primary_key) and not has_query:
-            constant = ConstantScope(self.bound)
-            key = tuple(
-                self._assignment(name, by_column[name], constant)
-                for name in self.relation.primary_key
-            )
-            condition = exp.and_(*rest, copy=False) if rest else None
-            return ByKey(key, self._predicate(condition, scope) if condition else None)
-        return self._search(ast, where, scope, has_query)
+        if len(by_column) < len(self.relation.primary_key):
+            return None
+        constant = ConstantScope(self.types)
+        key = tuple(
+            self._assignment(name, by_column[name], constant) for name in self.relation.primary_key
+        )
+        condition = exp.and_(*rest, copy=False) if rest else None
+        return ByKey(key, self._predicate(condition, self._scope()) if condition else None)
 
     def _key_equality(self, node: exp.Expr) -> str | None:
         """Name of the key column if `node` reads `key column = constant or parameter`."""
@@ -375,17 +383,17 @@ class _Compiler:
                 return True
         return comparable(fold(value), type_) is not None
 
-    def _search(
-        self, ast: exp.Expr, where: exp.Where | None, scope: RowScope, has_query: bool
-    ) -> BySearch:
+    def _search(self, ast: exp.Expr) -> BySearch:
+        where = ast.args.get("where")
         key = [exp.column(name, self.alias) for name in self.relation.primary_key]
-        query = exp.select(*key).from_(ast.this.copy(), copy=False)
-        if where is not None:
-            query.where(where.this.copy(), copy=False)
-        subquery = self._subquery(ast, query)
+        values = [exp.alias_(node.copy(), name) for name, node in self.lifter.searched.values()]
+        subquery = self._subquery(search_of(ast, [*key, *values]))
+        names = self.lifter.took(subquery, len(key))
+        if names or self.lifter.from_ or (where is not None and where.find(exp.Query) is not None):
+            return BySearch(subquery, None, names)
         if where is None:
             return BySearch(subquery, lambda _row, _parameters: True)
-        return BySearch(subquery, None if has_query else self._predicate(where.this, scope))
+        return BySearch(subquery, self._predicate(where.this, self._scope()))
 
     def _conflict(self, node: exp.OnConflict | None) -> Conflict | None:
         if node is None:
@@ -399,13 +407,18 @@ class _Compiler:
                 "ON CONFLICT DO UPDATE has no target.",
                 cure="Write ON CONFLICT (columns) DO UPDATE.",
             )
-        scope = RowScope(*self._scope(), proposed=True)
+        scope = self._scope(proposed=True)
         where = node.args.get("where")
+        queries: list[ValueQuery] = []
+        where_queries: list[ValueQuery] = []
+        condition = self.lifter.lift(where.this, scope, where_queries) if where else None
         return Conflict(
             False,
             index,
-            self._assignments(node.expressions, scope),
-            self._predicate(where.this, scope) if where else None,
+            self._assignments(self._pairs(node.expressions, scope, queries), scope),
+            self._predicate(condition, scope) if condition is not None else None,
+            tuple(queries),
+            tuple(where_queries),
         )
 
     def _conflict_index(self, keys: tuple[str, ...]) -> Index | None:
@@ -420,32 +433,65 @@ class _Compiler:
             cure="Name the columns of the primary key or of a unique index.",
         )
 
-    def _returning(self, node: exp.Returning | None) -> Returning | None:
+    def _outputs(self, node: exp.Returning | None) -> _Outputs | None:
+        """The names and expressions of RETURNING, with lifted values."""
         if node is None:
             return None
-        scope = RowScope(*self._scope())
-        names: list[str] = []
-        types: list[str] = []
+        scope = self._scope()
+        queries: list[ValueQuery] = []
+        named = [
+            (name, self.lifter.lift(expression, scope, queries))
+            for item in node.expressions
+            for name, expression in self._output(item)
+        ]
+        return named, queries
+
+    def _returning(self, outputs: _Outputs | None) -> Returning | None:
+        if outputs is None:
+            return None
+        scope = self._scope()
+        types: list[ColumnType | None] = []
         scalars: list[Scalar] = []
-        for item in node.expressions:
-            for name, expression in self._output(item):
-                compiled = compile_expression(expression, scope)
-                type_ = compiled.type if compiled is not None else None
-                names.append(name)
-                types.append(type_.sql() if type_ is not None else "")
-                scalars.append(compiled or self._scalar(expression, scope))
-        return Returning(tuple(names), tuple(types), tuple(scalars))
+        for _, expression in outputs[0]:
+            compiled = compile_expression(expression, scope)
+            of_cast = named_type(expression.args.get("to"))
+            types.append(of_cast if compiled is None else compiled.type)
+            scalars.append(compiled or self._scalar(expression, scope))
+        names = tuple(name for name, _ in outputs[0])
+        return Returning(names, tuple(types), tuple(scalars), tuple(outputs[1]))
 
     def _output(self, item: exp.Expr) -> list[tuple[str, exp.Expr]]:
-        if isinstance(item, exp.Star) or item.is_star:
-            names = self.relation.visible_names
-            columns: list[tuple[str, exp.Expr]] = [(name, exp.column(name)) for name in names]
-            for _, column in columns:
-                unlink(column)
-            return columns
+        star = item if isinstance(item, exp.Star) else item.this if item.is_star else None
+        if star is not None:
+            return list(self._star(star))
         if isinstance(item, exp.Alias):
             return [(item.alias, item.this)]
         return [(item.output_name or item.meta.get(DISPLAY) or written(item, NAME), item)]
+
+    def _star(self, star: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
+        """The output columns of `*`, `t.*`, and their forms with EXCLUDE, REPLACE and RENAME."""
+        replaced = {alias.alias: alias.this for alias in star.args.get("replace") or ()}
+        for block, alias, name, visible, output in star.meta["columns"]:
+            if visible in replaced:
+                yield output, replaced[visible]
+                continue
+            column = exp.column(visible, alias or None)
+            column.meta["column"] = block, alias, name
+            unlink(column)
+            yield output, column
+
+
+_Outputs = tuple[list[tuple[str, exp.Expr]], list[ValueQuery]]
+
+
+def _relation_of(ast: exp.Expr) -> exp.Expr:
+    target: exp.Expr = ast.this
+    relation: exp.Expr = target.this if isinstance(target, exp.Schema) else target
+    return relation
+
+
+def _is_parameter(value: exp.Expr) -> TypeGuard[exp.Placeholder]:
+    return isinstance(value, exp.Placeholder) and not is_lifted(value)
 
 
 _EXACT_NUMBERS = {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL}
@@ -456,31 +502,3 @@ def _alike(left: ColumnType | None, right: ColumnType) -> bool:
     if left is None:
         return False
     return left.kind is right.kind or {left.kind, right.kind} <= _EXACT_NUMBERS
-
-
-def _is_identity(column: Column) -> bool:
-    return column.default is not None and column.default.kind is DefaultKind.IDENTITY
-
-
-def _is_always(column: Column) -> bool:
-    return column.default is not None and column.default.identity.always
-
-
-def _gives_default(source: exp.Expr | None, names: Sequence[str], column: str) -> bool:
-    """Does an INSERT give `column` no value but DEFAULT? `source` are its VALUES or its SELECT, for
-    the columns `names`."""
-    if source is None or column not in names:
-        return True
-    if not isinstance(source, exp.Values):
-        return False
-    items = (_item(row, names.index(column)) for row in source.expressions)
-    return all(item is None or _is_default(item) for item in items)
-
-
-def _item(row: exp.Expr, at: int) -> exp.Expr | None:
-    values = row.expressions if isinstance(row, exp.Tuple) else [row]
-    return values[at] if at < len(values) else None
-
-
-def _is_default(value: exp.Expr) -> bool:
-    return isinstance(value, exp.Var) and value.name.upper() == "DEFAULT"

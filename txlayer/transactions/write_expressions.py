@@ -4,10 +4,10 @@ compiled for the types of the parameters' values."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeGuard
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.placeholders import parameter_key
 from hornbeam_server.query.duckdb.scalar import evaluate
 from hornbeam_server.query.expressions import compile_expression
@@ -18,15 +18,24 @@ from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 from hornbeam_server.txlayer.transactions.requests import Parameters
 
 Scalar = Callable[[Row, Parameters], Value]
+Types = Mapping[int | str, ColumnType | None]
+"""The types of parameters; None if unknown."""
+LIFTED = "__value"
+"""Prefix of the names of parameters whose values come with the row (`value_lifting`)."""
+
+
+def is_lifted(node: exp.Expr) -> TypeGuard[exp.Placeholder]:
+    """Whether the node is the parameter of a lifted value."""
+    return isinstance(node, exp.Placeholder) and str(parameter_key(node)).startswith(LIFTED)
 
 
 class RowScope:
     """The scope of one relation's row. With `proposed`, the row `excluded` follows it."""
 
-    def __init__(self, relation: Relation, alias: str, bound: BoundQuery, proposed: bool = False):
+    def __init__(self, relation: Relation, alias: str, types: Types, proposed: bool = False):
         self.relation = relation
         self.aliases = {alias, relation.name}
-        self.types = bound.parameter_types
+        self.types = types
         self.proposed = proposed
 
     def position(self, name: str) -> int:
@@ -71,6 +80,8 @@ class ByValues:
         self._scope = scope
         keys = dict.fromkeys(map(parameter_key, node.find_all(exp.Placeholder)))
         self._untyped = [key for key in keys if scope.parameter_type(key) is None]
+        self.of_row = any(str(key).startswith(LIFTED) for key in self._untyped)
+        """The types depend on values that come with the row."""
         self._compiled: dict[tuple[ColumnType | None, ...], Scalar | None] = {}
 
     def native(self, parameters: Parameters) -> Scalar | None:
@@ -125,8 +136,8 @@ class ConstantScope:
 
     columns: tuple[Column, ...] = ()
 
-    def __init__(self, bound: BoundQuery) -> None:
-        self.types = bound.parameter_types
+    def __init__(self, types: Types) -> None:
+        self.types = types
 
     def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
         raise UnknownName(

@@ -16,7 +16,7 @@ from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.parameters import Reader
 from hornbeam_server.query.engine import PreparedQuery
 from hornbeam_server.schema.assignment import assign
-from hornbeam_server.schema.catalog import Index
+from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Column, Relation
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
@@ -57,6 +57,16 @@ Assignments = tuple[Assignment | Defaulted, ...]
 _INTEGERS = (Kind.INTEGER, Kind.BIGINT)
 
 
+def row_after(assignments: Assignments, old: Row, seen: Row, parameters: Parameters) -> Row:
+    """`old` with the assignments of SET, except defaults. Their expressions are over `seen`. Raises
+    TypeMismatch."""
+    new = list(old)
+    for assignment in assignments:
+        if not isinstance(assignment, Defaulted):
+            new[assignment.position] = assignment.value(seen, parameters)
+    return tuple(new)
+
+
 def assigned(value: Value, type_: ColumnType) -> Value:
     """The value of an expression as a column of `type_` takes it. Raises TypeMismatch, also for
     text as BLOB: only parameters are decoded from Base64."""
@@ -72,19 +82,6 @@ def assigned(value: Value, type_: ColumnType) -> Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Returning:
-    """RETURNING: the names, SQL types and scalars of its columns. Scalars are over the written
-    row."""
-
-    columns: tuple[str, ...]
-    types: tuple[str, ...]
-    scalars: tuple[Scalar, ...]
-
-    def row(self, row: Row, parameters: Parameters) -> Row:
-        return tuple(scalar(row, parameters) for scalar in self.scalars)
-
-
-@dataclass(frozen=True, slots=True)
 class Subquery:
     """A query that is part of a write statement. `uses` maps the names of its parameters to the
     parameters of the statement."""
@@ -95,6 +92,35 @@ class Subquery:
     def parameters(self, parameters: Parameters) -> dict[str, Value]:
         values: Any = parameters  # keys are names for a mapping, numbers for a sequence
         return {name: values[key] for name, key in self.uses.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ValueQuery:
+    """A subquery for values in expressions. The columns of its one row are the values of the
+    parameters `names`; without a row they are NULL. `row`: its own parameters that are columns of
+    the row for which the expression is evaluated, each with the column's position."""
+
+    query: Subquery
+    names: tuple[str, ...]
+    row: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Returning:
+    """RETURNING: the names, types and scalars of its columns. The type is None if only DuckDB knows
+    it. Scalars are over the written row."""
+
+    columns: tuple[str, ...]
+    types: tuple[ColumnType | None, ...]
+    scalars: tuple[Scalar, ...]
+    queries: tuple[ValueQuery, ...]
+
+    @property
+    def sql_types(self) -> tuple[str, ...]:
+        return tuple("" if type_ is None else type_.sql() for type_ in self.types)
+
+    def row(self, row: Row, parameters: Parameters) -> Row:
+        return tuple(scalar(row, parameters) for scalar in self.scalars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +158,15 @@ def _as_key(type_: ColumnType, wanted: Value) -> Value:
 class BySearch:
     """A WHERE that needs a search: `query` finds primary keys at the transaction's snapshot.
 
-    `predicate` checks a row again when it is locked. None: the WHERE has a subquery, which reads
-    other rows, so a row that changed since the snapshot aborts the transaction for a retry.
+    `predicate` checks a row again when it is locked. None: the statement reads other rows, by a
+    subquery or FROM, so a row that changed since the snapshot aborts the transaction for a retry.
+    The columns behind the key are the values of the parameters `names` for the found row. If the
+    query finds a key several times, the smallest values count.
     """
 
     query: Subquery
     predicate: Scalar | None
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +179,9 @@ class Conflict:
     """The assignments of DO UPDATE; empty: DO NOTHING. Their expressions are over the existing row
     followed by the proposed row."""
     where: Scalar | None
+    queries: tuple[ValueQuery, ...] = ()
+    """For the assignments."""
+    where_queries: tuple[ValueQuery, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +193,8 @@ class InsertPlan:
     rows: tuple[tuple[Assignment, ...], ...]
     query: Subquery | None
     query_positions: tuple[int, ...]
+    queries: tuple[ValueQuery, ...]
+    """For the rows of VALUES."""
     conflict: Conflict | None
     returning: Returning | None
     bound: BoundQuery
@@ -171,12 +205,20 @@ class InsertPlan:
         """The values of each row of VALUES, by position. Raises TypeMismatch."""
         return ({a.position: a.value((), parameters) for a in row} for row in self.rows)
 
+    def selected(self, row: Row) -> dict[int, Value]:
+        """The values by position that a row of INSERT … SELECT assigns. Raises TypeMismatch."""
+        columns = self.relation.columns
+        typed = ((i, columns[i].type, v) for i, v in zip(self.query_positions, row, strict=True))
+        return {i: assigned(value, t) for i, t, value in typed}
+
 
 @dataclass(frozen=True, slots=True)
 class UpdatePlan:
     relation: Relation
     find: ByKey | BySearch
     assignments: Assignments
+    queries: tuple[ValueQuery, ...]
+    """For the assignments."""
     returning: Returning | None
     bound: BoundQuery
     readers: tuple[Reader, ...]
@@ -193,10 +235,74 @@ class DeletePlan:
     by_values: tuple[ByValues, ...]
 
 
-WritePlan = InsertPlan | UpdatePlan | DeletePlan
+@dataclass(frozen=True, slots=True)
+class TruncatePlan:
+    """The plan of a TRUNCATE: the relations to empty, each with the search for its keys. No other
+    relation references one of them."""
+
+    relations: tuple[tuple[Relation, Subquery], ...]
+    bound: BoundQuery
+    readers: tuple[Reader, ...] = ()
+    by_values: tuple[ByValues, ...] = ()
+
+
+RowPlan = InsertPlan | UpdatePlan | DeletePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A write that is a part of a statement. `uses` maps the names of its parameters to those of
+    the statement; `catalog` also has the relations with the rows of earlier steps; `rows` is the
+    relation that takes what its RETURNING gives."""
+
+    plan: RowPlan
+    uses: Mapping[str, int | str]
+    catalog: Catalog
+    rows: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepsPlan:
+    """The plan of a statement whose WITH writes: its steps in order, and the statement itself."""
+
+    steps: tuple[Step, ...]
+    last: Step | Subquery
+    bound: BoundQuery
+    readers: tuple[Reader, ...]
+    by_values: tuple[ByValues, ...] = ()
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """Names of the relations and views that the searches of all steps read."""
+        last = [self.last] if isinstance(self.last, Subquery) else _searches(self.last.plan)
+        found = [*last, *(query for step in self.steps for query in _searches(step.plan))]
+        return frozenset[str]().union(*(query.prepared.sources for query in found))
+
+
+WritePlan = InsertPlan | UpdatePlan | DeletePlan | TruncatePlan | StepsPlan
+
+
+def _searches(plan: RowPlan) -> Iterator[Subquery]:
+    yield from (each.query for each in value_queries(plan))
+    match plan:
+        case InsertPlan(query=Subquery() as query):
+            yield query
+        case UpdatePlan(find=BySearch(query=query)) | DeletePlan(find=BySearch(query=query)):
+            yield query
 
 
 def needs_duckdb(plan: WritePlan, parameters: Parameters) -> bool:
     """Does DuckDB evaluate any expression of the plan for these parameters? Such expressions may
     take long, so only `QueryEngine.evaluate` may call them."""
-    return any(each.native(parameters) is None for each in plan.by_values)
+    return any(each.of_row or each.native(parameters) is None for each in plan.by_values)
+
+
+def value_queries(plan: RowPlan) -> tuple[ValueQuery, ...]:
+    """All value queries of a plan."""
+    found = plan.returning.queries if plan.returning is not None else ()
+    match plan:
+        case InsertPlan(queries=own, conflict=Conflict() as conflict):
+            return (*own, *conflict.where_queries, *conflict.queries, *found)
+        case InsertPlan(queries=own) | UpdatePlan(queries=own):
+            return (*own, *found)
+    return found

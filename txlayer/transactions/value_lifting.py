@@ -1,0 +1,194 @@
+"""Values that the expressions of a write take from other rows: subqueries, and columns of FROM.
+
+Each is *lifted* out of its expression: a parameter takes its place. The value of the parameter
+comes with the row, from one of two sources:
+
+* a column of the search that finds the rows (`BySearch.names`). So come the columns of FROM, and
+  the subqueries of SET if the rows are found by a search;
+* a query of its own (`ValueQuery`), which has parameters for the columns of the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from sqlglot import exp
+
+from hornbeam_server.query.binding.algebra import Parameter
+from hornbeam_server.query.binding.binder import OWN
+from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.trees import unlink, unlink_all, written
+from hornbeam_server.schema.types import ColumnType
+from hornbeam_server.txlayer.transactions.write_expressions import LIFTED, ConstantScope, RowScope
+from hornbeam_server.txlayer.transactions.write_plans import Subquery, ValueQuery
+
+_OF_ROW = "__row"
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+Queries = list[ValueQuery]
+
+
+class Lifter:
+    """Lifts the values of one statement. `types` takes the types of the parameters, as far as they
+    are known. `from_`: the statement has FROM or USING."""
+
+    def __init__(
+        self,
+        alias: str,
+        types: dict[int | str, ColumnType | None],
+        subquery: Callable[[exp.Expr], Subquery],
+        *,
+        from_: bool,
+    ) -> None:
+        self.searched: dict[str, tuple[str, exp.Expr]] = {}
+        """By text: the parameters and expressions that the search for the rows selects."""
+        self._alias = alias
+        self._types = types
+        self._subquery = subquery
+        self.from_ = from_
+        self._number = 0
+        self._copies: list[exp.Expr] = []
+
+    def lift(
+        self,
+        node: exp.Expr,
+        scope: RowScope | ConstantScope,
+        queries: Queries,
+        *,
+        search: bool = False,
+    ) -> exp.Expr:
+        """`node` with parameters for its lifted values; `node` itself if it has none. Adds to
+        `queries`, or with `search` to `searched`."""
+        if not self.from_ and node.find(exp.Query) is None:
+            return node
+        root = exp.Paren(this=node.copy())
+        for part in _with_queries(root):
+            value = self._search(part) if search else self._query(part, scope, queries, 1)[0]
+            self._replace(part, value)
+        if self.from_:
+            for column in list(root.find_all(exp.Column)):
+                if not self._is_own(column):
+                    self._replace(column, self._search(column))
+        self._copies.append(root)
+        lifted: exp.Expr = root.this
+        return lifted
+
+    def lift_row(
+        self, node: exp.Subquery, width: int, scope: RowScope | ConstantScope, queries: Queries
+    ) -> list[exp.Expr]:
+        """The parameters for the `width` columns of the one row of a subquery."""
+        copy = node.copy()
+        self._copies.append(copy)
+        return self._query(copy, scope, queries, width)
+
+    def took(self, subquery: Subquery, first: int) -> tuple[str, ...]:
+        """The parameters of `searched`, given the search: its columns from number `first` on are
+        their values."""
+        names = [name for name, _ in self.searched.values()]
+        columns = subquery.prepared.columns[first:]
+        self._types.update((n, column.type) for n, column in zip(names, columns, strict=True))
+        return tuple(names)
+
+    def close(self) -> None:
+        """Free the trees of the lifted expressions."""
+        for copy in self._copies:
+            unlink(copy)
+        for _, node in self.searched.values():
+            unlink(node)
+
+    def _is_own(self, column: exp.Column) -> bool:
+        bound: tuple[int | None, str, str] | None = column.meta.get("column")
+        return bound is not None and bound[1] == self._alias
+
+    def _search(self, node: exp.Expr) -> exp.Expr:
+        text = written(node, "duckdb")
+        if text not in self.searched:
+            self.searched[text] = self._name(), node.copy()
+        return _placeholder(self.searched[text][0])
+
+    def _query(
+        self, part: exp.Expr, scope: RowScope | ConstantScope, queries: Queries, width: int
+    ) -> list[exp.Expr]:
+        """Prepare a query for a subquery, or for an expression around one such as EXISTS."""
+        inner = part.this if isinstance(part, exp.Subquery) else None
+        if isinstance(inner, exp.Select | exp.SetOperation):
+            query = inner.copy()
+        else:
+            query = exp.select(part.copy(), copy=False)
+        row: dict[str, int] = {}
+        for column in list(query.find_all(exp.Column)):
+            if OWN in column.meta:
+                self._replace(column, self._outer(column, scope, row))
+        subquery = self._subquery(query)
+        found = subquery.prepared.columns
+        if len(found) != width:
+            raise SqlError(
+                f"A subquery gives {len(found)} columns for {width}: {written(part, 'duckdb')}.",
+                cure="Select one column for each column that is assigned.",
+            )
+        names = tuple(self._name() for _ in found)
+        self._types.update(zip(names, (column.type for column in found), strict=True))
+        queries.append(ValueQuery(subquery, names, tuple(row.items())))
+        return [_placeholder(name) for name in names]
+
+    def _outer(
+        self, column: exp.Column, scope: RowScope | ConstantScope, row: dict[str, int]
+    ) -> exp.Expr:
+        """The parameter for a column of the statement's row inside a query. It has the column's
+        type by a cast, unless it is compared with a column: that comparison can be a look-up."""
+        type_: ColumnType | None = column.meta[OWN]
+        if self.from_ and not self._is_own(column):
+            value = self._search(column)
+        else:
+            position, _ = scope.resolve(column)
+            name = f"{_OF_ROW}{position}"
+            row[name] = position
+            value = _placeholder(name)
+        beside = column.parent
+        sides = (beside.this, beside.expression) if isinstance(beside, _COMPARISONS) else ()
+        compared = any(isinstance(side, exp.Column) and OWN not in side.meta for side in sides)
+        if type_ is None or compared:
+            return value
+        return exp.cast(value, type_.sql(), dialect="duckdb", copy=False)
+
+    def _name(self) -> str:
+        self._number += 1
+        return f"{LIFTED}{self._number}"
+
+    @staticmethod
+    def _replace(old: exp.Expr, new: exp.Expr) -> None:
+        old.replace(new)
+        unlink_all([*old.walk()])
+
+
+def _placeholder(name: str) -> exp.Expr:
+    node = exp.Placeholder(this=name)
+    node.meta["parameter"] = Parameter(name)
+    return node
+
+
+def _with_queries(node: exp.Expr) -> list[exp.Expr]:
+    """The smallest expressions that contain the outermost queries of `node` and are values: a
+    scalar subquery, EXISTS, IN, or a comparison with ANY or of rows."""
+    queries = node.walk(prune=lambda each: isinstance(each, exp.Query))
+    found = {id(value): value for each in queries if (value := _value_around(each)) is not None}
+    return [each for each in found.values() if not _is_inside(each, found)]
+
+
+def _value_around(query: exp.Expr) -> exp.Expr | None:
+    if not isinstance(query, exp.Query):
+        return None
+    around = query.parent
+    assert around is not None, "the root of the expression is in parentheses"
+    if isinstance(around, exp.Any | exp.All):
+        return around.parent
+    if isinstance(around, _COMPARISONS):
+        sides = around.this.unnest(), around.expression.unnest()
+        return around if any(isinstance(side, exp.Tuple) for side in sides) else query
+    return query if isinstance(query, exp.Subquery) and query.arg_key != "query" else around
+
+
+def _is_inside(node: exp.Expr, others: Container[int]) -> bool:
+    parent = node.parent
+    while parent is not None and id(parent) not in others:
+        parent = parent.parent
+    return parent is not None
