@@ -64,6 +64,7 @@ from hornbeam_server.query.binding.spellings import read_text
 from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
 from hornbeam_server.query.dialect.functions import DISPLAY, function_name
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
+from hornbeam_server.query.dialect.operand_kinds import mark_operands
 from hornbeam_server.query.dialect.sums import SUMMED, number_kind, sum_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
@@ -1103,6 +1104,8 @@ class _Binder:
             elif isinstance(node, exp.Sum | exp.Avg):
                 self._check_average(node)
                 node.meta[SUMMED] = number_kind(node.this, self._type)
+            elif isinstance(node, exp.Round | exp.DPipe | exp.Anonymous):
+                mark_operands(node, self._type)
             elif isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
                 for value in (node.args.get("expression"), node.args.get("count")):
                     if value is not None:

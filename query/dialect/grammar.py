@@ -26,6 +26,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from hornbeam_server.schema.trees import unlink_unfinished
 
 NAME = "duckdb"
+EXACT = "exact"
+"""Key in the meta of a call of date_part that is written EXTRACT, whose value is exact."""
 _DUCKDB: Any = DuckDB.Parser
 _Build = Callable[[list[Any]], exp.Expr]
 
@@ -86,6 +88,7 @@ _JSON_OPERATORS = {
     TokenType.HASH_ARROW: _json(exp.JSONBExtract),
     TokenType.DHASH_ARROW: _json(exp.JSONBExtractScalar),
 }
+_LITERAL_TYPES = DuckDB.Parser.TYPE_TOKENS
 _KEYWORD_FORMS = ("CAST", "OVERLAY", "POSITION", "SUBSTRING", "TRIM", "TRY_CAST")
 
 
@@ -116,11 +119,42 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
         if kind not in _JSON_OPERATORS and kind is not TokenType.PLACEHOLDER
     }
 
+    def _parse_type(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        return self._parse_typed_literal() or super()._parse_type(*args, **kwargs)
+
+    def _parse_typed_literal(self) -> exp.Expr | None:
+        """Parse a text behind the name of a type (DATE '2024-02-29'). Operators behind it, such as
+        `::`, apply to the value, not to the text. None without such a literal."""
+        index = self._index
+        if not self._curr or self._curr.token_type not in _LITERAL_TYPES or self._has_unit():
+            return None
+        type_ = self._parse_types(check_func=True, allow_identifiers=False)
+        string = bool(self._curr) and self._curr.token_type is TokenType.STRING
+        if isinstance(type_, exp.DataType) and string:
+            text = self._parse_primary()
+            if isinstance(text, exp.Literal):
+                value = self.expression(exp.Cast(this=text, to=type_))
+                found: exp.Expr | None = self._parse_column_ops(value)
+                return found
+        self._retreat(index)
+        return None
+
+    def _has_unit(self) -> bool:
+        """Do the next tokens begin an interval whose unit is behind the text (INTERVAL '1' DAY)?"""
+        if self._curr.token_type is not TokenType.INTERVAL:
+            return False
+        second, third = (*self._tokens[self._index + 1 : self._index + 3], None, None)[:2]
+        if second is None or second.token_type is not TokenType.STRING:
+            return True
+        return third is not None and third.text.upper() in DuckDB.VALID_INTERVAL_UNITS
+
     def _parse_part(self) -> exp.Expr:
         """Parse EXTRACT(part FROM value) as date_part('part', value)."""
         read = _DUCKDB.FUNCTION_PARSERS["EXTRACT"](self)
         part = exp.Literal.string(read.name.lower())
-        return exp.Anonymous(this="date_part", expressions=[part, read.expression])
+        call = exp.Anonymous(this="date_part", expressions=[part, read.expression])
+        call.meta[EXACT] = True
+        return call
 
     def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
         """Parse arguments. DISTINCT applies to the whole call but is stored at the first argument
