@@ -15,12 +15,13 @@ and reads FLOAT as REAL.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.trees import unlink_unfinished
@@ -190,7 +191,43 @@ _DIALECT = HornbeamSQL()
 
 def tokenize(sql: str) -> Sequence[Token]:
     """The tokens of `sql`. Raises SqlglotError."""
-    return list(_DIALECT.tokenize(sql))
+    return [
+        _with_code_points(token, sql) if token.token_type is TokenType.BYTE_STRING else token
+        for token in _DIALECT.tokenize(sql)
+    ]
+
+
+_ESCAPE = re.compile(
+    r"\\(?:u(?P<short>[0-9a-fA-F]{4})|U(?P<long>[0-9a-fA-F]{8})|x(?P<hex>[0-9a-fA-F]{1,2})"
+    r"|(?P<octal>[0-7]{1,3})|(?P<plain>.))|''",
+    re.DOTALL,
+)
+_CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+def _with_code_points(token: Token, sql: str) -> Token:
+    r"""The token of E'…' with its escapes `\u00e4` and `\U0001f600`, which the library drops."""
+    text = sql[token.start : token.end + 1].partition("'")[2].removesuffix("'")
+    if not re.search(r"\\[uU]", text):
+        return token
+    decoded = _ESCAPE.sub(_character, text).encode("utf-16", "surrogatepass")
+    try:
+        value = decoded.decode("utf-16")  # joins the halves of a character
+    except UnicodeDecodeError:
+        raise ParseError(f"E'{text}' is no valid text in Unicode") from None
+    return Token(
+        token.token_type, value, token.line, token.col, token.start, token.end, token.comments
+    )
+
+
+def _character(found: re.Match[str]) -> str:
+    if (plain := found["plain"]) is not None:
+        return _CONTROLS.get(plain, plain)
+    code = found["short"] or found["long"] or found["hex"]
+    if code is None and found["octal"] is None:
+        return "'"
+    number = int(code, 16) if code is not None else int(found["octal"], 8)
+    return chr(number) if number < 0x110000 else "\ud800"  # refused with the text
 
 
 def read(tokens: Sequence[Token], sql: str) -> list[exp.Expr | None]:

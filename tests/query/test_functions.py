@@ -230,6 +230,7 @@ def test_every_known_name_keeps_its_arguments_in_order():
         ("CAST((NULL, 1) IS NULL OR (NULL, NULL) IS NULL AS TEXT)", "true"),
         ("CAST(date_trunc('century', DATE '2000-12-31') AS TEXT)", "1901-01-01 00:00:00"),
         ("CAST(E'a\\nb' ~ 'a.b' AS TEXT)", "true"),
+        ("E'\\u00e4\\t\\U0001f600\\uD83D\\uDE00\\'\\\\u'", "ä\t😀😀'\\u"),
         ("to_hex(-1)", "ffffffff"),
         ("to_hex(-1::bigint)", "ffffffffffffffff"),
         ("CAST('abc' SIMILAR TO 'a%' AS TEXT)", "true"),
