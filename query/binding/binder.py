@@ -48,6 +48,7 @@ from hornbeam_server.query.binding.blocks import (
 )
 from hornbeam_server.query.binding.comparisons import EXCHANGED, is_assignment, settle
 from hornbeam_server.query.binding.constants import named_type
+from hornbeam_server.query.binding.dependencies import dependent_columns
 from hornbeam_server.query.binding.literals import typed
 from hornbeam_server.query.binding.names import (
     ANONYMOUS,
@@ -542,7 +543,17 @@ class _Binder:
                 self._expression(clause, select)
         self._order(node, select)
         self._limits(node, select)
+        self._complete_group(node, select)
         return shape
+
+    def _complete_group(self, node: exp.Select, select: _Select) -> None:
+        """Add the columns to GROUP BY that follow from a primary key in it."""
+        number = select.gathered.select
+        for column in dependent_columns(node, self.targets, number, self.catalog.schema):
+            added = column.copy()
+            self.targets[id(added)] = self.targets[id(column)]
+            self.nodes.append(added)
+            node.args["group"].append("expressions", added)
 
     def _visit(self, node: exp.Expr) -> None:
         """Mark a FROM item as checked. Raises Unsupported for parts that would change its rows."""

@@ -252,6 +252,15 @@ SELECT k, a, count(*) FROM t GROUP BY GROUPING SETS ((k), (a), ()) ORDER BY 1, 2
 SELECT k, grouping(k), count(*) FROM t GROUP BY ROLLUP (k) ORDER BY 1, 2
 SELECT id, a FROM t GROUP BY id ORDER BY id
 SELECT a, n FROM t GROUP BY a
+SELECT p_id, p_name, count(q_id) FROM p LEFT JOIN q ON p_id = q_p_id GROUP BY p_id ORDER BY p_id
+SELECT upper(p.p_name), sum(q_amount) FROM p JOIN q ON p_id = q_p_id GROUP BY p.p_id HAVING p_group = 10 ORDER BY p_name
+SELECT p_id AS i, p_name FROM p GROUP BY i ORDER BY p_group, 1
+SELECT q_kind, p_name, count(*) FROM p JOIN q ON p_id = q_p_id GROUP BY 1, p_id ORDER BY 1, p_id
+SELECT p_id, sum(count(*)) OVER (PARTITION BY p_group) FROM p GROUP BY p_id ORDER BY 1
+SELECT p_id, (SELECT max(q_amount) FROM q WHERE q_kind = p_name OR q_p_id = p_id) FROM p GROUP BY p_id ORDER BY 1
+SELECT a.p_name, b.p_name FROM p a, p b GROUP BY a.p_id ORDER BY 1
+SELECT p_name FROM p GROUP BY ROLLUP (p_id) ORDER BY 1
+SELECT s.id, s.a FROM (SELECT id, a FROM t) s GROUP BY s.id
 SELECT a AS n, count(*) FROM t GROUP BY n ORDER BY 1, 2
 SELECT string_agg(x, ',' ORDER BY x) FROM t
 SELECT string_agg(x, ',' ORDER BY id DESC) FROM t
