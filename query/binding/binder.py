@@ -51,6 +51,7 @@ from hornbeam_server.query.binding.blocks import (
 )
 from hornbeam_server.query.binding.comparisons import EXCHANGED, is_assignment, settle
 from hornbeam_server.query.binding.constants import named_type
+from hornbeam_server.query.binding.dependencies import dependent_columns
 from hornbeam_server.query.binding.identities import (
     excluded_names,
     omit_identities,
@@ -72,6 +73,7 @@ from hornbeam_server.query.binding.spellings import read_text
 from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
 from hornbeam_server.query.dialect.functions import DISPLAY, function_name
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
+from hornbeam_server.query.dialect.operand_kinds import mark_operands
 from hornbeam_server.query.dialect.sums import SUMMED, number_kind, sum_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
@@ -569,7 +571,17 @@ class _Binder:
                 self._expression(clause, select)
         self._order(node, select)
         self._limits(node, select)
+        self._complete_group(node, select)
         return shape
+
+    def _complete_group(self, node: exp.Select, select: _Select) -> None:
+        """Add the columns to GROUP BY that follow from a primary key in it."""
+        number = select.gathered.select
+        for column in dependent_columns(node, self.targets, number, self.catalog.schema):
+            added = column.copy()
+            self.targets[id(added)] = self.targets[id(column)]
+            self.nodes.append(added)
+            node.args["group"].append("expressions", added)
 
     def _visit(self, node: exp.Expr) -> None:
         """Mark a FROM item as checked. Raises Unsupported for parts that would change its rows."""
@@ -1151,6 +1163,8 @@ class _Binder:
             elif isinstance(node, exp.Sum | exp.Avg):
                 self._check_average(node)
                 node.meta[SUMMED] = number_kind(node.this, self._type)
+            elif isinstance(node, exp.Round | exp.DPipe | exp.Anonymous):
+                mark_operands(node, self._type)
             elif isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
                 for value in (node.args.get("expression"), node.args.get("count")):
                     if value is not None:

@@ -350,7 +350,7 @@ _STRICT: dict[type[exp.Expr], type[exp.Binary]] = {
 }
 _OR_EQUAL: dict[type[exp.Binary], type[exp.Binary]] = {exp.LT: exp.LTE, exp.GT: exp.GTE}
 _EQUAL = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
-_OF_ROWS = (*_STRICT, *_EQUAL, exp.In)
+_OF_ROWS = (*_STRICT, *_EQUAL, exp.In, exp.Is)
 
 
 def _taken_apart(node: exp.Expr) -> exp.Expr:
@@ -361,6 +361,8 @@ def _taken_apart(node: exp.Expr) -> exp.Expr:
     left = _row(node.this)
     if left is None:
         return node
+    if isinstance(node, exp.Is):
+        return _all_null(node, left)
     if isinstance(node, exp.In):
         rows = [_row(item) for item in node.expressions]
         if not rows or any(row is None or len(row) != len(left) for row in rows):
@@ -373,6 +375,18 @@ def _taken_apart(node: exp.Expr) -> exp.Expr:
     if right is None or len(left) != len(right):
         return node
     return _compare_rows(type(node), left, right)
+
+
+def _all_null(node: exp.Is, row: Row) -> exp.Expr:
+    """`(a, b) IS NULL`, which holds if all values are NULL. Raises Unsupported for IS NOT NULL,
+    which is not its opposite: it holds if no value is NULL."""
+    if isinstance(node.parent, exp.Not):
+        raise Unsupported(
+            "A row IS NOT NULL is not supported.", cure="Write a IS NOT NULL AND b IS NOT NULL."
+        )
+    if not isinstance(node.expression, exp.Null):
+        return node
+    return _chain(exp.And, [exp.Is(this=cell.copy(), expression=exp.Null()) for cell in row])
 
 
 def _chain(joined: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:

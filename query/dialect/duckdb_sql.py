@@ -13,7 +13,9 @@ from decimal import Decimal
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.grammar import NAME
+from hornbeam_server.query.dialect.intervals import interval
 from hornbeam_server.query.dialect.macros import TEXT_MACROS, call, is_plain, macro
+from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
 from hornbeam_server.query.dialect.sums import write_average, write_sum
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
@@ -50,7 +52,7 @@ _READ_AS = {
 _TEXTS = {_D.TEXT, _D.VARCHAR, _D.CHAR, _D.BPCHAR, _D.NVARCHAR, _D.NCHAR}
 _PADDED = {_D.CHAR, _D.BPCHAR, _D.NCHAR}
 _FORMATTED = {"encode", "decode"}
-_REAL_BITS = 24
+_WRITTEN = (exp.Literal, exp.Null, exp.Placeholder, exp.ByteString, exp.RawString)
 _INTEGER_DIGITS = {Kind.INTEGER: 10, Kind.BIGINT: 19}
 
 # ---------------------------------------------------------------- writing
@@ -68,6 +70,14 @@ def duckdb_sql(tree: exp.Expr) -> str:
             write_sum(node)
         elif isinstance(node, exp.Avg):
             write_average(node)
+        elif isinstance(node, exp.Like | exp.ILike):
+            _write_like(node)
+        elif isinstance(node, exp.RegexpLike | exp.RegexpILike):
+            _write_regex(node)
+        elif isinstance(node, exp.Substring):
+            _write_substring(node)
+        elif KINDS in node.meta:
+            write_operands(node)
         elif isinstance(node, exp.Anonymous) and node.name.lower() in _FORMATTED:
             node.set("this", macro(node.name.lower()))
     sql: str = root.this.sql(NAME, copy=False)
@@ -80,9 +90,51 @@ def _keep_names(root: exp.Expr) -> None:
     output names."""
     for select in root.find_all(exp.Select):
         for item in select.expressions:
-            if not isinstance(item, exp.Alias) and item.find(exp.Cast, exp.Sum, exp.Avg):
+            if not isinstance(item, exp.Alias) and item.find(*_REWRITTEN):
                 name = written(item, NAME, normalize_functions="lower")
                 supersede(item, exp.alias_(item.copy(), name, quoted=True, copy=False))
+
+
+_REWRITTEN = (
+    exp.Cast, exp.Sum, exp.Avg, exp.Like, exp.ILike, exp.Substring, exp.Round, exp.DPipe,
+    exp.RegexpLike, exp.RegexpILike,
+)  # fmt: skip
+
+
+def _write_like(node: exp.Like | exp.ILike) -> None:
+    """Give LIKE and ILIKE PostgreSQL's escape character. A constant pattern without a backslash
+    stays, since DuckDB is faster without ESCAPE."""
+    pattern = written_text(node.expression.unnest())
+    plain = pattern is not None and "\\" not in pattern
+    several = isinstance(node.expression, exp.Any | exp.All)
+    if not (plain or several or isinstance(node.parent, exp.Escape)):
+        supersede(node, exp.Escape(this=node.copy(), expression=exp.Literal.string("\\")))
+
+
+def _write_regex(node: exp.RegexpLike | exp.RegexpILike) -> None:
+    """Write `~` and `~*`, whose dot also matches the end of a line."""
+    pattern = written_text(node.expression.unnest())
+    if pattern is None or "." in pattern:
+        flags = exp.Literal.string("si" if isinstance(node, exp.RegexpILike) else "s")
+        arguments = [node.this.copy(), node.expression.copy(), flags]
+        supersede(node, exp.Anonymous(this="regexp_matches", expressions=arguments))
+
+
+def _write_substring(node: exp.Substring) -> None:
+    """Write SUBSTRING, which counts positions before the text, too; DuckDB counts negative ones
+    from the end."""
+    start, length = node.args.get("start"), node.args.get("length")
+    if start is None or written_text(start) is not None:
+        return
+    inside = _is_count(start) and start.name != "0" and (length is None or _is_count(length))
+    if not inside:
+        values = [node.this, start, *([] if length is None else [length])]
+        name = "substring_from" if length is None else "substring"
+        supersede(node, call(name, *(value.copy() for value in values)))
+
+
+def _is_count(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and node.name.isdecimal()
 
 
 def _write_cast(node: exp.Cast) -> None:
@@ -92,9 +144,8 @@ def _write_cast(node: exp.Cast) -> None:
         _write_text(node, to)
     elif kind is _D.DECIMAL and not to.expressions:
         _write_numeric(node)
-    elif kind is _D.DOUBLE and to.expressions:
-        real = int(to.expressions[0].name) <= _REAL_BITS
-        node.set("to", exp.DataType(this=_D.FLOAT if real else _D.DOUBLE))
+    elif kind in (_D.DOUBLE, _D.FLOAT):  # REAL and FLOAT(n) are DOUBLE, as in columns
+        node.set("to", exp.DataType(this=_D.DOUBLE))
         node.set("this", _read_as("double", node))
     elif kind in _READ_AS:
         node.set("this", _read_as(_READ_AS[kind], node))
@@ -129,8 +180,13 @@ def _write_text(node: exp.Cast, to: exp.DataType) -> None:
     type_ = node.meta.get(CAST_FROM)
     if type_ is not None and type_.kind is Kind.BYTES:
         supersede(whole.this, call("text_of_bytes", node.this.copy()))
-    elif type_ is None and is_plain(node.this):
+    elif type_ is not None and type_.kind is Kind.DOUBLE:
+        supersede(whole.this, call("text_of_double", node.this.copy()))
+    elif type_ is not None and type_.kind is Kind.DECIMAL and type_.precision == type_.scale:
         supersede(whole.this, call("text", node.this.copy()))
+    elif (type_ is None and not isinstance(node.this, _WRITTEN)) or _has_exponent(node.this):
+        name = "text" if is_plain(node.this) else "text_of_any"
+        supersede(whole.this, call(name, node.this.copy()))
     supersede(whole.args["to"], exp.DataType(this=_D.TEXT))
     length = to.expressions[0].name if to.expressions else "1" if to.this is _D.CHAR else None
     if length is not None:
@@ -138,6 +194,10 @@ def _write_text(node: exp.Cast, to: exp.DataType) -> None:
     if to.this in _PADDED:
         whole = exp.Anonymous(this="rtrim", expressions=[whole])
     supersede(node, whole)
+
+
+def _has_exponent(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and "e" in node.name.lower()
 
 
 def _write_numeric(node: exp.Cast) -> None:
@@ -207,7 +267,7 @@ def check_cast(node: exp.Cast) -> None:
         )
     to.set("expressions", [] if to.this in _MOMENTS else to.expressions)
     written = written_text(node.this)
-    what = _READ_AS.get(to.this)
+    what = "interval" if to.this is _D.INTERVAL else _READ_AS.get(to.this)
     if what is None or written is None:
         return
     try:
@@ -245,6 +305,8 @@ def canonical(text: str, what: str) -> str:
             return spelling.timestamp(text).isoformat(sep=" ")
         case "timestamptz":
             return spelling.timestamptz(text).isoformat(sep=" ")
+        case "interval":
+            return interval(text).text()
         case "uuid":
             return str(spelling.uuid_of(text))
         case _:

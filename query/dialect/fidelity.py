@@ -153,7 +153,7 @@ def _words(tokens: Sequence[Token]) -> Iterator[str]:
             if not sizes:
                 yield _ZERO.sub("", word)
         elif kind in _LITERALS:
-            yield from word.split() if before is TokenType.INTERVAL else (word,)
+            yield from word.split() or (word,)
         elif extract and kind is TokenType.FROM:  # EXTRACT(part FROM value)
             extract = False
         elif word in _SPELLINGS:

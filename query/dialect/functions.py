@@ -14,7 +14,15 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.catalogue import AGGREGATES, ROWS
-from hornbeam_server.query.dialect.grammar import expression
+from hornbeam_server.query.dialect.grammar import EXACT
+from hornbeam_server.query.dialect.templates import (
+    filled,
+    formatted,
+    from_template,
+    has_template,
+    is_pattern,
+    matched_part,
+)
 from hornbeam_server.schema.errors import Unsupported
 
 DISPLAY = "display"
@@ -63,10 +71,7 @@ def _key_path(key: exp.Expr) -> exp.Expr:
 
 def _filled(template: str, value: exp.Expr) -> exp.Expr:
     """The expression `template`, in which `value` replaces the name `key`."""
-    tree = exp.Paren(this=expression(template).copy())
-    for name in list(tree.find_all(exp.Column)):
-        name.replace(exp.Paren(this=value.copy()))
-    return tree
+    return filled(template, {"key": value})
 
 
 def _arrow(node: exp.Expr) -> exp.Expr:
@@ -290,7 +295,30 @@ def _to_hex(call: exp.Anonymous) -> exp.Expr:
     return _filled(_HEX, call.expressions[0]) if len(call.expressions) == 1 else call
 
 
+_SECONDS = {"s", "sec", "secs", "second", "seconds"}
+_MILLISECONDS = {"ms", "msec", "msecs", "millisecond", "milliseconds"}
+_PARTS = {
+    **dict.fromkeys(_SECONDS, ("DECIMAL(14,6)", 1_000_000)),
+    **dict.fromkeys(_MILLISECONDS, ("DECIMAL(14,3)", 1_000)),
+}
+"""Parts that have a fraction: the type of EXTRACT, and the microseconds of a unit."""
+
+
+def _date_part(call: exp.Anonymous) -> exp.Expr:
+    """Translate date_part and EXTRACT: in DuckDB, seconds and milliseconds have no fraction."""
+    part, value = (*call.expressions, None, None)[:2]
+    constant = isinstance(part, exp.Literal) and part.is_string
+    found = _PARTS.get(part.name.lower()) if constant and part is not None else None
+    if found is None or value is None or len(call.expressions) != 2:
+        return call
+    type_, unit = found
+    template = f"CAST(date_part('microseconds', key) AS DOUBLE) / CAST({unit} AS DOUBLE)"
+    exact = call.meta.get(EXACT)
+    return _filled(f"CAST({template} AS {type_})" if exact else template, value)
+
+
 _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
+    "date_part": _date_part,
     "to_char": _to_char,
     "to_date": _refused("Write CAST(text AS DATE), or strptime(text, format) with DuckDB's codes."),
     "to_timestamp": _refused(
@@ -299,7 +327,7 @@ _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     ),
     "to_hex": _to_hex,
     "to_number": _refused("Write CAST(text AS DECIMAL(p, s))."),
-    "format": _refused("Write || or printf."),
+    "format": formatted,
     "json_extract_path": _path_of_arguments("json_extract"),
     "json_extract_path_text": _path_of_arguments("json_extract_string"),
     "jsonb_extract_path": _path_of_arguments("json_extract"),
@@ -320,15 +348,20 @@ _OPERATORS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
 def is_translated(node: exp.Expr) -> bool:
     """Whether the node needs a translation (`in_duckdb`) from PostgreSQL to DuckDB."""
     if isinstance(node, exp.Anonymous):
-        return node.name.lower() in _CALLS
+        return node.name.lower() in _CALLS or has_template(node)
+    if isinstance(node, exp.Substring):
+        return is_pattern(node)
     return type(node) in _OPERATORS
 
 
 def in_duckdb(node: exp.Expr) -> exp.Expr:
     """Translate `node`, for which `is_translated` holds, to DuckDB. The result reuses parts of
     `node`. Raises Unsupported."""
+    if isinstance(node, exp.Substring):
+        return matched_part(node)
     if isinstance(node, exp.Anonymous):
-        return _CALLS[node.name.lower()](node)
+        translate = _CALLS.get(node.name.lower(), from_template)
+        return translate(node)
     return _OPERATORS[type(node)](node)
 
 

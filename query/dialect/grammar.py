@@ -15,18 +15,21 @@ and reads FLOAT as REAL.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.trees import unlink_unfinished
 
 NAME = "hornbeamsql"
 """The name under which the library that writes SQL knows this dialect."""
+EXACT = "exact"
+"""Key in the meta of a call of date_part that is written EXTRACT, whose value is exact."""
 _DUCKDB: Any = DuckDB.Parser
 _Build = Callable[[list[Any]], exp.Expr]
 
@@ -87,6 +90,7 @@ _JSON_OPERATORS = {
     TokenType.HASH_ARROW: _json(exp.JSONBExtract),
     TokenType.DHASH_ARROW: _json(exp.JSONBExtractScalar),
 }
+_LITERAL_TYPES = DuckDB.Parser.TYPE_TOKENS
 _KEYWORD_FORMS = ("CAST", "OVERLAY", "POSITION", "SUBSTRING", "TRIM", "TRY_CAST")
 
 
@@ -117,11 +121,42 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
         if kind not in _JSON_OPERATORS and kind is not TokenType.PLACEHOLDER
     }
 
+    def _parse_type(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        return self._parse_typed_literal() or super()._parse_type(*args, **kwargs)
+
+    def _parse_typed_literal(self) -> exp.Expr | None:
+        """Parse a text behind the name of a type (DATE '2024-02-29'). Operators behind it, such as
+        `::`, apply to the value, not to the text. None without such a literal."""
+        index = self._index
+        if not self._curr or self._curr.token_type not in _LITERAL_TYPES or self._has_unit():
+            return None
+        type_ = self._parse_types(check_func=True, allow_identifiers=False)
+        string = bool(self._curr) and self._curr.token_type is TokenType.STRING
+        if isinstance(type_, exp.DataType) and string:
+            text = self._parse_primary()
+            if isinstance(text, exp.Literal):
+                value = self.expression(exp.Cast(this=text, to=type_))
+                found: exp.Expr | None = self._parse_column_ops(value)
+                return found
+        self._retreat(index)
+        return None
+
+    def _has_unit(self) -> bool:
+        """Do the next tokens begin an interval whose unit is behind the text (INTERVAL '1' DAY)?"""
+        if self._curr.token_type is not TokenType.INTERVAL:
+            return False
+        second, third = (*self._tokens[self._index + 1 : self._index + 3], None, None)[:2]
+        if second is None or second.token_type is not TokenType.STRING:
+            return True
+        return third is not None and third.text.upper() in DuckDB.VALID_INTERVAL_UNITS
+
     def _parse_part(self) -> exp.Expr:
         """Parse EXTRACT(part FROM value) as date_part('part', value)."""
         read = _DUCKDB.FUNCTION_PARSERS["EXTRACT"](self)
         part = exp.Literal.string(read.name.lower())
-        return exp.Anonymous(this="date_part", expressions=[part, read.expression])
+        call = exp.Anonymous(this="date_part", expressions=[part, read.expression])
+        call.meta[EXACT] = True
+        return call
 
     def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
         """Parse arguments. DISTINCT applies to the whole call but is stored at the first argument
@@ -159,7 +194,43 @@ _DIALECT = HornbeamSQL()
 
 def tokenize(sql: str) -> Sequence[Token]:
     """The tokens of `sql`. Raises SqlglotError."""
-    return list(_DIALECT.tokenize(sql))
+    return [
+        _with_code_points(token, sql) if token.token_type is TokenType.BYTE_STRING else token
+        for token in _DIALECT.tokenize(sql)
+    ]
+
+
+_ESCAPE = re.compile(
+    r"\\(?:u(?P<short>[0-9a-fA-F]{4})|U(?P<long>[0-9a-fA-F]{8})|x(?P<hex>[0-9a-fA-F]{1,2})"
+    r"|(?P<octal>[0-7]{1,3})|(?P<plain>.))|''",
+    re.DOTALL,
+)
+_CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+def _with_code_points(token: Token, sql: str) -> Token:
+    r"""The token of E'…' with its escapes `\u00e4` and `\U0001f600`, which the library drops."""
+    text = sql[token.start : token.end + 1].partition("'")[2].removesuffix("'")
+    if not re.search(r"\\[uU]", text):
+        return token
+    decoded = _ESCAPE.sub(_character, text).encode("utf-16", "surrogatepass")
+    try:
+        value = decoded.decode("utf-16")  # joins the halves of a character
+    except UnicodeDecodeError:
+        raise ParseError(f"E'{text}' is no valid text in Unicode") from None
+    return Token(
+        token.token_type, value, token.line, token.col, token.start, token.end, token.comments
+    )
+
+
+def _character(found: re.Match[str]) -> str:
+    if (plain := found["plain"]) is not None:
+        return _CONTROLS.get(plain, plain)
+    code = found["short"] or found["long"] or found["hex"]
+    if code is None and found["octal"] is None:
+        return "'"
+    number = int(code, 16) if code is not None else int(found["octal"], 8)
+    return chr(number) if number < 0x110000 else "\ud800"  # refused with the text
 
 
 def read(tokens: Sequence[Token], sql: str) -> list[exp.Expr | None]:

@@ -38,6 +38,23 @@ _BYTES_OF_TEXT = (
 )
 _SHORT = "printf('%.15g', x)"
 """A DOUBLE with 15 significant digits, as PostgreSQL converts it to NUMERIC."""
+_DIGITS = r"regexp_replace(CAST(x AS TEXT), '^(-?[0-9])([0-9]{15})\.([0-9]+)$', '\1.\2\3e+15')"
+_TEXT_OF_DOUBLE = (
+    "CASE CAST(x AS TEXT) WHEN 'inf' THEN 'Infinity' WHEN '-inf' THEN '-Infinity' WHEN 'nan' THEN"
+    rf" 'NaN' ELSE regexp_replace(regexp_replace({_DIGITS}, '\.?0+e', 'e'), '\.0$', '') END"
+)
+"""A DOUBLE as PostgreSQL prints it: an exponent from 1e15 on (DuckDB: 1e16), no `.0`."""
+_TEXT_OF_INTERVAL = (
+    "regexp_replace(replace(CAST(x AS TEXT), 'month', 'mon'),"
+    r" '(^| )(-1 (?:year|mon|day))( |$)', '\1\2s\3', 'g')"
+)
+_TEXT = (
+    f"CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') THEN {_TEXT_OF_DOUBLE} WHEN typeof(x) = 'INTERVAL'"
+    f" THEN {_TEXT_OF_INTERVAL} WHEN starts_with(typeof(x), 'DECIMAL')"
+    r" THEN regexp_replace(CAST(x AS TEXT), '^(-?)\.', '\10.') ELSE CAST(x AS TEXT) END"
+)
+"""A value of any type as PostgreSQL prints it; DuckDB says `1 month` for `1 mon`, `.5` for `0.5`.
+It evaluates only the branch of the type."""
 _SHORT_NUMBER = r"\s*[+-]?[0-9]*(?:\.[0-9]{0,9}0*)?\s*"
 _BLANKS = r"regexp_replace(x, '\s', '', 'g')"
 _LINES = r"rtrim(regexp_replace(to_base64(x), '(.{76})', '\1' || chr(10), 'g'), chr(10))"
@@ -83,8 +100,10 @@ _MACROS: dict[str, Sequence[str]] = {
     ),
     "numeric_of_double": (f"(x) AS {_OF_DOUBLE}",),
     "digits_of_double": (f"(x) AS {_SHORT}",),
-    "text": ("(x) AS x", r"(x BLOB) AS '\x' || lower(hex(x))"),
+    "text": (f"(x) AS {_TEXT}", r"(x BLOB) AS '\x' || lower(hex(x))"),
+    "text_of_any": (f"(x) AS {_TEXT}",),
     "text_of_bytes": (r"(x) AS '\x' || lower(hex(x))",),
+    "text_of_double": (f"(x) AS {_TEXT_OF_DOUBLE}",),
     "encode": (
         f"(x, f) AS CASE lower(f) WHEN 'hex' THEN lower(hex(x)) WHEN 'base64' THEN {_LINES}"
         f" ELSE {_FORMATS} END",
@@ -92,6 +111,14 @@ _MACROS: dict[str, Sequence[str]] = {
     "decode": (
         f"(x, f) AS CASE lower(f) WHEN 'hex' THEN unhex({_BLANKS})"
         f" WHEN 'base64' THEN from_base64({_BLANKS}) ELSE {_FORMATS} END",
+    ),
+    "letter": ("(x) AS CASE WHEN x THEN 't' WHEN NOT x THEN 'f' END",),
+    "octets": ("(x) AS strlen(x)", "(x BLOB) AS octet_length(x)"),
+    "substring_from": ("(x, s) AS substring(x, CASE WHEN s < 1 THEN 1 ELSE s END)",),
+    "substring": (
+        "(x, s, n) AS CASE WHEN n < 0 THEN error('The length of a substring is negative.')"
+        " WHEN s >= 1 THEN substring(x, s, n)"
+        " ELSE substring(x, 1, CASE WHEN s + n <= 1 THEN 0 ELSE s + n - 1 END) END",
     ),
     "summed": (
         "(x) AS list_sum([x])",

@@ -227,11 +227,14 @@ def absolute(operand: Operand) -> Operand:
     return unary(operand, type_, function, may_be_nan=operand.may_be_nan)
 
 
-def rounded(operand: Operand, digits: int) -> Operand:
-    """ROUND to `digits` >= 0 places, half away from zero. Only DuckDB rounds integers."""
+def rounded(operand: Operand, digits: int, *, even: bool = False) -> Operand:
+    """ROUND to `digits` >= 0 places, half away from zero, or a DOUBLE to the `even` whole number.
+    Only DuckDB rounds integers."""
     type_ = require(operand, Kind.DECIMAL, Kind.DOUBLE).type
     if type_ is None:
         raise NotNativeError
+    if type_.kind is Kind.DOUBLE and even:
+        return unary(operand, type_, _whole_double(round), may_be_nan=operand.may_be_nan)
     if type_.kind is Kind.DOUBLE:
         if digits > _EXACT_POWER:
             raise NotNativeError

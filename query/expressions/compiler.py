@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.binding.placeholders import number_placeholders, parameter_key
+from hornbeam_server.query.dialect.operand_kinds import is_rounded_to_even
 from hornbeam_server.query.dialect.sums import QUOTIENT
 from hornbeam_server.query.expressions import (
     arithmetic,
@@ -303,7 +304,8 @@ def _abs(compiler: _Compiler, node: exp.Abs) -> Operand:
 @_handles(exp.Round, "decimals")
 def _round(compiler: _Compiler, node: exp.Round) -> Operand:
     digits = _number(node.args.get("decimals"))
-    return arithmetic.rounded(compiler.compile(node.this), digits or 0)
+    even = is_rounded_to_even(node)
+    return arithmetic.rounded(compiler.compile(node.this), digits or 0, even=even)
 
 
 @_handles(exp.Cast, "to")
@@ -340,12 +342,12 @@ def _call(compiler: _Compiler, node: exp.Anonymous) -> Operand:
 
 @_handles(exp.Like, "expression", "negate")
 def _like(compiler: _Compiler, node: exp.Like) -> Operand:
-    return _pattern(compiler, node, None)
+    return _pattern(compiler, node, text.BACKSLASH)
 
 
 @_handles(exp.ILike, "expression", "negate")
 def _ilike(compiler: _Compiler, node: exp.ILike) -> Operand:
-    return _pattern(compiler, node, None)
+    return _pattern(compiler, node, text.BACKSLASH)
 
 
 @_handles(exp.Escape, "expression")

@@ -22,8 +22,13 @@ from hornbeam_server.query.expressions.operands import (
     unary,
 )
 from hornbeam_server.schema.caches import cached
+from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.types import ColumnType, Kind
 
+BACKSLASH = "\\"
+"""The escape character of LIKE without an ESCAPE clause."""
+_ESCAPES = frozenset(map(chr, range(33, 127))) - {"%", "_"}
+"""Escape characters that an ESCAPE clause may name; only DuckDB knows others."""
 PATTERNS = 256
 """Maximum number of cached compiled patterns per LIKE whose pattern differs from row to row."""
 SPACES = " \u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
@@ -144,18 +149,16 @@ def case_table(function: str) -> dict[int, str]:
 
 
 def like(value: Operand, pattern: Operand, *, insensitive: bool, escape: str | None) -> Operand:
-    """LIKE and ILIKE. There is no escape character without an ESCAPE clause."""
+    """LIKE and ILIKE; `escape` None: the pattern has no escape character."""
     text(value)
     text(pattern)
-    if escape is not None and (insensitive or len(escape) != 1 or escape in "%_"):
+    if escape is not None and escape not in (BACKSLASH if insensitive else _ESCAPES):
         raise NotNativeError
     if not pattern.constant:
         return _dynamic_like(value, pattern, insensitive, escape)
     if pattern.value is None:
         return constant(BOOLEAN, None)
     matches = matcher(lower(pattern.value) if insensitive else pattern.value, escape)
-    if matches is None:
-        raise NotNativeError  # the pattern ends with the escape character
     return unary(value, BOOLEAN, _folded(matches) if insensitive else matches)
 
 
@@ -166,10 +169,7 @@ def _folded(matches: Matcher) -> Matcher:
 def _dynamic_like(
     value: Operand, pattern: Operand, insensitive: bool, escape: str | None
 ) -> Operand:
-    if escape is not None:
-        raise NotNativeError  # a pattern may be malformed at run time
-
-    matcher_of = cached(_matcher_without_escape, PATTERNS)
+    matcher_of = cached(functools.partial(matcher, escape=escape), PATTERNS)
 
     def test(subject: str, pattern: str) -> bool:
         if insensitive:
@@ -179,22 +179,29 @@ def _dynamic_like(
     return binary(value, pattern, BOOLEAN, test)
 
 
-def matcher(pattern: str, escape: str | None) -> Matcher | None:
-    """A test for a LIKE pattern; None if the pattern is malformed. The test takes linear time in
-    the subject, except with `_`."""
+def matcher(pattern: str, escape: str | None) -> Matcher:
+    """A test for a LIKE pattern. It takes linear time in the subject, except with `_`."""
     segments = _segments(pattern, escape)
     if segments is None:
-        return None
+        return _cut_short(matcher(pattern[:-1] + "_%", escape))
     plain = ["".join(segment) for segment in segments if None not in segment]  # type: ignore[arg-type]
     if len(plain) == len(segments):
         return _plain_matcher(plain)
     return _general_matcher([_regex(segment) for segment in segments], len(segments[-1]))
 
 
-def _matcher_without_escape(pattern: str) -> Matcher:
-    """A test for a LIKE pattern without an escape character; no such pattern is malformed."""
-    matches = matcher(pattern, None)
-    assert matches is not None
+def _cut_short(reaches: Matcher) -> Matcher:
+    """A test for a pattern that ends with its escape character. It raises SqlError for a text that
+    `reaches` this character, as DuckDB and PostgreSQL do, and is false for any other text."""
+
+    def matches(value: str) -> bool:
+        if reaches(value):
+            raise SqlError(
+                "A LIKE pattern must not end with its escape character.",
+                cure="Write the character twice, or ESCAPE '' behind the pattern.",
+            )
+        return False
+
     return matches
 
 

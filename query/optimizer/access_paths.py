@@ -611,8 +611,15 @@ def _range_values(access: Access, parameters: Parameters) -> KeyRange | None:
 
 
 def _like_range(pattern: str) -> KeyRange:
-    """The range of all text that begins with the pattern's part before its first wildcard."""
-    start = "".join(itertools.takewhile(lambda c: c not in "%_", pattern))
+    """The range of all text that begins with the pattern's part before its first wildcard. A
+    backslash takes the special meaning from the character behind it."""
+    parts: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character in "%_":
+            break
+        parts.append(next(characters, "") if character == "\\" else character)
+    start = "".join(parts)
     return KeyRange(low=start, high=successor(start), high_inclusive=False)
 
 

@@ -152,7 +152,15 @@ def test_several_prefixes_deliver_no_order():
 
 @pytest.mark.parametrize(
     ("pattern", "low", "high"),
-    [("ab%", "ab", "ac"), ("a_c", "a", "b"), ("%x", "", None), ("z", "z", "{")],
+    [
+        ("ab%", "ab", "ac"),
+        ("a_c", "a", "b"),
+        ("%x", "", None),
+        ("z", "z", "{"),
+        ("a\\%b%", "a%b", "a%c"),
+        ("\\\\_", "\\", "]"),
+        ("a\\", "a", "b"),
+    ],
 )
 def test_like_reads_the_range_of_its_literal_prefix(pattern, low, high):
     catalog_index = path(

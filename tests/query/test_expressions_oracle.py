@@ -20,6 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
+from hornbeam_server.query.binding.constants import named_type
+from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import (
     column_type,
     connect,
@@ -27,6 +29,8 @@ from hornbeam_server.query.dialect.duckdb_types import (
     to_record_batch,
 )
 from hornbeam_server.query.dialect.grammar import read_expression
+from hornbeam_server.query.dialect.macros import macros
+from hornbeam_server.query.dialect.operand_kinds import mark_operands
 from hornbeam_server.query.expressions import (
     CompiledExpression,
     SortTerm,
@@ -199,6 +203,9 @@ PATTERNS = [
     "'\u0130'",
     "'%\u00e9'",
     "'a\\b'",
+    "'a\\_%'",
+    "'%\\%%'",
+    "'\\\\%'",
     "'__'",
     "'%a%_'",
     "t",
@@ -259,7 +266,7 @@ def _number(pick: random.Random, sort: str, depth: int) -> str:
         )
         return f"CAST({b} AS {_one(pick, target)})"
     if shape == "round" and sort != "integer":
-        return f"ROUND({a}, {_one(pick, '0123')})"
+        return f"ROUND({a}{_one(pick, ['', ', 0', ', 1', ', 2', ', 3'])})"
     if shape == "whole" and sort != "integer":
         return f"{_one(pick, ['FLOOR', 'CEIL', 'CEILING', 'TRUNC'])}({a})"
     if shape == "part" and sort == "integer":
@@ -305,6 +312,7 @@ def _text(pick: random.Random, sort: str, depth: int) -> str:
         f"REPLACE({a}, {b}, {_one(pick, LEAVES[sort])})",
         f"CAST({_value(pick, 'integer', depth)} AS VARCHAR)",
         f"CAST({_value(pick, 'date', 0)} AS TEXT)",
+        f"CAST({_value(pick, 'double', depth)} AS TEXT)",
         f"CAST({_one(pick, ('d', 'e', 'o', 'u', '0.25'))} AS VARCHAR(3))",
         _chosen(pick, sort, depth),
     ]
@@ -394,6 +402,8 @@ CONNECTION = connect()
 LITERAL = duckdb.connect()
 """Evaluates expressions as written; the optimizer combines constants and so avoids overflows."""
 LITERAL.execute("SET GLOBAL TimeZone = 'UTC'")
+for _macro in macros():
+    LITERAL.execute(_macro)
 LITERAL.execute("SET GLOBAL disabled_optimizers = 'expression_rewriter'")
 LAZY = re.compile(r"AND|OR|CASE|IF|COALESCE|IN|BETWEEN|NULLIF|NULL|:pn", re.IGNORECASE)
 """SQL does not define which operands of these are evaluated, so an overflow may not occur."""
@@ -402,9 +412,10 @@ LAZY = re.compile(r"AND|OR|CASE|IF|COALESCE|IN|BETWEEN|NULLIF|NULL|:pn", re.IGNO
 def _ask(
     sqls: Sequence[str], rows: Sequence[Row], connection: duckdb.DuckDBPyConnection = CONNECTION
 ) -> tuple[list[ColumnType], list[Row]]:
-    """Evaluate expressions in DuckDB; parameters are cast to their declared types."""
+    """Evaluate expressions in DuckDB as they are written for it; parameters are cast to their
+    declared types."""
     used = {name for sql in sqls for name in re.findall(r":(p[a-z])\b", sql)}
-    fields = ", ".join(f"{re.sub(r':(p[a-z])', _typed, sql)} AS r{n}" for n, sql in enumerate(sqls))
+    fields = ", ".join(f"{_written(sql)} AS r{n}" for n, sql in enumerate(sqls))
     with connection.cursor() as cursor:
         cursor.register("rows", to_record_batch(COLUMNS, rows))
         relation = cursor.sql(
@@ -413,6 +424,25 @@ def _ask(
         types = [column_type(type_) for type_ in relation.types]
         batches = relation.to_arrow_table().to_batches()
     return types, [row for batch in batches for row in from_record_batch(batch, types)]
+
+
+def _written(sql: str) -> str:
+    """The expression in DuckDB's SQL."""
+    return re.sub(r":(p[a-z])\b", _typed, duckdb_sql(_marked(sql)).replace("$", ":"))
+
+
+def _marked(sql: str) -> exp.Expr:
+    """The expression with the kinds of operands that binding notes."""
+    tree = read_expression(sql)
+    for node in tree.walk():
+        mark_operands(node, _type_of)
+    return tree
+
+
+def _type_of(node: exp.Expr) -> ColumnType | None:
+    if isinstance(node, exp.Column):
+        return Names().resolve(node)[1]
+    return named_type(node.args["to"]) if isinstance(node, exp.Cast) else None
 
 
 def _typed(match: re.Match[str]) -> str:
@@ -460,7 +490,7 @@ def _check(
 def test_compiled_expressions_equal_duckdb(seed: int) -> None:
     pick = random.Random(seed)
     sqls = [_expression(pick) for _ in range(25)]
-    found = [(sql, compile_expression(read_expression(sql), Names())) for sql in sqls]
+    found = [(sql, compile_expression(_marked(sql), Names())) for sql in sqls]
     compiled = [(sql, c) for sql, c in found if c is not None]
     runs = [(sql, c, *_run(c)) for sql, c in compiled]
     clean = [(sql, c, values) for sql, c, values, _, bad in runs if not bad]
@@ -480,7 +510,7 @@ def test_compiled_expressions_equal_duckdb(seed: int) -> None:
 def test_most_generated_expressions_are_compiled() -> None:
     """Otherwise the comparison above would cover little."""
     pick = random.Random(11)
-    trees = [read_expression(_expression(pick)) for _ in range(1000)]
+    trees = [_marked(_expression(pick)) for _ in range(1000)]
     compiled = [tree for tree in trees if compile_expression(tree, Names()) is not None]
     assert len(compiled) > 700
 

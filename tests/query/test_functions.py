@@ -25,6 +25,7 @@ from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import column_type, connect, from_record_batch
 from hornbeam_server.query.dialect.functions import makes_or_takes_rows
+from hornbeam_server.query.dialect.templates import RENAMED, TEMPLATES
 from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.errors import HornbeamError, SqlError, Unsupported
 from hornbeam_server.schema.model import Column
@@ -45,7 +46,8 @@ VALUES = {
 }  # fmt: skip
 GENERIC = (("'2 b'", "2", "3"), ("7", "3"))
 TRANSLATED = {
-    "decode", "encode", "format", "json_extract_path", "json_extract_path_text",
+    *({name for name, _ in TEMPLATES} - {"date_trunc"}), *RENAMED,
+    "date_part", "decode", "encode", "format", "json_extract_path", "json_extract_path_text",
     "jsonb_extract_path", "jsonb_extract_path_text", "sum", "to_char", "to_date", "to_hex",
     "to_number", "to_timestamp", "current_localtime", "current_localtimestamp",
     "pg_conf_load_time", "pg_postmaster_start_time",
@@ -211,6 +213,24 @@ def test_every_known_name_keeps_its_arguments_in_order():
         ("""'{"a":1}'::json #>> '{}'""", '{"a":1}'),
         ("'[10,20,30]'::json -> 0 + 1", "20"),
         ("to_hex(255)", "ff"),
+        ("format('%s: %s%%', 'a', 5)", "a: 5%"),
+        ("substring('abcdef', -1, 4)", "ab"),
+        ("substring('foobar' FROM 'o(.)b')", "o"),
+        ("CAST(extract(second FROM timestamp '2024-05-06 07:08:09.25') AS TEXT)", "9.250000"),
+        ("CAST(date_part('milliseconds', timestamp '2024-05-06 07:08:09.25') AS TEXT)", "9250"),
+        ("CAST(INTERVAL '1 year 2 mons 3 days 04:05:06.7' AS TEXT)",
+         "1 year 2 mons 3 days 04:05:06.7"),
+        ("CAST(INTERVAL 'P1Y2M3DT4H5M6S' AS TEXT)", "1 year 2 mons 3 days 04:05:06"),
+        ("CAST(- INTERVAL '1 day' AS TEXT)", "-1 days"),
+        ("CAST(1e15 * 1.5 AS TEXT)", "1.5e+15"),
+        ("CAST(1e2 AS TEXT)", "100"),
+        ("CAST('a%c' LIKE 'a\\%c' AND 'abc' NOT LIKE 'a\\%c' AS TEXT)", "true"),
+        ("DATE '2024-02-29'::TEXT", "2024-02-29"),
+        ("initcap('hello wORLD-x')", "Hello World-X"),
+        ("CAST((NULL, 1) IS NULL OR (NULL, NULL) IS NULL AS TEXT)", "true"),
+        ("CAST(date_trunc('century', DATE '2000-12-31') AS TEXT)", "1901-01-01 00:00:00"),
+        ("CAST(E'a\\nb' ~ 'a.b' AS TEXT)", "true"),
+        ("E'\\u00e4\\t\\U0001f600\\uD83D\\uDE00\\'\\\\u'", "ä\t😀😀'\\u"),
         ("to_hex(-1)", "ffffffff"),
         ("to_hex(-1::bigint)", "ffffffffffffffff"),
         ("CAST('abc' SIMILAR TO 'a%' AS TEXT)", "true"),
@@ -241,7 +261,9 @@ def test_translated_functions_have_postgresqls_meaning(database, value, wanted):
         ("to_date('06.05.2024', 'DD.MM.YYYY')", "to_date"),
         ("to_timestamp('2024', 'YYYY')", "to_timestamp"),
         ("to_number('12', '99')", "to_number"),
-        ("format('Hello %s', 'x')", "format"),
+        ("format('Hello %I', 'x')", "format"),
+        ("format('%s %s', 'x')", "format"),
+        ("(1, 2) IS NOT NULL", "IS NOT NULL"),
         ("json_extract_path_text('{}')", "json_extract_path_text"),
         ("json_extract_path_text('{}', lower('A'))", "json_extract_path_text"),
         ("'{}'::json #> ?", "#>"),
@@ -299,7 +321,7 @@ SELECT trim(LEADING 'a' FROM s), trim(TRAILING FROM s), trim(BOTH 'a' FROM s) FR
 SELECT overlay(s PLACING 'xx' FROM 2 FOR 1), s || s, s[1:1], s[1] FROM t ORDER BY x
 SELECT extract(month FROM date '2024-05-06'), extract('epoch' FROM timestamp '2024-05-06')
 SELECT extract(isodow FROM date '2024-05-06'), date_part('week', date '2024-05-06')
-SELECT CAST(interval '1 day 2 hours' AS TEXT), CAST(interval 3 month AS TEXT)
+SELECT interval '1 day 2 hours' = interval '26 hours', interval 3 month + interval '1' year
 SELECT timestamp '2024-05-06 07:08' AT TIME ZONE 'UTC' = timestamptz '2024-05-06 07:08+00'
 SELECT 7 // 2, 7 % 4, 2 ** 3, 2 ^ 3, 5 & 3, 5 | 3, 1 << 3, ~5, -x, +x FROM t ORDER BY x
 SELECT x::text, CAST(x AS DECIMAL(5, 2)), TRY_CAST(s AS INTEGER) FROM t ORDER BY x

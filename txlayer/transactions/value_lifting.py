@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.binder import OWN
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import unlink, unlink_all, written
 from hornbeam_server.schema.types import ColumnType
@@ -100,7 +101,7 @@ class Lifter:
         return bound is not None and bound[1] == self._alias
 
     def _search(self, node: exp.Expr) -> exp.Expr:
-        text = written(node, "duckdb")
+        text = written(node, NAME)
         if text not in self.searched:
             self.searched[text] = self._name(), node.copy()
         return _placeholder(self.searched[text][0])
@@ -122,7 +123,7 @@ class Lifter:
         found = subquery.prepared.columns
         if len(found) != width:
             raise SqlError(
-                f"A subquery gives {len(found)} columns for {width}: {written(part, 'duckdb')}.",
+                f"A subquery gives {len(found)} columns for {width}: {written(part, NAME)}.",
                 cure="Select one column for each column that is assigned.",
             )
         names = tuple(self._name() for _ in found)
@@ -148,7 +149,7 @@ class Lifter:
         compared = any(isinstance(side, exp.Column) and OWN not in side.meta for side in sides)
         if type_ is None or compared:
             return value
-        return exp.cast(value, type_.sql(), dialect="duckdb", copy=False)
+        return exp.cast(value, type_.sql(), dialect=NAME, copy=False)
 
     def _name(self) -> str:
         self._number += 1

@@ -1,0 +1,72 @@
+"""What PostgreSQL does with operands that are doubles or booleans, and DuckDB does not.
+
+ROUND takes the even number for half of a DOUBLE, `||` and CONCAT show it without `.0`, and CONCAT
+shows a boolean by one letter. Binding marks such operands where the syntax tells their type
+(`KINDS`); `write_operands` writes them for DuckDB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from hornbeam_server.query.dialect.macros import call
+from hornbeam_server.query.dialect.sums import number_kind
+from hornbeam_server.schema.trees import supersede
+from hornbeam_server.schema.types import ColumnType, Kind
+
+KINDS = "kinds"
+"""Key in the meta of ROUND, `||` and CONCAT: for each operand DOUBLE, BOOLEAN, or None for others
+and where only DuckDB knows the type."""
+TypeOf = Callable[[exp.Expr], ColumnType | None]
+_JOINED = frozenset({"concat", "concat_ws"})
+_DOUBLE_FUNCTIONS = frozenset(
+    [
+        *("sqrt", "cbrt", "exp", "ln", "log", "log10", "log2", "pi", "random", "power", "pow"),
+        *("sin", "cos", "tan", "cot", "asin", "acos", "atan", "atan2", "degrees", "radians"),
+    ]
+)
+"""Functions whose value is a DOUBLE for all arguments."""
+
+
+def mark_operands(node: exp.Expr, type_of: TypeOf) -> None:
+    """Note the kinds of a node's operands (`KINDS`), if they matter. `type_of` gives the types of
+    names."""
+    joined = isinstance(node, exp.Anonymous) and node.name.lower() in _JOINED
+    if joined or isinstance(node, exp.Round | exp.DPipe):
+        node.meta[KINDS] = [_kind(operand, type_of) for operand in _operands(node)]
+
+
+def is_rounded_to_even(node: exp.Round) -> bool:
+    return node.args.get("decimals") is None and Kind.DOUBLE in node.meta.get(KINDS, ())
+
+
+def write_operands(node: exp.Expr) -> None:
+    """Write a node with marked operands for DuckDB."""
+    if isinstance(node, exp.Round):
+        if is_rounded_to_even(node):
+            parts = [node.this.copy(), exp.Literal.number(0)]
+            supersede(node, exp.Anonymous(this="round_even", expressions=parts))
+        return
+    for operand, kind in zip(_operands(node), node.meta[KINDS], strict=True):
+        if kind is Kind.DOUBLE:
+            supersede(operand, call("text_of_double", operand.copy()))
+        elif kind is Kind.BOOLEAN and not isinstance(node, exp.DPipe):
+            supersede(operand, call("letter", operand.copy()))
+
+
+def _operands(node: exp.Expr) -> Sequence[exp.Expr]:
+    if isinstance(node, exp.DPipe):
+        return (node.this, node.expression)
+    return (node.this,) if isinstance(node, exp.Round) else tuple(node.expressions)
+
+
+def _kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
+    inner = node.unnest()
+    if isinstance(inner, exp.Pow) or number_kind(inner, type_of) is Kind.DOUBLE:
+        return Kind.DOUBLE
+    if isinstance(inner, exp.Anonymous) and inner.name.lower() in _DOUBLE_FUNCTIONS:
+        return Kind.DOUBLE
+    type_ = type_of(inner)
+    return Kind.BOOLEAN if type_ is not None and type_.kind is Kind.BOOLEAN else None

@@ -1,0 +1,69 @@
+"""Record PostgreSQL's answers to the corpus: `make postgres-answers`.
+
+Starts the installed PostgreSQL (Debian: `postgresql`) in a temporary folder and asks it every case.
+Text is in the order of code points, as in Hornbeam.
+Needs psycopg (`requirements-bench.lock`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench.peers.postgres import Server
+from tests.postgres.corpus import Answer, corpus, preparation, record, statement
+
+_DATABASE = "CREATE DATABASE corpus LC_COLLATE 'C' LC_CTYPE 'C.UTF-8' TEMPLATE template0"
+
+
+def main() -> None:
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    try:
+        with Server(folder / "server") as server:
+            with server.connect() as db:
+                db.execute(_DATABASE)
+            with server.connect("corpus") as db:
+                for command in ("SET timezone = 'UTC'", *preparation()):
+                    db.execute(command)
+                answers = {case: _asked(db, case) for case in corpus()}
+                record(server.versions(db)["postgresql"], answers)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    refused = sum(answer.error is not None for answer in answers.values())
+    print(f"{len(answers)} answers, {refused} of them errors")
+
+
+def _asked(db: Any, case: str) -> Answer:
+    import psycopg
+
+    try:
+        result = db.execute(statement(case)).pgresult
+    except psycopg.Error as error:
+        return Answer(error=error.sqlstate or "unknown")
+    columns = range(result.nfields)
+    types = tuple(_type(db, result.ftype(i)) for i in columns)
+    rows = (
+        tuple(_text(result.get_value(row, i)) for i in columns) for row in range(result.ntuples)
+    )
+    return Answer(types, tuple(rows))
+
+
+_TYPES: dict[int, str] = {}
+
+
+def _type(db: Any, oid: int) -> str:
+    if oid not in _TYPES:
+        (found,) = db.execute("SELECT format_type($1, NULL)", [oid]).fetchone()
+        _TYPES[oid] = found
+    return _TYPES[oid]
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+if __name__ == "__main__":
+    main()

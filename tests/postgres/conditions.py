@@ -1,0 +1,175 @@
+"""Expressions of comparison, three-valued logic, and choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+TRUTHS = ("TRUE", "FALSE", "NULL")
+COMPARED = (
+    "1", "1::BIGINT", "1.0", "1.5", "1::DOUBLE PRECISION", "'1'", "'a'", "TRUE", "NULL",
+    "DATE '2024-02-29'", "TIMESTAMP '2024-02-29'", "'2024-02-29'", "1::TEXT",
+)  # fmt: skip
+CHOSEN = (
+    "1", "2.50", "3::BIGINT", "1.5::DOUBLE PRECISION", "'4'", "'a'", "NULL", "TRUE",
+    "DATE '2024-02-29'",
+)  # fmt: skip
+
+OTHERS = """
+1 = NULL
+NULL = NULL
+NULL IS NULL
+NOT NULL
+1 IN (1, 2)
+3 IN (1, 2)
+3 IN (1, NULL)
+1 IN (1, NULL)
+NULL IN (1, 2)
+3 NOT IN (1, NULL)
+NULL NOT IN (1)
+1 IN ('1', '2')
+1 = ANY (ARRAY[1, 2])
+3 = ANY (ARRAY[1, NULL])
+1 <> ALL (ARRAY[2, 3])
+1 < ALL (ARRAY[2, 3])
+1 > ANY (ARRAY[0, 3])
+2 BETWEEN 1 AND 3
+2 BETWEEN 3 AND 1
+2 BETWEEN SYMMETRIC 3 AND 1
+2 NOT BETWEEN 1 AND 3
+2 BETWEEN 1 AND NULL
+0 BETWEEN 1 AND NULL
+1 IS DISTINCT FROM NULL
+NULL IS DISTINCT FROM NULL
+1 IS NOT DISTINCT FROM 1
+1 IS DISTINCT FROM 2
+(1, 2) = (1, 2)
+(1, 2) < (1, 3)
+(1, NULL) = (1, 2)
+(1, NULL) = (2, 2)
+(1, NULL) < (2, 1)
+(2, 1) < (1, NULL)
+(1, 2) IN ((1, 2), (3, 4))
+(1, 2) IS NULL
+(NULL, NULL) IS NULL
+(1, NULL) IS NOT NULL
+ROW(1, 2) = ROW(1, 2)
+(1, 2) = (1, 2, 3)
+(1, 2) IS DISTINCT FROM (1, 2)
+CASE WHEN TRUE THEN 1 ELSE 2 END
+CASE WHEN NULL THEN 1 ELSE 2 END
+CASE WHEN FALSE THEN 1 END
+CASE 1 WHEN 1 THEN 'a' WHEN 2 THEN 'b' END
+CASE NULL WHEN NULL THEN 1 ELSE 2 END
+CASE WHEN 1 = 1 THEN 1 ELSE 2.5 END
+CASE WHEN 1 = 1 THEN 1 ELSE 2.5::DOUBLE PRECISION END
+CASE WHEN 1 = 1 THEN 1 ELSE 'a' END
+CASE WHEN 1 = 1 THEN '1' ELSE 2 END
+CASE WHEN 1 = 1 THEN 1 ELSE NULL END
+CASE WHEN 1 = 1 THEN 1 ELSE 1 / 0 END
+CASE WHEN 1 = 2 THEN 1::SMALLINT ELSE 2 END
+CASE 1.0 WHEN 1 THEN 'same' END
+CASE 'a' WHEN 'A' THEN 1 ELSE 0 END
+CASE WHEN 1 THEN 2 END
+coalesce(NULL)
+coalesce(NULL, NULL)
+coalesce(1, 1 / 0)
+nullif(1, 1)
+nullif(1, 2)
+nullif(1, NULL)
+nullif(NULL, 1)
+nullif(1.0, 1)
+nullif('', '')
+greatest(1, NULL, 3)
+greatest(NULL, NULL)
+least(1, NULL, 3)
+greatest('a', 'b', NULL)
+num_nulls(1, NULL, 2)
+num_nonnulls(1, NULL, 2)
+TRUE AND 1
+1 AND 1
+NOT 1
+TRUE > FALSE
+'yes'::BOOLEAN
+'o'::BOOLEAN
+'on'::BOOLEAN
+TRUE::TEXT
+TRUE::INTEGER::BOOLEAN
+TRUE = 't'
+TRUE = 'yes'
+TRUE IN ('t', 'f')
+bool 'yes'
+(1 = 1) = TRUE
+1 = 1 = TRUE
+1 < 2 < 3
+1 = 2 IS FALSE
+NOT 1 = 2
+NOT TRUE AND FALSE
+1 + 1 = 2 AND 2 > 1
+2 > 1 IS NOT NULL
+'a' = 'a' IS TRUE
+- 2 ^ 2
+2 + 2 || 'x'
+'x' || 2 + 2
+1 IS NULL = FALSE
+5 % 3 * 2
+10 - 3 - 2
+2 * 3 % 4
+1 <> 2
+1 != 2
+1 <=> 2
+1 == 1
+EXISTS (SELECT 1)
+EXISTS (SELECT 1 WHERE FALSE)
+NOT EXISTS (SELECT NULL)
+(SELECT 1)
+(SELECT 1 WHERE FALSE)
+(SELECT 1 UNION ALL SELECT 2)
+1 IN (SELECT 1)
+1 IN (SELECT NULL::INTEGER)
+2 NOT IN (SELECT NULL::INTEGER)
+1 IN (SELECT 1 WHERE FALSE)
+NULL IN (SELECT 1 WHERE FALSE)
+1 = ALL (SELECT 1 WHERE FALSE)
+1 = ANY (SELECT 1 WHERE FALSE)
+1 < ALL (SELECT NULL::INTEGER)
+ARRAY[1, 2, 3]
+ARRAY[1, 2, 3]::TEXT
+ARRAY[1, 2, 3] = ARRAY[1, 2, 3]
+(ARRAY[1, 2, 3])[2]
+(ARRAY[1, 2, 3])[0]
+(ARRAY[1, 2, 3])[2:3]::TEXT
+(ARRAY[1, 2, 3])[-1]
+ARRAY['a', NULL]::TEXT
+ARRAY[1, 2] || 3
+(ARRAY[1, 2] || 3)::TEXT
+(ARRAY[1, 2] || ARRAY[3])::TEXT
+array_length(ARRAY[1, 2, 3], 1)
+array_length(ARRAY[]::INTEGER[], 1)
+cardinality(ARRAY[1, 2])
+array_position(ARRAY['a', 'b'], 'b')
+array_append(ARRAY[1], 2)::TEXT
+array_prepend(0, ARRAY[1])::TEXT
+array_remove(ARRAY[1, 2, 1], 1)::TEXT
+ARRAY[1, 2] @> ARRAY[1]
+ARRAY[1, 2] && ARRAY[2, 3]
+'{1,2}'::INTEGER[]::TEXT
+array_to_string('{1,2}'::INTEGER[], '-')
+array_upper(ARRAY[1, 2], 1)
+current_user = current_user
+version() IS NOT NULL
+""".strip().splitlines()
+
+
+def conditions() -> Iterator[str]:
+    yield from (f"{a} {word} {b}" for word in ("AND", "OR") for a, b in product(TRUTHS, TRUTHS))
+    yield from (f"NOT {a}" for a in TRUTHS)
+    for test in ("TRUE", "FALSE", "UNKNOWN", "NULL", "NOT TRUE", "NOT FALSE", "NOT UNKNOWN"):
+        yield from (f"{a} IS {test}" for a in TRUTHS)
+    yield from (f"{a} = {b}" for a, b in product(COMPARED, COMPARED))
+    yield from (f"{a} < {b}" for a, b in product(COMPARED[:8], COMPARED[:8]))
+    yield from (f"coalesce({a}, {b})" for a, b in product(CHOSEN, CHOSEN))
+    yield from (f"greatest({a}, {b})" for a, b in product(CHOSEN, CHOSEN))
+    yield from (f"nullif({a}, {b})" for a, b in product(CHOSEN[:6], CHOSEN[:6]))
+    yield from (f"CASE WHEN FALSE THEN {a} ELSE {b} END" for a, b in product(CHOSEN, CHOSEN))
+    yield from OTHERS
