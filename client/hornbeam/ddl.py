@@ -91,7 +91,8 @@ def placed(error: DatabaseError, ddl: str, statement: str = "") -> DatabaseError
     line, column = error.problem.get("line", 0), error.problem.get("column", 0)
     if not line:
         return error
-    problem = {k: v for k, v in error.problem.items() if k not in {"file", "line", "column"}}
+    unplaced = {"file", "line", "column", "problems"}
+    problem = {k: v for k, v in error.problem.items() if k not in unplaced}
     if error.problem.get("file", DDL) != DDL:  # the error names its statement
         return from_problem(problem)
     offset = sum(len(each) + 1 for each in ddl.split("\n")[: line - 1]) + column - 1

@@ -42,6 +42,13 @@ class Method(StrEnum):
     paper = "paper"
 
 
+class Dialect(StrEnum):
+    postgres = "postgres"
+    mysql = "mysql"
+    sqlite = "sqlite"
+    sqlserver = "sqlserver"
+
+
 class Builder(StrEnum):
     node = "node"
     spark = "spark"
@@ -56,9 +63,12 @@ class GraphFormat(StrEnum):
 Ddl = Annotated[
     str,
     typer.Argument(
-        help="A file of CREATE TABLE statements, - for standard input, or the SQLAlchemy "
-        "URL of a database to reflect."
+        help="A file of CREATE TABLE statements, such as a dump of PostgreSQL, MySQL, SQLite or SQL"
+        " Server; - for standard input; or the SQLAlchemy URL of a database to reflect."
     ),
+]
+DialectOption = Annotated[
+    Dialect | None, typer.Option(help="The dialect of the file. Default: it is recognised.")
 ]
 Workload = Annotated[
     Path | None,
@@ -113,6 +123,7 @@ class Wanted:
     aggregates: Aggregates = True
     query_log: QueryLog = None
     rows: Rows = None
+    dialect: DialectOption = None
 
 
 def planning(command: Callable[..., None]) -> Callable[..., None]:
@@ -148,10 +159,23 @@ def register(app: typer.Typer) -> None:
 @planning
 def plan(
     wanted: Wanted,
+    suggest: Annotated[
+        bool,
+        typer.Option(
+            "--suggest",
+            help="Print a schema that can be applied, with a comment at each changed place.",
+        ),
+    ] = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show the trees, views and indexes that a schema would get, and why. Changes nothing."""
+    """Show the trees, views and indexes that a schema would get, and why. Changes nothing.
+
+    All problems of the file are reported at once, each with its line and a cure.
+    """
+    if suggest:
+        _print_suggestion(wanted, as_json)
+        return
     with opened(url) as db:
         body = _body(db, wanted)
         planned = _plan(db, body)
@@ -293,7 +317,30 @@ def _body(db: Connection, wanted: Wanted) -> dict[str, Any]:
         "workload_file": str(workload or "<hornbeam schema show --workload>"),
         "query_log": read_text(query_log) if query_log is not None else "",
         "row_counts": dict(map(_expected, wanted.rows or ())) or None,
+        "dialect": wanted.dialect and wanted.dialect.value,
     }
+
+
+def _print_suggestion(wanted: Wanted, as_json: bool) -> None:
+    """Print a schema that can be applied, for a file with problems. Needs the server's package."""
+    if "://" in wanted.ddl:
+        fail("--suggest takes a file.", "A reflected schema is refused at its first problem.")
+    suggest = server_module("schema.ddl.suggest")
+    reading = file_reading(Path(wanted.ddl), wanted.dialect)
+    text = suggest.suggestion(reading, wanted.ddl)
+    if as_json:
+        found = [problem.error for problem in reading.problems.found()]
+        documents_of = server_module("schema.problems").documents
+        print_json({"ddl": text, "problems": documents_of(found), "notes": reading.schema.notes})
+    else:
+        print(text, end="")
+
+
+def file_reading(path: Path, dialect: Dialect | None) -> Any:
+    """The `Reading` of a schema file or dump. Needs the server's package."""
+    ddl, sources = server_module("schema.ddl"), server_module("schema.ddl.sources")
+    source = None if dialect is None else sources.Source(dialect.value)
+    return ddl.read_file(read_text(path), str(path), source)
 
 
 def _expected(text: str) -> tuple[str, int]:
