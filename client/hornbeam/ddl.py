@@ -49,6 +49,18 @@ def _restarts(statement: str) -> bool:
 def _plan_and_apply(transport: Transport, statement: str) -> None:
     current = transport.json("GET", "/v1/schema")
     ddl = evolve(current["ddl"], statement)
+    try:
+        put_into_force(transport, current, ddl, allow_drop=True)
+    except ProgrammingError as error:
+        explained = _still_read(error, current["ddl"])
+        raise (placed(error, ddl, statement) if explained is error else explained) from None
+
+
+def put_into_force(
+    transport: Transport, current: dict[str, Any], ddl: str, *, allow_drop: bool
+) -> None:
+    """Plan and apply `ddl` with the workload and the options of `current`, the schema in force. Do
+    nothing if it is the same."""
     if ddl == current["ddl"]:
         return
     body: dict[str, Any] = {
@@ -60,14 +72,9 @@ def _plan_and_apply(transport: Transport, statement: str) -> None:
         "budget": current["budget"],
         "aggregates": current["aggregates"],
     }
-    try:
-        planned = transport.json("POST", "/v1/schema/plan", body)
-    except ProgrammingError as error:
-        explained = _still_read(error, current["ddl"])
-        raise (placed(error, ddl, statement) if explained is error else explained) from None
-    transport.json(
-        "POST", "/v1/schema/apply", body | {"plan_id": planned["plan_id"], "allow_drop": True}
-    )
+    planned = transport.json("POST", "/v1/schema/plan", body)
+    confirmed = body | {"plan_id": planned["plan_id"], "allow_drop": allow_drop}
+    transport.json("POST", "/v1/schema/apply", confirmed)
 
 
 def _still_read(error: ProgrammingError, before: str) -> ProgrammingError:

@@ -20,6 +20,7 @@ from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.model import Default, DefaultKind
 
 _WITHOUT_EFFECT = (
+    exp.BinaryColumnConstraint,
     exp.CharacterSetColumnConstraint,
     exp.CollateColumnConstraint,
     exp.CommentColumnConstraint,

@@ -85,6 +85,13 @@ def apply_sequences(drafts: Drafts) -> None:
                 f"passed over: sequence {name} (line {at}); no column takes its numbers from it"
             )
     unused = drafts.sequences.keys() - drafts.draws.keys()
+    if not drafts.relations:
+        drafts.notes += (
+            f"passed over: the next number of {restart.owner.text} (line"
+            f" {restart.owner.place.line}); a load moves the numbers past its rows"
+            for restart in drafts.restarts
+        )
+        return
     for restart in drafts.restarts:
         if restart.column is None and restart.owner.text in unused:
             continue

@@ -43,7 +43,7 @@ from hornbeam_server.schema.model import Schema
 from hornbeam_server.schema.problems import Problems
 from hornbeam_server.schema.trees import unlink
 
-INCLUDED = "Give that file by itself: Hornbeam reads one file at a time."
+INCLUDED = "Give that file by itself; hornbeam import reads the rows of included files."
 _WITHOUT_ROWS = "hornbeam import FILE loads them, too"
 
 
@@ -56,6 +56,8 @@ class Reading:
     schema: Schema
     problems: Problems
     rows: tuple[Piece, ...]
+    includes: tuple[Piece, ...]
+    """The lines that read another file."""
 
 
 def load_ddl(text: str, file: str = "<ddl>", source: Source | None = None) -> Schema:
@@ -66,14 +68,25 @@ def load_ddl(text: str, file: str = "<ddl>", source: Source | None = None) -> Sc
     `problems` describes all errors of the file.
     """
     reading = read_file(text, file, source)
+    refuse_includes(reading)
     reading.problems.require_none()
-    return reading.schema
+    rows = passed_notes(passed(piece) for piece in reading.rows)
+    notes = (*reading.schema.notes, *(f"{note}; {_WITHOUT_ROWS}" for note in rows))
+    return replace(reading.schema, notes=notes)
+
+
+def refuse_includes(reading: Reading) -> None:
+    """Add a problem for each line that reads another file."""
+    for piece in reading.includes:
+        with reading.problems.collect():
+            what = piece.text.strip().rstrip(";")
+            raise piece.place.error(f"{what} reads another file.", cure=INCLUDED, name=what)
 
 
 def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> Reading:
     """Read a whole file, with rows or without. Does not raise: errors are in `problems`."""
     source = recognised(text) if source is None else source
-    drafts, rows, silent = Drafts(), list[Piece](), list[Passed]()
+    drafts, rows, includes, silent = Drafts(), list[Piece](), list[Piece](), list[Passed]()
     qualifier = Qualifier()
     with drafts.problems.collect():
         for piece in pieces(text, file, source):
@@ -85,11 +98,7 @@ def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> R
                 case Role.DROPS if not drafts.relations.keys() & set(named_in_drop(piece)):
                     silent.append(passed(piece))
                 case Role.INCLUDES:
-                    with drafts.problems.collect():
-                        what = piece.text.strip().rstrip(";")
-                        raise piece.place.error(
-                            f"{what} reads another file.", cure=INCLUDED, name=what
-                        )
+                    includes.append(piece)
                 case _:
                     _read_piece(piece, qualifier, source, drafts)
     apply_sequences(drafts)
@@ -97,19 +106,16 @@ def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> R
         rename_taken_indexes(drafts)
     relations = list(drafts.relations.values()) + drafts.repeated
     schema = build(relations, drafts.indexes, drafts.views, drafts.problems)
-    notes = (*schema.notes, *_notes(source, drafts, silent, rows))
-    return Reading(source, replace(schema, notes=notes), drafts.problems, tuple(rows))
+    notes = (*schema.notes, *_notes(source, drafts, silent))
+    whole = replace(schema, notes=notes)
+    return Reading(source, whole, drafts.problems, tuple(rows), tuple(includes))
 
 
-def _notes(
-    source: Source, drafts: Drafts, silent: Sequence[Passed], rows: Sequence[Piece]
-) -> Iterator[str]:
+def _notes(source: Source, drafts: Drafts, silent: Sequence[Passed]) -> Iterator[str]:
     if source is not Source.POSTGRES:
         yield f"read as a file of {source.value}; --dialect names another one"
     yield from drafts.notes
     yield from passed_notes(silent)
-    for note in passed_notes(passed(piece) for piece in rows):
-        yield f"{note}; {_WITHOUT_ROWS}"
 
 
 def _read_piece(piece: Piece, qualifier: Qualifier, source: Source, drafts: Drafts) -> None:

@@ -36,18 +36,19 @@ _SILENT = frozenset(_SILENT_WORDS.split())
 _READ = frozenset({"TABLE", "INDEX", "SEQUENCE", "MATERIALIZED"})
 _KIND_WORDS = """
     ACCESS AGGREGATE CAST COLLATION CONVERSION DATABASE DEFAULT DOMAIN EVENT EXTENSION FULLTEXT
-    FUNCTION GROUP LANGUAGE LOGIN OPERATOR POLICY PROC PROCEDURE PUBLICATION ROLE RULE SCHEMA SERVER
-    SPATIAL STATISTICS SUBSCRIPTION SYNONYM TABLESPACE TEXT TRANSFORM TRIGGER TYPE USER VIEW
-    """
+    FUNCTION GROUP LANGUAGE LOGIN OPERATOR POLICY PROC PROCEDURAL PROCEDURE PUBLICATION ROLE
+    RULE SCHEMA SERVER SPATIAL STATISTICS SUBSCRIPTION SYNONYM TABLESPACE TEXT TRANSFORM TRIGGER
+    TYPE USER VIEW
+"""
 _KINDS = frozenset(_KIND_WORDS.split())
 """Kinds of objects that hold no rows."""
-_NAME = r"(?:\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+)(?:\s*\.\s*(?:\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+))*"
+NAME = r"(?:\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+)(?:\s*\.\s*(?:\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+))*"
 _ALTERS_NO_ROWS = re.compile(
-    rf"ALTER\s+(?:TABLE|SEQUENCE|INDEX)\s+(?:ONLY\s+|IF\s+EXISTS\s+)*{_NAME}\s+(?:"
+    rf"ALTER\s+(?:TABLE|SEQUENCE|INDEX)\s+(?:ONLY\s+|IF\s+EXISTS\s+)*{NAME}\s+(?:"
     r"OWNER\s+TO|OWNED\s+BY|CLUSTER\s+ON|REPLICA\s+IDENTITY|(?:ENABLE|DISABLE|FORCE)\s"
     r"|(?:WITH\s+(?:NO)?CHECK\s+)?(?:NO)?CHECK\s+CONSTRAINT\s|VALIDATE\s+CONSTRAINT"
     r"|SET\s+(?:\(|SCHEMA|TABLESPACE|STATISTICS|LOGGED|UNLOGGED|WITHOUT)"
-    rf"|ALTER\s+(?:COLUMN\s+)?{_NAME}\s+SET\s+(?:STATISTICS|STORAGE|COMPRESSION|\())",
+    rf"|ALTER\s+(?:COLUMN\s+)?{NAME}\s+SET\s+(?:STATISTICS|STORAGE|COMPRESSION|\())",
     re.IGNORECASE,
 )
 _SETVAL = re.compile(r"SELECT\s+(?:pg_catalog\s*\.\s*)?setval\s*\(", re.IGNORECASE)
@@ -84,7 +85,7 @@ def named_in_drop(piece: Piece) -> Iterator[str]:
 
 
 _DECLARED = re.compile(
-    rf"(?:CREATE|ALTER)\s+(?:TEMP\w*\s+)?TABLE\s+(?:ONLY\s+|IF\s+(?:NOT\s+)?EXISTS\s+)*({_NAME})",
+    rf"(?:CREATE|ALTER)\s+(?:TEMP\w*\s+)?TABLE\s+(?:ONLY\s+|IF\s+(?:NOT\s+)?EXISTS\s+)*({NAME})",
     re.IGNORECASE,
 )
 
@@ -94,13 +95,18 @@ def declared_name(piece: Piece, source: Source) -> str:
     found = _DECLARED.match(piece.text)
     if found is None:
         return ""
-    last = str(_LAST_NAME.findall(found[1])[-1])
+    return last_name(found[1], source)
+
+
+def last_name(text: str, source: Source) -> str:
+    """The last part of a qualified name, as it is stored."""
+    last = str(_PARTS.findall(text)[-1])
     quoted = last[:1] in '"`['
-    exact = quoted and not source.folds_quoted
-    return last[1:-1] if exact else last.strip('"`[]').lower()
+    name = last[1:-1] if quoted else last
+    return name if quoted and not source.folds_quoted else name.lower()
 
 
-_LAST_NAME = re.compile(r"\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+")
+_PARTS = re.compile(r"\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ _HEAD = 200_000
 _SIGNS: dict[Source, tuple[tuple[int, str], ...]] = {
     Source.POSTGRES: (
         (9, r"^-- PostgreSQL database dump"),
-        (3, r"^COPY\b[^;]*\bFROM\s+stdin\b|\bpg_catalog\.|^\\(?:connect|restrict)\b"),
+        (3, r"^COPY\b[^;]*\bFROM\s+stdin\b|\bpg_catalog\.|^\\(?:c|connect|restrict)\b"),
         (2, r"\bOWNER\s+TO\b|::\w|\bnextval\s*\(|\bALTER\s+TABLE\s+ONLY\b|\$\w*\$"),
         (2, r"\b(?:BIG|SMALL)?SERIAL\b|\bTIMESTAMPTZ\b|\bBYTEA\b|\bGENERATED\s+(?:BY|ALWAYS)\b"),
         (2, r"\bMATERIALIZED\s+VIEW\b|\bWITH(?:OUT)?\s+TIME\s+ZONE\b|\bJSONB\b"),
@@ -54,11 +54,13 @@ _SIGNS: dict[Source, tuple[tuple[int, str], ...]] = {
     Source.SQLITE: (
         (5, r"^PRAGMA\b|\bAUTOINCREMENT\b|\bWITHOUT\s+ROWID\b|\bsqlite_sequence\b"),
         (3, r"(?<![\w\])\"])\[\w+\]\s+\(?\w+"),
+        (3, r"\bBLOB\s+SUB_TYPE\b|\bDATETIME\s*\(\s*'"),
         (1, r"\bDATETIME\b"),
     ),
     Source.SQLSERVER: (
         (5, r"^GO\s*$|\[dbo\]\.|\bIDENTITY\s*\(\s*\d|\b(?:NON)?CLUSTERED\b"),
-        (3, r"(?<![\w\])\"])\[\w+\]\s+\[?\w+|\bN'|\bN?VARCHAR\s*\(\s*MAX\s*\)"),
+        (3, r"(?<![\w\])\"])\[\w+\]\s+\[?\w+|\bN?VARCHAR\s*\(\s*MAX\s*\)"),
+        (1, r"\bN'"),
         (2, r"\bUNIQUEIDENTIFIER\b|\bDATETIME2\b|\bGETDATE\s*\("),
     ),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hornbeam_server.schema.ddl.load import Reading
+from hornbeam_server.schema.ddl.load import Reading, refuse_includes
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation, Schema
 from hornbeam_server.schema.problems import WHOLE_FILE, Problem, Subject
 from hornbeam_server.schema.render import render_ddl
@@ -15,6 +15,7 @@ from hornbeam_server.schema.types import ColumnType, Kind
 def suggestion(reading: Reading, file: str) -> str:
     """DDL that can be applied: the schema without its wrong elements, with a comment at each
     place where it differs from the file."""
+    refuse_includes(reading)
     remarks: dict[Subject, list[str]] = {}
     for problem in reading.problems.found():
         subject = _shown(problem.subject, reading.schema)

@@ -72,8 +72,9 @@ def _read_column(
     name = statement.name(node.this if isinstance(node, exp.ColumnDef) else node)
     subject = (draft.name.text, name.text)
     written = node.args.get("kind")
-    typed = isinstance(written, exp.DataType)
-    column = ColumnDraft(name, substitute(written) if typed else ColumnType(Kind.TEXT))
+    column = ColumnDraft(name, ColumnType(Kind.TEXT))
+    if isinstance(written, exp.DataType):
+        column = replace(column, type=substitute(written))
     with drafts.problems.collect(subject, spoils=True):
         column = _typed(statement, node, name)
     for constraint in node.args.get("constraints") or ():
