@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hornbeam_server.schema import spelling
@@ -15,6 +15,7 @@ from hornbeam_server.schema.ddl.rows import (
     rows_of,
     section,
 )
+from hornbeam_server.schema.ddl.scan import Piece
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.model import Relation, Schema
 from hornbeam_server.schema.problems import Problems
@@ -46,21 +47,40 @@ class Part:
             yield from self._converted()
 
     def _converted(self) -> Iterator[Row]:
+        types = {column.name: column.type for column in self.relation.columns}
         for each in self.sections:
-            types = [self.relation.column(name).type for name in each.columns]
-            for row in rows_of(each):  # may lack the last columns
-                try:
-                    values = [
-                        _as_type(value, type_, each.source)
-                        for value, type_ in zip(row.values, types, strict=False)
-                    ]
-                except ValueError as error:
-                    place = replace(each.piece.place, line=row.line, column=1)
-                    raise place.error(
-                        f"A row of {self.relation.name} cannot be read: {error}.",
-                        cure="Correct the value.",
-                    ) from None
-                yield replace(row, values=values)
+            has_bytes = any(types[name].kind is Kind.BYTES for name in each.columns)
+            for row in rows_of(each):
+                if has_bytes or bytes in map(type, row.values):
+                    yield _row_as_types(row, types, each)
+                else:
+                    yield row
+
+
+def _row_as_types(row: Row, types: Mapping[str, ColumnType], each: Section) -> Row:
+    """The row with bytes in columns of bytes, and only there. Raises SchemaError."""
+    try:
+        values = [
+            _as_type(value, types[column], each.source)
+            for column, value in zip(row.columns, row.values, strict=True)
+        ]
+    except ValueError as error:
+        place = replace(each.piece.place, line=row.line, column=1)
+        raise place.error(
+            f"A row of {each.relation} cannot be read: {error}.", cure="Correct the value."
+        ) from None
+    return replace(row, values=values)
+
+
+def without_values(text: str, rows: Sequence[Piece]) -> str:
+    """The text of a file without the values of its rows, and with the same lines."""
+    kept: list[str] = []
+    at = 0
+    for piece in rows:
+        start, end = piece.rows or (piece.start + len(piece.words[0]), piece.end)
+        kept += [text[at:start], "\n" * text.count("\n", start, end)]
+        at = end
+    return "".join([*kept, text[at:]])
 
 
 def _end(section_: Section) -> int:

@@ -35,7 +35,7 @@ class Source(enum.Enum):
         )
 
 
-_HEAD = 200_000
+_HEAD = 60_000
 """The number of characters that are searched for signs of a dialect."""
 _SIGNS: dict[Source, tuple[tuple[int, str], ...]] = {
     Source.POSTGRES: (

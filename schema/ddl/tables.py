@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import NoReturn
 
@@ -129,7 +130,9 @@ def _column_constraint(
             return replace(column, nullable=nullable)
         case exp.GeneratedAsIdentityColumnConstraint() if statement.source is Source.SQLSERVER:
             check_single_default(column)
-            first, step = (int(kind.args[part].sql()) for part in ("start", "increment"))
+            first, step = (
+                _seed(statement, kind.args.get(part), start) for part in ("start", "increment")
+            )
             seeded = Default(DefaultKind.IDENTITY, identity=Identity(first, step))
             return replace(column, nullable=False, default=seeded)
         case exp.GeneratedAsIdentityColumnConstraint() | exp.AutoIncrementColumnConstraint():
@@ -153,6 +156,14 @@ def _column_constraint(
         case _:
             _refuse_constraint(statement, node, start)
     return column
+
+
+def _seed(statement: Statement, node: exp.Expr | None, after: int) -> int:
+    """A number of SQL Server's IDENTITY(first, step), 1 by default."""
+    text = "1" if node is None else node.sql()
+    if not re.fullmatch(r"-?\d+", text) or not int(text):
+        statement.refuse(text, statement.keyword("IDENTITY", after), "Write IDENTITY(1,1).")
+    return int(text)
 
 
 def _refuse_constraint(statement: Statement, node: exp.Expr, after: int) -> NoReturn:

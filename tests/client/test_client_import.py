@@ -273,3 +273,17 @@ def test_a_script_in_utf16_is_read(run: Run, url: str, tmp_path: Path) -> None:
     dump.write_bytes((text + "VALUES (1, N'é')\nGO\n").replace("\n", "\r\n").encode("utf-16"))
     assert run("import", str(dump))[0] == 0
     assert rows(url, "SELECT i, t FROM a") == [(1, "é")]
+
+
+def test_a_long_dump_is_planned_without_its_values(run: Run, url: str, tmp_path: Path) -> None:
+    dump = tmp_path / "d.sql"
+    values = ",\n".join(f"({i},'a;b')" for i in range(130_000))
+    dump.write_text(
+        "CREATE TABLE `a` (`i` int PRIMARY KEY, `t` text) ENGINE=X;\n"
+        f"INSERT INTO a VALUES\n{values};\n"
+        "CREATE TABLE `b` (`i` int PRIMARY KEY);\nINSERT INTO b VALUES (1);\nGRANT ALL ON b TO c;\n"
+    )
+    code, out, err = run("schema", "plan", str(dump))
+    assert (code, err) == (0, "")
+    assert "passed over: INSERT (lines 2, 130004); hornbeam import FILE loads them, too" in out
+    assert "passed over: GRANT (line 130005)" in out

@@ -292,6 +292,8 @@ def test_foreign_types_are_read(source: Source, written: str, wanted: str) -> No
         (Source.MYSQL, "e int CHECK (e > 1)", "CHECK is not supported here."),
         (Source.MYSQL, "e geometry", "Type GEOMETRY is not supported."),
         (Source.SQLSERVER, "e xml", "Type XML is not supported."),
+        (Source.SQLSERVER, "e int IDENTITY(a, 1)", "a is not supported here."),
+        (Source.SQLSERVER, "e int IDENTITY(1, 0)", "0 is not supported here."),
         (Source.SQLSERVER, "e rowversion", "Type ROWVERSION is not supported."),
         (Source.SQLSERVER, "e uniqueidentifier DEFAULT newid()", "Default "),
         (Source.SQLITE, "e INT GENERATED ALWAYS AS (a + 1)", "GENERATED is not supported here."),

@@ -33,6 +33,8 @@ from hornbeam.statements import workload_text
 from hornbeam.transport import replanned
 
 _POLL_S = 0.2
+_LONG_FILE = 1_000_000
+"""Characters of a file from which on it is taken for a dump with rows."""
 
 
 class Method(StrEnum):
@@ -306,8 +308,9 @@ def _body(db: Connection, wanted: Wanted) -> dict[str, Any]:
         statements = read_text(workload)
     else:
         statements = workload_text(db.transport.json("GET", "/v1/schema")["workload"])
+    text, dialect = (_reflected(ddl), None) if "://" in ddl else _schema_text(wanted)
     return {
-        "ddl": _reflected(ddl) if "://" in ddl else read_text(Path(ddl)),
+        "ddl": text,
         "workload": statements,
         "roots": roots,
         "method": wanted.method.value,
@@ -317,7 +320,7 @@ def _body(db: Connection, wanted: Wanted) -> dict[str, Any]:
         "workload_file": str(workload or "<hornbeam schema show --workload>"),
         "query_log": read_text(query_log) if query_log is not None else "",
         "row_counts": dict(map(_expected, wanted.rows or ())) or None,
-        "dialect": wanted.dialect and wanted.dialect.value,
+        "dialect": dialect,
     }
 
 
@@ -326,7 +329,7 @@ def _print_suggestion(wanted: Wanted, as_json: bool) -> None:
     if "://" in wanted.ddl:
         fail("--suggest takes a file.", "A reflected schema is refused at its first problem.")
     suggest = server_module("schema.ddl.suggest")
-    reading = file_reading(Path(wanted.ddl), wanted.dialect)
+    reading = _reading(read_text(Path(wanted.ddl)), wanted)
     text = suggest.suggestion(reading, wanted.ddl)
     if as_json:
         found = [problem.error for problem in reading.problems.found()]
@@ -336,11 +339,23 @@ def _print_suggestion(wanted: Wanted, as_json: bool) -> None:
         print(text, end="")
 
 
-def file_reading(path: Path, dialect: Dialect | None) -> Any:
+def _reading(text: str, wanted: Wanted) -> Any:
     """The `Reading` of a schema file or dump. Needs the server's package."""
     ddl, sources = server_module("schema.ddl"), server_module("schema.ddl.sources")
-    source = None if dialect is None else sources.Source(dialect.value)
-    return ddl.read_file(read_text(path), str(path), source)
+    source = None if wanted.dialect is None else sources.Source(wanted.dialect.value)
+    return ddl.read_file(text, wanted.ddl, source)
+
+
+def _schema_text(wanted: Wanted) -> tuple[str, str | None]:
+    """The text and the dialect of a schema file. Of a long dump the values of rows are left out,
+    which a server would count; that needs the server's package."""
+    text = read_text(Path(wanted.ddl))
+    dialect = wanted.dialect and wanted.dialect.value
+    if len(text) <= _LONG_FILE:
+        return text, dialect
+    reading = _reading(text, wanted)
+    without = server_module("schema.ddl.dumps").without_values
+    return without(text, reading.rows), reading.source.value
 
 
 def _expected(text: str) -> tuple[str, int]:
