@@ -15,14 +15,22 @@ from dataclasses import dataclass, field
 from hornbeam_server.schema.build import Place
 from hornbeam_server.schema.ddl.sources import Source
 
+_PLAIN = r"'(?:[^']++|'')*+'|\"(?:[^\"]++|\"\")*+\""
 _TEXT = {
-    Source.POSTGRES: r"(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\""
-    r"|(?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$",
-    Source.MYSQL: r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`",
-    Source.SQLITE: r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|\[[^\]]*\]",
-    Source.SQLSERVER: r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\[(?:[^\]]|\]\])*\]",
+    Source.POSTGRES: r"(?<=\W[eE])'(?:[^'\\]++|\\.|'')*+'|"
+    + _PLAIN
+    + r"|(?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$",
+    Source.MYSQL: r"'(?:[^'\\]++|\\.|'')*+'|\"(?:[^\"\\]++|\\.|\"\")*+\"|`(?:[^`]++|``)*+`",
+    Source.SQLITE: _PLAIN + r"|`(?:[^`]++|``)*+`|\[[^\]]*+\]",
+    Source.SQLSERVER: _PLAIN + r"|\[(?:[^\]]++|\]\])*+\]",
 }
 """Strings and quoted names, by dialect."""
+_SIGNS = {
+    Source.POSTGRES: "'\"$/-",
+    Source.MYSQL: "'\"`/#-",
+    Source.SQLITE: "'\"`[/-",
+}
+"""The signs that begin strings, quoted names and comments."""
 _UNCLOSED = {
     Source.POSTGRES: r"['\"]|(?<![\w$])\$(?:[^\W\d]\w*)?\$",
     Source.MYSQL: r"['\"`]",
@@ -145,17 +153,19 @@ class _Scanner:
 
     def _stops(self, routine: bool) -> re.Pattern[str]:
         """What ends a statement, and what is skipped before that."""
+        unclosed = rf"|(?P<unclosed>{_UNCLOSED[self._source]})"
         if self._source is Source.SQLSERVER:
             more = rf"|(?P<next>{_GO})"
             if not routine:
-                more += rf"|(?P<opens>\()|(?P<closes>\))|^[ \t]*(?P<begin>(?:{_BEGINNINGS})\b)"
-            end = "" if routine else "|(?P<end>;)"
-        else:
-            end = f"|(?P<end>{re.escape(self._delimiter)})"
+                more += r"|(?P<end>;)|(?P<opens>\()|(?P<closes>\))"
+                more += rf"|^[ \t]*(?P<begin>(?:{_BEGINNINGS})\b)"
+            return re.compile(f"{self._skip}{more}{unclosed}", _FLAGS)
+        end = f"|(?P<end>{re.escape(self._delimiter)})"
+        if routine and self._delimiter == ";":
             words = rf"|\b(?:{_ROUTINE_WORDS})"
-            more = words if routine and self._delimiter == ";" else ""
-        unclosed = rf"|(?P<unclosed>{_UNCLOSED[self._source]})"
-        return re.compile(f"{self._skip}{end}{more}{unclosed}", _FLAGS)
+            return re.compile(f"{self._skip}{end}{words}{unclosed}", _FLAGS)
+        signs = re.escape(_SIGNS[self._source] + self._delimiter[0])
+        return re.compile(f"[^{signs}]*+(?:{self._skip}{end}{unclosed}|.)", _FLAGS)
 
     def _end(self, start: int) -> tuple[int, int]:
         """The end of the statement that begins at `start`, and the offset behind its delimiter."""
@@ -163,15 +173,18 @@ class _Scanner:
         at, depth, blocks = start, 0, 0
         while found := stops.search(self._text, at):
             at = found.end()
-            match found.lastgroup:
+            stop = found.lastgroup
+            match stop:
+                case None:
+                    continue
                 case "block":
-                    at = self._comment_end(found.start())
+                    at = self._comment_end(found.start(stop))
                 case "end" if blocks <= 0:
-                    return self._trimmed(start, found.start()), at
+                    return self._trimmed(start, found.start(stop)), at
                 case "next":
-                    return self._trimmed(start, found.start()), found.start()
-                case "begin" if depth <= 0 and found.start("begin") > start:
-                    return self._trimmed(start, found.start()), found.start()
+                    return self._trimmed(start, found.start(stop)), found.start(stop)
+                case "begin" if depth <= 0 and found.start(stop) > start:
+                    return self._trimmed(start, found.start()), found.start(stop)
                 case "opens":
                     depth += 1
                 case "closes":
@@ -181,7 +194,7 @@ class _Scanner:
                 case "ends":
                     blocks -= 1
                 case "unclosed":
-                    raise self._unclosed(found.start())
+                    raise self._unclosed(found.start(stop))
         return self._trimmed(start, len(self._text)), len(self._text)
 
     def _trimmed(self, start: int, end: int) -> int:

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.build import Name, Place
@@ -100,10 +100,11 @@ class Statement:
             raise self.place(self.start).error(
                 "This statement is nested too deeply.", cure="Write it with fewer parentheses."
             ) from None
-        except (AttributeError, IndexError, TypeError, ValueError) as error:
+        except (AttributeError, IndexError, TypeError, ValueError, TokenError) as error:
             # The parser itself fails with these errors on some invalid statements.
+            reason = str(error).split("\n", maxsplit=1)[0]
             raise self.place(self.start).error(
-                f"This statement cannot be parsed: {error}", cure="Correct its syntax."
+                f"This statement cannot be parsed: {reason}", cure="Correct its syntax."
             ) from error
         assert tree is not None
         return tree
