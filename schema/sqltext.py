@@ -130,7 +130,6 @@ _CURES_BY_NAME = {
     "cidr": "Use VARCHAR(43).",
 }
 _SUBSTITUTES: dict[T, Kind] = {
-    T.ARRAY: Kind.JSON,
     T.STRUCT: Kind.JSON,
     T.MAP: Kind.JSON,
     T.HSTORE: Kind.JSON,
