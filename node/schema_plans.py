@@ -40,9 +40,11 @@ from hornbeam_server.schema.catalog import (
 )
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.diff import DiffRow, SchemaDiff, diff, refreshed
 from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported, capitalised
 from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, Refresh, Schema
+from hornbeam_server.schema.problems import Problems
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
 from hornbeam_server.txlayer.transactions.default_expressions import (
@@ -67,6 +69,8 @@ class PlanRequest:
     budget: float | None = None
     row_counts: Mapping[str, int] = field(default_factory=dict)
     ddl_file: str = "<ddl>"
+    source: Source | None = None
+    """The dialect of the DDL; None: it is recognised."""
     workload_file: str = "<workload>"
     query_log: str = ""
     """One statement per line, or JSON lines with `sql` and `count`. It weighs the workload."""
@@ -121,9 +125,10 @@ def plan_schema(
     request: PlanRequest, current: Catalog, watch: Watch | None = None
 ) -> PlannedSchema:
     """Plan against the catalog in force. Raises SchemaError and SqlError with their places in the
-    texts, and StatementTimeout when `watch` is stopped."""
+    texts, and all errors of a text in the detail `problems`; and StatementTimeout when `watch` is
+    stopped."""
     watch = Watch() if watch is None else watch
-    schema = load_ddl(request.ddl, request.ddl_file)
+    schema = load_ddl(request.ddl, request.ddl_file, request.source)
     changes = diff(current.schema, schema)
     if changes.refused:
         raise SchemaError(
@@ -138,10 +143,12 @@ def plan_schema(
         log = load_query_log(request.query_log.splitlines(), "<query log>")
         statements = weighted_by_log(statements, log)
     base = _with_outlines(schema, current, request)
-    bound = []
+    bound, problems = [], Problems()
     for statement in statements:
         watch.check()
-        bound.append((statement, _bound(statement, base, request)))
+        with problems.collect():
+            bound.append((statement, _bound(statement, base, request)))
+    problems.require_none()
     counts = {**current.row_count, **request.row_counts}
     selection = plan(
         schema,
@@ -205,16 +212,23 @@ def _begin_of_text(sql: str, ddl: str) -> int:
 def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Catalog:
     """A catalog of the names that a workload may use: relations, and the views of `schema`.
 
-    Raises SqlError with the place in the DDL file where the view's SELECT begins.
+    Raises SqlError with the place in the DDL file where the view's SELECT begins, and all errors of
+    views in its detail `problems`.
     """
     base = Catalog(0, schema, Forest(schema.names))
     # The error for a declared view that names a chosen view must not say that there is none.
     chosen = tuple(view for view in current.views if set(view.path) <= set(schema.names))
     known = replace(base, views=chosen, states=tuple((v.name, State.READABLE) for v in chosen))
-    views = []
+    views, problems = [], Problems()
     for declared in schema.views:
-        with _errors_located(declared, known, request):
+        read = [(view.name, "") for view in schema.views if view.name in declared.sql]
+        subject = (declared.name, "")
+        with (
+            problems.collect(subject, spoils=True, about=read),
+            _errors_located(declared, known, request),
+        ):
             views.append(outline(declared, known))
+    problems.require_none()
     states = ((view.name, State.READABLE) for view in views)
     return replace(base, deferred=tuple(views), states=tuple(states))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
 
 from hornbeam_server.schema.errors import CircularReference, SchemaError, capitalised
 from hornbeam_server.schema.graph import find_cycle
@@ -28,6 +28,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
+from hornbeam_server.schema.problems import Problems, Subject
 from hornbeam_server.schema.row_identity import row_identity
 from hornbeam_server.schema.types import ColumnType, Kind
 
@@ -46,8 +47,13 @@ class Place:
     @classmethod
     def at(cls, text: str, offset: int, file: str) -> Place:
         """The place of the character at `offset` of `text`, the content of `file`."""
-        line_start = text.rfind("\n", 0, offset) + 1
-        return cls(file, text.count("\n", 0, offset) + 1, offset - line_start + 1)
+        return cls(file, 1, 1).behind(text, offset)
+
+    def behind(self, text: str, offset: int) -> Place:
+        """The place of the character at `offset` of `text`, which begins at this place."""
+        lines = text.count("\n", 0, offset)
+        column = offset - text.rfind("\n", 0, offset) if lines else self.column + offset
+        return Place(self.file, self.line + lines, column)
 
     def error(self, message: str, *, cure: str, **details: Any) -> SchemaError:
         return SchemaError(
@@ -134,24 +140,41 @@ class RelationDraft:
     checks: list[CheckDraft] = field(default_factory=list)
 
 
+class Drafted(Protocol):
+    """A draft of something with a name; None: it has none yet."""
+
+    @property
+    def name(self) -> Name | None: ...
+
+
+Named = TypeVar("Named", bound=Drafted)
+
+
 def build(
     relations: Sequence[RelationDraft],
     indexes: Sequence[IndexDraft],
     views: Sequence[ViewDraft] = (),
+    problems: Problems | None = None,
 ) -> Schema:
     """Validate drafts and build the schema. Does not check the SELECTs of views.
 
-    Raises SchemaError, or CircularReference when relations reference each other in a cycle.
+    With `problems`, errors are collected there, and the schema lacks the wrong elements. Otherwise
+    raises SchemaError, or CircularReference when relations reference each other in a cycle; the
+    detail `problems` of the error has all errors.
     """
-    _check_names([relation.name for relation in relations], "relation")
-    bare = {draft.name.text: _bare_relation(draft) for draft in relations}
-    found = tuple(_indexes(indexes, bare, {draft.name.text: draft.view for draft in views}))
+    collected = Problems() if problems is None else problems
+    relations = list(_named_once(relations, "relation", collected))
+    bare = {draft.name.text: _bare_relation(draft, collected) for draft in relations}
+    viewed = {draft.name.text: draft.view for draft in views}
+    found = tuple(_indexes(indexes, bare, viewed, collected))
     unique = [index for index in found if index.unique]
-    whole = tuple(_with_constraints(draft, bare, unique) for draft in relations)
-    _check_views(views, {*bare, *(index.name for index in found)})
-    declared = tuple(draft.view for draft in views)
+    whole = tuple(_with_constraints(draft, bare, unique, collected) for draft in relations)
+    taken = {*bare, *(index.name for index in found)}
+    declared = tuple(draft.view for draft in _checked_views(views, taken, collected))
     schema = Schema(whole, found, declared, tuple(_notes(relations)))
-    _check_acyclic(schema, relations)
+    schema = _acyclic(schema, relations, collected)
+    if problems is None:
+        collected.require_none()
     return schema
 
 
@@ -162,20 +185,30 @@ def _notes(relations: Iterable[RelationDraft]) -> Iterator[str]:
                 yield f"{draft.name.text}.{column.name.text}: {column.note}"
 
 
-def _check_names(names: Iterable[Name], what: str, owner: str = "") -> None:
-    """Check the names of one name space; `owner` is their relation, with a dot."""
+def _named_once(
+    drafts: Iterable[Named], what: str, problems: Problems, owner: str = ""
+) -> Iterator[Named]:
+    """The drafts of one name space with valid and new names, or without names. `owner` is their
+    relation."""
     seen: dict[str, Name] = {}
-    for name in names:
-        _check_name(name, what)
-        first = seen.setdefault(name.text, name)
-        if first is not name:
-            known = first.place.file and first.place.line
-            where = f"; the first is in line {first.place.line}" if known else ""
-            raise name.place.error(
-                f"{capitalised(what)} {owner}{name.text} is declared twice.",
-                cure=f"Drop or rename one of them{where}.",
-                name=name.text,
-            )
+    for draft in drafts:
+        name = draft.name
+        if name is None:
+            yield draft
+            continue
+        with problems.collect((owner or name.text, "")):
+            _check_name(name, what)
+            first = seen.setdefault(name.text, name)
+            if first is not name:
+                known = first.place.file and first.place.line
+                where = f"; the first is in line {first.place.line}" if known else ""
+                of = f"{owner}." if owner else ""
+                raise name.place.error(
+                    f"{capitalised(what)} {of}{name.text} is declared twice.",
+                    cure=f"Drop or rename one of them{where}.",
+                    name=name.text,
+                )
+            yield draft
 
 
 def _check_name(name: Name, what: str) -> None:
@@ -196,24 +229,27 @@ def _check_name(name: Name, what: str) -> None:
         )
 
 
-def _bare_relation(draft: RelationDraft) -> Relation:
+def _bare_relation(draft: RelationDraft, problems: Problems) -> Relation:
     """The relation without its constraints: the check of foreign keys needs all other
     relations."""
-    name = draft.name
-    if not draft.columns:
-        raise name.place.error(
-            f"Relation {name.text} has no columns.",
-            cure="Declare at least one column.",
-            name=name.text,
-        )
-    _check_names([column.name for column in draft.columns], "column", f"{name.text}.")
-    key = _primary_key(draft)
+    name, key = draft.name, tuple[str, ...]()
+    drafts = tuple(_named_once(draft.columns, "column", problems, name.text))
+    with problems.collect((name.text, ""), spoils=True):
+        if not drafts:
+            raise name.place.error(
+                f"Relation {name.text} has no columns.",
+                cure="Declare at least one column.",
+                name=name.text,
+            )
+        key = _primary_key(draft)
     columns = tuple(
         Column(c.name.text, c.type, c.nullable and c.name.text not in key, c.default)
-        for c in draft.columns
+        for c in drafts
     )
-    for column, column_draft in zip(columns, draft.columns, strict=True):
-        _check_default(name, column, column_draft.name.place)
+    for column, column_draft in zip(columns, drafts, strict=True):
+        subject = (name.text, column.name)
+        with problems.collect(subject, spoils=True, about=[subject]):
+            _check_default(name, column, column_draft.name.place)
     if key:
         return Relation(name.text, columns, key)
     identity = row_identity([column.name for column in columns])
@@ -299,20 +335,25 @@ def _check_default(relation: Name, column: Column, place: Place) -> None:
 
 
 def _with_constraints(
-    draft: RelationDraft, bare: dict[str, Relation], unique: Sequence[DeclaredIndex]
+    draft: RelationDraft,
+    bare: dict[str, Relation],
+    unique: Sequence[DeclaredIndex],
+    problems: Problems,
 ) -> Relation:
     child = bare[draft.name.text]
-    named = [fk.name for fk in draft.foreign_keys if fk.name is not None]
-    _check_names(named, "foreign key", f"{child.name}.")
-    named += [check.name for check in draft.checks if check.name is not None]
-    _check_names(named, "constraint", f"{child.name}.")
-    taken = {name.text for name in named}
+    drafts = list(_named_once(draft.foreign_keys, "foreign key", problems, child.name))
+    constraints: list[Drafted] = [*drafts, *draft.checks]
+    named = _named_once(constraints, "constraint", problems, child.name)
+    check_drafts = [each for each in named if isinstance(each, CheckDraft)]
+    taken = {each.name.text for each in (*drafts, *check_drafts) if each.name is not None}
     found: list[ForeignKey] = []
-    for foreign_key in draft.foreign_keys:
-        made = _foreign_key(foreign_key, child, bare, unique, taken)
-        _check_new(foreign_key, made, found)
-        found.append(made)
-    checks = tuple(_check(check, child, taken) for check in draft.checks)
+    for foreign_key in drafts:
+        about = list(_subjects(foreign_key, child.name, bare))
+        with problems.collect((child.name, ""), about=about):
+            made = _foreign_key(foreign_key, child, bare, unique, taken)
+            _check_new(foreign_key, made, found)
+            found.append(made)
+    checks = tuple(_check(check, child, taken) for check in check_drafts)
     return Relation(child.name, child.columns, child.primary_key, tuple(found), checks)
 
 
@@ -324,6 +365,14 @@ def _check(draft: CheckDraft, relation: Relation, taken: set[str]) -> Check:
     read = [Name(word, place) for word in dict.fromkeys(draft.expression.words) if word in known]
     columns = read if len(read) == 1 else []
     return Check(_made_name(relation.name, columns, "check", taken), draft.expression.sql)
+
+
+def _subjects(draft: ForeignKeyDraft, child: str, bare: dict[str, Relation]) -> Iterator[Subject]:
+    """The relation and the columns that a foreign key reads."""
+    parent = draft.parent.text
+    yield parent, ""
+    yield from ((child, name.text) for name in draft.columns)
+    yield from ((parent, key) for key in (bare[parent].primary_key if parent in bare else ()))
 
 
 def _check_new(draft: ForeignKeyDraft, made: ForeignKey, before: Sequence[ForeignKey]) -> None:
@@ -481,25 +530,30 @@ def _made_name(relation: str, columns: Sequence[Name], suffix: str, taken: set[s
 
 
 def _indexes(
-    drafts: Sequence[IndexDraft], bare: dict[str, Relation], views: dict[str, DeclaredView]
-) -> Iterable[DeclaredIndex]:
+    drafts: Sequence[IndexDraft],
+    bare: dict[str, Relation],
+    views: dict[str, DeclaredView],
+    problems: Problems,
+) -> Iterator[DeclaredIndex]:
     """The declared indexes. Relations and indexes share one name space: both are layouts."""
-    named = [draft.name for draft in drafts if draft.name is not None]
-    _check_names(named, "index")
-    for name in named:
-        if name.text in bare:
-            raise name.place.error(
-                f"Index {name.text} has the name of a relation.",
-                cure="Rename the index.",
-                name=name.text,
-            )
-    taken = {name.text for name in named} | set(bare)
-    for draft in drafts:
-        view = views.get(draft.relation.text)
-        if view is not None and view.name not in bare:
-            yield _view_index(draft, view, taken)
-        else:
-            yield _index(draft, bare, taken)
+    named = list(_named_once(drafts, "index", problems))
+    taken = {draft.name.text for draft in named if draft.name is not None} | set(bare)
+    for draft in named:
+        relation = draft.relation.text
+        columns = (name.text for name in (*(name for name, _ in draft.columns), *draft.include))
+        about = [(relation, ""), *((relation, column) for column in columns)]
+        with problems.collect((relation, ""), about=about):
+            if draft.name is not None and draft.name.text in bare:
+                raise draft.name.place.error(
+                    f"Index {draft.name.text} has the name of a relation.",
+                    cure="Rename the index.",
+                    name=draft.name.text,
+                )
+            view = views.get(relation)
+            if view is not None and view.name not in bare:
+                yield _view_index(draft, view, taken)
+            else:
+                yield _index(draft, bare, taken)
 
 
 def _view_index(draft: IndexDraft, view: DeclaredView, taken: set[str]) -> DeclaredIndex:
@@ -548,31 +602,57 @@ def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> Dec
     return DeclaredIndex(text, relation.name, parts, include, draft.unique)
 
 
-def _check_views(drafts: Sequence[ViewDraft], taken: set[str]) -> None:
-    _check_names([draft.name for draft in drafts], "view")
-    for draft in drafts:
-        if draft.name.text in taken:
-            raise draft.name.place.error(
-                f"View {draft.name.text} has the name of a relation or an index.",
-                cure="Rename the view.",
-                name=draft.name.text,
-            )
+def _checked_views(
+    drafts: Sequence[ViewDraft], taken: set[str], problems: Problems
+) -> Iterator[ViewDraft]:
+    for draft in _named_once(drafts, "view", problems):
+        with problems.collect():
+            if draft.name.text in taken:
+                raise draft.name.place.error(
+                    f"View {draft.name.text} has the name of a relation or an index.",
+                    cure="Rename the view.",
+                    name=draft.name.text,
+                )
+            yield draft
 
 
-def _check_acyclic(schema: Schema, drafts: Sequence[RelationDraft]) -> None:
-    cycle = find_cycle(schema)
-    if cycle is None:
-        return
-    edges = [
+def _acyclic(schema: Schema, drafts: Sequence[RelationDraft], problems: Problems) -> Schema:
+    """The schema without the foreign keys that close circles; each of them is a problem."""
+    while cycle := find_cycle(schema):
+        edges = _edges(cycle, schema)
+        child, closing = edges[-1]
+        with problems.collect((child, "")):
+            raise _circle(cycle, edges, drafts)
+        relations = tuple(
+            replace(r, foreign_keys=tuple(fk for fk in r.foreign_keys if fk is not closing))
+            if r.name == child
+            else r
+            for r in schema.relations
+        )
+        schema = Schema(relations, schema.indexes, schema.views, schema.notes)
+    return schema
+
+
+def _edges(cycle: Sequence[str], schema: Schema) -> list[tuple[str, ForeignKey]]:
+    """The foreign keys of a circle, each with its relation."""
+    return [
         (child, next(fk for fk in schema.relation(child).foreign_keys if fk.parent == parent))
         for child, parent in itertools.pairwise(cycle)
     ]
+
+
+def _circle(
+    cycle: Sequence[str], edges: Sequence[tuple[str, ForeignKey]], drafts: Sequence[RelationDraft]
+) -> CircularReference:
     child, closing = edges[-1]
-    position = schema.relation(child).foreign_keys.index(closing)
     draft = next(draft for draft in drafts if draft.name.text == child)
-    place = draft.foreign_keys[position].parent.place
+    place = next(
+        fk.parent.place
+        for fk in draft.foreign_keys
+        if fk.parent.text == closing.parent and {c.text for c in fk.columns} == {*closing.columns}
+    )
     names = ", ".join(f"{relation}.{foreign_key.name}" for relation, foreign_key in edges)
-    raise CircularReference(
+    return CircularReference(
         f"Relations reference each other in a circle: {' -> '.join(cycle)} (foreign keys {names}).",
         cure="Drop one of these foreign keys and keep its columns as plain ones.",
         file=place.file,

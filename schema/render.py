@@ -6,7 +6,7 @@ of bytes, which have PostgreSQL's form.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from hornbeam_server.schema.model import (
@@ -24,24 +24,35 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
+from hornbeam_server.schema.problems import Subject
 from hornbeam_server.schema.sqltext import RANDOM_UUID, literal_sql
 
 
-def render_ddl(schema: Schema) -> str:
-    """DDL that `load_ddl` reads back to an equal schema. Names are quoted if they need quotes."""
-    tables = [_render_relation(relation) for relation in schema.relations]
+def render_ddl(schema: Schema, remarks: Mapping[Subject, Sequence[str]] | None = None) -> str:
+    """DDL that `load_ddl` reads back to an equal schema. Names are quoted if they need quotes.
+    `remarks` become comments before the relation or the column."""
+    remarks = remarks or {}
+    tables = [_render_relation(relation, remarks) for relation in schema.relations]
     indexes = [_render_index(index) for index in schema.indexes]
     views = [_render_view(view) for view in schema.views]
     return "".join(f"{statement};\n" for statement in (*tables, *indexes, *views))
 
 
-def _render_relation(relation: Relation) -> str:
-    lines = [_render_column(column) for column in relation.visible]
+def _render_relation(relation: Relation, remarks: Mapping[Subject, Sequence[str]]) -> str:
+    lines = [
+        _remarks(remarks, (relation.name, column.name), "  ") + _render_column(column)
+        for column in relation.visible
+    ]
     if relation.declared_key:
         lines.append(f"PRIMARY KEY {_listed(relation.declared_key)}")
     lines += [_render_foreign_key(foreign_key) for foreign_key in relation.foreign_keys]
     lines += [_render_check(check) for check in relation.checks]
-    return f"CREATE TABLE {identifier(relation.name)} (\n  " + ",\n  ".join(lines) + "\n)"
+    head = f"{_remarks(remarks, (relation.name, ''), '')}CREATE TABLE {identifier(relation.name)}"
+    return f"{head} (\n  " + ",\n  ".join(lines) + "\n)"
+
+
+def _remarks(remarks: Mapping[Subject, Sequence[str]], subject: Subject, indent: str) -> str:
+    return "".join(f"-- {remark}\n{indent}" for remark in remarks.get(subject, ()))
 
 
 def _render_column(column: Column) -> str:

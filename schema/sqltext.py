@@ -30,13 +30,14 @@ T = exp.DType
 _OPENINGS = re.compile(r"['\"$]|/\*")
 
 
-def tokenize(dialect: Dialect, text: str, file: str) -> list[Token]:
-    """Tokens with their offsets. Raises SchemaError at a quote or comment that is not closed."""
+def tokenize(dialect: Dialect, text: str, origin: Place) -> list[Token]:
+    """Tokens with their offsets in `text`, which begins at `origin`. Raises SchemaError at a quote
+    or comment that is not closed."""
     try:
         return list(dialect.tokenize(text))
     except TokenError:
         offset = _unclosed(dialect, text)
-        raise Place.at(text, offset, file).error(
+        raise origin.behind(text, offset).error(
             f"Unreadable text: {text[offset : offset + 20]!r} is not closed.",
             cure="Close the quote or the comment.",
         ) from None
@@ -128,6 +129,20 @@ _CURES_BY_NAME = {
     "ubigint": "Use DECIMAL(20,0).",
     "cidr": "Use VARCHAR(43).",
 }
+_SUBSTITUTES: dict[T, Kind] = {
+    T.STRUCT: Kind.JSON,
+    T.MAP: Kind.JSON,
+    T.HSTORE: Kind.JSON,
+    T.JSONB: Kind.JSON,
+    T.DATETIME: Kind.TIMESTAMP,
+    T.TINYINT: Kind.INTEGER,
+    T.UTINYINT: Kind.INTEGER,
+    T.USMALLINT: Kind.INTEGER,
+    T.MEDIUMINT: Kind.INTEGER,
+    T.UINT: Kind.BIGINT,
+    T.UBIGINT: Kind.BIGINT,
+    T.BINARY: Kind.BYTES,
+}
 _ALL_TYPES = (
     "Use INTEGER, BIGINT, DECIMAL(p,s), DOUBLE, BOOLEAN, VARCHAR(n), TEXT, BLOB, DATE, "
     "TIMESTAMP [WITH TIME ZONE], UUID or JSON."
@@ -174,6 +189,16 @@ def type_note(node: exp.DataType) -> str:
             " when they are compared"
         )
     return ""
+
+
+def substitute(node: exp.DataType) -> ColumnType:
+    """The type that is proposed instead of a type that is refused."""
+    kind = _kind(node)
+    if kind in _SMALL:
+        return _SMALLINT
+    if kind is T.ENUM:
+        return ColumnType(Kind.TEXT, length=max((len(e.name) for e in node.expressions), default=1))
+    return ColumnType(_PLAIN.get(kind) or _SUBSTITUTES.get(kind, Kind.TEXT))
 
 
 def is_serial(node: exp.DataType) -> bool:

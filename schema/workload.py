@@ -41,7 +41,7 @@ class _Text:
     def statements(self) -> Iterator[tuple[int, int, list[Token]]]:
         """Start and end offset of each part between semicolons, and its tokens."""
         start, found = 0, list[Token]()
-        for token in tokenize(_DIALECT, self.text, self.file):
+        for token in tokenize(_DIALECT, self.text, Place(self.file, 1, 1)):
             if token.token_type is TokenType.SEMICOLON:
                 yield start, token.start, found
                 start, found = token.end + 1, []

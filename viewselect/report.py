@@ -40,7 +40,7 @@ def _all(x: Explanation) -> Iterator[str]:
 
 def _summary(x: Explanation) -> Iterator[str]:
     if x.notes:
-        yield "TYPES"
+        yield "NOTES"
         yield from (f"  {note}" for note in x.notes)
         yield ""
     yield "TREES " + ("(learned roots)" if x.roots is None else f"(roots {', '.join(x.roots)})")

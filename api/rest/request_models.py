@@ -20,6 +20,7 @@ from hornbeam_server.api.rest.json_parameters import KeyValues, StatementParamet
 from hornbeam_server.api.security.roles import Grant, Role
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.schema_plans import PlanRequest
+from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.storage.snapshot import ReadItem
 from hornbeam_server.txlayer.transactions.manager import TransactionLimits
 from hornbeam_server.txlayer.transactions.requests import (
@@ -241,6 +242,9 @@ class PlanBody(Body):
     ddl_file: str = Field(
         "<ddl>", description="Name of the DDL in messages; empty: the text is from no file."
     )
+    dialect: Literal["postgres", "mysql", "sqlite", "sqlserver"] | None = Field(
+        None, description="The dialect of the DDL; null: it is recognised."
+    )
     workload_file: str = Field("<workload>", description="Name of the workload in messages.")
     query_log: str = Field(
         "", description="A statement per line, or JSON lines with sql and count: gives weights."
@@ -256,6 +260,7 @@ class PlanBody(Body):
             aggregates=self.aggregates,
             row_counts=self.row_counts or {},
             ddl_file=self.ddl_file,
+            source=None if self.dialect is None else Source(self.dialect),
             workload_file=self.workload_file,
             query_log=self.query_log,
         )

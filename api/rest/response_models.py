@@ -20,6 +20,17 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class SchemaProblem(BaseModel):
+    """A problem of a schema's text, of a view in it, or of a workload."""
+
+    code: str = Field(examples=["schema-invalid"])
+    detail: str = Field(examples=["Type TIME is not supported."])
+    cure: str
+    file: str = ""
+    line: int = Field(0, description="From 1.")
+    column: int = Field(0, description="From 1.")
+
+
 class Problem(BaseModel):
     """RFC 9457 problem details. Errors may add members, such as names, positions or counts."""
 
@@ -32,6 +43,9 @@ class Problem(BaseModel):
     retryable: bool = Field(description="Sending the same again may succeed.")
     outcome: Literal["none", "committed", "unknown"] = Field(
         description="What is known of the transaction; none: it had no effect."
+    )
+    problems: list[SchemaProblem] | None = Field(
+        None, description="All problems of a schema's text; the others are of the first."
     )
 
 

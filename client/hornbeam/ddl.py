@@ -49,6 +49,18 @@ def _restarts(statement: str) -> bool:
 def _plan_and_apply(transport: Transport, statement: str) -> None:
     current = transport.json("GET", "/v1/schema")
     ddl = evolve(current["ddl"], statement)
+    try:
+        put_into_force(transport, current, ddl, allow_drop=True)
+    except ProgrammingError as error:
+        explained = _still_read(error, current["ddl"])
+        raise (placed(error, ddl, statement) if explained is error else explained) from None
+
+
+def put_into_force(
+    transport: Transport, current: dict[str, Any], ddl: str, *, allow_drop: bool
+) -> None:
+    """Plan and apply `ddl` with the workload and the options of `current`, the schema in force. Do
+    nothing if it is the same."""
     if ddl == current["ddl"]:
         return
     body: dict[str, Any] = {
@@ -60,14 +72,9 @@ def _plan_and_apply(transport: Transport, statement: str) -> None:
         "budget": current["budget"],
         "aggregates": current["aggregates"],
     }
-    try:
-        planned = transport.json("POST", "/v1/schema/plan", body)
-    except ProgrammingError as error:
-        explained = _still_read(error, current["ddl"])
-        raise (placed(error, ddl, statement) if explained is error else explained) from None
-    transport.json(
-        "POST", "/v1/schema/apply", body | {"plan_id": planned["plan_id"], "allow_drop": True}
-    )
+    planned = transport.json("POST", "/v1/schema/plan", body)
+    confirmed = body | {"plan_id": planned["plan_id"], "allow_drop": allow_drop}
+    transport.json("POST", "/v1/schema/apply", confirmed)
 
 
 def _still_read(error: ProgrammingError, before: str) -> ProgrammingError:
@@ -91,7 +98,8 @@ def placed(error: DatabaseError, ddl: str, statement: str = "") -> DatabaseError
     line, column = error.problem.get("line", 0), error.problem.get("column", 0)
     if not line:
         return error
-    problem = {k: v for k, v in error.problem.items() if k not in {"file", "line", "column"}}
+    unplaced = {"file", "line", "column", "problems"}
+    problem = {k: v for k, v in error.problem.items() if k not in unplaced}
     if error.problem.get("file", DDL) != DDL:  # the error names its statement
         return from_problem(problem)
     offset = sum(len(each) + 1 for each in ddl.split("\n")[: line - 1]) + column - 1

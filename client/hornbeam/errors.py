@@ -89,11 +89,20 @@ _PLACE = ("file", "line", "column")
 
 
 def from_problem(problem: Mapping[str, Any]) -> DatabaseError:
-    """The exception for a problem document."""
+    """The exception for a problem document. Its text has all problems of a schema's file."""
     kind = BY_CODE.get(problem.get("code", ""), InternalError)
-    message = problem.get("detail") or "The server gave no reason."
+    several = problem.get("problems") or ()
+    if len(several) > 1:
+        listed = "\n".join(map(located, several))
+        return kind(f"There are {len(several)} problems.\n{listed}", problem)
+    return kind(located(problem), problem)
+
+
+def located(problem: Mapping[str, Any]) -> str:
+    """A problem as text: its place, its detail, and its cure in a line of its own."""
+    message = str(problem.get("detail") or "The server gave no reason.")
     if place := ":".join(str(problem[part]) for part in _PLACE if problem.get(part)):
         message = f"{place}: {message}"
     if problem.get("cure"):
         message += f"\n  {problem['cure']}"
-    return kind(message, problem)
+    return message

@@ -10,6 +10,7 @@ from hornbeam_server.schema.build import IndexDraft, Name, RelationDraft, ViewDr
 from hornbeam_server.schema.ddl.domains import Domain
 from hornbeam_server.schema.ddl.sequence_options import Options
 from hornbeam_server.schema.ddl.statement import Statement
+from hornbeam_server.schema.problems import Problems
 
 
 @dataclass(slots=True)
@@ -27,6 +28,9 @@ class Drafts:
     draws: dict[str, tuple[RelationDraft, str]] = field(default_factory=dict)
     restarts: list[DraftRestart] = field(default_factory=list)
     domains: dict[str, Domain] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    """What the file says and the schema does not."""
+    problems: Problems = field(default_factory=Problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,18 @@ class DraftRestart:
     column: Name | None
     at: int | None
     called: bool = False
+
+
+def column_position(name: Name, draft: RelationDraft) -> int:
+    """The position of a column of the relation. Raises SchemaError."""
+    for position, column in enumerate(draft.columns):
+        if column.name.text == name.text:
+            return position
+    raise name.place.error(
+        f"{draft.name.text} has no column {name.text}.",
+        cure=f"Its columns are: {', '.join(column.name.text for column in draft.columns)}.",
+        name=name.text,
+    )
 
 
 def altered_relation(statement: Statement, tree: exp.Expr, drafts: Drafts) -> RelationDraft:

@@ -134,7 +134,7 @@ def expression(tokens: Sequence[Token], text: str, place: Place) -> Expression:
 
 def read_expression(sql: str, place: Place) -> Expression:
     """The expression in `sql`, of any database. Raises SchemaError at `place`."""
-    tokens = tokenize(_DIALECT, f"({sql})", place.file)
+    tokens = tokenize(_DIALECT, f"({sql})", place)
     if _closings(tokens).get(0) != len(tokens) - 1 or len(tokens) == 2:
         raise place.error(f"{sql!r} is not one expression.", cure="Write a DDL file.")
     return expression(tokens[1:-1], f"({sql})", place)
@@ -157,7 +157,7 @@ def renamed(old: Expression, word: str, name: str) -> Expression:
 def until_closed(sql: str) -> str:
     """The beginning of `sql`, before the first parenthesis that `sql` closes but does not open."""
     opened = f"({sql})"
-    tokens = tokenize(_DIALECT, opened, "")
+    tokens = tokenize(_DIALECT, opened, Place())
     closing = _closings(tokens).get(0)
     return sql if closing is None else opened[1 : tokens[closing].start]
 

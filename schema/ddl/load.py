@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from hornbeam_server.schema.build import ColumnDraft, Name, Place, RelationDraft, build
 from hornbeam_server.schema.ddl.domains import as_table
 from hornbeam_server.schema.ddl.drafts import Drafts
+from hornbeam_server.schema.ddl.foreign import (
+    make_readable,
+    next_number,
+    readable_tokens,
+    rename_taken_indexes,
+    set_next_number,
+)
 from hornbeam_server.schema.ddl.identities import (
     apply_sequences,
     begun_at,
@@ -19,26 +26,105 @@ from hornbeam_server.schema.ddl.identities import (
     restarted,
 )
 from hornbeam_server.schema.ddl.indexes import read_index
-from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement, is_silent, split_statements
+from hornbeam_server.schema.ddl.roles import (
+    Passed,
+    Role,
+    declared_name,
+    named_in_drop,
+    passed,
+    passed_notes,
+    role,
+)
+from hornbeam_server.schema.ddl.scan import Piece, pieces
+from hornbeam_server.schema.ddl.sources import Source, recognised
+from hornbeam_server.schema.ddl.statement import STATEMENTS, Qualifier, Statement
 from hornbeam_server.schema.ddl.tables import read_alter, read_domain, read_table
 from hornbeam_server.schema.ddl.views import read_view
 from hornbeam_server.schema.model import Schema
+from hornbeam_server.schema.problems import Problems
 from hornbeam_server.schema.trees import unlink
 
-_SETVAL = (["SELECT", "SETVAL", "("], ["SELECT", "PG_CATALOG", ".", "SETVAL", "("])
+INCLUDED = "Give that file by itself; hornbeam import reads the rows of included files."
+_WITHOUT_ROWS = "hornbeam import FILE loads them, too"
 
 
-def load_ddl(text: str, file: str = "<ddl>") -> Schema:
-    """The schema that `text` declares; forward references are allowed.
+@dataclass(frozen=True)
+class Reading:
+    """A file as it was read. If it has `problems`, `schema` lacks the wrong elements. `rows` are
+    the statements that add or change rows, in their order."""
 
-    Raises SchemaError or CircularReference with `file`, line and column (from 1).
+    source: Source
+    schema: Schema
+    problems: Problems
+    rows: tuple[Piece, ...]
+    includes: tuple[Piece, ...]
+    """The lines that read another file."""
+
+
+def load_ddl(text: str, file: str = "<ddl>", source: Source | None = None) -> Schema:
+    """The schema that `text` declares; forward references are allowed. `source`: the dialect; None:
+    it is recognised.
+
+    Raises SchemaError or CircularReference with `file`, line and column (from 1). The detail
+    `problems` describes all errors of the file.
     """
-    drafts = Drafts()
-    for statement in split_statements(text, file):
-        if not is_silent(statement):
-            _read(statement, drafts)
+    reading = read_file(text, file, source)
+    refuse_includes(reading)
+    reading.problems.require_none()
+    rows = passed_notes(passed(piece) for piece in reading.rows)
+    notes = (*reading.schema.notes, *(f"{note}; {_WITHOUT_ROWS}" for note in rows))
+    return replace(reading.schema, notes=notes)
+
+
+def refuse_includes(reading: Reading) -> None:
+    """Add a problem for each line that reads another file."""
+    for piece in reading.includes:
+        with reading.problems.collect():
+            what = piece.text.strip().rstrip(";")
+            raise piece.place.error(f"{what} reads another file.", cure=INCLUDED, name=what)
+
+
+def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> Reading:
+    """Read a whole file, with rows or without. Does not raise: errors are in `problems`."""
+    source = recognised(text) if source is None else source
+    drafts, rows, includes, silent = Drafts(), list[Piece](), list[Piece](), list[Passed]()
+    qualifier = Qualifier()
+    with drafts.problems.collect():
+        for piece in pieces(text, file, source):
+            match role(piece):
+                case Role.HOLDS_NO_ROWS:
+                    silent.append(passed(piece))
+                case Role.ROWS | Role.CHANGES:
+                    rows.append(piece)
+                case Role.DROPS if not drafts.relations.keys() & set(named_in_drop(piece)):
+                    silent.append(passed(piece))
+                case Role.INCLUDES:
+                    includes.append(piece)
+                case _:
+                    _read_piece(piece, qualifier, source, drafts)
     apply_sequences(drafts)
-    return build(list(drafts.relations.values()) + drafts.repeated, drafts.indexes, drafts.views)
+    if source is not Source.POSTGRES:
+        rename_taken_indexes(drafts)
+    relations = list(drafts.relations.values()) + drafts.repeated
+    schema = build(relations, drafts.indexes, drafts.views, drafts.problems)
+    notes = (*schema.notes, *_notes(source, drafts, silent))
+    whole = replace(schema, notes=notes)
+    return Reading(source, whole, drafts.problems, tuple(rows), tuple(includes))
+
+
+def _notes(source: Source, drafts: Drafts, silent: Sequence[Passed]) -> Iterator[str]:
+    if source is not Source.POSTGRES:
+        yield f"read as a file of {source.value}; --dialect names another one"
+    yield from drafts.notes
+    yield from passed_notes(silent)
+
+
+def _read_piece(piece: Piece, qualifier: Qualifier, source: Source, drafts: Drafts) -> None:
+    subject = (declared_name(piece, source), "")
+    spoils = piece.words[:1] == ("CREATE",)
+    about = () if spoils else (subject,)
+    with drafts.problems.collect(subject, spoils=spoils, about=about):
+        _read(Statement.of(piece, qualifier, source), drafts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +142,10 @@ def load_restart(sql: str, schema: Schema, file: str = "") -> Restart:
     """Read ALTER TABLE … ALTER COLUMN … RESTART, ALTER SEQUENCE … RESTART or SELECT setval(…) for
     an identity column of `schema`. Raises SchemaError."""
     drafts = Drafts(relations=dict(_identities(schema)))
-    statements = list(split_statements(sql, file))
-    for statement in statements:
-        _read(statement, drafts)
+    qualifier = Qualifier()
+    statements = list(pieces(sql, file, Source.POSTGRES))
+    for piece in statements:
+        _read(Statement.of(piece, qualifier, Source.POSTGRES), drafts)
     if len(statements) != 1 or len(drafts.restarts) != 1:
         raise Place.at(sql, 0, file).error(
             "This does not restart one identity column.",
@@ -84,7 +171,7 @@ def _identities(schema: Schema) -> Iterator[tuple[str, RelationDraft]]:
 
 def _read(statement: Statement, drafts: Drafts) -> None:
     words = [token.text.upper() for token in statement.tokens]
-    if any(words[: len(call)] == call for call in _SETVAL):
+    if words[0] == "SELECT" and "SETVAL" in words[:4]:
         drafts.restarts.append(read_setval(statement))
         return
     if words[0] not in {"CREATE", "ALTER"}:
@@ -94,7 +181,7 @@ def _read(statement: Statement, drafts: Drafts) -> None:
         return
     if words[:2] == ["CREATE", "DOMAIN"]:
         statement = as_table(statement)
-    tree = statement.parse()
+    tree = replace(statement, tokens=readable_tokens(statement.tokens, statement.source)).parse()
     try:
         if words[:2] == ["CREATE", "DOMAIN"]:
             read_domain(statement, tree, drafts)
@@ -108,9 +195,13 @@ def _read_tree(statement: Statement, tree: exp.Expr, words: Sequence[str], draft
     if isinstance(tree, exp.Command):
         read_added_identity(statement, drafts)
         return
+    begins = next_number(tree)
+    make_readable(statement, tree, drafts)
     kind = str(tree.args.get("kind") or "").upper()
     if isinstance(tree, exp.Create) and kind == "TABLE":
         draft = read_table(statement, tree, drafts)
+        if begins is not None:
+            set_next_number(begins, draft)
         if drafts.relations.setdefault(draft.name.text, draft) is not draft:
             drafts.repeated.append(draft)
     elif isinstance(tree, exp.Create) and kind == "INDEX":

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.build import Expression, Name, Place
@@ -22,7 +22,9 @@ from hornbeam_server.schema.ddl.expressions import (
     parts_of,
     without,
 )
+from hornbeam_server.schema.ddl.scan import Piece
 from hornbeam_server.schema.ddl.sequence_options import Options, read_options
+from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.model import PUBLIC
 from hornbeam_server.schema.sqltext import no_fallback_warnings, tokenize
 from hornbeam_server.schema.trees import unlink_unfinished
@@ -42,26 +44,34 @@ _REFUSED_BEHIND = {
     " change is refused if a row breaks it.",
 }
 """Words behind an expression."""
-_SILENT = {"SET", "COMMENT", "GRANT", "REVOKE"}
-"""First words of statements that do not affect rows."""
 
 
 @dataclass(slots=True)
-class _Qualifier:
-    """The schema prefix of all names of a file: "" for none and for `public`, None before the first
-    name is read."""
+class Qualifier:
+    """The schema prefix of all names of a file: "" for none, None before the first name is read.
+    `others` are the further prefixes that have been reported."""
 
     text: str | None = None
+    others: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement: its tokens, its parser, and the mapping from a node to its place."""
+    """One statement: its tokens, its parser, and the mapping from a node to its place. Offsets
+    count from the beginning of `text`, which is at `origin` in the file."""
 
     text: str
-    file: str
+    origin: Place
     tokens: Sequence[Token]
-    qualifier: _Qualifier
+    qualifier: Qualifier
+    source: Source
+
+    @classmethod
+    def of(cls, piece: Piece, qualifier: Qualifier, source: Source) -> Statement:
+        """Raises SchemaError when the tokens of the statement cannot be read."""
+        text = piece.text
+        tokens = tokenize(source.dialect, text, piece.place)
+        return cls(text, piece.place, tokens, qualifier, source)
 
     @property
     def options(self) -> dict[int, tuple[int, int]]:
@@ -94,7 +104,7 @@ class Statement:
         return read_options(self.tokens[first + 1 : last], self.refuse)
 
     def parse(self) -> exp.Expr:
-        parser = DIALECT.parser(error_level=ErrorLevel.RAISE)
+        parser = self.source.dialect.parser(error_level=ErrorLevel.RAISE)
         try:
             with no_fallback_warnings():
                 self._check_behind()
@@ -106,10 +116,11 @@ class Statement:
             raise self.place(self.start).error(
                 "This statement is nested too deeply.", cure="Write it with fewer parentheses."
             ) from None
-        except (AttributeError, IndexError, TypeError, ValueError) as error:
+        except (AttributeError, IndexError, TypeError, ValueError, TokenError) as error:
             # The parser itself fails with these errors on some invalid statements.
+            reason = str(error).split("\n", maxsplit=1)[0]
             raise self.place(self.start).error(
-                f"This statement cannot be parsed: {error}", cure="Correct its syntax."
+                f"This statement cannot be parsed: {reason}", cure="Correct its syntax."
             ) from error
         assert tree is not None
         return tree
@@ -163,7 +174,7 @@ class Statement:
         end = (found["line"], found["col"])
         token = next((t for t in self.tokens if (t.line, t.col) == end), self.tokens[-1])
         place = self.place(token.start)
-        line = self.text.split("\n")[place.line - 1].strip()
+        line = self.text.split("\n")[place.line - self.origin.line].strip()
         problem = str(found["description"]).split(" but got", maxsplit=1)[0].lower()
         return place.error(
             f"Syntax error at {token.text}: {problem}.",
@@ -172,7 +183,7 @@ class Statement:
         )
 
     def place(self, offset: int) -> Place:
-        return Place.at(self.text, offset, self.file)
+        return self.origin.behind(self.text, offset)
 
     @property
     def start(self) -> int:
@@ -234,7 +245,8 @@ class Statement:
             self.refuse(
                 what, self.offset(node) if node is not None else self.start, "Write a name."
             )
-        text = node.name if node.args.get("quoted") else node.name.lower()
+        exact = node.args.get("quoted") and not self.source.folds_quoted
+        text = node.name if exact else node.name.lower()
         return Name(text, self.place(self.offset(node)))
 
     def table(self, node: exp.Expr | None) -> Name:
@@ -244,10 +256,14 @@ class Statement:
             self.refuse(what, offset, "Write the name of a relation.")
         schema = node.args.get("db")
         written = self.name(schema).text if schema else ""
-        written = "" if written == PUBLIC else written
+        written = "" if written in (PUBLIC, self.source.default_schema) else written
         if self.qualifier.text is None:
             self.qualifier.text = written
-        if node.args.get("catalog") or written != self.qualifier.text:
+        other = written if written != self.qualifier.text else None
+        if node.args.get("catalog") and self.source is not Source.SQLSERVER:
+            other = f"{node.args['catalog'].name}.{written}"
+        if other is not None and other not in self.qualifier.others:
+            self.qualifier.others.add(other)
             cure = "Relations live in one schema; write it before all names, or before none."
             what = f"the {'qualified' if schema else 'unqualified'} name {node.sql()}"
             self.refuse(what, self.offset(node), cure)
@@ -278,47 +294,14 @@ def _without(tokens: Sequence[Token], options: Mapping[int, tuple[int, int]]) ->
     return (token for i, token in enumerate(tokens) if not any(i in part for part in cut))
 
 
-def split_statements(text: str, file: str) -> Iterator[Statement]:
-    current: list[Token] = []
-    qualifier = _Qualifier()
-    for token in _without_orders_to_psql(tokenize(DIALECT, text, file)):
-        if token.token_type is not TokenType.SEMICOLON:
-            current.append(token)
-        elif current:
-            yield Statement(text, file, current, qualifier)
-            current = []
-    if current:
-        yield Statement(text, file, current, qualifier)
-
-
-def _without_orders_to_psql(tokens: Sequence[Token]) -> list[Token]:
-    r"""The tokens without the lines \restrict and \unrestrict, which pg_dump writes."""
-    words: dict[int, list[str]] = {}
-    for token in tokens:
-        words.setdefault(token.line, []).append(token.text)
-    orders = (["\\", "restrict"], ["\\", "unrestrict"])
-    lines = {line for line, said in words.items() if said[:2] in orders}
-    return [token for token in tokens if token.line not in lines]
-
-
-def is_silent(statement: Statement) -> bool:
-    """Can the statement be skipped because it does not affect rows?"""
-    words = [token.text.upper() for token in statement.tokens]
-    return (
-        words[0] in _SILENT
-        or words[:5] == ["SELECT", "PG_CATALOG", ".", "SET_CONFIG", "("]
-        or (words[0] == "ALTER" and words[-3:-1] == ["OWNER", "TO"])
-        or (words[:2] == ["ALTER", "SEQUENCE"] and "OWNED" in words[3:6])
-    )
-
-
 def refuse_unread(statement: Statement) -> NoReturn:
     """Refuse a statement that the parser does not understand and returns as plain text."""
     tokens = statement.tokens
     words = [token.text.upper() for token in tokens]
     backtick = next((token for token in tokens if token.text == "`"), None)
     if backtick is not None:
-        statement.refuse("The quote `", backtick.start, 'Write names as they are, or "quoted".')
+        cure = 'Write names as they are, or "quoted"; --dialect mysql reads a file of MySQL.'
+        statement.refuse("The quote `", backtick.start, cure)
     with_data = next((n for n in (3, 2) if words[-n:] in _WITH_DATA), None)
     if with_data is not None:
         what = " ".join(words[-with_data:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,12 +19,15 @@ from hornbeam_server.schema.build import (
     RelationDraft,
 )
 from hornbeam_server.schema.ddl.domains import Domain, type_name
-from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation
+from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation, column_position
 from hornbeam_server.schema.ddl.expressions import UNNAMED
+from hornbeam_server.schema.ddl.foreign_types import known_type
 from hornbeam_server.schema.ddl.identities import check_single_default, make_identity, sequence_of
+from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
 from hornbeam_server.schema.model import Action, Default, DefaultKind, Identity
-from hornbeam_server.schema.sqltext import is_serial, read_default, read_type, type_note
+from hornbeam_server.schema.sqltext import is_serial, read_default, read_type, substitute, type_note
+from hornbeam_server.schema.types import ColumnType, Kind
 
 _REFUSED: dict[type[exp.Expr | exp.ColumnConstraintKind], tuple[str, str]] = {
     exp.CollateColumnConstraint: ("COLLATE", "Text is ordered by code point; leave it out."),
@@ -51,44 +55,55 @@ def read_table(statement: Statement, tree: exp.Create, drafts: Drafts) -> Relati
     statement.only(tree, {"this", "kind", "exists"}, cure, statement.start)
     draft = RelationDraft(statement.table(tree.this.this))
     for element in tree.this.expressions:
-        if isinstance(element, exp.ColumnDef):
-            _read_column(statement, element, draft, drafts)
-        elif isinstance(element, exp.Identifier):
-            raise statement.place(statement.offset(element)).error(
-                f"Column {element.name} has no type.",
-                cure="Give it one, such as INTEGER.",
-                name=element.name,
-            )
-        else:
-            _read_constraint(statement, element, draft, drafts)
+        with drafts.problems.collect((draft.name.text, "")):
+            if isinstance(element, exp.ColumnDef | exp.Identifier):
+                _read_column(statement, element, draft, drafts)
+            else:
+                _read_constraint(statement, element, draft, drafts)
     return draft
 
 
 def _read_column(
-    statement: Statement, node: exp.ColumnDef, draft: RelationDraft, drafts: Drafts
+    statement: Statement, node: exp.ColumnDef | exp.Identifier, draft: RelationDraft, drafts: Drafts
 ) -> None:
-    name = statement.name(node.this)
-    start = statement.offset(node.this)
+    name = statement.name(node.this if isinstance(node, exp.ColumnDef) else node)
+    subject = (draft.name.text, name.text)
+    written = node.args.get("kind")
+    column, domain = ColumnDraft(name, ColumnType(Kind.TEXT)), None
+    if isinstance(written, exp.DataType):
+        column = replace(column, type=substitute(written))
+        domain = drafts.domains.get(type_name(written) or "")
+    with drafts.problems.collect(subject, spoils=True):
+        column = _typed(statement, node, name, domain)
+    constraints = node.args.get("constraints") or ()
+    for constraint in constraints:
+        with drafts.problems.collect(subject, about=[subject]):
+            column = _column_constraint(statement, constraint, column, draft, drafts)
+    if domain is not None:
+        draft.checks += domain.checks_of(name)
+        column = _in_domain(column, domain, constraints)
+    draft.columns.append(column)
+
+
+def _typed(
+    statement: Statement, node: exp.ColumnDef | exp.Identifier, name: Name, domain: Domain | None
+) -> ColumnDraft:
+    """The column without its constraints."""
     kind = node.args.get("kind")
     if not isinstance(kind, exp.DataType):
         raise name.place.error(
             f"Column {name.text} has no type.", cure="Give it one, such as INTEGER.", name=name.text
         )
+    start = statement.offset(node.this)
     statement.only(node, {"this", "kind", "constraints"}, "Leave it out.", start)
-    constraints = node.args.get("constraints") or ()
-    domain = drafts.domains.get(type_name(kind) or "")
     if domain is not None:
-        draft.checks += domain.checks_of(name)
-        column = replace(domain.column, name=name, default=None)
-    else:
-        column = ColumnDraft(name, read_type(kind, statement.behind(start)), note=type_note(kind))
+        return replace(domain.column, name=name, default=None)
+    kind, note = known_type(kind, statement.source)
+    type_ = read_type(kind, statement.behind(start))
+    column = ColumnDraft(name, type_, note=note or type_note(kind))
     if is_serial(kind):
-        column = replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
-    for constraint in constraints:
-        column = _column_constraint(statement, constraint, column, draft, drafts)
-    if domain is not None:
-        column = _in_domain(column, domain, constraints)
-    draft.columns.append(column)
+        return replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
+    return column
 
 
 def _in_domain(column: ColumnDraft, domain: Domain, constraints: Sequence[exp.Expr]) -> ColumnDraft:
@@ -108,7 +123,7 @@ def read_domain(statement: Statement, tree: exp.Expr, drafts: Drafts) -> None:
         )
     (node,) = tree.this.expressions
     draft = RelationDraft(statement.table(tree.this.this))
-    name, found = draft.name, Drafts(domains=drafts.domains)
+    name, found = draft.name, Drafts(domains=drafts.domains, problems=drafts.problems)
     _read_column(statement, node, draft, found)
     (column,) = draft.columns
     default = column.default.kind if column.default is not None else None
@@ -139,9 +154,9 @@ def _column_constraint(
     kind = node.kind if isinstance(node, exp.ColumnConstraint) else node
     match kind:
         case exp.PrimaryKeyColumnConstraint():
+            draft.primary_keys.append((name,))
             statement.only(kind, {"include"}, "Write PRIMARY KEY alone.", start)
             statement.bare_index(kind, "Write PRIMARY KEY alone.", start)
-            draft.primary_keys.append((name,))
         case exp.UniqueColumnConstraint():
             statement.only(kind, {"include"}, "Write UNIQUE alone.", start)
             statement.bare_index(kind, "Write UNIQUE alone.", start)
@@ -156,6 +171,13 @@ def _column_constraint(
         case exp.NotNullColumnConstraint():
             nullable = bool(kind.args.get("allow_null"))
             return replace(column, nullable=nullable)
+        case exp.GeneratedAsIdentityColumnConstraint() if statement.source is Source.SQLSERVER:
+            check_single_default(column)
+            first, step = (
+                _seed(statement, kind.args.get(part), start) for part in ("start", "increment")
+            )
+            seeded = Default(DefaultKind.IDENTITY, identity=Identity(first, step))
+            return replace(column, nullable=False, default=seeded)
         case exp.GeneratedAsIdentityColumnConstraint() | exp.AutoIncrementColumnConstraint():
             cure = "Write GENERATED BY DEFAULT AS IDENTITY."
             statement.only(kind, {"this"}, cure, statement.keyword("IDENTITY", start))
@@ -184,6 +206,14 @@ def _column_constraint(
     return column
 
 
+def _seed(statement: Statement, node: exp.Expr | None, after: int) -> int:
+    """A number of SQL Server's IDENTITY(first, step), 1 by default."""
+    text = "1" if node is None else node.sql()
+    if not re.fullmatch(r"-?\d+", text) or not int(text):
+        statement.refuse(text, statement.keyword("IDENTITY", after), "Write IDENTITY(1,1).")
+    return int(text)
+
+
 def _refuse_constraint(statement: Statement, node: exp.Expr, after: int) -> NoReturn:
     kind = node.kind if isinstance(node, exp.ColumnConstraint) else node
     word, cure = _REFUSED.get(type(kind), (kind.sql("postgres"), "leave it out"))
@@ -204,9 +234,9 @@ def _read_constraint(
             for part in node.expressions:
                 _read_constraint(statement, part, draft, drafts, named)
         case exp.PrimaryKey():
+            draft.primary_keys.append(statement.names(node.expressions))
             statement.only(node, {"expressions", "include"}, "Write PRIMARY KEY (columns).")
             statement.bare_index(node, "Write PRIMARY KEY (columns).")
-            draft.primary_keys.append(statement.names(node.expressions))
         case exp.UniqueColumnConstraint():
             statement.only(node, {"this", "include"}, "Write UNIQUE (columns); NULLs are distinct.")
             statement.bare_index(node, "Write UNIQUE (columns).")
@@ -259,15 +289,55 @@ def _refuse_option(statement: Statement, text: str, parent: int) -> NoReturn:
 def read_alter(statement: Statement, tree: exp.Alter, drafts: Drafts) -> None:
     draft = altered_relation(statement, tree, drafts)
     for action in tree.args["actions"]:
-        if isinstance(action, exp.ColumnDef):
-            offset = statement.offset(action)
-            statement.refuse("ADD COLUMN", offset, "Put the column into CREATE TABLE.")
-        default = action.args.get("default") if isinstance(action, exp.AlterColumn) else None
-        if (sequence := sequence_of(default)) is not None:
-            make_identity(statement, action, draft, Identity())
-            drafts.draws[sequence] = (draft, statement.name(action.this).text)
-            continue
-        if not isinstance(action, exp.AddConstraint):
-            statement.refuse(action.sql("postgres"), statement.start, STATEMENTS)
+        with drafts.problems.collect((draft.name.text, "")):
+            _read_action(statement, action, draft, drafts)
+
+
+def _read_action(
+    statement: Statement, action: exp.Expr, draft: RelationDraft, drafts: Drafts
+) -> None:
+    if isinstance(action, exp.ColumnDef):
+        offset = statement.offset(action)
+        statement.refuse("ADD COLUMN", offset, "Put the column into CREATE TABLE.")
+    default = action.args.get("default") if isinstance(action, exp.AlterColumn) else None
+    if isinstance(action, exp.AlterColumn) and (sequence := sequence_of(default)) is not None:
+        make_identity(statement, action, draft, Identity())
+        drafts.draws[sequence] = (draft, statement.name(action.this).text)
+    elif default is not None:
+        _set_default(statement, action, draft, default)
+    elif isinstance(action, exp.ModifyColumn):
+        _add_auto_increment(statement, action, draft)
+    elif not isinstance(action, exp.AddConstraint):
+        statement.refuse(action.sql("postgres"), statement.start, STATEMENTS)
+    else:
         for constraint in action.expressions:
-            _read_constraint(statement, constraint, draft, drafts)
+            with drafts.problems.collect((draft.name.text, "")):
+                _read_constraint(statement, constraint, draft, drafts)
+
+
+def _set_default(
+    statement: Statement, action: exp.Expr, draft: RelationDraft, default: exp.Expr
+) -> None:
+    """Read ALTER COLUMN … SET DEFAULT."""
+    position = column_position(statement.name(action.this), draft)
+    column = draft.columns[position]
+    check_single_default(column)
+    place = statement.place(statement.keyword("DEFAULT", statement.start))
+    written = partial(statement.default_expression, statement.start)
+    value = read_default(default, column.type, place, written)
+    draft.columns[position] = replace(column, default=value)
+
+
+def _add_auto_increment(
+    statement: Statement, action: exp.ModifyColumn, draft: RelationDraft
+) -> None:
+    """Read MODIFY column … AUTO_INCREMENT, as MySQL's tools write it behind CREATE TABLE."""
+    node = action.this
+    kinds = [constraint.kind for constraint in node.args.get("constraints") or ()]
+    if not any(isinstance(kind, exp.AutoIncrementColumnConstraint) for kind in kinds):
+        statement.refuse("MODIFY", statement.offset(node), "Put it into CREATE TABLE.")
+    position = column_position(statement.name(node.this), draft)
+    column = draft.columns[position]
+    check_single_default(column)
+    identity = Default(DefaultKind.IDENTITY)
+    draft.columns[position] = replace(column, nullable=False, default=identity)

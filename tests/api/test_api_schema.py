@@ -25,13 +25,49 @@ def test_a_stale_plan_is_refused(shop):
 
 
 def test_errors_state_their_line(shop):
-    response = shop.post("/v1/schema/plan", PLAN | {"ddl": "CREATE TABLE t (\n  a WRONG\n)"})
+    response = shop.post(
+        "/v1/schema/plan", PLAN | {"ddl": "CREATE TABLE t (\n  a WRONG PRIMARY KEY\n)"}
+    )
     document = response.json()
     assert (response.status_code, document["code"], document["line"]) == (422, "schema-invalid", 2)
     unknown = shop.post("/v1/schema/plan", PLAN | {"workload": "SELECT nothing FROM customer;"})
     assert unknown.json()["code"] == "sql-unknown-name"
     assert shop.post("/v1/schema/plan", PLAN | {"budget": -1}).status_code == 422
     assert shop.post("/v1/schema/plan", PLAN | {"roots": ["nowhere"]}).status_code == 422
+
+
+def listed(shop, **body):
+    document = shop.post("/v1/schema/plan", PLAN | body).json()
+    return [(each.get("line"), each["code"], each["detail"]) for each in document["problems"]]
+
+
+def test_all_problems_of_a_file_are_listed(shop):
+    ddl = "CREATE TABLE t (\n  a WRONG PRIMARY KEY, b TIME\n);\nCREATE INDEX i ON u (x);"
+    assert listed(shop, ddl=ddl) == [
+        (2, "schema-invalid", "Type WRONG is not supported."),
+        (2, "schema-invalid", "Type TIME is not supported."),
+        (4, *("schema-invalid", "An index is declared on u, which is not a relation or view of this"
+              " schema.")),
+    ]  # fmt: skip
+
+
+def test_all_problems_of_views_and_of_a_workload_are_listed(shop):
+    view = "\nCREATE MATERIALIZED VIEW {} WITH (refresh = 'deferred') AS SELECT {};".format
+    ddl = DDL + view("v", "nothing FROM customer") + view("w", "no FROM v") + view("x", "1 FROM y")
+    first = DDL.count("\n") + 2
+    found = [(line, code) for line, code, _ in listed(shop, ddl=ddl)]
+    assert found == [(first, "sql-unknown-name"), (first + 2, "sql-unknown-name")]
+    workload = "SELECT nothing FROM customer;\nSELECT c_id FROM customer;\nSELECT x FROM orders;"
+    found = [(line, code) for line, code, _ in listed(shop, workload=workload)]
+    assert found == [(1, "sql-unknown-name"), (3, "sql-unknown-name")]
+
+
+def test_the_dialect_of_a_file_can_be_named(shop):
+    ddl = "CREATE TABLE t (a INT PRIMARY KEY, b DATETIME)"
+    assert shop.post("/v1/schema/plan", PLAN | {"ddl": ddl, "workload": ""}).status_code == 422
+    body = PLAN | {"ddl": ddl, "workload": "", "dialect": "mysql"}
+    assert shop.post("/v1/schema/plan", body).status_code == 200
+    assert shop.post("/v1/schema/plan", body | {"dialect": "oracle"}).status_code == 422
 
 
 def test_errors_state_where_a_workload_statement_begins(shop):

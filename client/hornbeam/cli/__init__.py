@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from hornbeam import __version__
 from hornbeam.cli import (
     cluster,
+    importing,
     keys,
     load,
     materialize,
@@ -53,7 +54,19 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (server, cluster, keys, schema, sql, load, upkeep, materialize, reconcile, refresh):
+for part in (
+    server,
+    cluster,
+    keys,
+    schema,
+    sql,
+    load,
+    importing,
+    upkeep,
+    materialize,
+    reconcile,
+    refresh,
+):
     part.register(app)
 
 

@@ -23,7 +23,7 @@ import hashlib
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -86,6 +86,17 @@ class Loader:
 
     def load(self, relation: str, columns: Columns, path: Path, on_progress: OnProgress) -> None:
         """Insert a file. Raises DatabaseError, InterfaceError."""
+        length, batches = batches_of(path, self.batch_rows, columns)
+        self.insert(relation, path, batches, lambda position: on_progress(position, length))
+
+    def insert(
+        self,
+        relation: str,
+        path: Path,
+        batches: Iterable[Batch],
+        on_progress: Callable[[int], None],
+    ) -> None:
+        """Insert batches that are read from a file. Raises DatabaseError, InterfaceError."""
         into = _Into(
             transport=self.db.transport,
             relation=relation,
@@ -96,10 +107,9 @@ class Loader:
             rejects=self.rejects,
             totals=self.totals.setdefault(relation, Totals()),
         )
-        length, batches = batches_of(path, self.batch_rows, columns)
         for batch in batches:
             into.add(batch)
-            on_progress(batch.end, length)
+            on_progress(batch.end)
 
     def _identity(self, relation: str, path: Path) -> str:
         about = path.stat()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import datetime as dt
 import json
 import os
@@ -36,6 +37,7 @@ from hornbeam.errors import Error, InterfaceError
 DEFAULT_URL = "hornbeam://127.0.0.1:8780"
 _WIDE = 2_000
 """Width, in characters, of output to a file or a pipe."""
+_LINE_END = re.compile(r"\r\n?")
 _INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters except tabs and line ends, and surrogates, which stand for undecodable bytes
 of file names."""
@@ -168,14 +170,21 @@ def _bars(*columns: ProgressColumn) -> Progress:
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, without a byte order mark; - is standard input. Raises
-    InterfaceError."""
+    """The text of a file in UTF-8, or in UTF-16 with a byte order mark, which is left out; - is
+    standard input. Raises InterfaceError."""
     try:
         if str(path) == "-":
             return typer.get_text_stream("stdin").read().removeprefix("\ufeff")
-        return path.read_text(encoding="utf-8-sig")
+        return _LINE_END.sub("\n", decoded(path.read_bytes()))
     except (OSError, UnicodeDecodeError) as error:
         raise InterfaceError(f"{path} cannot be read: {error}") from None
+
+
+def decoded(data: bytes, errors: str = "strict") -> str:
+    """The text of a file in UTF-8, or in UTF-16 with a byte order mark. Raises
+    UnicodeDecodeError."""
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if wide else "utf-8-sig", errors)
 
 
 def parameters(texts: Sequence[str]) -> list[Any]:

@@ -28,8 +28,8 @@ from hornbeam.cli.loadfiles import Columns, is_compressed
 from hornbeam.cli.rejects import rejects_file
 from hornbeam.connection import Connection
 
-_BATCH_ROWS = 5_000
-_MAX_REJECTS = 1_000
+BATCH_ROWS = 5_000
+MAX_REJECTS = 1_000
 Sources = dict[str, list[Path]]
 """Files by relation, in the given order."""
 
@@ -83,10 +83,10 @@ Cancel = Annotated[bool, typer.Option("--cancel", help="Cancel the running load 
 def load(
     what: What = None,
     rejects: RejectsFile = None,
-    max_rejects: MaxRejects = _MAX_REJECTS,
+    max_rejects: MaxRejects = MAX_REJECTS,
     resume: Resume = False,
     again: Again = False,
-    batch_rows: BatchRows = _BATCH_ROWS,
+    batch_rows: BatchRows = BATCH_ROWS,
     spark: Spark = False,
     master: Master = "local[*]",
     single_lines: SingleLines = False,

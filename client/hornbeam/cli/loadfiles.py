@@ -70,11 +70,11 @@ class Unreadable(NamedTuple):
 @dataclass(frozen=True)
 class Batch:
     """A batch of rows. `name` is unique among the file's batches that have rows: in CSV a position
-    in the uncompressed text, in JSON a line, in Parquet a row. `end` is the position in the file
-    after the batch, in the unit of the file's length."""
+    in the uncompressed text, in JSON a line, in Parquet a row, in a dump a part and a row. `end` is
+    the position in the file after the batch, in the unit of the file's length."""
 
     rows: Rows
-    name: int
+    name: int | str
     end: int
     unreadable: Sequence[Unreadable] = ()
 
@@ -175,6 +175,24 @@ def _json_batches(
         yield Batch(_Text(b"", (), ()), chunk[0][0], position, unreadable)
     for group in groups.values():
         yield Batch(_json_text(group), group[0][0], position)
+
+
+def text_batch(
+    names: Sequence[str], rows: Sequence[tuple[int, str, Sequence[Any]]], name: str, end: int
+) -> Batch:
+    """A batch of rows from a file of another form: the line, the text and the values of each."""
+    lines: list[bytes] = []
+    texts: list[tuple[int, bytes]] = []
+    unreadable: list[Unreadable] = []
+    for line, text, values in rows:
+        written = text.encode(errors="surrogateescape")
+        try:
+            lines.append(csv_line(values).encode())
+            texts.append((line, written))
+        except UnicodeEncodeError:
+            reason = "A text is not UTF-8."
+            unreadable.append(Unreadable(line, "invalid-request", reason, _text_of(written)))
+    return Batch(_Text(csv_line(names).encode(), lines, texts), name, end, unreadable)
 
 
 def _json_text(group: Sequence[tuple[int, bytes, dict[str, Any]]]) -> _Text:

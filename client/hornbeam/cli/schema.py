@@ -33,6 +33,8 @@ from hornbeam.statements import workload_text
 from hornbeam.transport import replanned
 
 _POLL_S = 0.2
+_LONG_FILE = 1_000_000
+"""Characters of a file from which on it is taken for a dump with rows."""
 
 
 class Method(StrEnum):
@@ -40,6 +42,13 @@ class Method(StrEnum):
 
     optimal = "optimal"
     paper = "paper"
+
+
+class Dialect(StrEnum):
+    postgres = "postgres"
+    mysql = "mysql"
+    sqlite = "sqlite"
+    sqlserver = "sqlserver"
 
 
 class Builder(StrEnum):
@@ -56,9 +65,12 @@ class GraphFormat(StrEnum):
 Ddl = Annotated[
     str,
     typer.Argument(
-        help="A file of CREATE TABLE statements, - for standard input, or the SQLAlchemy "
-        "URL of a database to reflect."
+        help="A file of CREATE TABLE statements, such as a dump of PostgreSQL, MySQL, SQLite or SQL"
+        " Server; - for standard input; or the SQLAlchemy URL of a database to reflect."
     ),
+]
+DialectOption = Annotated[
+    Dialect | None, typer.Option(help="The dialect of the file. Default: it is recognised.")
 ]
 Workload = Annotated[
     Path | None,
@@ -113,6 +125,7 @@ class Wanted:
     aggregates: Aggregates = True
     query_log: QueryLog = None
     rows: Rows = None
+    dialect: DialectOption = None
 
 
 def planning(command: Callable[..., None]) -> Callable[..., None]:
@@ -148,10 +161,23 @@ def register(app: typer.Typer) -> None:
 @planning
 def plan(
     wanted: Wanted,
+    suggest: Annotated[
+        bool,
+        typer.Option(
+            "--suggest",
+            help="Print a schema that can be applied, with a comment at each changed place.",
+        ),
+    ] = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show the trees, views and indexes that a schema would get, and why. Changes nothing."""
+    """Show the trees, views and indexes that a schema would get, and why. Changes nothing.
+
+    All problems of the file are reported at once, each with its line and a cure.
+    """
+    if suggest:
+        _print_suggestion(wanted, as_json)
+        return
     with opened(url) as db:
         body = _body(db, wanted)
         planned = _plan(db, body)
@@ -282,8 +308,9 @@ def _body(db: Connection, wanted: Wanted) -> dict[str, Any]:
         statements = read_text(workload)
     else:
         statements = workload_text(db.transport.json("GET", "/v1/schema")["workload"])
+    text, dialect = (_reflected(ddl), None) if "://" in ddl else _schema_text(wanted)
     return {
-        "ddl": _reflected(ddl) if "://" in ddl else read_text(Path(ddl)),
+        "ddl": text,
         "workload": statements,
         "roots": roots,
         "method": wanted.method.value,
@@ -293,7 +320,42 @@ def _body(db: Connection, wanted: Wanted) -> dict[str, Any]:
         "workload_file": str(workload or "<hornbeam schema show --workload>"),
         "query_log": read_text(query_log) if query_log is not None else "",
         "row_counts": dict(map(_expected, wanted.rows or ())) or None,
+        "dialect": dialect,
     }
+
+
+def _print_suggestion(wanted: Wanted, as_json: bool) -> None:
+    """Print a schema that can be applied, for a file with problems. Needs the server's package."""
+    if "://" in wanted.ddl:
+        fail("--suggest takes a file.", "A reflected schema is refused at its first problem.")
+    suggest = server_module("schema.ddl.suggest")
+    reading = _reading(read_text(Path(wanted.ddl)), wanted)
+    text = suggest.suggestion(reading, wanted.ddl)
+    if as_json:
+        found = [problem.error for problem in reading.problems.found()]
+        documents_of = server_module("schema.problems").documents
+        print_json({"ddl": text, "problems": documents_of(found), "notes": reading.schema.notes})
+    else:
+        print(text, end="")
+
+
+def _reading(text: str, wanted: Wanted) -> Any:
+    """The `Reading` of a schema file or dump. Needs the server's package."""
+    ddl, sources = server_module("schema.ddl"), server_module("schema.ddl.sources")
+    source = None if wanted.dialect is None else sources.Source(wanted.dialect.value)
+    return ddl.read_file(text, wanted.ddl, source)
+
+
+def _schema_text(wanted: Wanted) -> tuple[str, str | None]:
+    """The text and the dialect of a schema file. Of a long dump the values of rows are left out,
+    which a server would count; that needs the server's package."""
+    text = read_text(Path(wanted.ddl))
+    dialect = wanted.dialect and wanted.dialect.value
+    if len(text) <= _LONG_FILE:
+        return text, dialect
+    reading = _reading(text, wanted)
+    without = server_module("schema.ddl.dumps").without_values
+    return without(text, reading.rows), reading.source.value
 
 
 def _expected(text: str) -> tuple[str, int]:

@@ -1,0 +1,215 @@
+"""`hornbeam import`: the schema and the rows of a dump, in one command.
+
+The file is read completely before anything changes: a file with problems changes nothing. Then its
+schema is added to the schema in force, and its rows are inserted as `hornbeam load` does it, in
+batches with idempotency keys, referenced relations first. An interrupted import continues with
+`--resume`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from itertools import groupby, islice
+from operator import attrgetter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress, TaskID
+
+from hornbeam.cli.append import Loader
+from hornbeam.cli.common import (
+    DEFAULT_URL,
+    ERR,
+    OUT,
+    AsJson,
+    Url,
+    decoded,
+    fail,
+    opened,
+    print_json,
+    progress,
+    visible,
+)
+from hornbeam.cli.load import BATCH_ROWS, MAX_REJECTS, BatchRows, MaxRejects, Resume, in_order
+from hornbeam.cli.load import RejectsFile as Rejected
+from hornbeam.cli.loadfiles import Batch, is_compressed, text_batch
+from hornbeam.cli.rejects import rejects_file
+from hornbeam.cli.schema import Dialect, DialectOption
+from hornbeam.connection import Connection
+from hornbeam.ddl import put_into_force
+from hornbeam.errors import from_problem
+from hornbeam.server_package import server_module
+
+_PROPOSE = (
+    "To edit a proposed schema and import into it: hornbeam schema plan {file} --suggest >"
+    " schema.sql; hornbeam import {file} --schema schema.sql"
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("import")(import_)
+
+
+Dump = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A dump with CREATE TABLE, INSERT or COPY: of PostgreSQL, MySQL, SQLite or SQL Server."
+        " It may be compressed (.gz).",
+    ),
+]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option("--schema", help="Take the schema from this file, and only the rows from FILE."),
+]
+
+
+def import_(
+    file: Dump,
+    schema: SchemaFile = None,
+    dialect: DialectOption = None,
+    rejects: Rejected = None,
+    max_rejects: MaxRejects = MAX_REJECTS,
+    resume: Resume = False,
+    batch_rows: BatchRows = BATCH_ROWS,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Import a dump: put its schema into force, and insert its rows.
+
+    All problems of the file are reported at once, and then nothing is changed. Relations that are
+    not in the file stay. Rows are inserted as by `hornbeam load`: each batch is a transaction, and
+    an interrupted import continues with --resume.
+    """
+    readings = _readings(file, dialect)
+    declared = [_reading(schema, None)] if schema is not None else readings
+    for reading in declared:
+        with _errors_of_file("\n" + _PROPOSE.format(file=file)):
+            reading.problems.require_none()
+    with _errors_of_file(), opened(url) as db, rejects_file(rejects, max_rejects) as rejected:
+        parts = _prepared(db, readings, declared)
+        loader = Loader(db, batch_rows, resume, again=False, rejects=rejected)
+        _insert(db, loader, file, parts)
+    notes = [note for reading in readings for note in reading.schema.notes]
+    _print_report(loader, notes, rejects, as_json)
+
+
+@contextmanager
+def _errors_of_file(more: str = "") -> Iterator[None]:
+    """Raise errors of the server's package, which reads the file, as errors of the client. `more`
+    is added to the last cure."""
+    errors = server_module("schema.errors")
+    try:
+        yield
+    except errors.HornbeamError as error:
+        details = {"detail": error.message, "cure": error.cure, "code": error.code}
+        listed = [*error.details.get("problems", ())] or [details]
+        listed[-1]["cure"] += more
+        problem = error.details | details | {"cure": listed[-1]["cure"], "problems": listed}
+        raise from_problem(problem) from None
+
+
+def _readings(file: Path, dialect: Dialect | None) -> list[Any]:
+    """The file, and the files that it includes, as they were read."""
+    first = _reading(file, dialect)
+    included = [
+        _reading(_included(piece, file), Dialect(first.source.value)) for piece in first.includes
+    ]
+    return [first, *included]
+
+
+def _included(piece: Any, file: Path) -> Path:
+    """The file that a line (SOURCE file) names, which is relative to the dump's folder."""
+    text: str = piece.text
+    _, _, name = text.rstrip("; \t\r").partition(" ")
+    return file.parent / name.strip().strip("'\"")
+
+
+def _reading(path: Path, dialect: Dialect | None) -> Any:
+    """The `Reading` of a file. Needs the server's package."""
+    ddl, sources = server_module("schema.ddl"), server_module("schema.ddl.sources")
+    source = None if dialect is None else sources.Source(dialect.value)
+    return ddl.read_file(_text(path), str(path), source)
+
+
+def _text(path: Path) -> str:
+    """The text of a dump. Bytes that are not UTF-8 become surrogates, which stand for bytes in
+    columns of bytes. Raises InterfaceError."""
+    try:
+        data = path.read_bytes()
+        return decoded(gzip.decompress(data) if is_compressed(path) else data, "surrogateescape")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        fail(f"{path} cannot be read: {error}")
+
+
+def _prepared(db: Connection, readings: Sequence[Any], declared: Sequence[Any]) -> list[Any]:
+    """Put the declared schema into force, and return the parts of the dump. Changes nothing if the
+    rows do not fit the schema."""
+    dumps, ddl = server_module("schema.ddl.dumps"), server_module("schema.ddl")
+    current = db.transport.json("GET", "/v1/schema")
+    whole = ddl.load_ddl(current["ddl"])
+    for reading in declared:
+        whole = dumps.merged(whole, reading.schema)
+    parts: list[Any] = dumps.parts(readings, whole)
+    if any(reading.schema.relations for reading in declared):
+        put_into_force(db.transport, current, ddl.render_ddl(whole), allow_drop=False)
+    return parts
+
+
+def _insert(db: Connection, loader: Loader, file: Path, parts: Sequence[Any]) -> None:
+    relations = {r["name"]: r for r in db.transport.json("GET", "/v1/schema")["relations"]}
+    by_relation: dict[str, list[Any]] = {}
+    for part in parts:
+        by_relation.setdefault(part.relation.name, []).append(part)
+    with progress() as bars:
+        task = bars.add_task(visible(file.name), total=sum(p.size() for p in parts), note="")
+        done = 0
+        for name in in_order(by_relation, relations):
+            for number, part in enumerate(by_relation[name]):
+                show = partial(_show, bars, task, loader, done)
+                batches = _batches(part, loader.batch_rows, number)
+                loader.insert(name, Path(part.file), batches, show)
+                done += part.size()
+
+
+def _show(bars: Progress, task: TaskID, loader: Loader, before: int, position: int) -> None:
+    rejected = loader.total().rejected
+    note = f"{loader.rate:,.0f} rows/s" + (f", {rejected:,} rejected" if rejected else "")
+    bars.update(task, completed=before + position, note=note)
+
+
+def _batches(part: Any, batch_rows: int, number: int) -> Iterator[Batch]:
+    """The rows of a part in batches. `number` distinguishes the parts of a relation."""
+    first, size = 0, 0
+    for columns, rows in groupby(part.rows(), key=attrgetter("columns")):
+        while chunk := list(islice(rows, batch_rows)):
+            size += sum(len(row.text) for row in chunk)
+            listed = [(row.line, row.text, row.values) for row in chunk]
+            yield text_batch(columns, listed, f"{number}-{first}", size)
+            first += len(chunk)
+
+
+def _print_report(
+    loader: Loader, notes: Sequence[str], rejects: Path | None, as_json: bool
+) -> None:
+    total = loader.total()
+    relations = {name: asdict(each) for name, each in loader.totals.items()}
+    if as_json:
+        about = {"seconds": round(loader.seconds, 3), "relations": relations, "notes": notes}
+        print_json(asdict(total) | about)
+        return
+    for note in notes:
+        ERR.print(note, soft_wrap=True)
+    for name, each in loader.totals.items():
+        skipped = f", {each.skipped} existed already" if each.skipped else ""
+        rejected = f", {each.rejected} rejected" if each.rejected else ""
+        OUT.print(f"{each.rows} rows into {name}{skipped}{rejected}")
+    OUT.print(f"{total.rows} rows in {loader.seconds:.1f} s, {loader.rate:,.0f} rows/s")
+    if total.rejected:
+        ERR.print(f"{total.rejected} rows were rejected; {rejects} lists the reasons.")

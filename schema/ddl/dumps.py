@@ -1,0 +1,156 @@
+"""A dump as relations with rows, in the schema that it is imported into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hornbeam_server.schema import spelling
+from hornbeam_server.schema.ddl.load import Reading
+from hornbeam_server.schema.ddl.rows import (
+    Row,
+    Section,
+    Value,
+    parents_first,
+    rows_of,
+    section,
+)
+from hornbeam_server.schema.ddl.scan import Piece
+from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.model import Relation, Schema
+from hornbeam_server.schema.problems import Problems
+from hornbeam_server.schema.types import ColumnType, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The sections of one file with rows of one relation."""
+
+    relation: Relation
+    sections: tuple[Section, ...]
+
+    @property
+    def file(self) -> str:
+        return self.sections[0].piece.place.file
+
+    def size(self) -> int:
+        """The characters of the part in its file."""
+        return sum(_end(each) - each.piece.start for each in self.sections)
+
+    def rows(self) -> Iterator[Row]:
+        """The rows with values as texts, or bytes for columns of bytes. A relation that references
+        itself has all its rows in memory. Raises SchemaError."""
+        own = [fk.columns for fk in self.relation.foreign_keys if fk.parent == self.relation.name]
+        if own:
+            yield from parents_first(list(self._converted()), self.relation.primary_key, own)
+        else:
+            yield from self._converted()
+
+    def _converted(self) -> Iterator[Row]:
+        types = {column.name: column.type for column in self.relation.columns}
+        for each in self.sections:
+            has_bytes = any(types[name].kind is Kind.BYTES for name in each.columns)
+            for row in rows_of(each):
+                if has_bytes or bytes in map(type, row.values):
+                    yield _row_as_types(row, types, each)
+                else:
+                    yield row
+
+
+def _row_as_types(row: Row, types: Mapping[str, ColumnType], each: Section) -> Row:
+    """The row with bytes in columns of bytes, and only there. Raises SchemaError."""
+    try:
+        values = [
+            _as_type(value, types[column], each.source)
+            for column, value in zip(row.columns, row.values, strict=True)
+        ]
+    except ValueError as error:
+        place = replace(each.piece.place, line=row.line, column=1)
+        raise place.error(
+            f"A row of {each.relation} cannot be read: {error}.", cure="Correct the value."
+        ) from None
+    return replace(row, values=values)
+
+
+def without_values(text: str, rows: Sequence[Piece]) -> str:
+    """The text of a file without the values of its rows, and with the same lines."""
+    kept: list[str] = []
+    at = 0
+    for piece in rows:
+        start, end = piece.rows or (piece.start + len(piece.words[0]), piece.end)
+        kept += [text[at:start], "\n" * text.count("\n", start, end)]
+        at = end
+    return "".join([*kept, text[at:]])
+
+
+def _end(section_: Section) -> int:
+    return section_.piece.rows[1] if section_.piece.rows else section_.piece.end
+
+
+def _as_type(value: Value, type_: ColumnType, source: Source) -> Value:
+    """A value of a dump as a load reads it. Raises ValueError, SchemaError."""
+    if value is None:
+        return None
+    if type_.kind is Kind.BYTES:
+        if isinstance(value, bytes):
+            return value
+        if source is Source.POSTGRES:
+            return spelling.sql_bytes(value)
+        return value.encode(errors="surrogateescape")
+    if isinstance(value, bytes):
+        return value.decode() if type_.kind is Kind.TEXT else str(int.from_bytes(value))
+    return value
+
+
+def merged(current: Schema, added: Schema) -> Schema:
+    """The schema in force with the declarations of a file, which replace those of equal names."""
+    relations = {relation.name: relation for relation in (*current.relations, *added.relations)}
+    indexes = {index.name: index for index in (*current.indexes, *added.indexes)}
+    views = {view.name: view for view in (*current.views, *added.views)}
+    return Schema(tuple(relations.values()), tuple(indexes.values()), tuple(views.values()))
+
+
+def parts(readings: Sequence[Reading], schema: Schema) -> list[Part]:
+    """The rows of files, by relation of `schema`. Raises SchemaError with all problems."""
+    problems = Problems()
+    found: dict[tuple[str, str], list[Section]] = {}
+    for reading in readings:
+        for piece in reading.rows:
+            with problems.collect():
+                each = section(piece, reading.source)
+                if each is not None:
+                    whole = _with_columns(each, readings, _relation(each, schema))
+                    found.setdefault((each.relation, piece.place.file), []).append(whole)
+    problems.require_none()
+    return [Part(schema.relation(name), tuple(found[name, file])) for name, file in found]
+
+
+def _relation(each: Section, schema: Schema) -> Relation:
+    if each.relation not in schema:
+        raise each.piece.place.error(
+            f"There are rows of {each.relation}, which is not a relation of this schema.",
+            cure=f"Relations are: {', '.join(schema.names)}.",
+            name=each.relation,
+        )
+    return schema.relation(each.relation)
+
+
+def _with_columns(each: Section, readings: Sequence[Reading], relation: Relation) -> Section:
+    """The section with its columns: those that it names, or those of the table in the file, which
+    an edited schema may have more of."""
+    names = each.columns or next(
+        (
+            reading.schema.relation(each.relation).column_names
+            for reading in readings
+            if each.relation in reading.schema
+        ),
+        relation.column_names,
+    )
+    for name in names:
+        if name not in relation.column_names:
+            raise each.piece.place.error(
+                f"{relation.name} has no column {name}, which its rows have.",
+                cure=f"Its columns are: {', '.join(relation.column_names)}.",
+                name=name,
+            )
+    return replace(each, columns=names)

@@ -1,0 +1,143 @@
+"""The role of a statement in a file: what it declares, or why it is passed over."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from hornbeam_server.schema.ddl.scan import Piece
+from hornbeam_server.schema.ddl.sources import Source
+
+
+class Role(enum.Enum):
+    DECLARES = "declares"
+    """It is read, or refused by name."""
+    ROWS = "rows"
+    """It adds rows: INSERT, COPY."""
+    CHANGES = "changes"
+    """It changes or deletes rows."""
+    DROPS = "drops"
+    """It drops objects, which it may not have declared before."""
+    INCLUDES = "includes"
+    """It reads another file."""
+    HOLDS_NO_ROWS = "holds no rows"
+
+
+_SILENT_WORDS = """
+    ANALYSE ANALYZE BEGIN CALL CHECKPOINT CLUSTER COMMENT COMMIT DBCC DECLARE DELIMITER DISCARD DO
+    ELSE END EXEC EXECUTE FLUSH GO GRANT IF LOCK NOTIFY OPTIMIZE PRAGMA PRINT RAISERROR REFRESH
+    REINDEX RELEASE RESET REVOKE ROLLBACK SAVEPOINT SECURITY SELECT SET SHOW START TRUNCATE UNLOCK
+    USE VACUUM WAITFOR WHILE
+    """
+_SILENT = frozenset(_SILENT_WORDS.split())
+"""First words of statements that hold no rows and declare nothing."""
+_READ = frozenset({"TABLE", "INDEX", "SEQUENCE", "MATERIALIZED", "DOMAIN"})
+_KIND_WORDS = """
+    ACCESS AGGREGATE CAST COLLATION CONVERSION DATABASE DEFAULT EVENT EXTENSION FULLTEXT
+    FUNCTION GROUP LANGUAGE LOGIN OPERATOR POLICY PROC PROCEDURAL PROCEDURE PUBLICATION ROLE
+    RULE SCHEMA SERVER SPATIAL STATISTICS SUBSCRIPTION SYNONYM TABLESPACE TEXT TRANSFORM TRIGGER
+    TYPE USER VIEW
+"""
+_KINDS = frozenset(_KIND_WORDS.split())
+"""Kinds of objects that hold no rows."""
+NAME = r"(?:\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+)(?:\s*\.\s*(?:\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+))*"
+_ALTERS_NO_ROWS = re.compile(
+    rf"ALTER\s+(?:TABLE|SEQUENCE|INDEX|DOMAIN)\s+(?:ONLY\s+|IF\s+EXISTS\s+)*{NAME}\s+(?:"
+    r"OWNER\s+TO|OWNED\s+BY|CLUSTER\s+ON|REPLICA\s+IDENTITY|(?:ENABLE|DISABLE|FORCE)\s"
+    r"|(?:WITH\s+(?:NO)?CHECK\s+)?(?:NO)?CHECK\s+CONSTRAINT\s|VALIDATE\s+CONSTRAINT"
+    r"|SET\s+(?:\(|SCHEMA|TABLESPACE|STATISTICS|LOGGED|UNLOGGED|WITHOUT)"
+    rf"|ALTER\s+(?:COLUMN\s+)?{NAME}\s+SET\s+(?:STATISTICS|STORAGE|COMPRESSION|\())",
+    re.IGNORECASE,
+)
+_SETVAL = re.compile(r"SELECT\s+(?:pg_catalog\s*\.\s*)?setval\s*\(", re.IGNORECASE)
+
+
+def role(piece: Piece) -> Role:
+    words = (*piece.words, "", "")
+    first, rest = words[0], words[1:]
+    if first in {"INSERT", "REPLACE", "COPY"}:
+        return Role.ROWS
+    if first in {"UPDATE", "DELETE", "MERGE"}:
+        return Role.CHANGES
+    if first == "SOURCE" or piece.words[:2] in {("\\", "."), ("\\", "I"), ("\\", "IR")}:
+        return Role.INCLUDES
+    if first == "DROP":
+        return Role.DROPS
+    if first == "SELECT" and _SETVAL.match(piece.text):
+        return Role.DECLARES
+    if first in _SILENT or first == "\\":
+        return Role.HOLDS_NO_ROWS
+    if first == "CREATE":
+        kind = next((word for word in rest if word in _KINDS or word in _READ), "")
+        return Role.HOLDS_NO_ROWS if kind in _KINDS else Role.DECLARES
+    if first == "ALTER":
+        silent = rest[0] in _KINDS or _ALTERS_NO_ROWS.match(piece.text)
+        return Role.HOLDS_NO_ROWS if silent else Role.DECLARES
+    return Role.DECLARES
+
+
+def named_in_drop(piece: Piece) -> Iterator[str]:
+    """The names in DROP TABLE and DROP INDEX, without quotes, in lower case."""
+    if piece.words[1:2] in {("TABLE",), ("INDEX",)}:
+        yield from (word.strip('"`[]').lower() for word in piece.words[2:])
+
+
+_DECLARED = re.compile(
+    rf"(?:CREATE|ALTER)\s+(?:TEMP\w*\s+)?TABLE\s+(?:ONLY\s+|IF\s+(?:NOT\s+)?EXISTS\s+)*({NAME})",
+    re.IGNORECASE,
+)
+
+
+def declared_name(piece: Piece, source: Source) -> str:
+    """The relation of a CREATE TABLE or ALTER TABLE that may not be readable; "" for others."""
+    found = _DECLARED.match(piece.text)
+    if found is None:
+        return ""
+    return last_name(found[1], source)
+
+
+def last_name(text: str, source: Source) -> str:
+    """The last part of a qualified name, as it is stored."""
+    last = str(_PARTS.findall(text)[-1])
+    quoted = last[:1] in '"`['
+    name = last[1:-1] if quoted else last
+    return name if quoted and not source.folds_quoted else name.lower()
+
+
+_PARTS = re.compile(r"\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A statement that was passed over: its first words, and its line."""
+
+    what: str
+    line: int
+
+
+def passed(piece: Piece) -> Passed:
+    return Passed(_what(piece), piece.place.line)
+
+
+def _what(piece: Piece) -> str:
+    first, *rest = piece.words
+    if first in {"CREATE", "ALTER", "DROP"}:
+        kinds = [word for word in rest if word in _KINDS or word in _READ]
+        return " ".join([first, *kinds[:1]])
+    return piece.text.split("\n")[0] if first == "\\" else first
+
+
+_SHOWN = 5
+
+
+def passed_notes(found: Iterable[Passed]) -> Iterator[str]:
+    """The statements that were passed over, as one text for each kind."""
+    lines: dict[str, list[int]] = {}
+    for each in found:
+        lines.setdefault(each.what, []).append(each.line)
+    for what, at in lines.items():
+        shown = ", ".join(map(str, at[:_SHOWN]))
+        more = f" and {len(at) - _SHOWN} more" if len(at) > _SHOWN else ""
+        yield f"passed over: {what} (line{'s' if len(at) > 1 else ''} {shown}{more})"

@@ -1,0 +1,341 @@
+"""The rows of a dump: INSERT … VALUES and COPY … FROM stdin, as texts by column.
+
+A dump holds literals. They are read by expressions of `re`: the parser makes a tree of each value,
+which takes minutes for a dump of some hundred megabytes. Any other expression is a problem.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hornbeam_server.schema.build import Place
+from hornbeam_server.schema.ddl.roles import NAME, last_name
+from hornbeam_server.schema.ddl.scan import Piece
+from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.errors import SchemaError
+
+Value = str | bytes | None
+_HEAD = re.compile(
+    rf"(?:INSERT|REPLACE)\s+(?:(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|IGNORE|OR\s+\w+)\s+)*"
+    rf"(?:INTO\s+)?(?P<name>{NAME})\s*(?:\((?P<columns>[^)]*)\)\s*)?"
+    r"(?:OVERRIDING\s+(?:SYSTEM|USER)\s+VALUE\s+)?VALUES?\b",
+    re.IGNORECASE,
+)
+_COPY = re.compile(
+    rf"COPY\s+(?P<name>{NAME})\s*(?:\((?P<columns>[^)]*)\)\s*)?FROM\s+stdin\b(?P<options>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_COLUMN = re.compile(NAME)
+_ESCAPED = {Source.MYSQL}
+"""The dialects whose strings have backslashes as escapes."""
+_LITERAL = {
+    source: re.compile(
+        r"\s+|--[^\n]*|/\*.*?\*/"
+        r"|(?P<text>(?P<prefix>[nNeExXbB]|_\w+\s+)?'(?P<inner>"
+        + (r"(?:[^'\\]++|\\.|'')*+" if source in _ESCAPED else r"(?:[^']++|'')*+")
+        + r")')|(?P<hex>0[xX][0-9a-fA-F]*)|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+        + (
+            r"|(?P<double>\"(?:[^\"\\]++|\\.|\"\")*+\")"
+            if source in _ESCAPED
+            else r"|(?P<double>(?!))"
+        )
+        + r"|(?P<cast>::\s*[\w ]+(?:\(\d+(?:,\d+)?\))?(?:\[\])?)"
+        r"|(?P<word>\w+)|(?P<sign>.)",
+        re.DOTALL,
+    )
+    for source in Source
+}
+_SIMPLE = r"(?:N?'[^'\\]*+'|-?\d++(?:\.\d++)?+|NULL)"
+_SIMPLE_ROW = re.compile(rf"\(\s*+({_SIMPLE}(?:\s*+,\s*+{_SIMPLE})*+)\s*+\)", re.IGNORECASE)
+_SIMPLE_VALUE = re.compile(r"N?'([^']*+)'|(-?\d[\d.]*+)|(NULL)", re.IGNORECASE)
+"""Rows of plain texts, numbers and NULL, which most rows are. They are read five times faster."""
+_ESCAPES = {
+    "0": "\0",
+    "b": "\b",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "Z": "\x1a",
+    "v": "\v",
+    "f": "\f",
+}
+_BACKSLASH = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
+_CONSTANTS = {"NULL": None, "TRUE": "true", "FALSE": "false"}
+_CASTS = {"CAST", "TRY_CAST"}
+_TYPES = {"DATE", "TIMESTAMP", "DATETIME", "TIMESTAMPTZ"}
+"""Types before a text: DATE '2026-01-31'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A statement with rows of a relation. `columns` is empty if the statement names none.
+    `named`: the statement names its columns."""
+
+    relation: str
+    columns: tuple[str, ...]
+    named: bool
+    piece: Piece
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The values of a row in the order of `columns`, its line, and its text."""
+
+    line: int
+    columns: tuple[str, ...]
+    values: Sequence[Value]
+    text: str
+
+
+def section(piece: Piece, source: Source) -> Section | None:
+    """The rows of a statement; None for a table of the system, such as sqlite_sequence. Raises
+    SchemaError for a statement that changes rows, or takes them from a query."""
+    head = (_COPY if piece.rows is not None else _HEAD).match(piece.text)
+    name = last_name(head["name"], source) if head else ""
+    if name.startswith("sqlite_") or (head is None and "SQLITE_SEQUENCE" in piece.words):
+        return None
+    if head is None or (piece.rows is not None and _options(head["options"])):
+        what = " ".join(piece.text[:40].split())
+        raise piece.place.error(
+            f"{what} … is not carried out: only INSERT … VALUES and COPY … FROM stdin are.",
+            cure="Export the rows again, for example with pg_dump or mysqldump, or load CSV files.",
+            name=what,
+        )
+    columns = tuple(last_name(part, source) for part in _COLUMN.findall(head["columns"] or ""))
+    return Section(name, columns, bool(columns), piece, source)
+
+
+def _options(text: str) -> bool:
+    """Does COPY have options, such as a format? `WITH` alone is none."""
+    return text.strip().upper() not in {"", "WITH"}
+
+
+def rows_of(section: Section) -> Iterator[Row]:
+    """The rows of a section. Raises SchemaError at the place of a value that is no literal, or of a
+    row that has more or fewer values than the section has columns."""
+    place = section.piece.place
+    short = section.source is Source.POSTGRES and not section.named
+    rows = _copied(section) if section.piece.rows is not None else _Inserted(section).rows()
+    for line, values, text in rows:
+        # PostgreSQL gives the last columns their defaults if there are no values for them.
+        columns = section.columns[: len(values)] if short else section.columns
+        if len(values) != len(columns):
+            raise Place(place.file, line, 1).error(
+                f"A row of {section.relation} has {len(values)} values for {len(columns)} columns.",
+                cure="Correct the row or the list of columns.",
+                name=section.relation,
+            )
+        yield Row(line, columns, values, text)
+
+
+_Values = tuple[int, Sequence[Value], str]
+"""The line, the values and the text of a row."""
+
+
+def _copied(section: Section) -> Iterator[_Values]:
+    piece = section.piece
+    assert piece.rows is not None
+    start, end = piece.rows
+    line = piece.place.line + piece.file_text.count("\n", piece.start, start)
+    while start < end:
+        stop = piece.file_text.find("\n", start, end)
+        stop = end if stop < 0 else stop
+        text = piece.file_text[start:stop].removesuffix("\r")
+        yield line, [_copied_value(field) for field in text.split("\t")], text
+        start, line = stop + 1, line + 1
+
+
+def _copied_value(field: str) -> str | None:
+    if "\\" not in field:
+        return field
+    return None if field == r"\N" else _BACKSLASH.sub(_unescaped_in_postgres, field)
+
+
+def _unescaped_in_postgres(found: re.Match[str]) -> str:
+    escape = found[1]
+    if escape[0] == "x" and len(escape) > 1:
+        return chr(int(escape[1:], 16))
+    if escape[0] in "01234567":
+        return chr(int(escape, 8))
+    return _ESCAPES.get(escape, escape) if escape not in {"Z", "0"} else escape
+
+
+def _unescaped_in_mysql(found: re.Match[str]) -> str:
+    escape = found[1]
+    if escape[0] in _ESCAPES and escape[0] not in "vf":
+        return _ESCAPES[escape[0]] + escape[1:]
+    return found[0] if escape in {"%", "_"} else escape
+
+
+class _Inserted:
+    """Reads the rows behind VALUES."""
+
+    def __init__(self, section: Section) -> None:
+        self._section = section
+        self._text = section.piece.text
+        self._literal = _LITERAL[section.source]
+        head = _HEAD.match(self._text)
+        assert head is not None
+        self._at = head.end()
+        self._counted, self._line = 0, section.piece.place.line
+
+    def rows(self) -> Iterator[_Values]:
+        found = self._next()
+        while found is not None:
+            if found["sign"] != "(":
+                raise self._no_literal(found)
+            start = found.start()
+            values = self._simple_values(start) or self._values()
+            yield self._line_of(start), values, self._text[start : self._at]
+            found = self._next()
+            if found is not None and found["sign"] == ",":
+                found = self._next()
+            elif found is not None:
+                raise self._no_literal(found)
+
+    def _next(self) -> re.Match[str] | None:
+        """The next word, value or sign."""
+        while found := self._literal.match(self._text, self._at):
+            self._at = found.end()
+            if found.lastgroup is not None:
+                return found
+        return None
+
+    def _simple_values(self, start: int) -> list[Value]:
+        """The values of the row that begins at `start`; empty if a value is not simple."""
+        row = _SIMPLE_ROW.match(self._text, start)
+        if row is None:
+            return []
+        self._at = row.end()
+        return [
+            None if null else number or text for text, number, null in _SIMPLE_VALUE.findall(row[1])
+        ]
+
+    def _values(self) -> list[Value]:
+        """The values up to the closing parenthesis."""
+        values: list[Value] = []
+        while True:
+            found = self._required()
+            if found["sign"] == ")" and not values:
+                return values
+            values.append(self._value(found))
+            behind = self._required()
+            while behind["cast"]:
+                behind = self._required()
+            if behind["sign"] == ")":
+                return values
+            if behind["sign"] != ",":
+                raise self._no_literal(behind)
+
+    def _value(self, found: re.Match[str]) -> Value:
+        if found["text"] is not None:
+            return self._string(found)
+        if found["double"] is not None:
+            inner = found["double"][1:-1].replace('""', '"')
+            return _BACKSLASH.sub(_unescaped_in_mysql, inner)
+        if found["number"] is not None:
+            return str(found["number"])
+        if found["hex"] is not None:
+            return _bytes(found["hex"][2:])
+        word = (found["word"] or "").upper()
+        if word in _CONSTANTS:
+            return _CONSTANTS[word]
+        if word in _CASTS and self._required()["sign"] == "(":
+            value = self._value(self._required())
+            self._skip_to_closing()
+            return value
+        if word in _TYPES:
+            return self._value(self._required())
+        if found["sign"] in {"-", "+"}:
+            number = self._required()
+            if number["number"] is not None:
+                return str(found["sign"].strip("+") + number["number"])
+        raise self._no_literal(found)
+
+    def _string(self, found: re.Match[str]) -> Value:
+        prefix, inner = (found["prefix"] or "").strip().lower(), str(found["inner"])
+        if prefix == "x":
+            return _bytes(inner)
+        if prefix == "b":
+            return str(int(inner or "0", 2))
+        inner = inner.replace("''", "'")
+        if self._section.source in _ESCAPED and "\\" in inner:
+            inner = _BACKSLASH.sub(_unescaped_in_mysql, inner)
+        elif prefix == "e" and "\\" in inner:
+            inner = _BACKSLASH.sub(_unescaped_in_postgres, inner)
+        return inner.encode(errors="surrogateescape") if prefix == "_binary" else inner
+
+    def _skip_to_closing(self) -> None:
+        """Skip the type in CAST(value AS type)."""
+        depth = 1
+        while depth:
+            sign = self._required()["sign"]
+            depth += (sign == "(") - (sign == ")")
+
+    def _required(self) -> re.Match[str]:
+        found = self._next()
+        if found is None:
+            raise self._error(len(self._text), "The rows end before their last parenthesis.")
+        return found
+
+    def _no_literal(self, found: re.Match[str]) -> SchemaError:
+        return self._error(found.start(), f"{found[0][:40]} is no literal.")
+
+    def _error(self, offset: int, message: str) -> SchemaError:
+        return self._section.piece.place.behind(self._text, offset).error(
+            f"INSERT into {self._section.relation}: {message}",
+            cure="Rows of a dump hold literals: write the value.",
+            name=self._section.relation,
+        )
+
+    def _line_of(self, offset: int) -> int:
+        self._line += self._text.count("\n", self._counted, offset)
+        self._counted = offset
+        return self._line
+
+
+def _bytes(digits: str) -> bytes:
+    return bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits)
+
+
+def parents_first(
+    rows: Sequence[Row], key: Sequence[str], references: Sequence[Sequence[str]]
+) -> list[Row]:
+    """The rows of a relation that references itself, each after the rows that it references.
+    `references` are the columns of the foreign keys, in the order of `key`. Rows that reference
+    each other in a circle keep their order, at the end."""
+    keys = {_at(row, key) for row in rows}
+    waiting: dict[_Key, list[Row]] = {}
+    written: set[_Key] = set()
+    found: list[Row] = []
+
+    def missing(row: Row) -> _Key | None:
+        wanted = (_at(row, columns) for columns in references)
+        own = _at(row, key)
+        return next((w for w in wanted if w in keys and w not in written and w != own), None)
+
+    for first in rows:
+        ready = [first]
+        while ready:
+            row = ready.pop()
+            parent = missing(row)
+            if parent is not None:
+                waiting.setdefault(parent, []).append(row)
+                continue
+            found.append(row)
+            own = _at(row, key)
+            written.add(own)
+            ready += reversed(waiting.pop(own, []))
+    return found + [row for held in waiting.values() for row in held]
+
+
+_Key = tuple[Value, ...]
+
+
+def _at(row: Row, columns: Sequence[str]) -> _Key:
+    """The values of columns; None for a column that the row does not have."""
+    positions = {column: i for i, column in enumerate(row.columns)}
+    return tuple(row.values[positions[c]] if c in positions else None for c in columns)
