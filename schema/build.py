@@ -345,7 +345,7 @@ def _with_constraints(
     constraints: list[Drafted] = [*drafts, *draft.checks]
     named = _named_once(constraints, "constraint", problems, child.name)
     check_drafts = [each for each in named if isinstance(each, CheckDraft)]
-    taken = {each.name.text for each in (*drafts, *check_drafts) if each.name is not None}
+    taken = {each.name.text for each in constraints if each.name is not None}
     found: list[ForeignKey] = []
     for foreign_key in drafts:
         about = list(_subjects(foreign_key, child.name, bare))

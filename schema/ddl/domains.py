@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
@@ -15,6 +16,7 @@ from sqlglot.tokenizer_core import TokenType
 from hornbeam_server.schema.build import CheckDraft, ColumnDraft, Name
 from hornbeam_server.schema.ddl.expressions import renamed, token_like
 from hornbeam_server.schema.ddl.statement import Statement
+from hornbeam_server.schema.render import identifier
 
 VALUE = "value"
 """The name of the value in the CHECKs of a domain."""
@@ -59,6 +61,18 @@ def as_table(statement: Statement) -> Statement:
         token_like(TokenType.R_PAREN, ")", behind[-1]),
     ]
     return replace(statement, tokens=tokens)
+
+
+def refuse_enum(statement: Statement, tree: exp.Expr) -> NoReturn:
+    """Refuse CREATE TYPE … AS ENUM: its values are ordered by their positions, and text is not. The
+    cure has a domain with the same values."""
+    values = ", ".join(value.sql("postgres") for value in tree.expression.expressions)
+    name = identifier(statement.table(tree.this).text)
+    cure = (
+        f"Write CREATE DOMAIN {name} AS TEXT CHECK (VALUE IN ({values})) if the order of the values"
+        " does not matter: text is ordered by code point."
+    )
+    statement.refuse("CREATE TYPE … AS ENUM", statement.start, cure)
 
 
 def type_name(kind: exp.Expr | None) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from hornbeam_server.schema.build import ColumnDraft, Name, Place, RelationDraft, build
-from hornbeam_server.schema.ddl.domains import as_table
+from hornbeam_server.schema.ddl.domains import as_table, refuse_enum
 from hornbeam_server.schema.ddl.drafts import Drafts
 from hornbeam_server.schema.ddl.foreign import (
     make_readable,
@@ -210,5 +210,7 @@ def _read_tree(statement: Statement, tree: exp.Expr, words: Sequence[str], draft
         drafts.views.append(read_view(statement, tree))
     elif isinstance(tree, exp.Alter) and kind == "TABLE":
         read_alter(statement, tree, drafts)
+    elif kind == "TYPE" and isinstance(tree.expression, exp.DataType):
+        refuse_enum(statement, tree)
     else:
         statement.refuse(" ".join(words[:2]), statement.start, STATEMENTS)

@@ -71,7 +71,8 @@ def role(piece: Piece) -> Role:
         return Role.HOLDS_NO_ROWS
     if first == "CREATE":
         kind = next((word for word in rest if word in _KINDS or word in _READ), "")
-        return Role.HOLDS_NO_ROWS if kind in _KINDS else Role.DECLARES
+        is_enum = kind == "TYPE" and "ENUM" in rest
+        return Role.HOLDS_NO_ROWS if kind in _KINDS and not is_enum else Role.DECLARES
     if first == "ALTER":
         silent = rest[0] in _KINDS or _ALTERS_NO_ROWS.match(piece.text)
         return Role.HOLDS_NO_ROWS if silent else Role.DECLARES

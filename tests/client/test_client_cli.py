@@ -254,6 +254,24 @@ def test_the_prompt_continues_after_errors(prompted: Callable[..., str]) -> None
     assert "42" in shown
 
 
+def test_the_prompt_describes_defaults_and_checks(prompted: Callable[..., str]) -> None:
+    shown = prompted(
+        "CREATE TABLE line (id UUID PRIMARY KEY DEFAULT uuid(), n INT DEFAULT 2 + 3 CHECK (n < 9),"
+        " m INT AS (n * 2) STORED, t TIMESTAMP DEFAULT now());",
+        r"\d line",
+        r"\q",
+    )
+    for part in (
+        "gen_random_uuid()",
+        "2 + 3",
+        "generated always as (n * 2)",
+        "now",
+        "line_n_check",
+        "n < 9",
+    ):
+        assert part in shown
+
+
 def test_ctrl_c_ends_the_statement_but_not_the_transaction(
     prompted: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -369,6 +369,11 @@ ERRORS = [
     ("CREATE TABLE t (a INT PRIMARY KEY)\n PARTITION BY RANGE (a)\n ^", "PARTITION", "plain"),
     ("CREATE TABLE t AS SELECT 1 AS a\n^", "without columns", "Declare"),
     (I + "DROP TABLE t\n^", "DROP", "a DDL file holds"),
+    (
+        "CREATE TYPE mpaa AS ENUM ('G', 'NC-17', 'it''s')\n^",
+        "CREATE TYPE … AS ENUM",
+        r"CREATE DOMAIN mpaa AS TEXT CHECK \(VALUE IN \('G', 'NC-17', 'it''s'\)\)",
+    ),
     ("CREATE NOTHING x\n^", "CREATE NOTHING", "a DDL file holds"),
     ("CREATE\n^", "CREATE", "a DDL file holds"),
     # names

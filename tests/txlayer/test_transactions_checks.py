@@ -6,7 +6,12 @@ from dataclasses import replace
 import pytest
 
 from hornbeam_server.schema.ddl import load_ddl
-from hornbeam_server.schema.errors import CheckViolation, NotNullViolation, TypeMismatch
+from hornbeam_server.schema.errors import (
+    CheckViolation,
+    NotNullViolation,
+    TypeMismatch,
+    Unsupported,
+)
 from hornbeam_server.schema.model import Check
 from tests.txlayer.database_world import catalog_of, opened, run_all
 
@@ -169,3 +174,17 @@ async def _add(database, check):
         except CheckViolation:
             continue
         return
+
+
+async def test_a_check_that_cannot_be_evaluated_keeps_only_writers_from_its_relation(tmp_path):
+    """The catalog may be that of an older server, which could evaluate it."""
+    unknown = Check("unknown", "md5(b_title) <> 'x'")
+    async with opened(tmp_path, shelves()) as database:
+        await database.keeper.apply(with_checks(database.catalog, unknown))
+    async with opened(tmp_path) as database:
+        await database.execute("INSERT INTO shelf VALUES (1, 'a')")
+        assert await database.fetch(BOOKS) == []
+        with pytest.raises(Unsupported, match="CHECK unknown of book"):
+            await database.execute("INSERT INTO book VALUES (1, 1, 'x', 1, 2)")
+        await database.keeper.apply(with_checks(database.catalog))
+        await database.execute("INSERT INTO book VALUES (1, 1, 'x', 1, 2)")

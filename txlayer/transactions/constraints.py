@@ -124,16 +124,23 @@ class Constraints:
     def __init__(self, catalog: Catalog, codecs: Codecs) -> None:
         self._catalog = catalog
         self._codecs = codecs
-        self._checks = {r.name: self._compile(r) for r in catalog.schema.relations}
+        self._checks: dict[str, RelationChecks] = {}
 
     def __getitem__(self, relation: str) -> RelationChecks:
-        return self._checks[relation]
+        """The checks of a relation, compiled when it is first written. An expression that an older
+        server could evaluate, and this one cannot, keeps writers from its relation alone. Raises
+        SqlError for such an expression."""
+        found = self._checks.get(relation)
+        if found is None:
+            compiled = self._compile(self._catalog.schema.relation(relation))
+            found = self._checks[relation] = compiled
+        return found
 
     def completed(self, relation: Relation, row: Row, number: int | None = None) -> Row:
         """`row` with the values of its generated columns. Raises NotNullViolation for a NULL in it,
         CheckViolation, and the errors of expressions. `number` is the place of the row among
         several."""
-        checks = self._checks[relation.name]
+        checks = self[relation.name]
         if checks.generated:
             row = with_generated(checks.generated, row)
         for position in checks.not_null:

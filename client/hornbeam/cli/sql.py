@@ -273,10 +273,22 @@ def _describe(db: Connection, name: str) -> None:
         return
     for thing in things:
         if thing["name"] == name:
-            rows_ = [(c["name"], c["type"], c.get("nullable")) for c in thing["columns"]]
-            OUT.print(table(("column", "type", "nullable"), rows_, name))
+            rows_ = [
+                (c["name"], c["type"], c.get("nullable"), _default(c)) for c in thing["columns"]
+            ]
+            OUT.print(table(("column", "type", "nullable", "default"), rows_, name))
+            checks = [(check["name"], check["sql"]) for check in thing.get("checks", [])]
+            if checks:
+                OUT.print(table(("CHECK", "condition"), checks))
             return
     fail(f"There is no relation or view {name}.")
+
+
+def _default(column: dict[str, Any]) -> str:
+    """The default of a column, or the expression that generates it, for display."""
+    if column.get("generated"):
+        return f"generated always as ({column['generated']})"
+    return column.get("default_sql") or column.get("default") or ""
 
 
 @contextlib.contextmanager
