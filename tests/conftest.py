@@ -76,6 +76,7 @@ LONG = {
     "test_deltas_row_maps",
     "test_deltas_rows",
     "test_deltas_tpch",
+    "test_differences",
     "test_engine",
     "test_engine_bytes",
     "test_engine_law",
