@@ -67,6 +67,14 @@ _DUCKDB: dict[str, ColumnType] = {
 }
 
 
+MEANING: dict[str, str | bool | int | float | list[str]] = {
+    "default_null_order": "nulls_last_on_asc_first_on_desc",
+    "integer_division": True,
+    "ieee_floating_point_ops": False,  # a division by zero is an error
+}
+"""DuckDB's settings for PostgreSQL's meaning."""
+
+
 def connect(
     *, memory_limit_mb: int = 128, threads: int = THREADS, spill_folder: Path | None = None
 ) -> duckdb.DuckDBPyConnection:
@@ -87,9 +95,7 @@ def connect(
             "autoload_known_extensions": False,
             "allow_community_extensions": False,
             "python_enable_replacements": False,
-            "default_null_order": "nulls_last_on_asc_first_on_desc",
-            "integer_division": True,
-            "ieee_floating_point_ops": False,  # a division by zero is an error
+            **MEANING,
         },
     )
     connection.execute("SET GLOBAL TimeZone = 'UTC'")  # GLOBAL also covers cursors

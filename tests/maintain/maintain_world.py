@@ -9,6 +9,7 @@ import duckdb
 from hornbeam_server.maintain.changes import Change
 from hornbeam_server.maintain.programs import compile_programs
 from hornbeam_server.maintain.recompute import recompute
+from hornbeam_server.query.dialect.duckdb_types import MEANING
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, JoinView, State, ViewColumn
 from hornbeam_server.schema.model import Column, ForeignKey, KeyPart, Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Kind
@@ -73,7 +74,7 @@ class World:
         self.names = [*catalog.schema.names, *maintained]
         self.rows = {name: {} for name in self.names}
         self.reads = Counter()
-        self.duck = duckdb.connect()
+        self.duck = duckdb.connect(config=MEANING)
         for r in catalog.schema.relations:
             columns = ", ".join(f"{c.name} INTEGER" for c in r.columns)
             self.duck.execute(f"CREATE TABLE {r.name} ({columns})")

@@ -145,8 +145,8 @@ def test_an_average_is_written_for_duckdb_as_a_quotient(sql, part):
     ("sql", "row"),
     [
         ("avg(day)", "2026-01-02 00:00:00"),
-        ("avg(round(i / 2, 0))", 1.5),
-        ("avg(round(i / 2, 0)) FILTER (WHERE i > 1)", 2.0),
+        ("avg(round(i / 2.0, 0))", 1.5),
+        ("avg(round(i / 2.0, 0)) FILTER (WHERE i > 1)", 2.0),
         ("avg(f)", 0.75),
         ("avg(CAST(day AS TIMESTAMP) - TIMESTAMP '2026-01-01')::TEXT", "1 day"),
     ],

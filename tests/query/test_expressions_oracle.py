@@ -23,6 +23,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.constants import named_type
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import (
+    MEANING,
     column_type,
     connect,
     from_record_batch,
@@ -399,7 +400,7 @@ def _expression(pick: random.Random) -> str:
 # --- comparison with DuckDB ------------------------------------------------------------------
 
 CONNECTION = connect()
-LITERAL = duckdb.connect()
+LITERAL = duckdb.connect(config=MEANING)
 """Evaluates expressions as written; the optimizer combines constants and so avoids overflows."""
 LITERAL.execute("SET GLOBAL TimeZone = 'UTC'")
 for _macro in macros():
@@ -533,11 +534,13 @@ def _at(position: int) -> Callable[[Row, object], Value]:
 def test_order_equals_duckdbs() -> None:
     names = [n for n in POOLS if n not in "fg"]
     for name in names:
-        for direction in ("", "DESC", "NULLS FIRST", "DESC NULLS FIRST"):
+        for direction in ("", "DESC", "NULLS FIRST", "DESC NULLS LAST"):
             pick = [POSITIONS[name], POSITIONS["s"], POSITIONS["i"]]
             terms = (
-                SortTerm(_at(pick[0]), "DESC" in direction, "FIRST" in direction),
-                SortTerm(_at(pick[1]), descending=True),
+                SortTerm(
+                    _at(pick[0]), "DESC" in direction, direction not in {"", "DESC NULLS LAST"}
+                ),
+                SortTerm(_at(pick[1]), descending=True, nulls_first=True),
                 SortTerm(_at(pick[2])),
             )
             with CONNECTION.cursor() as cursor:

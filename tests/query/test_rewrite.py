@@ -3,6 +3,7 @@
 import pytest
 
 from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.optimizer.rewrite import MAX_CANDIDATES, rewrite
 from hornbeam_server.schema.catalog import Index
 from hornbeam_server.schema.model import KeyPart
@@ -59,7 +60,7 @@ def _shown(sql: str) -> str:
     found = rewrite(bind(sql, CATALOG), CATALOG)
     uses = [f"uses {use.view} for {', '.join(use.aliases)}" for use in found.uses]
     notes = [f"note {note}" for note in found.notes]
-    return "\n".join([found.bound.ast.sql("duckdb"), *uses, *notes])
+    return "\n".join([found.bound.ast.sql(NAME), *uses, *notes])
 
 
 def test_rewriting_gives_the_golden_file():
@@ -74,7 +75,7 @@ def test_a_rewritten_statement_gives_the_same_rows_and_names(name):
     with oracle(CATALOG, DATA) as connection:
         before = connection.execute(PAIRS[name])
         expected = sorted(before.fetchall(), key=repr)
-        after = connection.execute(found.bound.ast.sql("duckdb"))
+        after = connection.execute(found.bound.ast.sql(NAME))
         names = [column[0] for column in after.description]
         assert sorted(after.fetchall(), key=repr) == expected
     if found.uses:
@@ -112,7 +113,7 @@ def test_parameters_keep_their_numbers_and_types():
     found = rewrite(bound, CATALOG)
     assert found.bound.parameter_types == bound.parameter_types
     with oracle(CATALOG, DATA) as connection:
-        rows = connection.execute(found.bound.ast.sql("duckdb"), [7, 1.5, 1]).fetchall()
+        rows = connection.execute(found.bound.ast.sql(NAME), [7, 1.5, 1]).fetchall()
     assert rows == [(7,)]
 
 

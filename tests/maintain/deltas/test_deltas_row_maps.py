@@ -37,7 +37,7 @@ COMPILED = [
     "SELECT i, CASE WHEN t LIKE 'a%' THEN d ELSE 0 END AS y FROM a WHERE x IN (0, 1) OR x IS NULL",
     "SELECT i, f - f AS nan, f * 0 AS zero FROM a",
     "SELECT i, n > 1 AS y FROM (SELECT i, f - f AS n, d FROM a) AS s WHERE n = n",
-    "SELECT i, d / 2 AS y, x / d AS z, ROUND(d / 3, 1) AS w FROM a WHERE f / 2 < 9 OR g // 3 > 1",
+    "SELECT i, d / 2 AS y, x / 7 AS z, ROUND(d / 3, 1) AS w FROM a WHERE f / 2 < 9 OR g // 3 > 1",
     "SELECT i, COALESCE(x, 3) AS y, SUBSTRING(t FROM 1 FOR 2) AS u, NOT b AS c FROM a",
     "SELECT i, t || '!' AS u, UPPER(t) AS v, x % 2 AS w FROM a WHERE d BETWEEN 0 AND 5",
     "SELECT i, CAST(x AS BIGINT) + g AS y FROM a WHERE g < 9",
