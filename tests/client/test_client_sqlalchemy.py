@@ -508,7 +508,7 @@ def test_the_keys_and_indexes_of_immediate_views_are_reflected(tmp_path: Path) -
         connection.execute(text("INSERT INTO book VALUES (1, 1, 'a', 2, 3), (2, 1, 'a', 2, 4)"))
     with engine.connect() as connection:
         one = select(groups).where(groups.c.b_title == "a")
-        assert connection.execute(one).fetchall() == [(1, "a", 3.5)]
+        assert connection.execute(one).fetchall() == [(1, "a", 3)]
         two = select(shelf.c.b_id).where(shelf.c.a_name == "Borges").order_by(shelf.c.b_id)
         assert connection.execute(two).scalars().all() == [1, 2]
         assert connection.execute(select(titles)).fetchall() == [("a",), ("a",)]
