@@ -20,8 +20,8 @@ CREATE TABLE person (p_id INT PRIMARY KEY, dept TEXT, no INT,
 def test_a_load_rejects_rows_without_the_value_that_they_reference(spark, tmp_path):
     with world(tmp_path) as shop:
         assert shop.apply(ddl=DDL, workload="", roots=None).status_code == 200
-        depts = [("a", 1, ""), ("b", 2, "a"), ("c", 3, "lost"), ("d", 4, "c")]
-        people = [(1, "a", 1), (2, "c", 3), (3, "b", 1), (4, "b", 2), (5, "b", "")]
+        depts = [("a", 1, None), ("b", 2, "a"), ("c", 3, "lost"), ("d", 4, "c")]
+        people = [(1, "a", 1), (2, "c", 3), (3, "b", 1), (4, "b", 2), (5, "b", None)]
         sources = {
             "dept": [write_lines(tmp_path / "d.csv", "code,no,up", depts)],
             "person": [write_lines(tmp_path / "p.csv", "p_id,dept,no", people)],
