@@ -208,6 +208,11 @@ async def test_values_in_from_find_the_rows_that_equal_them(tmp_path):
             [(1, 3), (2, 4), (3, 5)],
         ),
         (
+            "UPDATE customer SET c_balance = ((SELECT o_id FROM orders ORDER BY o_id DESC) LIMIT 1)"
+            " WHERE c_id = 1 RETURNING c_balance, ((SELECT 1 UNION SELECT 2) ORDER BY 1 LIMIT 1)",
+            [(30, 1)],
+        ),
+        (
             "UPDATE customer SET c_name = 'z' WHERE c_id = 2 RETURNING c_name,"
             " (SELECT c_name FROM customer d WHERE d.c_id = customer.c_id)",
             [("z", "bob")],

@@ -41,7 +41,8 @@ class Lifter:
         from_: bool,
     ) -> None:
         self.searched: dict[str, tuple[str, exp.Expr]] = {}
-        """By text: the parameters and expressions that the search for the rows selects."""
+        """The parameters and expressions that the search for the rows selects. Equal columns have
+        one parameter; equal subqueries do not, for they may be random."""
         self._alias = alias
         self._types = types
         self._subquery = subquery
@@ -101,18 +102,20 @@ class Lifter:
         return bound is not None and bound[1] == self._alias
 
     def _search(self, node: exp.Expr) -> exp.Expr:
-        text = written(node, NAME)
-        if text not in self.searched:
-            self.searched[text] = self._name(), node.copy()
-        return _placeholder(self.searched[text][0])
+        name = self._name()
+        place = written(node, NAME) if isinstance(node, exp.Column) else name
+        name, _ = self.searched.setdefault(place, (name, node.copy()))
+        return _placeholder(name)
 
     def _query(
         self, part: exp.Expr, scope: RowScope | ConstantScope, queries: Queries, width: int
     ) -> list[exp.Expr]:
         """Prepare a query for a subquery, or for an expression around one such as EXISTS."""
-        inner = part.this if isinstance(part, exp.Subquery) else None
-        if isinstance(inner, exp.Select | exp.SetOperation):
-            query = inner.copy()
+        plain = isinstance(part, exp.Subquery) and [k for k, v in part.args.items() if v] == [
+            "this"
+        ]
+        if plain and isinstance(part.this, exp.Select | exp.SetOperation):
+            query = part.this.copy()
         else:
             query = exp.select(part.copy(), copy=False)
         row: dict[str, int] = {}
