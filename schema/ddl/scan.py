@@ -52,7 +52,8 @@ _BEGINNINGS = (
     "|TRUNCATE|BEGIN|COMMIT|RAISERROR|CHECKPOINT|DBCC|WHILE"
 )
 """Words that begin a statement of SQL Server at the beginning of a line, also without `;`."""
-_GO = r"^[ \t]*GO[ \t]*(?:\d+[ \t]*)?;?[ \t\r]*$"
+_GO = r"GO[ \t]*(?:\d+[ \t]*)?;?[ \t\r]*$"
+_GO_LINE = re.compile(_GO, re.IGNORECASE | re.MULTILINE)
 _EDGE = re.compile(r"/\*|\*/")
 _COPY = re.compile(r"COPY\b[^;]*\bFROM\s+stdin\b", re.IGNORECASE)
 _COPY_END = re.compile(r"^\\\.\r?$\n?", re.MULTILINE)
@@ -146,16 +147,21 @@ class _Scanner:
             case Source.MYSQL:
                 found = _SOURCE_FILE.match(text, at)
             case Source.SQLSERVER:
-                found = re.compile(_GO, _FLAGS).match(text, text.rfind("\n", 0, at) + 1)
+                found = _GO_LINE.match(text, at) if self._begins_line(at) else None
             case _:
                 found = None
         return found.end() if found else None
+
+    def _begins_line(self, at: int) -> bool:
+        while at and self._text[at - 1] in " \t":
+            at -= 1
+        return at == 0 or self._text[at - 1] == "\n"
 
     def _stops(self, routine: bool) -> re.Pattern[str]:
         """What ends a statement, and what is skipped before that."""
         unclosed = rf"|(?P<unclosed>{_UNCLOSED[self._source]})"
         if self._source is Source.SQLSERVER:
-            more = rf"|(?P<next>{_GO})"
+            more = rf"|^[ \t]*(?P<next>{_GO})"
             if not routine:
                 more += r"|(?P<end>;)|(?P<opens>\()|(?P<closes>\))"
                 more += rf"|^[ \t]*(?P<begin>(?:{_BEGINNINGS})\b)"
@@ -170,8 +176,10 @@ class _Scanner:
     def _end(self, start: int) -> tuple[int, int]:
         """The end of the statement that begins at `start`, and the offset behind its delimiter."""
         stops = self._stops(routine=_ROUTINE.match(self._text, start) is not None)
+        # A pattern that consumes all other characters fails at once where no sign follows.
+        find = stops.match if stops.pattern.startswith("[^") else stops.search
         at, depth, blocks = start, 0, 0
-        while found := stops.search(self._text, at):
+        while found := find(self._text, at):
             at = found.end()
             stop = found.lastgroup
             match stop:
@@ -226,7 +234,7 @@ class _Scanner:
         if offset < self._counted:
             return Place.at(self._text, offset, self._file)
         self._line += self._text.count("\n", self._counted, offset)
-        self._line_start = self._text.rfind("\n", 0, offset) + 1
+        self._line_start = self._text.rfind("\n", self._counted, offset) + 1 or self._line_start
         self._counted = offset
         return Place(self._file, self._line, offset - self._line_start + 1)
 

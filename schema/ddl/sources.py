@@ -40,7 +40,7 @@ _HEAD = 60_000
 _SIGNS: dict[Source, tuple[tuple[int, str], ...]] = {
     Source.POSTGRES: (
         (9, r"^-- PostgreSQL database dump"),
-        (3, r"^COPY\b[^;]*\bFROM\s+stdin\b|\bpg_catalog\.|^\\(?:c|connect|restrict)\b"),
+        (3, r"^COPY\b[^;\n]*\bFROM\s+stdin\b|\bpg_catalog\.|^\\(?:c|connect|restrict)\b"),
         (2, r"\bOWNER\s+TO\b|::\w|\bnextval\s*\(|\bALTER\s+TABLE\s+ONLY\b|\$\w*\$"),
         (2, r"\b(?:BIG|SMALL)?SERIAL\b|\bTIMESTAMPTZ\b|\bBYTEA\b|\bGENERATED\s+(?:BY|ALWAYS)\b"),
         (2, r"\bMATERIALIZED\s+VIEW\b|\bWITH(?:OUT)?\s+TIME\s+ZONE\b|\bJSONB\b"),
@@ -48,7 +48,7 @@ _SIGNS: dict[Source, tuple[tuple[int, str], ...]] = {
     Source.MYSQL: (
         (9, r"^-- (?:MySQL|MariaDB) dump|^/\*!\d{5} "),
         (3, r"\bENGINE\s*=|`\w+`\s+\w+|`\s*\(|^DELIMITER\s"),
-        (2, r"\bAUTO_INCREMENT\s*=|\bUNSIGNED\b|^\s*(?:UNIQUE\s+|FULLTEXT\s+)?KEY\s+[`\w]"),
+        (2, r"\bAUTO_INCREMENT\s*=|\bUNSIGNED\b|^[ \t]*(?:UNIQUE\s+|FULLTEXT\s+)?KEY\s+[`\w]"),
         (1, r"\bAUTO_INCREMENT\b|\bTINYINT\b|\bMEDIUM\w+\b"),
     ),
     Source.SQLITE: (
