@@ -75,9 +75,9 @@ _FORMS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.WithinGroup: ("within", "group"),
 }
 """Words that a construct may gain or lose when it is generated."""
-_ADDED = frozenset({"join", "on", "true", "select", "*", "from", "concat"})
-"""Words that generation may add: for a bare FROM or TABLE, a join with UNNEST, or adjacent strings
-on two lines."""
+_ADDED = frozenset({"join", "on", "true", "select", "*", "from", "concat", "_values"})
+"""Words that generation may add: for a bare FROM, TABLE or VALUES, a join with UNNEST, or adjacent
+strings on two lines."""
 
 
 _NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
