@@ -503,7 +503,7 @@ def _check_actions(draft: ForeignKeyDraft, what: str, child: Relation) -> None:
             if column in child.generated:
                 raise name.place.error(
                     f"{says}{name.text} is generated.",
-                    cure=f"Use ON {event} RESTRICT.",
+                    cure=f"Use ON {event} RESTRICT{' or CASCADE' * (event == 'DELETE')}.",
                     name=name.text,
                 )
             if action is Action.CASCADE:

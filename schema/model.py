@@ -14,6 +14,8 @@ from hornbeam_server.schema.types import ColumnType, Value
 
 PUBLIC = "public"
 """The only schema, in PostgreSQL's sense of a name space. Its name may be left out."""
+INFORMATION_SCHEMA = "information_schema"
+"""The schema of relations that describe the others (`query/binding/information_schema.py`)."""
 
 
 class Action(enum.StrEnum):

@@ -100,7 +100,7 @@ _CURES: dict[T, str] = {
     T.ARRAY: "Make a child relation with one row per element, or use JSON.",
     T.STRUCT: "Make one column per field, or use JSON.",
     T.MAP: "Make a child relation with one row per entry, or use JSON.",
-    T.ENUM: "Use VARCHAR, or a relation of the values and a foreign key to it.",
+    T.ENUM: "Name its values: ENUM ('a', 'b').",
     T.JSONB: "Use JSON; it is kept as the text that was written.",
     T.DATETIME: "Use TIMESTAMP.",
     T.TINYINT: "Use SMALLINT.",

@@ -77,6 +77,7 @@ from hornbeam_server.query.dialect.operand_kinds import mark_operands
 from hornbeam_server.query.dialect.sums import SUMMED, number_kind, sum_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
+from hornbeam_server.schema.model import INFORMATION_SCHEMA
 from hornbeam_server.schema.trees import unlink, unlink_gone, written
 from hornbeam_server.schema.types import ColumnType, Kind
 
@@ -655,7 +656,7 @@ class _Binder:
     def _from_item(self, node: exp.Expr, select: _Select) -> set[str]:
         self._visit(node)
         match node:
-            case exp.Table() if node.db == information_schema.SCHEMA:
+            case exp.Table() if node.db == INFORMATION_SCHEMA:
                 return self._system_table(node, select)
             case exp.Table() if isinstance(node.this, exp.Identifier):
                 return self._table(node, select)

@@ -12,12 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from sqlglot import exp
 
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.model import Column, Default, DefaultKind, ForeignKey, Relation
+from hornbeam_server.schema.model import (
+    INFORMATION_SCHEMA,
+    PUBLIC,
+    Column,
+    Default,
+    DefaultKind,
+    ForeignKey,
+    Relation,
+)
 from hornbeam_server.schema.sqltext import literal_sql
 from hornbeam_server.schema.types import ColumnType, Declared, Kind, Value
 
-SCHEMA = "information_schema"
-DATABASE, PUBLIC = "hornbeam", "public"
+DATABASE = "hornbeam"
 SYSTEM = "system"
 """Key in the meta of the VALUES that stand for a relation of the information schema: its name."""
 
@@ -60,12 +67,12 @@ def read_in(tree: exp.Expr) -> Iterator[str]:
     reads."""
     for subquery in tree.find_all(exp.Subquery):
         if SYSTEM in subquery.meta:
-            yield f"{SCHEMA}.{subquery.meta[SYSTEM]}"
+            yield f"{INFORMATION_SCHEMA}.{subquery.meta[SYSTEM]}"
 
 
 def known() -> tuple[str, ...]:
     """The qualified names of all relations."""
-    return tuple(f"{SCHEMA}.{name}" for name in _RELATIONS)
+    return tuple(f"{INFORMATION_SCHEMA}.{name}" for name in _RELATIONS)
 
 
 def _literal(value: Value) -> exp.Expr:
@@ -220,7 +227,7 @@ def _sequences(catalog: Catalog) -> Iterator[_Row]:
 
 
 def _schemata(_: Catalog) -> Iterator[_Row]:
-    for name in (PUBLIC, SCHEMA):
+    for name in (PUBLIC, INFORMATION_SCHEMA):
         yield DATABASE, name, DATABASE
 
 

@@ -32,7 +32,7 @@ from hornbeam_server.query.dialect.duckdb_sql import check_cast
 from hornbeam_server.query.dialect.fidelity import check as check_faithful
 from hornbeam_server.query.dialect.functions import DISPLAY, function_name, in_duckdb, is_translated
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
-from hornbeam_server.schema.model import PUBLIC
+from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 
 DIALECT = grammar.NAME
@@ -67,10 +67,7 @@ external access switched off; this list makes the refusal early and clear."""
 OVERRIDING = "overriding"
 """Argument of an INSERT node for OVERRIDING … VALUE: "system" or "user"."""
 _OVERRIDING = (["OVERRIDING", "SYSTEM", "VALUE"], ["OVERRIDING", "USER", "VALUE"])
-_OF_SYSTEM = dict.fromkeys(
-    ("information_schema", "pg_catalog"),
-    "Ask for the schema: hornbeam schema show, \\d in the prompt, or GET /v1/schema.",
-)
+_OF_SYSTEM = {"pg_catalog": "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
 _SEQUENCES = frozenset({"nextval", "currval", "lastval", "setval"})
 
 _WAITING = frozenset({"pg_sleep", "sleep_ms"})
@@ -296,6 +293,8 @@ def _leave_schema_out(node: exp.Expr, sql: str) -> None:
     schema = node.args["db"].name
     if schema == PUBLIC and not node.args.get("catalog"):
         node.set("db", None)
+    elif schema == INFORMATION_SCHEMA and not node.args.get("catalog"):
+        return  # the binder knows its relations
     elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
         name = ".".join(part.name for part in node.parts)
         raise Unsupported(

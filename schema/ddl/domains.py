@@ -1,4 +1,5 @@
-"""CREATE DOMAIN: a type with NOT NULL, a default and CHECKs, which each column of the type gets.
+"""CREATE DOMAIN: a type with NOT NULL, a default and CHECKs, which each column of the type gets. An
+ENUM is read as such a domain.
 
 A catalog has no domains. A column of a domain is a plain column with the constraints of the domain,
 so the schema that is shown declares it as one.
@@ -6,17 +7,17 @@ so the schema that is shown declares it as one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from hornbeam_server.schema.build import CheckDraft, ColumnDraft, Name
-from hornbeam_server.schema.ddl.expressions import renamed, token_like
+from hornbeam_server.schema.ddl.expressions import read_expression, renamed, token_like
 from hornbeam_server.schema.ddl.statement import Statement
-from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.sqltext import quoted
+from hornbeam_server.schema.types import ColumnType, Kind
 
 VALUE = "value"
 """The name of the value in the CHECKs of a domain."""
@@ -63,16 +64,23 @@ def as_table(statement: Statement) -> Statement:
     return replace(statement, tokens=tokens)
 
 
-def refuse_enum(statement: Statement, tree: exp.Expr) -> NoReturn:
-    """Refuse CREATE TYPE … AS ENUM: its values are ordered by their positions, and text is not. The
-    cure has a domain with the same values."""
-    values = ", ".join(value.sql("postgres") for value in tree.expression.expressions)
-    name = identifier(statement.table(tree.this).text)
-    cure = (
-        f"Write CREATE DOMAIN {name} AS TEXT CHECK (VALUE IN ({values})) if the order of the values"
-        " does not matter: text is ordered by code point."
-    )
-    statement.refuse("CREATE TYPE … AS ENUM", statement.start, cure)
+ENUM_NOTE = "TEXT with a CHECK of its values, ordered by code point (ENUM: by the order of values)"
+
+
+def enumerated(name: Name, values: Sequence[exp.Expr]) -> Domain:
+    """An ENUM of text literals, as a domain of TEXT with a CHECK."""
+    listed = ", ".join(quoted(value.name) for value in values)
+    check = read_expression(f"{VALUE} IN ({listed})", name.place)
+    column = ColumnDraft(Name(VALUE, name.place), ColumnType(Kind.TEXT), note=ENUM_NOTE)
+    return Domain(name, column, (CheckDraft(None, check),))
+
+
+def domain_of(kind: exp.Expr | None, column: Name, domains: Mapping[str, Domain]) -> Domain | None:
+    """The domain of a column: the one that its type names, or that of its ENUM; None for plain
+    types."""
+    if isinstance(kind, exp.DataType) and kind.this is exp.DType.ENUM and kind.expressions:
+        return enumerated(column, kind.expressions)
+    return domains.get(type_name(kind) or "")
 
 
 def type_name(kind: exp.Expr | None) -> str | None:

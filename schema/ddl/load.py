@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from hornbeam_server.schema.build import ColumnDraft, Name, Place, RelationDraft, build
-from hornbeam_server.schema.ddl.domains import as_table, refuse_enum
+from hornbeam_server.schema.ddl.domains import as_table
 from hornbeam_server.schema.ddl.drafts import Drafts
 from hornbeam_server.schema.ddl.foreign import (
     make_readable,
@@ -38,7 +38,7 @@ from hornbeam_server.schema.ddl.roles import (
 from hornbeam_server.schema.ddl.scan import Piece, pieces
 from hornbeam_server.schema.ddl.sources import Source, recognised
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Qualifier, Statement
-from hornbeam_server.schema.ddl.tables import read_alter, read_domain, read_table
+from hornbeam_server.schema.ddl.tables import read_alter, read_domain, read_enum, read_table
 from hornbeam_server.schema.ddl.views import read_view
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.schema.problems import Problems
@@ -211,6 +211,6 @@ def _read_tree(statement: Statement, tree: exp.Expr, words: Sequence[str], draft
     elif isinstance(tree, exp.Alter) and kind == "TABLE":
         read_alter(statement, tree, drafts)
     elif kind == "TYPE" and isinstance(tree.expression, exp.DataType):
-        refuse_enum(statement, tree)
+        read_enum(statement, tree, drafts)
     else:
         statement.refuse(" ".join(words[:2]), statement.start, STATEMENTS)

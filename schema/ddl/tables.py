@@ -18,7 +18,7 @@ from hornbeam_server.schema.build import (
     Name,
     RelationDraft,
 )
-from hornbeam_server.schema.ddl.domains import Domain, type_name
+from hornbeam_server.schema.ddl.domains import Domain, domain_of, enumerated
 from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation, column_position
 from hornbeam_server.schema.ddl.expressions import UNNAMED
 from hornbeam_server.schema.ddl.foreign_types import known_type
@@ -72,15 +72,16 @@ def _read_column(
     column, domain = ColumnDraft(name, ColumnType(Kind.TEXT)), None
     if isinstance(written, exp.DataType):
         column = replace(column, type=substitute(written))
-        domain = drafts.domains.get(type_name(written) or "")
+        domain = domain_of(written, name, drafts.domains)
     with drafts.problems.collect(subject, spoils=True):
         column = _typed(statement, node, name, domain)
+    if domain is not None:
+        draft.checks += domain.checks_of(name)
     constraints = node.args.get("constraints") or ()
     for constraint in constraints:
         with drafts.problems.collect(subject, about=[subject]):
             column = _column_constraint(statement, constraint, column, draft, drafts)
     if domain is not None:
-        draft.checks += domain.checks_of(name)
         column = _in_domain(column, domain, constraints)
     draft.columns.append(column)
 
@@ -134,7 +135,17 @@ def read_domain(statement: Statement, tree: exp.Expr, drafts: Drafts) -> None:
             cure="Declare a type with NOT NULL, DEFAULT and CHECK.",
             name=name.text,
         )
-    domain = Domain(name, column, tuple(draft.checks))
+    _declare(Domain(name, column, tuple(draft.checks)), drafts)
+
+
+def read_enum(statement: Statement, tree: exp.Expr, drafts: Drafts) -> None:
+    """Read CREATE TYPE … AS ENUM."""
+    assert isinstance(tree, exp.Create)
+    _declare(enumerated(statement.table(tree.this), tree.expression.expressions), drafts)
+
+
+def _declare(domain: Domain, drafts: Drafts) -> None:
+    name = domain.name
     if drafts.domains.setdefault(name.text, domain) is not domain:
         raise name.place.error(
             f"Domain {name.text} is declared twice.", cure="Drop or rename one.", name=name.text

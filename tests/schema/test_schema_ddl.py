@@ -369,11 +369,6 @@ ERRORS = [
     ("CREATE TABLE t (a INT PRIMARY KEY)\n PARTITION BY RANGE (a)\n ^", "PARTITION", "plain"),
     ("CREATE TABLE t AS SELECT 1 AS a\n^", "without columns", "Declare"),
     (I + "DROP TABLE t\n^", "DROP", "a DDL file holds"),
-    (
-        "CREATE TYPE mpaa AS ENUM ('G', 'NC-17', 'it''s')\n^",
-        "CREATE TYPE … AS ENUM",
-        r"CREATE DOMAIN mpaa AS TEXT CHECK \(VALUE IN \('G', 'NC-17', 'it''s'\)\)",
-    ),
     ("CREATE NOTHING x\n^", "CREATE NOTHING", "a DDL file holds"),
     ("CREATE\n^", "CREATE", "a DDL file holds"),
     # names
@@ -753,3 +748,21 @@ def test_names_may_have_the_schema_public() -> None:
     assert schema.names == ("a", "b")
     assert schema.relation("b").foreign_keys[0].parent == "a"
     assert schema.indexes[0].relation == "b"
+
+
+def test_an_enum_is_text_with_a_check_and_a_note():
+    schema = load_ddl(
+        "CREATE TYPE public.mpaa AS ENUM ('G', 'NC-17', 'it''s');"
+        "CREATE TABLE film (f_id INT PRIMARY KEY, rating mpaa NOT NULL DEFAULT 'G', again mpaa)"
+    )
+    film = schema.relation("film")
+    assert [(c.type.kind, c.nullable) for c in film.columns[1:]] == [
+        (Kind.TEXT, False),
+        (Kind.TEXT, True),
+    ]
+    assert [(check.name, check.sql) for check in film.checks] == [
+        ("film_rating_check", "rating IN ('G', 'NC-17', 'it''s')"),
+        ("film_again_check", "again IN ('G', 'NC-17', 'it''s')"),
+    ]
+    assert [note.partition(":")[0] for note in schema.notes] == ["film.rating", "film.again"]
+    assert load_ddl(render_ddl(schema)) == schema

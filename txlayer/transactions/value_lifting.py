@@ -104,8 +104,9 @@ class Lifter:
     def _search(self, node: exp.Expr) -> exp.Expr:
         name = self._name()
         place = written(node, NAME) if isinstance(node, exp.Column) else name
-        name, _ = self.searched.setdefault(place, (name, node.copy()))
-        return _placeholder(name)
+        if place not in self.searched:
+            self.searched[place] = name, node.copy()
+        return _placeholder(self.searched[place][0])
 
     def _query(
         self, part: exp.Expr, scope: RowScope | ConstantScope, queries: Queries, width: int

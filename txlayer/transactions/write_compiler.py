@@ -386,7 +386,7 @@ class _Compiler:
     def _search(self, ast: exp.Expr) -> BySearch:
         where = ast.args.get("where")
         key = [exp.column(name, self.alias) for name in self.relation.primary_key]
-        values = [exp.alias_(node.copy(), name) for name, node in self.lifter.searched.values()]
+        values = [exp.alias_(node, name) for name, node in self.lifter.searched.values()]
         subquery = self._subquery(search_of(ast, [*key, *values]))
         names = self.lifter.took(subquery, len(key))
         if names or self.lifter.from_ or (where is not None and where.find(exp.Query) is not None):
