@@ -1164,7 +1164,7 @@ class _Binder:
             elif isinstance(node, exp.Sum | exp.Avg):
                 self._check_average(node)
                 node.meta[SUMMED] = number_kind(node.this, self._type)
-            elif isinstance(node, exp.Round | exp.DPipe | exp.Anonymous):
+            elif isinstance(node, exp.Round | exp.DPipe | exp.Div | exp.Anonymous):
                 mark_operands(node, self._type)
             elif isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
                 for value in (node.args.get("expression"), node.args.get("count")):

@@ -22,7 +22,6 @@ from sqlglot import exp
 from hornbeam_server.query.binding.comparands import Gap, exact_number, lowest, meant
 from hornbeam_server.query.binding.constants import CONSTANT, named_type
 from hornbeam_server.query.binding.literals import typed, without_exponent, written
-from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.trees import supersede
@@ -109,7 +108,7 @@ def _beside(node: exp.Expr, type_: ColumnType, value: Value) -> exp.Expr:
     constant = typed(type_, value)
     if isinstance(constant, exp.Cast) or not isinstance(node, exp.Cast):
         return constant
-    kept = exp.cast(constant, type_.sql(), dialect=NAME)  # keeps the number's exact type
+    kept = exp.cast(constant, type_.sql(), dialect="duckdb")  # keeps the number's exact type
     kept.meta[CONSTANT] = (type_, value)
     return kept
 

@@ -17,7 +17,6 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.comparands import exact_number
 from hornbeam_server.query.binding.constants import CONSTANT
-from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.spelling import hexadecimal
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Value
@@ -113,7 +112,7 @@ def typed(type_: ColumnType, value: Value) -> exp.Expr:
         case str() if type_.kind is Kind.TEXT:
             return exp.Literal.string(value)
         case _:
-            node = exp.cast(exp.Literal.string(_text(value)), type_.sql(), dialect=NAME)
+            node = exp.cast(exp.Literal.string(_text(value)), type_.sql(), dialect="duckdb")
     node.meta[CONSTANT] = (type_, value)
     return node
 

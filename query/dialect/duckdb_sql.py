@@ -96,7 +96,7 @@ def _keep_names(root: exp.Expr) -> None:
 
 
 _REWRITTEN = (
-    exp.Cast, exp.Sum, exp.Avg, exp.Like, exp.ILike, exp.Substring, exp.Round, exp.DPipe,
+    exp.Cast, exp.Sum, exp.Avg, exp.Div, exp.Like, exp.ILike, exp.Substring, exp.Round, exp.DPipe,
     exp.RegexpLike, exp.RegexpILike,
 )  # fmt: skip
 

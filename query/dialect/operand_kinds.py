@@ -1,8 +1,8 @@
-"""What PostgreSQL does with operands that are doubles or booleans, and DuckDB does not.
+"""What PostgreSQL does with operands that are doubles, booleans or intervals, and DuckDB does not.
 
 ROUND takes the even number for half of a DOUBLE, `||` and CONCAT show it without `.0`, and CONCAT
-shows a boolean by one letter. Binding marks such operands where the syntax tells their type
-(`KINDS`); `write_operands` writes them for DuckDB.
+shows a boolean by one letter. An interval may be divided. Binding marks such operands where the
+syntax tells their type (`KINDS`); `write_operands` writes them for DuckDB.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ _DOUBLE_FUNCTIONS = frozenset(
 def mark_operands(node: exp.Expr, type_of: TypeOf) -> None:
     """Note the kinds of a node's operands (`KINDS`), if they matter. `type_of` gives the types of
     names."""
+    if isinstance(node, exp.Div):
+        if _is_interval(node.this, type_of):
+            node.meta[KINDS] = (None, None)
+        return
     joined = isinstance(node, exp.Anonymous) and node.name.lower() in _JOINED
     if joined or isinstance(node, exp.Round | exp.DPipe):
         node.meta[KINDS] = [_kind(operand, type_of) for operand in _operands(node)]
@@ -44,6 +48,11 @@ def is_rounded_to_even(node: exp.Round) -> bool:
 
 def write_operands(node: exp.Expr) -> None:
     """Write a node with marked operands for DuckDB."""
+    if isinstance(node, exp.Div):  # `/` would be its //, which takes no intervals
+        divide = exp.to_identifier("/", quoted=True)
+        sides = [node.this.copy(), node.expression.copy()]
+        supersede(node, exp.Anonymous(this=divide, expressions=sides))
+        return
     if isinstance(node, exp.Round):
         if is_rounded_to_even(node):
             parts = [node.this.copy(), exp.Literal.number(0)]
@@ -60,6 +69,33 @@ def _operands(node: exp.Expr) -> Sequence[exp.Expr]:
     if isinstance(node, exp.DPipe):
         return (node.this, node.expression)
     return (node.this,) if isinstance(node, exp.Round) else tuple(node.expressions)
+
+
+_MOMENTS = {Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+
+
+def _is_interval(node: exp.Expr, type_of: TypeOf) -> bool:
+    """Is the value an INTERVAL, by the syntax?"""
+    inner = node.unnest()
+    match inner:
+        case exp.Interval():
+            return True
+        case exp.Cast():
+            return inner.is_type(exp.DType.INTERVAL)
+        case exp.Sub():
+            types = [type_of(inner.this), type_of(inner.expression)]
+            if all(type_ is not None and type_.kind in _MOMENTS for type_ in types):
+                return True
+            return _is_interval(inner.this, type_of)
+        case exp.Add():
+            return all(_is_interval(side, type_of) for side in (inner.this, inner.expression))
+        case exp.Mul():
+            return any(_is_interval(side, type_of) for side in (inner.this, inner.expression))
+        case exp.Neg() | exp.Div():
+            return _is_interval(inner.this, type_of)
+        case exp.Anonymous():
+            return inner.name.lower() in {"age", "make_interval", "justify_days", "to_days"}
+    return False
 
 
 def _kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:

@@ -137,7 +137,7 @@ class _Plan:
             type_ = self._types.get(key)
             value = exp.Placeholder(this=name)
             value.meta[PARAMETER_TYPE] = type_
-            return value if type_ is None else exp.cast(value, type_.sql(), dialect=NAME)
+            return value if type_ is None else exp.cast(value, type_.sql(), dialect="duckdb")
         return node
 
     def _slot(self, node: exp.Column) -> int:

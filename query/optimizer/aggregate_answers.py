@@ -46,7 +46,7 @@ from hornbeam_server.schema.types import Kind
 
 MAX_VIEWS = 64
 """Maximum number of views that are compared with a block."""
-_WHOLE = exp.DataType.build("DECIMAL(38, 0)", dialect=NAME)
+_WHOLE = exp.DataType.build("DECIMAL(38, 0)", dialect="duckdb")
 """The type of a sum of integers that DuckDB converts to DOUBLE as it does its own, HUGEINT."""
 _COUNTS = (Function.ROWS, Function.COUNT, Function.DISTINCT)
 

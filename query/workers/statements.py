@@ -46,7 +46,7 @@ RESULT_BYTES = 4 << 20
 MAX_VALUE_BYTES = 64 << 20
 """Maximum size of one result row in bytes. It is checked after DuckDB has produced the row."""
 _ROWS_AT_ONCE = 256
-_DIVIDED = re.compile(r"Division by zero in expression \((?P<expression>.*)\)\. Use TRY")
+_DIVIDED = re.compile(r"Division by zero in expression \(?(?P<expression>.*?)\)?\. Use TRY")
 
 
 class Statements:

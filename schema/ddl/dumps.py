@@ -40,11 +40,17 @@ class Part:
     def rows(self) -> Iterator[Row]:
         """The rows with values as texts, or bytes for columns of bytes. A relation that references
         itself has all its rows in memory. Raises SchemaError."""
-        own = [fk.columns for fk in self.relation.foreign_keys if fk.parent == self.relation.name]
-        if own:
-            yield from parents_first(list(self._converted()), self.relation.primary_key, own)
-        else:
+        own: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+        for key in self.relation.foreign_keys:
+            if key.parent == self.relation.name:
+                own.setdefault(key.parent_columns, []).append(key.columns)
+        if not own:
             yield from self._converted()
+            return
+        rows = list(self._converted())
+        for referenced, references in own.items():
+            rows = parents_first(rows, referenced, references)
+        yield from rows
 
     def _converted(self) -> Iterator[Row]:
         types = {column.name: column.type for column in self.relation.columns}
@@ -140,17 +146,17 @@ def _with_columns(each: Section, readings: Sequence[Reading], relation: Relation
     an edited schema may have more of."""
     names = each.columns or next(
         (
-            reading.schema.relation(each.relation).column_names
+            reading.schema.relation(each.relation).visible_names
             for reading in readings
             if each.relation in reading.schema
         ),
-        relation.column_names,
+        relation.visible_names,
     )
     for name in names:
-        if name not in relation.column_names:
+        if name not in relation.visible_names:
             raise each.piece.place.error(
                 f"{relation.name} has no column {name}, which its rows have.",
-                cure=f"Its columns are: {', '.join(relation.column_names)}.",
+                cure=f"Its columns are: {', '.join(relation.visible_names)}.",
                 name=name,
             )
     return replace(each, columns=names)

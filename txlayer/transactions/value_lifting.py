@@ -153,7 +153,7 @@ class Lifter:
         compared = any(isinstance(side, exp.Column) and OWN not in side.meta for side in sides)
         if type_ is None or compared:
             return value
-        return exp.cast(value, type_.sql(), dialect=NAME, copy=False)
+        return exp.cast(value, type_.sql(), dialect="duckdb", copy=False)
 
     def _name(self) -> str:
         self._number += 1

@@ -334,7 +334,7 @@ class _Compiler:
         BOOLEAN, as DuckDB does."""
         compiled = compile_expression(node, scope)
         if compiled is None or compiled.type is None or compiled.type.kind is not Kind.BOOLEAN:
-            node = exp.cast(node, "BOOLEAN", dialect=NAME)
+            node = exp.cast(node, "BOOLEAN", dialect="duckdb")
         try:
             scalar = self._scalar(node, scope)
         finally:
