@@ -166,13 +166,6 @@ class HornbeamCompiler(compiler.SQLCompiler):
     def visit_not_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         return f"NOT {self.visit_regexp_match_op_binary(binary, operator, **kw)}"
 
-    def visit_floordiv_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """`//` for integers: the result is an exact integer. FLOOR of a DOUBLE is not exact."""
-        if all(side.type._type_affinity is types.Integer for side in (binary.left, binary.right)):
-            return f"{self.process(binary.left, **kw)} // {self.process(binary.right, **kw)}"
-        inherited: Any = super().visit_floordiv_binary
-        return str(inherited(binary, operator, **kw))
-
     def visit_json_getitem_op_binary(
         self, binary: Any, operator: Any, _cast: bool = False, **kw: Any
     ) -> str:
@@ -292,7 +285,6 @@ class HornbeamDialect(default.DefaultDialect):
     driver = "http"
     default_paramstyle = "qmark"
     max_identifier_length = 255
-    div_is_floordiv = False
     delete_returning = insert_returning = update_returning = True
     delete_returning_multifrom = update_returning_multifrom = True
     insertmanyvalues_implicit_sentinel = InsertmanyvaluesSentinelOpts.ANY_AUTOINCREMENT
