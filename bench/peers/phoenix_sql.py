@@ -162,7 +162,7 @@ class _Writer(Generator):
         return "?"
 
     def ordered_sql(self, expression: exp.Ordered) -> str:
-        """An ORDER BY term without NULLS LAST, an order that no index of Phoenix has."""
+        """An ORDER BY term without the place of NULL: no index of Phoenix has NULL elsewhere."""
         direction = " DESC" if expression.args.get("desc") else ""
         return f"{self.sql(expression, 'this')}{direction}"
 

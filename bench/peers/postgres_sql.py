@@ -85,5 +85,5 @@ def _create_index(index: Index) -> str:
 
 
 def _part(part: KeyPart) -> str:
-    """A column of an index. NULLs come last, as in our ORDER BY in both directions."""
-    return identifier(part.column) + (" DESC NULLS LAST" if part.descending else "")
+    """A column of an index."""
+    return identifier(part.column) + (" DESC" if part.descending else "")

@@ -14,10 +14,10 @@ def translated(name: str, *, views: bool = True) -> str:
     return postgres_sql.translated(SOURCE.tasks[name].sql, DESIGN.views if views else DESIGN.plain)
 
 
-def test_parameters_go_by_number_and_nulls_stay_last() -> None:
+def test_parameters_go_by_number_and_nulls_keep_their_place() -> None:
     assert translated("most_recent_order_id", views=False) == (
         "SELECT o_id FROM customer, orders WHERE customer.c_id = orders.o_c_id AND c_uname = $1 "
-        "ORDER BY o_date DESC NULLS LAST, orders.o_id DESC NULLS LAST LIMIT 1"
+        "ORDER BY o_date DESC, orders.o_id DESC LIMIT 1"
     )
 
 
@@ -53,5 +53,5 @@ def test_views_are_defined_with_their_indexes() -> None:
     )
     assert (
         "CREATE INDEX customer__orders__by_c_uname_o_date_desc_o_id_desc ON customer__orders "
-        "(c_uname, o_date DESC NULLS LAST, o_id DESC NULLS LAST)"
+        "(c_uname, o_date DESC, o_id DESC)"
     ) in definitions
