@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import structlog
+from rich.console import Console
+
+from bench.measure import Figure, run_in_folder
 from bench.nodes import NodeProcesses
 from bench.serving import server
 from hornbeam_server.cluster import Cluster
@@ -28,6 +34,10 @@ class Site:
 Serve = Callable[[str], AbstractContextManager[Site]]
 """Serves a new, empty database while the context lasts. Its name is its folder's, and is used
 once."""
+
+
+Measure = Callable[[Serve, Callable[[str], object]], list[Figure]]
+"""Measures on served databases. Its second argument shows the progress."""
 
 
 @contextmanager
@@ -56,3 +66,21 @@ def _on_hbase(cluster: Cluster, folder: Path, count: int, concurrent: int) -> It
     settings = {"max_concurrent_requests": str(concurrent)}
     with NodeProcesses(cluster, folder, count, folder.name, settings) as nodes:
         yield Site(tuple(node.port for node in nodes.nodes), nodes.client_url)
+
+
+def measure_at_sites(
+    folder: Path,
+    nodes: int,
+    output: Path,
+    settings: Mapping[str, Any],
+    measure: Measure,
+    console: Console,
+) -> None:
+    """`run_in_folder` for databases that are served in `folder` by so many `nodes` (`sites`)."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+
+    def measured() -> list[Figure]:
+        with console.status("measuring") as status, sites(folder, nodes) as serve:
+            return measure(serve, status.update)
+
+    run_in_folder(folder, output, settings, measured, console)

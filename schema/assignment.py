@@ -21,8 +21,6 @@ from hornbeam_server.schema.types import ColumnType, Kind, Value
 _WHOLE = Decimal(1)
 _DIGITS = 20
 """No integer type has more decimal digits."""
-_PLAIN_EXPONENTS = range(-4, 15)
-"""Decimal exponents of doubles that PostgreSQL writes without an exponent."""
 
 
 def assign(type_: ColumnType, value: Any) -> Value:
@@ -97,7 +95,7 @@ def text_of(value: Any) -> str | None:
         case Decimal():
             return format(value, "f")
         case float():
-            return _text_of_double(value)
+            return text_of_double(value)
         case dt.datetime():
             return _text_of_timestamp(value)
         case dt.date():
@@ -107,16 +105,18 @@ def text_of(value: Any) -> str | None:
     return None
 
 
-def _text_of_double(value: float) -> str:
+_EXPONENT_FROM, _EXPONENT_OF_PYTHON = 1e15, 1e16
+
+
+def text_of_double(value: float) -> str:
+    """A double as PostgreSQL prints it: with an exponent from 1e15 on, and without `.0`."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    sign, digits, _ = (shortest := Decimal(repr(value)).normalize()).as_tuple()
-    exponent = shortest.adjusted()
-    if not value or exponent in _PLAIN_EXPONENTS:
-        return format(shortest, "f")
-    first, *others = map(str, digits)
-    fraction = f".{''.join(others)}" if others else ""
-    return f"{'-' * sign}{first}{fraction}e{'-' if exponent < 0 else '+'}{abs(exponent):02}"
+    if not _EXPONENT_FROM <= abs(value) < _EXPONENT_OF_PYTHON:
+        return repr(value).removesuffix(".0")
+    sign, digits = "-" if value < 0 else "", repr(abs(value)).replace(".", "").rstrip("0")
+    point = "." if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{point}{digits[1:]}e+15"
 
 
 def _text_of_timestamp(value: dt.datetime) -> str:

@@ -238,7 +238,7 @@ def _is_newer(relation: Relation) -> bool:
 def _computes(relation: Relation) -> bool:
     """Does a column of the relation have a value that is computed?"""
     kinds = {DefaultKind.UUID, DefaultKind.EXPRESSION, DefaultKind.GENERATED}
-    return any(c.default is not None and c.default.kind in kinds for c in relation.columns)
+    return any(c.default_kind in kinds for c in relation.columns)
 
 
 def decode_catalog(data: bytes) -> Catalog:

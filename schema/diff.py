@@ -204,18 +204,12 @@ def _renumbered(old: Relation, new: Relation) -> Iterable[Column]:
 
 
 def _are_identities(*columns: Column) -> bool:
-    return all(
-        column.default is not None and column.default.kind is DefaultKind.IDENTITY
-        for column in columns
-    )
+    return all(column.default_kind is DefaultKind.IDENTITY for column in columns)
 
 
 def _is_generated(*columns: Column) -> bool:
     """Is one of the columns generated?"""
-    return any(
-        column.default is not None and column.default.kind is DefaultKind.GENERATED
-        for column in columns
-    )
+    return any(column.default_kind is DefaultKind.GENERATED for column in columns)
 
 
 def _refusals(old: Relation, new: Relation) -> Iterator[Refusal]:
@@ -317,8 +311,7 @@ def _refused_append(relation: str, column: Column) -> Iterator[Refusal]:
             "append a plain column and fill it by UPDATE, or make a new relation and copy the rows",
         )
         return
-    literal = column.default is not None and column.default.kind is DefaultKind.LITERAL
-    if not column.nullable and not literal:
+    if not column.nullable and column.default_kind is not DefaultKind.LITERAL:
         yield Refusal(
             relation,
             column.name,

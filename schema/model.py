@@ -76,6 +76,10 @@ class Column:
     default: Default | None = None
     hidden: bool = False
 
+    @property
+    def default_kind(self) -> DefaultKind | None:
+        return None if self.default is None else self.default.kind
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
@@ -169,11 +173,7 @@ class Relation:
     @cached_property
     def generated(self) -> tuple[Column, ...]:
         """The columns that are GENERATED ALWAYS AS an expression."""
-        return tuple(
-            column
-            for column in self.columns
-            if column.default is not None and column.default.kind is DefaultKind.GENERATED
-        )
+        return tuple(c for c in self.columns if c.default_kind is DefaultKind.GENERATED)
 
     def column(self, name: str) -> Column:
         """The column `name`. Raises KeyError."""

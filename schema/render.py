@@ -60,19 +60,32 @@ def _render_column(column: Column) -> str:
     if not column.nullable:
         words.append("NOT NULL")
     match column.default:
-        case Default(DefaultKind.LITERAL, value):
-            words.append(f"DEFAULT {literal_sql(value)}")
-        case Default(DefaultKind.NOW):
-            words.append("DEFAULT CURRENT_TIMESTAMP")
+        case None:
+            pass
         case Default(DefaultKind.IDENTITY, identity=identity):
             words.append(render_identity(identity))
-        case Default(DefaultKind.UUID):
-            words.append(f"DEFAULT {RANDOM_UUID}")
         case Default(DefaultKind.EXPRESSION, sql=sql):
             words.append(f"DEFAULT ({sql})")
         case Default(DefaultKind.GENERATED, sql=sql):
             words.append(f"GENERATED ALWAYS AS ({sql}) STORED")
+        case default:
+            words.append(f"DEFAULT {render_default(default)}")
     return " ".join(words)
+
+
+def render_default(default: Default) -> str | None:
+    """The expression of a default; None for identity columns and generated columns."""
+    match default.kind:
+        case DefaultKind.LITERAL:
+            return literal_sql(default.value)
+        case DefaultKind.NOW:
+            return "CURRENT_TIMESTAMP"
+        case DefaultKind.UUID:
+            return RANDOM_UUID
+        case DefaultKind.EXPRESSION:
+            return default.sql
+        case DefaultKind.IDENTITY | DefaultKind.GENERATED:
+            return None
 
 
 def render_identity(identity: Identity) -> str:

@@ -28,7 +28,7 @@ from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Identity, Relation
-from hornbeam_server.schema.sqltext import RANDOM_UUID, literal_sql
+from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.types import Kind, Row, Value
 from hornbeam_server.txlayer.transactions.requests import StatementResult, TransactionResult
 from hornbeam_server.txlayer.views.verify import VerifyReport
@@ -197,27 +197,16 @@ def _identity_document(identity: Identity) -> dict[str, Any]:
     return said | {name: bound for name, bound in bounds.items() if bound is not None}
 
 
-def _default_sql(default: Default) -> str | None:
-    """The SQL of a default; None for the kinds that have members of their own."""
-    match default.kind:
-        case DefaultKind.LITERAL:
-            return literal_sql(default.value)
-        case DefaultKind.UUID:
-            return RANDOM_UUID
-        case DefaultKind.EXPRESSION:
-            return default.sql
-    return None
-
-
 def _column_document(relation: Relation, column: Column) -> dict[str, Any]:
     default = column.default or Default(DefaultKind.LITERAL)
-    kind = default.kind
+    kind = column.default_kind
+    has_sql = kind not in {None, DefaultKind.NOW}
     return {
         "name": column.name,
         "type": column.type.sql(),
         "nullable": column.nullable,
-        "default": None if column.default is None else kind.value,
-        "default_sql": None if column.default is None else _default_sql(default),
+        "default": None if kind is None else kind.value,
+        "default_sql": render_default(default) if has_sql else None,
         "generated": default.sql if column in relation.generated else None,
         "identity": _identity_document(default.identity) if kind is DefaultKind.IDENTITY else None,
     }

@@ -14,7 +14,6 @@ divides all costs (6.2). Prints a table and writes a JSON report.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -24,7 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import structlog
 from rich.console import Console
 
 import hornbeam
@@ -32,10 +30,10 @@ from bench import remote
 from bench.dashboard.data import DIVISOR, IMMEDIATE, NOTHING, RELATIONS, VIEW, Mode, deferred, rows
 from bench.dashboard.load import LIMIT_MS, SHARE, Trial, Updates, estimate, highest, trial
 from bench.dashboard.refreshing import Refreshing, reached_s, refreshing
-from bench.measure import Figure, ratios, run_in_folder
+from bench.measure import Figure, ratios
 from bench.options import REPORT, Numbers, parse
 from bench.peers.design import Source
-from bench.sites import Serve, Site, sites
+from bench.sites import Serve, Site, measure_at_sites
 
 SIZES = Numbers((1, 10, 50, 150))
 INTERVALS = Numbers((50, 500, 5_000))
@@ -198,16 +196,8 @@ def _note(mode: Mode, point: Point) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options, console = parse(Options, "bench.dashboard", __doc__, arguments), Console()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-
-    def measured() -> list[Figure]:
-        with (
-            console.status("measuring") as status,
-            sites(options.folder, options.nodes) as serve,
-        ):
-            return measure(options, serve, status.update)
-
-    run_in_folder(options.folder, options.output, asdict(options), measured, console)
+    folder, nodes, output = options.folder, options.nodes, options.output
+    measure_at_sites(folder, nodes, output, asdict(options), partial(measure, options), console)
 
 
 if __name__ == "__main__":

@@ -11,23 +11,22 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import structlog
 from rich.console import Console
 
 import hornbeam
 from bench import remote
-from bench.measure import Figure, percentile, ratios, run_in_folder
+from bench.measure import Figure, percentile, ratios
 from bench.options import REPORT, ROUNDS, parse
 from bench.peers.design import Source, tpcw
-from bench.sites import Serve, Site, sites
+from bench.sites import Serve, Site, measure_at_sites
 from bench.tpcw import CART_AND_ORDER_TOTALS
 from bench.tpcw.data import Size
 from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
@@ -158,16 +157,8 @@ def write_ms(measured: Measured) -> list[float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options, console = parse(Options, "bench.tpcw.totals", __doc__, arguments), Console()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-
-    def measured() -> list[Figure]:
-        with (
-            console.status("measuring") as status,
-            sites(options.folder, options.nodes) as serve,
-        ):
-            return measure(options, serve, status.update)
-
-    run_in_folder(options.folder, options.output, asdict(options), measured, console)
+    folder, nodes, output = options.folder, options.nodes, options.output
+    measure_at_sites(folder, nodes, output, asdict(options), partial(measure, options), console)
 
 
 if __name__ == "__main__":

@@ -142,18 +142,16 @@ class HornbeamCompiler(compiler.SQLCompiler):
     def update_from_clause(
         self, update_stmt: Any, from_table: Any, extra_froms: Any, from_hints: Any, **kw: Any
     ) -> str:
-        kw["asfrom"] = True
-        return "FROM " + ", ".join(
-            table._compiler_dispatch(self, fromhints=from_hints, **kw) for table in extra_froms
-        )
+        return f"FROM {self._listed_froms(extra_froms, from_hints, kw)}"
 
     def delete_extra_from_clause(
         self, delete_stmt: Any, from_table: Any, extra_froms: Any, from_hints: Any, **kw: Any
     ) -> str:
-        kw["asfrom"] = True
-        return "USING " + ", ".join(
-            table._compiler_dispatch(self, fromhints=from_hints, **kw) for table in extra_froms
-        )
+        return f"USING {self._listed_froms(extra_froms, from_hints, kw)}"
+
+    def _listed_froms(self, froms: Any, hints: Any, kw: dict[str, Any]) -> str:
+        options = {**kw, "asfrom": True, "fromhints": hints}
+        return ", ".join(each._compiler_dispatch(self, **options) for each in froms)
 
     def visit_empty_set_expr(self, element_types: Any, **kw: Any) -> str:
         columns = ", ".join("1" for _ in element_types or [None])

@@ -149,7 +149,7 @@ def inspect(path: str, relation: Relation) -> File:
     require_no_generated(relation, columns, f"{path}: ")
     if columns:
         for column in relation.visible:
-            if column.name not in columns and _is_given_by_nodes(column):
+            if column.name not in columns and column.default_kind in _BY_NODES:
                 raise InvalidRequest(f"{path}: {_no_value(column)}", cure=_NO_VALUE)
     return File(os.path.abspath(path), form, about.st_size, about.st_mtime_ns, columns)
 
@@ -255,7 +255,7 @@ class Filling:
         )
         self.generated = generated_columns(relation)
         self.checks = row_checks(relation)
-        self.given_by_nodes = [c for c in relation.visible if _is_given_by_nodes(c)]
+        self.given_by_nodes = [c for c in relation.visible if c.default_kind in _BY_NODES]
 
     def chunk(
         self,
@@ -303,16 +303,11 @@ class Filling:
 
 
 _BY_NODES = {DefaultKind.IDENTITY, DefaultKind.UUID, DefaultKind.EXPRESSION}
-
-
-def _is_given_by_nodes(column: Column) -> bool:
-    """Can only a node give the column's default?"""
-    return column.default is not None and column.default.kind in _BY_NODES
+"""The kinds of defaults that only a node can give."""
 
 
 def _no_value(column: Column) -> str:
-    numbers = column.default is not None and column.default.kind is DefaultKind.IDENTITY
-    given = "numbers are" if numbers else "default is"
+    given = "numbers are" if column.default_kind is DefaultKind.IDENTITY else "default is"
     return f"Column {column.name} is missing, and its {given} given by nodes."
 
 
@@ -320,7 +315,7 @@ _NO_VALUE = "Give it values, or load by transactions (without Spark)."
 
 
 def _default(column: Column, current_timestamp: dt.datetime) -> Value:
-    """A column's default, as in transactions (`Transaction._default`); None if only a node can give
+    """A column's default, as in transactions (`NewRows.default`); None if only a node can give
     it."""
     default = column.default
     if default is None or default.kind in {*_BY_NODES, DefaultKind.GENERATED}:

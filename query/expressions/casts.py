@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -25,6 +24,7 @@ from hornbeam_server.query.expressions.operands import (
     scaler,
     unary,
 )
+from hornbeam_server.schema.assignment import text_of_double
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import ColumnType, Kind
 
@@ -176,24 +176,10 @@ def _to_text(from_: ColumnType) -> Cast:
     return found
 
 
-_EXPONENT_FROM, _EXPONENT_OF_PYTHON = 1e15, 1e16
-
-
-def _text_of_double(value: float) -> str:
-    """A double as PostgreSQL prints it: with an exponent from 1e15 on, and without `.0`."""
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if not _EXPONENT_FROM <= abs(value) < _EXPONENT_OF_PYTHON:
-        return repr(value).removesuffix(".0")
-    sign, digits = "-" if value < 0 else "", repr(abs(value)).replace(".", "").rstrip("0")
-    point = "." if len(digits) > 1 else ""
-    return f"{sign}{digits[0]}{point}{digits[1:]}e+15"
-
-
 _TEXTS: dict[Kind, Cast] = {
     **dict.fromkeys(INTEGER_DIGITS, str),
     Kind.BOOLEAN: lambda value: "true" if value else "false",
-    Kind.DOUBLE: _text_of_double,
+    Kind.DOUBLE: text_of_double,
     Kind.DATE: dt.date.isoformat,
     Kind.UUID: str,
 }

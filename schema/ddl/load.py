@@ -179,14 +179,15 @@ def _read(statement: Statement, drafts: Drafts) -> None:
     if words[1:2] == ["SEQUENCE"]:
         read_sequence(statement, drafts)
         return
-    if words[:2] == ["CREATE", "DOMAIN"]:
+    is_domain = words[:2] == ["CREATE", "DOMAIN"]
+    if is_domain:
         statement = as_table(statement)
     tree = replace(statement, tokens=readable_tokens(statement.tokens, statement.source)).parse()
     try:
-        if words[:2] == ["CREATE", "DOMAIN"]:
+        if is_domain:
             read_domain(statement, tree, drafts)
-            return
-        _read_tree(statement, tree, words, drafts)
+        else:
+            _read_tree(statement, tree, words, drafts)
     finally:
         unlink(tree)
 

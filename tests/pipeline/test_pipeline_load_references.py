@@ -31,8 +31,8 @@ def test_a_load_rejects_rows_without_the_value_that_they_reference(spark, tmp_pa
             plan = job.planned(node, sources)
             driver = job.Driver(node, url_of(shop), plan, lambda *_: None)
             driver.load(spark, str(rejects), 10, resume=False)
-        told = map(json.loads, rejects.read_text().splitlines())
-        assert sorted((each["relation"], each["place"]) for each in told) == [
+        lines = map(json.loads, rejects.read_text().splitlines())
+        assert sorted((each["relation"], each["place"]) for each in lines) == [
             ("dept", 4),
             ("dept", 5),
             ("person", 3),

@@ -59,13 +59,13 @@ def preparation() -> tuple[str, ...]:
 def recorded() -> tuple[str, dict[str, Answer]]:
     """PostgreSQL's version, and its answer to each case."""
     found = json.loads(FIXTURE.read_text())
-    return found["postgresql"], {sql: _answer(told) for sql, told in found["answers"].items()}
+    return found["postgresql"], {sql: _answer(given) for sql, given in found["answers"].items()}
 
 
-def _answer(told: Any) -> Answer:
-    if isinstance(told, str):
-        return Answer(error=told)
-    types, *rows = told
+def _answer(given: Any) -> Answer:
+    if isinstance(given, str):
+        return Answer(error=given)
+    types, *rows = given
     return Answer(tuple(types), tuple(map(tuple, rows)))
 
 

@@ -88,11 +88,7 @@ def compile_default(column: Column, relation: Relation) -> DefaultExpression:
 
 def default_expressions(relation: Relation) -> tuple[Column, ...]:
     """The columns whose default is an expression."""
-    return tuple(
-        column
-        for column in relation.columns
-        if column.default is not None and column.default.kind is DefaultKind.EXPRESSION
-    )
+    return tuple(c for c in relation.columns if c.default_kind is DefaultKind.EXPRESSION)
 
 
 def _require_constant(select: exp.Expr, what: str) -> None:

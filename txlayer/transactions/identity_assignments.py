@@ -25,7 +25,7 @@ def ignored_identities(relation: Relation, ast: exp.Insert, names: Sequence[str]
         if not _gives_default(ast.expression, names, column.name):
             raise generated_given(relation, column)
     overriding = ast.args.get(OVERRIDING)
-    identities = [column for column in relation.visible if _is_identity(column)]
+    identities = [c for c in relation.visible if c.default_kind is DefaultKind.IDENTITY]
     if overriding == "user":
         if not isinstance(ast.expression, exp.Values):
             raise Unsupported(
@@ -34,7 +34,7 @@ def ignored_identities(relation: Relation, ast: exp.Insert, names: Sequence[str]
             )
         return frozenset(column.name for column in identities)
     for column in identities if overriding is None else ():
-        if is_always(column) and not _gives_default(ast.expression, names, column.name):
+        if _is_always(column) and not _gives_default(ast.expression, names, column.name):
             raise SqlError(
                 f"Column {column.name} of {relation.name} is GENERATED ALWAYS: it takes no value"
                 " but DEFAULT.",
@@ -57,7 +57,7 @@ def require_assignable(relation: Relation, column: Column) -> None:
     """Raises SqlError for SET with a value for a column that takes nothing but DEFAULT."""
     if column in relation.generated:
         raise generated_given(relation, column)
-    if is_always(column):
+    if _is_always(column):
         raise SqlError(
             f"Column {column.name} of {relation.name} is GENERATED ALWAYS: SET takes nothing but"
             " DEFAULT.",
@@ -65,12 +65,8 @@ def require_assignable(relation: Relation, column: Column) -> None:
         )
 
 
-def is_always(column: Column) -> bool:
+def _is_always(column: Column) -> bool:
     return column.default is not None and column.default.identity.always
-
-
-def _is_identity(column: Column) -> bool:
-    return column.default is not None and column.default.kind is DefaultKind.IDENTITY
 
 
 def _gives_default(source: exp.Expr | None, names: Sequence[str], column: str) -> bool:

@@ -57,7 +57,7 @@ class NewRows:
         for i, column in enumerate(relation.columns):
             if i in values:
                 columns.append(assign_all(column.type, values[i]))
-            elif column.default is not None and column.default.kind in _FOR_EACH_ROW:
+            elif column.default_kind in _FOR_EACH_ROW:
                 columns.append([await self.default(relation, column) for _ in given])
             else:
                 columns.append([await self.default(relation, column)] * len(given))

@@ -148,8 +148,8 @@ class Lifter:
             name = f"{_OF_ROW}{position}"
             row[name] = position
             value = _placeholder(name)
-        beside = column.parent
-        sides = (beside.this, beside.expression) if isinstance(beside, _COMPARISONS) else ()
+        parent = column.parent
+        sides = (parent.this, parent.expression) if isinstance(parent, _COMPARISONS) else ()
         compared = any(isinstance(side, exp.Column) and OWN not in side.meta for side in sides)
         if type_ is None or compared:
             return value
