@@ -16,12 +16,11 @@ from hornbeam_server.schema.model import (
     INFORMATION_SCHEMA,
     PUBLIC,
     Column,
-    Default,
     DefaultKind,
     ForeignKey,
     Relation,
 )
-from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.types import ColumnType, Declared, Kind, Value
 
 DATABASE = "hornbeam"
@@ -108,9 +107,10 @@ def _described(column: Column) -> _Row:
         name, udt = "smallint", "int2"
     if type_.kind is Kind.TEXT and type_.length is not None:
         name, udt = "character varying", "varchar"
-    identity = default is not None and default.kind is DefaultKind.IDENTITY
+    identity = column.default_kind is DefaultKind.IDENTITY
+    generated = column.default_kind is DefaultKind.GENERATED
     return (
-        None if default is None else _default(default),
+        None if default is None else render_default(default),
         "YES" if column.nullable else "NO",
         name,
         type_.length if type_.kind is Kind.TEXT else None,
@@ -119,6 +119,8 @@ def _described(column: Column) -> _Row:
         udt,
         "YES" if identity else "NO",
         None if not identity or default is None else _GENERATION[default.identity.always],
+        "ALWAYS" if generated else "NEVER",
+        default.sql if generated and default is not None else None,
     )
 
 
@@ -138,15 +140,6 @@ _TYPES: dict[Kind, tuple[str, str]] = {
     Kind.JSON: ("json", "json"),
 }
 _BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64, Kind.DOUBLE: 53}
-
-
-def _default(default: Default) -> str | None:
-    match default.kind:
-        case DefaultKind.LITERAL:
-            return literal_sql(default.value)
-        case DefaultKind.NOW:
-            return "CURRENT_TIMESTAMP"
-    return None
 
 
 def _numeric(type_: ColumnType) -> tuple[int | None, int | None, int | None]:
@@ -170,8 +163,16 @@ def _keys(relation: Relation, catalog: Catalog) -> Iterator[tuple[str, str, tupl
 
 def _table_constraints(catalog: Catalog) -> Iterator[_Row]:
     for relation in catalog.schema.relations:
-        for name, kind, _ in _keys(relation, catalog):
+        named = [(name, kind) for name, kind, _ in _keys(relation, catalog)]
+        named += [(check.name, "CHECK") for check in relation.checks]
+        for name, kind in named:
             yield DATABASE, PUBLIC, name, DATABASE, PUBLIC, relation.name, kind, "NO", "NO"
+
+
+def _check_constraints(catalog: Catalog) -> Iterator[_Row]:
+    for relation in catalog.schema.relations:
+        for check in relation.checks:
+            yield DATABASE, PUBLIC, check.name, check.sql
 
 
 def _key_column_usage(catalog: Catalog) -> Iterator[_Row]:
@@ -250,7 +251,7 @@ _RELATIONS: dict[str, tuple[tuple[tuple[str, str], ...], Callable[[Catalog], Ite
             *_texts("column_default is_nullable data_type"),
             *_numbers("character_maximum_length numeric_precision numeric_precision_radix"),
             *_numbers("numeric_scale datetime_precision"),
-            *_texts("udt_name is_identity identity_generation"),
+            *_texts("udt_name is_identity identity_generation is_generated generation_expression"),
         ),
         _columns,
     ),
@@ -265,6 +266,7 @@ _RELATIONS: dict[str, tuple[tuple[tuple[str, str], ...], Callable[[Catalog], Ite
         ),
         _key_column_usage,
     ),
+    "check_constraints": (_texts(f"{_OF_CONSTRAINT} check_clause"), _check_constraints),
     "referential_constraints": (
         _texts(
             f"{_OF_CONSTRAINT} unique_constraint_catalog unique_constraint_schema"

@@ -10,8 +10,9 @@ from hornbeam_server.api.rest.authorization import Authorizer
 from hornbeam_server.api.rest.request_models import QueryBody
 from hornbeam_server.api.security.roles import Grant, Principal, Role
 from hornbeam_server.query.binding.information_schema import known
+from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import Forbidden, SqlError, UnknownName
-from tests.txlayer.database_world import opened, shop
+from tests.txlayer.database_world import catalog_of, opened, shop
 
 QUERIES = {
     "SELECT table_name FROM information_schema.tables WHERE table_type = 'VIEW'"
@@ -77,3 +78,27 @@ def test_a_key_with_grants_does_not_read_the_names_of_all_relations() -> None:
     with pytest.raises(Forbidden):
         Authorizer().query(granted, body, shop())
     Authorizer().query(Principal("2", "all", Role.READER), body, shop())
+
+
+async def test_checks_defaults_and_generated_columns_are_described(tmp_path: Path) -> None:
+    ddl = """CREATE TABLE t (k INTEGER PRIMARY KEY CHECK (k > 0), at TIMESTAMP DEFAULT now(),
+      u UUID DEFAULT gen_random_uuid(), e INTEGER DEFAULT (2 + 3),
+      g INTEGER GENERATED ALWAYS AS (k * 2) STORED)"""
+    columns = "SELECT column_name, column_default, is_generated, generation_expression"
+    async with opened(tmp_path, catalog_of(load_ddl(ddl))) as database:
+        described = await database.fetch(
+            f"{columns} FROM information_schema.columns ORDER BY ordinal_position"
+        )
+        assert described == [
+            ("k", None, "NEVER", None),
+            ("at", "CURRENT_TIMESTAMP", "NEVER", None),
+            ("u", "gen_random_uuid()", "NEVER", None),
+            ("e", "2 + 3", "NEVER", None),
+            ("g", None, "ALWAYS", "k * 2"),
+        ]
+        checks = await database.fetch(
+            "SELECT constraint_name, constraint_type, check_clause"
+            " FROM information_schema.table_constraints"
+            " LEFT JOIN information_schema.check_constraints USING (constraint_name) ORDER BY 1"
+        )
+        assert checks == [("t_k_check", "CHECK", "k > 0"), ("t_pkey", "PRIMARY KEY", None)]

@@ -335,3 +335,10 @@ def change(bag, operation, one, other):
             bag[other] += moved
         case _:
             bag.pop(one, None)
+
+
+async def test_truncate_has_no_identity_to_restart(tmp_path):
+    """The hidden numbers are no identity column: RESTART IDENTITY is not refused for them."""
+    async with filled(tmp_path) as database:
+        done = await database.execute("TRUNCATE a_b RESTART IDENTITY")
+        assert done.statements[0].affected == 4

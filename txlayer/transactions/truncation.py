@@ -55,8 +55,8 @@ def _referencing(catalog: Catalog, name: str) -> Iterator[str]:
 
 def _require_no_identity(relations: Sequence[Relation]) -> None:
     for relation in relations:
-        for column in relation.columns:
-            if column.default is not None and column.default.kind is DefaultKind.IDENTITY:
+        for column in relation.visible:
+            if column.default_kind is DefaultKind.IDENTITY:
                 raise Unsupported(
                     f"TRUNCATE does not restart {relation.name}.{column.name}: numbers begin again"
                     " by a change of the schema, outside of transactions.",
