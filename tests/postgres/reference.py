@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.postgres.corpus import Answer, recorded
+from tests.postgres.corpus import Answer, is_ordered, recorded
 from tests.postgres.differences import KINDS, Difference, declared, shown
 from tests.postgres.hornbeam import Found, answers, database
 
@@ -45,27 +45,30 @@ def _table(
     yield "| --- | --- | --- | --- | --- | --- |\n"
     for each in known:
         example = each.cases[0]
-        here, there = _here(found[example]), _there(wanted[example])
+        ordered = is_ordered(example)
+        here, there = _here(found[example], ordered), _there(wanted[example], ordered)
         cells = (each.title, _code(example), here, there, str(len(each.cases)), each.reason)
         yield f"| {' | '.join(cells)} |\n"
 
 
-def _here(answer: Found) -> str:
+def _here(answer: Found, ordered: bool) -> str:
     if answer.error is not None:
         return "refused" if answer.refused else "error"
     kinds = (str(kind or "text") for kind in answer.kinds)
-    return _result([[shown(value) for value in row] for row in answer.rows], kinds)
+    return _result([[shown(value) for value in row] for row in answer.rows], kinds, ordered)
 
 
-def _there(answer: Answer) -> str:
+def _there(answer: Answer, ordered: bool) -> str:
     if answer.error is not None:
         return f"error {answer.error}"
     rows = [["NULL" if value is None else value for value in row] for row in answer.rows]
-    return _result(rows, answer.types)
+    return _result(rows, answer.types, ordered)
 
 
-def _result(rows: list[list[str]], types: object) -> str:
-    text = "; ".join(", ".join(row) for row in rows)
+def _result(rows: list[list[str]], types: object, ordered: bool) -> str:
+    """The rows and their types. Rows in no particular order are sorted, so that the page does not
+    change from run to run."""
+    text = "; ".join(", ".join(row) for row in (rows if ordered else sorted(rows)))
     return f"{_code(text)} {' '.join(dict.fromkeys(types))}"  # type: ignore[call-overload]
 
 
