@@ -47,10 +47,12 @@ STATEMENTS = (
     exp.Insert,
     exp.Update,
     exp.Delete,
+    exp.Merge,
     exp.TruncateTable,
 )
 _FIRST_WORDS = frozenset(
-    {"select", "with", "from", "values", "table", "insert", "update", "delete", "truncate", "("}
+    {"select", "with", "from", "values", "table", "("}
+    | {"insert", "update", "delete", "merge", "truncate"}
 )
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
 """The only functions allowed in FROM: they compute rows from their arguments alone."""
@@ -146,7 +148,7 @@ def _only_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
         tokens = _with_insert(tokens)
         _check_first_word(tokens)
         check_nesting(tokens)
-        tokens, overriding = _without_overriding(list(tokens))
+        tokens, overriding = _without_overriding(_without_default_values(list(tokens)))
         numbered = list(_number_parameters(tokens))
         trees = grammar.read(numbered, sql)
     except SqlglotError as error:
@@ -159,7 +161,7 @@ def _only_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
             f"The text has {len(statements)} statements.", cure="Send one statement at a time."
         )
     if overriding:
-        if not isinstance(statements[0], exp.Insert):
+        if not isinstance(statements[0], exp.Insert | exp.Merge):
             raise SqlError("OVERRIDING is for INSERT only.", cure="Leave it out.")
         statements[0].set(OVERRIDING, overriding)
     return numbered, statements[0]
@@ -173,6 +175,16 @@ def _without_overriding(tokens: list[Token]) -> tuple[list[Token], str]:
         if words in _OVERRIDING and token.token_type is TokenType.VAR:
             return [*tokens[:i], *tokens[i + 3 :]], words[1].lower()
     return tokens, ""
+
+
+def _without_default_values(tokens: list[Token]) -> list[Token]:
+    """The tokens with INSERT for INSERT DEFAULT VALUES of a MERGE, which the library's parser does
+    not know."""
+    words = [token.text.upper() for token in tokens]
+    places = range(len(tokens) - 2)
+    found = [i for i in places if words[i : i + 3] == ["INSERT", "DEFAULT", "VALUES"]]
+    gone = {place for i in found for place in (i + 1, i + 2)}
+    return [token for i, token in enumerate(tokens) if i not in gone] if gone else tokens
 
 
 def _with_insert(tokens: Sequence[Token]) -> Sequence[Token]:
@@ -268,7 +280,7 @@ def _check_first_word(tokens: Sequence[Token]) -> None:
 
 def _not_a_statement(what: str) -> Unsupported:
     return Unsupported(
-        f"{what} does not begin a query, INSERT, UPDATE, DELETE or TRUNCATE.",
+        f"{what} does not begin a query, INSERT, UPDATE, DELETE, MERGE or TRUNCATE.",
         cure="Change the schema with the schema commands; settings are not SQL here.",
     )
 
