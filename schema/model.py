@@ -14,6 +14,8 @@ from hornbeam_server.schema.types import ColumnType, Value
 
 PUBLIC = "public"
 """The only schema, in PostgreSQL's sense of a name space. Its name may be left out."""
+DATABASE = "hornbeam"
+"""The name of the database, of its only catalog and of its only user in SQL."""
 INFORMATION_SCHEMA = "information_schema"
 """The schema of relations that describe the others (`query/binding/information_schema.py`)."""
 
