@@ -3,8 +3,9 @@
 Value: byte 0x01 (format), then all columns of the layout as a MessagePack array, in column order
 (DECIMAL, DATE, TIMESTAMP and UUID as text, TIMESTAMPTZ as the timestamp extension, BYTES as bin;
 msgspec's native forms). A row written
-before columns were appended to its relation is shorter; the missing ones read as the column's
-literal default, else NULL.
+before columns were appended to its relation is shorter; the missing ones read as
+`Column.value_in_older_rows`. A dropped column keeps its place: older rows have its value, later
+rows NULL.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 
 from hornbeam_server.schema.catalog import Catalog, ImmediateView, Layout
 from hornbeam_server.schema.errors import Corruption
-from hornbeam_server.schema.model import Column, DefaultKind
+from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.types import PYTHON_TYPES, Row, Value
 from hornbeam_server.storage.codec.folds import Compute, Fold
@@ -168,7 +169,7 @@ class LayoutCodec:
             columns = self.layout.columns
             types = tuple(_annotation(column) for column in columns[:given])
             decoder = msgspec.msgpack.Decoder(tuple[types] if types else tuple[()])  # type: ignore[valid-type]
-            defaults = tuple(_default(column) for column in columns[given:])
+            defaults = tuple(column.value_in_older_rows for column in columns[given:])
             known = self._short[given] = (decoder, defaults)
         return known
 
@@ -290,11 +291,6 @@ class Codecs:
 def _annotation(column: Column) -> Any:
     type_: Any = PYTHON_TYPES[column.type.kind]
     return type_ | None if column.nullable else type_
-
-
-def _default(column: Column) -> Value:
-    default = column.default
-    return default.value if default is not None and default.kind is DefaultKind.LITERAL else None
 
 
 def _key_encoder(layout: Layout) -> Callable[[Row], bytes]:
