@@ -242,8 +242,22 @@ class Database:
     ) -> TransactionResult:
         """Insert many rows as one transaction, set-at-a-time. Raises HornbeamError."""
         batch = InsertRows(relation, tuple(columns), rows)
+        return await self.load_together(
+            [batch], idempotency_key=idempotency_key, timeout_s=timeout_s, owner=owner
+        )
+
+    async def load_together(
+        self,
+        batches: Sequence[InsertRows],
+        *,
+        idempotency_key: str | None = None,
+        timeout_s: float | None = None,
+        owner: str = "",
+    ) -> TransactionResult:
+        """Insert rows of several relations as one transaction. References are checked at its end,
+        so rows may reference one another. Raises HornbeamError."""
         request = TransactionRequest(
-            (batch,), idempotency_key=idempotency_key, timeout_s=timeout_s, owner=owner
+            tuple(batches), idempotency_key=idempotency_key, timeout_s=timeout_s, owner=owner
         )
         return await self.transact(request)
 

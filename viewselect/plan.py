@@ -224,8 +224,8 @@ def plan(
     watch: Watch | None = None,
     inputs: AggregateInputs | None = None,
 ) -> SelectionPlan:
-    """Choose trees, views and indexes. Raises InvalidRequest and CircularReference, and
-    StatementTimeout when `watch` is stopped.
+    """Choose trees, views and indexes. Raises InvalidRequest, and StatementTimeout
+    when `watch` is stopped.
 
     Row counts missing in `statistics` are taken from `base`, the current catalog. Without `inputs`,
     no aggregate views are chosen, and declared ones are not considered.

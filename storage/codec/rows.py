@@ -20,6 +20,7 @@ from hornbeam_server.schema.catalog import Catalog, ImmediateView, Layout
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.rows import projection
+from hornbeam_server.schema.sizes import long_positions
 from hornbeam_server.schema.types import PYTHON_TYPES, Row, Value
 from hornbeam_server.storage.codec.folds import Compute, Fold
 from hornbeam_server.storage.codec.keyrange import KeyRange
@@ -53,6 +54,7 @@ class LayoutCodec:
         self.begin = FORMAT + _array_header(len(types))
         """The first bytes of the value of every row with all columns; the columns follow."""
         self._batch_decoder = msgspec.msgpack.Decoder(list[tuple[types]])  # type: ignore[valid-type]
+        self._long = long_positions(column.type for column in layout.columns)
         self._runs = _Runs(types, shared) if 0 < shared < len(types) else None
         self._short: dict[int, tuple[msgspec.msgpack.Decoder[Row], Row]] = {}
 
@@ -101,6 +103,12 @@ class LayoutCodec:
             bound = prefix + encode(last)
             end = successor(bound) if last_in else bound
         return start, end if end is not None else successor(prefix)
+
+    def long_bytes(self, row: Row | None) -> int:
+        """Size of the texts and bytes of a row: the values that can have any length."""
+        if row is None:
+            return 0
+        return sum([len(value) for i in self._long if (value := row[i])])  # type: ignore[arg-type, misc]
 
     def encode(self, row: Row) -> bytes:
         return FORMAT + _ENCODER.encode(row)
