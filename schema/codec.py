@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -46,7 +46,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.types import ColumnType, Value
+from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind, Value
 
 
 class Format(enum.IntEnum):
@@ -76,6 +76,8 @@ class Format(enum.IntEnum):
     foreign keys to UNIQUE columns, ON UPDATE or ON DELETE SET DEFAULT (an older server would not
     follow them); or CHECK constraints, generated columns, or defaults that are expressions or
     random UUIDs (an older server would not evaluate them)."""
+    TENTH = 10
+    """With columns of type TIME, TIME(n) or TIMESTAMP(n): an older server does not know them."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -205,6 +207,8 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
+    if any(_is_of_tenth(column.type) for column in _all_columns(catalog)):
+        return Format.TENTH
     if any(map(_is_newer, catalog.schema.relations)):
         return Format.NINTH
     indexed = any(index.on in catalog.transactional_view for index in catalog.indexes)
@@ -224,6 +228,18 @@ def _format(catalog: Catalog) -> Format:
     if catalog.load is not None:
         return Format.THIRD
     return Format.SECOND if catalog.deferred else Format.FIRST
+
+
+def _all_columns(catalog: Catalog) -> Iterator[Column]:
+    """The columns of relations and of all views that compute values."""
+    for relation in catalog.schema.relations:
+        yield from relation.columns
+    for view in (*catalog.deferred, *catalog.immediate, *catalog.projected):
+        yield from (*view.columns, *view.hidden)
+
+
+def _is_of_tenth(type_: ColumnType) -> bool:
+    return type_.kind is Kind.TIME or (type_.kind in MOMENTS and type_.precision is not None)
 
 
 def _is_newer(relation: Relation) -> bool:
@@ -342,7 +358,7 @@ def _plain(value: Value) -> bool | int | str | None:
         return value
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if isinstance(value, dt.date):
+    if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     return str(value)
 

@@ -74,6 +74,8 @@ def values(type_: ColumnType) -> st.SearchStrategy[Any]:
             return st.binary(max_size=8)
         case Kind.DATE:
             return st.dates(dt.date(1900, 1, 1), dt.date(2100, 12, 31))
+        case Kind.TIME:
+            return st.times().map(lambda time: time.replace(fold=0))
         case Kind.TIMESTAMP:
             return MOMENTS
         case Kind.TIMESTAMPTZ:
@@ -110,6 +112,8 @@ def few_values(type_: ColumnType) -> st.SearchStrategy[Any]:
             zone = dt.UTC if type_.kind is Kind.TIMESTAMPTZ else None
             start = dt.datetime(2024, 2, 28, 23, 59, 59, 999_999, zone)
             return st.integers(0, FEW - 1).map(lambda second: start + dt.timedelta(0, second))
+        case Kind.TIME:
+            return st.integers(0, FEW - 1).map(lambda number: dt.time(number * 4, 59, 59, number))
         case Kind.UUID:
             return st.integers(0, FEW - 1).map(_uuid)
         case _:

@@ -1,9 +1,8 @@
 """Rows of a layout as stored: key and value codecs, compiled per layout.
 
 Value: byte 0x01 (format), then all columns of the layout as a MessagePack array, in column order
-(DECIMAL, DATE, TIMESTAMP and UUID as text, TIMESTAMPTZ as the timestamp extension, BYTES as bin;
-msgspec's native forms). A row written
-before columns were appended to its relation is shorter; the missing ones read as the column's
+(DECIMAL, DATE, TIME, TIMESTAMP and UUID as text, TIMESTAMPTZ as the timestamp extension, BYTES as
+bin; msgspec's native forms). A row written before columns were appended to its relation is shorter; the missing ones read as the column's
 literal default, else NULL.
 """
 
