@@ -29,7 +29,8 @@ NINE, NOON = dt.time(9), dt.time(12, 0, 0, 250_000)
 async def stocked(database):
     await run_all(
         database,
-        "INSERT INTO shop VALUES (1, DEFAULT, '18:30:00.5'), (2, '08:30', NULL), (3, NULL, '20:00')",
+        "INSERT INTO shop VALUES (1, DEFAULT, '18:30:00.5'), (2, '08:30', NULL)",
+        "INSERT INTO shop VALUES (3, NULL, '20:00')",
         "INSERT INTO visit (v_at, v_s_id, v_seen, v_zoned) VALUES"
         " ('12:00:00.25', 1, '2024-02-29 12:00:00.0005', '1999-02-28 12:00:00.05Z'),"
         " ('09:15', 1, TIMESTAMP '2024-02-29 09:15:00.1234', NULL), ('9:15', 2, NULL, NULL)",
@@ -52,7 +53,7 @@ QUERIES = [
     ("SELECT min(v_at), max(v_at), count(DISTINCT v_at) FROM visit", [(dt.time(9, 15), NOON, 2)]),
     ("SELECT extract(minute FROM s_closes), s_closes::TEXT FROM shop WHERE s_id = 1",
      [(30, "18:30:01")]),
-    ("SELECT v_seen::TIME(0), v_seen::TIMESTAMP(0) FROM visit WHERE v_s_id = 1 AND v_at = '12:00:00.25'",
+    ("SELECT v_seen::TIME(0), v_seen::TIMESTAMP(0) FROM visit WHERE v_at = '12:00:00.25'",
      [(dt.time(12), dt.datetime(2024, 2, 29, 12))]),
 ]  # fmt: skip
 
@@ -83,8 +84,7 @@ async def test_a_time_column_takes_the_time_of_a_timestamp(tmp_path):
 def test_the_declared_precision_is_in_the_ddl():
     schema = load_ddl(DDL)
     types = [column.type.ddl() for column in schema.relation("visit").columns]
-    assert types[0] == "TIME" and types[2] == "TIMESTAMP(3)"
-    assert types[3] == "TIMESTAMP(1) WITH TIME ZONE"
+    assert [types[0], *types[2:4]] == ["TIME", "TIMESTAMP(3)", "TIMESTAMP(1) WITH TIME ZONE"]
     assert load_ddl(render_ddl(schema)) == schema
 
 
