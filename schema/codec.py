@@ -240,7 +240,9 @@ def _all_columns(catalog: Catalog) -> Iterator[Column]:
     """The columns of relations and of all views that compute values."""
     for relation in catalog.schema.relations:
         yield from relation.columns
-    for view in (*catalog.deferred, *catalog.immediate, *catalog.projected):
+    for deferred in catalog.deferred:
+        yield from (*deferred.columns, *deferred.hidden)
+    for view in catalog.transactional_view.values():
         yield from (*view.columns, *view.hidden)
 
 
