@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -46,7 +46,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.types import ColumnType, Value
+from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind, Value
 
 
 class Format(enum.IntEnum):
@@ -78,7 +78,8 @@ class Format(enum.IntEnum):
     random UUIDs (an older server would not evaluate them)."""
     TENTH = 10
     """With relations that have been altered: dropped columns (an older server would show them), or
-    columns whose value in older rows is not their default (an older server would show another)."""
+    columns whose value in older rows is not their default (an older server would show another); or
+    with columns of type TIME, TIME(n) or TIMESTAMP(n) (an older server does not know them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -212,6 +213,8 @@ def encode_catalog(catalog: Catalog) -> bytes:
 def _format(catalog: Catalog) -> Format:
     if any(map(_is_altered, catalog.schema.relations)):
         return Format.TENTH
+    if any(_is_of_tenth(column.type) for column in _all_columns(catalog)):
+        return Format.TENTH
     if any(map(_is_newer, catalog.schema.relations)):
         return Format.NINTH
     indexed = any(index.on in catalog.transactional_view for index in catalog.indexes)
@@ -231,6 +234,20 @@ def _format(catalog: Catalog) -> Format:
     if catalog.load is not None:
         return Format.THIRD
     return Format.SECOND if catalog.deferred else Format.FIRST
+
+
+def _all_columns(catalog: Catalog) -> Iterator[Column]:
+    """The columns of relations and of all views that compute values."""
+    for relation in catalog.schema.relations:
+        yield from relation.columns
+    for deferred in catalog.deferred:
+        yield from (*deferred.columns, *deferred.hidden)
+    for view in catalog.transactional_view.values():
+        yield from (*view.columns, *view.hidden)
+
+
+def _is_of_tenth(type_: ColumnType) -> bool:
+    return type_.kind is Kind.TIME or (type_.kind in MOMENTS and type_.precision is not None)
 
 
 def _is_altered(relation: Relation) -> bool:
@@ -363,7 +380,7 @@ def _plain(value: Value) -> bool | int | str | None:
         return value
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if isinstance(value, dt.date):
+    if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     return str(value)
 

@@ -267,6 +267,17 @@ def test_altered_relations_raise_the_format_number_and_are_decoded() -> None:
     assert decode_catalog(TENTH).schema.relation("r").column("c").value_in_older_rows == 1
 
 
+@pytest.mark.parametrize(
+    "type_", [ColumnType(Kind.TIME), ColumnType(Kind.TIME, 2), ColumnType(Kind.TIMESTAMP, 0)]
+)
+def test_types_of_format_10_raise_the_format_number_and_are_decoded(type_: ColumnType) -> None:
+    columns = (Column("a", ColumnType(Kind.INTEGER), False), Column("b", type_))
+    catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
+    data = encode_catalog(catalog)
+    assert data.startswith(b'{"format":10,')
+    assert decode_catalog(data) == catalog
+
+
 def test_computed_columns_raise_the_format_number_and_are_decoded() -> None:
     type_ = ColumnType(Kind.INTEGER)
     for default in (

@@ -297,7 +297,7 @@ ERRORS = [
     (T + " c INT[])\n   ^", "Type INT.. is not supported", "child relation"),
     (T + " c JSONB)\n   ^", "Type JSONB is not supported", "Use JSON"),
     (T + " c INT(11))\n   ^", "takes no parameters", "INTEGER"),
-    (T + " c TIMESTAMP(3))\n   ^", "takes no parameters", "TIMESTAMP"),
+    (T + " c TIMESTAMP(7))\n   ^", "out of range", "0 ≤ n ≤ 6"),
     (T + " c DECIMAL(39,2))\n   ^", "out of range", "38"),
     (T + " c DECIMAL(3,4))\n   ^", "out of range", "s ≤ p"),
     (T + " c VARCHAR(0))\n   ^", "out of range", "at least 1"),
