@@ -268,9 +268,18 @@ class PlanBody(Body):
 
 class ApplyBody(PlanBody):
     plan_id: str = Field(description="Of the plan that was looked at; another one is refused.")
-    allow_drop: bool = Field(False, description="Relations may be dropped, with their rows.")
+    allow_drop: bool = Field(
+        False, description="Relations and columns may be dropped, with their rows or values."
+    )
     build: Literal["node", "spark"] = Field(
         "node", description="Who builds new views and indexes; spark: hornbeam materialize."
+    )
+
+
+class AlterBody(Body):
+    sql: Sql = Field(
+        description="ALTER TABLE, or DROP TABLE, INDEX or VIEW.",
+        examples=["ALTER TABLE orders DROP COLUMN o_note"],
     )
 
 
@@ -388,6 +397,23 @@ class LoadBody(Body):
 
     def keys(self) -> dict[str, list[bytes]]:
         return {name: [bytes.fromhex(key) for key in keys] for name, keys in self.splits.items()}
+
+
+class RowsBody(Body):
+    """The rows of one relation, as in a body of `/v1/load/{relation}`."""
+
+    relation: str = Field(examples=["customer"])
+    content_type: str = Field("text/csv", max_length=200)
+    content: Annotated[str, AfterValidator(_base64)] = Field(
+        description="CSV or an Arrow stream, in base64.", examples=["Y19pZCxjX25hbWUKMSxBbm4K"]
+    )
+
+    def decoded(self) -> bytes:
+        return base64.b64decode(self.content)
+
+
+class LoadTogetherBody(Body):
+    parts: Items[RowsBody] = Field(min_length=1, max_length=MAX_STATEMENTS)
 
 
 Whole = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]

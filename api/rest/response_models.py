@@ -111,7 +111,7 @@ class Rows(Answer):
     columns: list[OutputColumn]
     rows: list[list[Cell]] = Field(
         examples=[[[1, "19.90", "2026-01-31"]]],
-        description="DECIMAL, DATE, TIMESTAMP and UUID as text, BLOB as base64.",
+        description="DECIMAL, DATE, TIME, TIMESTAMP and UUID as text, BLOB as base64.",
     )
     snapshot: int
     served_by: list[str] = Field(examples=[["customer__orders"]])
@@ -146,6 +146,13 @@ class Plan(Answer):
 class Applied(Answer):
     catalog_version: int
     building: list[str]
+
+
+class AlteredSchema(Answer):
+    ddl: str = Field(description="The schema after the statement, to plan and apply.")
+    same: bool = Field(description="The statement changes nothing.")
+    notes: list[str] = Field(description="What else the statement changes, or why it does nothing.")
+    catalog_version: int
 
 
 class Restarted(Answer):

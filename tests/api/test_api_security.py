@@ -6,6 +6,7 @@ The expectations do not use the code under test: `ROUTES` states the role that e
 
 from __future__ import annotations
 
+import base64
 import itertools
 from collections import Counter
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ ROUTES = {
     ("GET", "/v1/transactions/{transaction_id}"): "writer",
     ("POST", "/v1/schema/plan"): "admin",
     ("POST", "/v1/schema/apply"): "admin",
+    ("POST", "/v1/schema/alter"): "admin",
     ("POST", "/v1/schema/restart"): "admin",
     ("GET", "/v1/schema"): "reader",
     ("GET", "/v1/schema/graph"): "reader",
@@ -38,6 +40,7 @@ ROUTES = {
     ("GET", "/v1/views/{name}"): "reader",
     ("POST", "/v1/verify"): "reader",
     ("POST", "/v1/repair/{name}"): "admin",
+    ("POST", "/v1/load"): "writer",
     ("POST", "/v1/load/{relation}"): "writer",
     ("POST", "/v1/exports"): "admin",
     ("DELETE", "/v1/exports/{name}"): "admin",
@@ -159,6 +162,8 @@ def routes() -> Iterator[Ask]:
     yield Ask("plan", "POST", "/v1/schema/plan", body(**PLAN), "admin")
     stale = body(**PLAN, plan_id="0" * 16)
     yield Ask("apply", "POST", "/v1/schema/apply", stale, "admin", done=409)
+    alter = body(sql="DROP TABLE IF EXISTS nothing")
+    yield Ask("alter", "POST", "/v1/schema/alter", alter, "admin")
     restart = body(sql="ALTER SEQUENCE nothing RESTART")
     yield Ask("restart", "POST", "/v1/schema/restart", restart, "admin", done=422)
     yield Ask("export", "POST", "/v1/exports", body(), "admin")
@@ -271,6 +276,9 @@ def writes_of(name: str) -> Iterator[Ask]:
     values = "{n},new\n" if name == "customer" else "{n}\n"
     content = csv(rows.replace(" ", "") + values.format(n=next(number)))
     yield Ask("load", "POST", f"/v1/load/{name}", content, "writer", names, names)
+    other = csv(rows.replace(" ", "") + values.format(n=next(number)))["content"]
+    part = {"relation": name, "content": base64.b64encode(other).decode()}
+    yield Ask("load together", "POST", "/v1/load", body(parts=[part]), "writer", names, names)
 
 
 def mixtures_of(written: str, read: str) -> Iterator[Ask]:

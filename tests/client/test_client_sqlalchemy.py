@@ -566,7 +566,7 @@ REFUSED = (exc.CompileError, exc.ProgrammingError, exc.NotSupportedError)
 
 def test_unsupported_definitions_are_refused(engine: Engine) -> None:
     for table in (
-        Table("t", MetaData(), Column("a", types.Time, primary_key=True)),
+        Table("t", MetaData(), Column("a", types.Time(timezone=True), primary_key=True)),
         Table("t", MetaData(), Column("a", String, primary_key=True), schema="s"),
     ):
         with pytest.raises(REFUSED, match=r"TIME|in schema s"):

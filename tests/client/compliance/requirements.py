@@ -104,7 +104,7 @@ CLOSED: Mapping[str, str] = {
     " are declared in the file of the schema.": "create_or_replace_view create_table_as"
     " materialized_views materialized_views_reflect_pk view_column_reflection view_reflection"
     " views",
-    "There is no type TIME.": "time time_microseconds time_timezone",
+    "There is no type TIME WITH TIME ZONE.": "time_timezone",
     "There are no columns of type INTERVAL and of arrays.": "array_type datetime_interval",
     "There is no cursor.lastrowid: RETURNING gives the keys of inserted rows.": "dbapi_lastrowid"
     " emulated_lastrowid emulated_lastrowid_even_with_sequences implements_get_lastrowid"
