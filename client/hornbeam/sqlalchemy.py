@@ -10,11 +10,13 @@ Reflection reads `GET /v1/schema`. Views are reflected as materialised views.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import exc, schema, sql, types, util
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.dialects.postgresql.base import PGCompiler
 from sqlalchemy.dialects.sqlite import json as sqlite_json
@@ -39,29 +41,45 @@ __all__ = ["HornbeamDialect", "distinct_on", "insert"]
 _PUBLIC = "public"
 """The only schema, whose name may be left out."""
 _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
+    "SMALLINT": types.SMALLINT,
     "INTEGER": types.INTEGER,
     "BIGINT": types.BIGINT,
     "DECIMAL": types.DECIMAL,
+    "NUMERIC": types.NUMERIC,
+    "REAL": types.REAL,
     "DOUBLE": types.DOUBLE,
     "BOOLEAN": types.BOOLEAN,
     "TEXT": types.TEXT,
+    "CHAR": types.CHAR,
     "VARCHAR": types.VARCHAR,
     "BLOB": types.BLOB,
     "DATE": types.DATE,
-    "TIME": types.TIME,
-    "TIMESTAMP": types.TIMESTAMP,
     "UUID": types.UUID,
     "JSON": types.JSON,
 }
 
 
+_TYPE = re.compile(r"(?P<name>\w+)(?:\((?P<sizes>[\d,]+)\))?(?P<zone> WITH TIME ZONE)?")
+_MOMENTS: dict[str, type[types.TypeEngine[Any]]] = {
+    "TIME": postgresql.TIME,
+    "TIMESTAMP": postgresql.TIMESTAMP,
+}
+
+
 def column_type(name: str) -> types.TypeEngine[Any]:
-    """The SQLAlchemy type for a type name of the server, such as DECIMAL(15,2)."""
-    if name == "TIMESTAMP WITH TIME ZONE":
-        return types.TIMESTAMP(timezone=True)
-    base, _, rest = name.partition("(")
-    numbers = [int(part) for part in rest.rstrip(")").split(",") if part]
-    return _TYPES[base](*numbers)
+    """The SQLAlchemy type for a type name of the server, such as DECIMAL(15,2); NullType with a
+    warning for a type of a newer server."""
+    found = _TYPE.fullmatch(name)
+    sizes = [int(size) for size in found["sizes"].split(",")] if found and found["sizes"] else []
+    if found and found["name"] in _MOMENTS:
+        precision = sizes[0] if sizes else None
+        kind: Any = _MOMENTS[found["name"]]
+        moment: types.TypeEngine[Any] = kind(bool(found["zone"]), precision)
+        return moment
+    if found and found["name"] in _TYPES:
+        return _TYPES[found["name"]](*sizes)
+    util.warn(f"The type {name} is unknown to this version of the client.")
+    return types.NullType()
 
 
 class _Numeric(sqltypes.Numeric[Any]):
@@ -213,7 +231,8 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
     """Renders the server's type names. Raises CompileError for types that the server lacks."""
 
     def visit_DATETIME(self, type_: Any, **kw: Any) -> str:
-        return "TIMESTAMP WITH TIME ZONE" if type_.timezone else "TIMESTAMP"
+        zone = " WITH TIME ZONE" if type_.timezone else ""
+        return f"TIMESTAMP{_decimals(type_)}{zone}"
 
     visit_TIMESTAMP = visit_DATETIME
 
@@ -249,7 +268,13 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
     def visit_TIME(self, type_: Any, **kw: Any) -> str:
         if type_.timezone:
             raise exc.CompileError("There is no TIME WITH TIME ZONE: use TIME, or a TIMESTAMP.")
-        return "TIME"
+        return f"TIME{_decimals(type_)}"
+
+
+def _decimals(type_: Any) -> str:
+    """The decimals of a second, which PostgreSQL's types have, in parentheses."""
+    precision = getattr(type_, "precision", None)
+    return "" if precision is None else f"({precision})"
 
 
 class HornbeamDDLCompiler(compiler.DDLCompiler):
@@ -587,7 +612,7 @@ def _reflected_column(column: dict[str, Any]) -> ReflectedColumn:
     kind = column.get("default")
     reflected: ReflectedColumn = {
         "name": column["name"],
-        "type": column_type(column["type"]),
+        "type": column_type(column.get("declared", column["type"])),
         "nullable": column.get("nullable", True),
         "default": {"now": "CURRENT_TIMESTAMP"}.get(kind or "", column.get("default_sql")),
     }

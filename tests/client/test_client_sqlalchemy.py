@@ -37,6 +37,7 @@ from sqlalchemy import (
     types,
     update,
 )
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 import hornbeam
@@ -401,6 +402,32 @@ def test_tables_are_reflected_as_declared(engine: Engine) -> None:
         inspector.get_columns("nothing")
     declared.drop_all(engine)
     assert inspect(engine).get_table_names() == []
+
+
+def test_columns_are_reflected_with_their_declared_types(engine: Engine) -> None:
+    declared = Table(
+        "t",
+        MetaData(),
+        Column("a", types.SmallInteger, primary_key=True, autoincrement=False),
+        Column("b", postgresql.TIMESTAMP(precision=3)),
+        Column("c", postgresql.TIMESTAMP(precision=0, timezone=True)),
+        Column("d", postgresql.TIME(precision=2)),
+        Column("e", Numeric),
+        Column("f", types.Time),
+    )
+    for _ in range(2):  # the reflected table is declared like the first one
+        declared.create(engine)
+        declared = Table("t", MetaData(), autoload_with=engine)
+        assert [repr(column.type) for column in declared.columns] == [
+            "SMALLINT()", "TIMESTAMP(precision=3)", "TIMESTAMP(timezone=True, precision=0)",
+            "TIME(precision=2)", "NUMERIC()", "TIME()",
+        ]  # fmt: skip
+        declared.drop(engine)
+
+
+def test_a_type_of_a_newer_server_is_reflected_with_a_warning() -> None:
+    with pytest.warns(exc.SAWarning, match="TENSOR"):
+        assert isinstance(column_type("TENSOR(3)"), types.NullType)
 
 
 def test_checks_are_declared_reflected_and_enforced(engine: Engine) -> None:
