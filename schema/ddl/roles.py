@@ -18,6 +18,8 @@ class Role(enum.Enum):
     """It adds rows: INSERT, COPY."""
     CHANGES = "changes"
     """It changes or deletes rows."""
+    VIEW = "view"
+    """It gives a SELECT a name: CREATE VIEW."""
     DROPS = "drops"
     """It drops objects, which it may not have declared before."""
     INCLUDES = "includes"
@@ -71,6 +73,8 @@ def role(piece: Piece) -> Role:
         return Role.HOLDS_NO_ROWS
     if first == "CREATE":
         kind = next((word for word in rest if word in _KINDS or word in _READ), "")
+        if kind == "VIEW":
+            return Role.VIEW
         is_enum = kind == "TYPE" and "ENUM" in rest
         return Role.HOLDS_NO_ROWS if kind in _KINDS and not is_enum else Role.DECLARES
     if first == "ALTER":
