@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -47,7 +47,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.types import ColumnType, Value
+from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind, Value
 
 
 class Format(enum.IntEnum):
@@ -77,9 +77,11 @@ class Format(enum.IntEnum):
     foreign keys to UNIQUE columns, ON UPDATE or ON DELETE SET DEFAULT (an older server would not
     follow them); or CHECK constraints, generated columns, or defaults that are expressions or
     random UUIDs (an older server would not evaluate them)."""
-
     TENTH = 10
-    """With plain views: an older server would take them for views that are stored."""
+    """With relations that have been altered: dropped columns (an older server would show them), or
+    columns whose value in older rows is not their default (an older server would show another); or
+    with columns of type TIME, TIME(n) or TIMESTAMP(n) (an older server does not know them); or with
+    plain views (an older server would take them for views that are stored)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -95,6 +97,8 @@ class _ColumnForm(msgspec.Struct, omit_defaults=True):
     nullable: bool
     default: _DefaultForm | None = None
     hidden: bool = False
+    dropped: bool = False
+    missing: _DefaultForm | None = None
 
 
 class _RelationForm(msgspec.Struct, omit_defaults=True):
@@ -217,7 +221,9 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
-    if catalog.plain:
+    if catalog.plain or any(map(_is_altered, catalog.schema.relations)):
+        return Format.TENTH
+    if any(_is_of_tenth(column.type) for column in _all_columns(catalog)):
         return Format.TENTH
     if any(map(_is_newer, catalog.schema.relations)):
         return Format.NINTH
@@ -238,6 +244,25 @@ def _format(catalog: Catalog) -> Format:
     if catalog.load is not None:
         return Format.THIRD
     return Format.SECOND if catalog.deferred else Format.FIRST
+
+
+def _all_columns(catalog: Catalog) -> Iterator[Column]:
+    """The columns of relations and of all views that compute values."""
+    for relation in catalog.schema.relations:
+        yield from relation.columns
+    for deferred in catalog.deferred:
+        yield from (*deferred.columns, *deferred.hidden)
+    for view in catalog.transactional_view.values():
+        yield from (*view.columns, *view.hidden)
+
+
+def _is_of_tenth(type_: ColumnType) -> bool:
+    return type_.kind is Kind.TIME or (type_.kind in MOMENTS and type_.precision is not None)
+
+
+def _is_altered(relation: Relation) -> bool:
+    """Does the relation need format 10?"""
+    return any(column.dropped or column.missing is not None for column in relation.columns)
 
 
 def _is_newer(relation: Relation) -> bool:
@@ -346,7 +371,16 @@ def _state_form(state: StateLayout) -> _StateForm:
 
 def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
     return tuple(
-        _ColumnForm(c.name, c.type, c.nullable, _default_form(c.default), c.hidden) for c in columns
+        _ColumnForm(
+            c.name,
+            c.type,
+            c.nullable,
+            _default_form(c.default),
+            c.hidden,
+            c.dropped,
+            _default_form(c.missing),
+        )
+        for c in columns
     )
 
 
@@ -362,7 +396,7 @@ def _plain(value: Value) -> bool | int | str | None:
         return value
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if isinstance(value, dt.date):
+    if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     return str(value)
 
@@ -418,12 +452,20 @@ def _state(form: _StateForm) -> StateLayout:
 
 def _columns(forms: Iterable[_ColumnForm]) -> tuple[Column, ...]:
     return tuple(
-        Column(form.name, form.type, form.nullable, _default(form), form.hidden) for form in forms
+        Column(
+            form.name,
+            form.type,
+            form.nullable,
+            _default(form.default, form.type),
+            form.hidden,
+            form.dropped,
+            _default(form.missing, form.type),
+        )
+        for form in forms
     )
 
 
-def _default(column: _ColumnForm) -> Default | None:
-    form = column.default
+def _default(form: _DefaultForm | None, type_: ColumnType) -> Default | None:
     if form is None:
         return None
-    return Default(form.kind, column.type.coerce(form.value), form.identity, form.sql)
+    return Default(form.kind, type_.coerce(form.value), form.identity, form.sql)

@@ -15,6 +15,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from hornbeam_server.schema import types
 from hornbeam_server.schema.model import (
     Action,
     Column,
@@ -50,10 +51,12 @@ def column_types(draw: st.DrawFn, kinds: Sequence[Kind] = tuple(Kind)) -> Column
         return ColumnType(kind, precision, draw(st.integers(0, precision)))
     if kind is Kind.TEXT:
         return ColumnType(kind, length=draw(st.none() | st.integers(8, 40)))
+    if kind in types.MOMENTS:
+        return ColumnType(kind, precision=draw(st.none() | st.integers(0, 5)))
     return ColumnType(kind)
 
 
-def values(type_: ColumnType) -> st.SearchStrategy[Any]:
+def values(type_: ColumnType) -> st.SearchStrategy[Any]:  # noqa: PLR0912 (one branch per kind)
     """Return a strategy for values of a type except NULL, including the largest numbers."""
     match type_.kind:
         case Kind.INTEGER:
@@ -74,16 +77,24 @@ def values(type_: ColumnType) -> st.SearchStrategy[Any]:
             return st.binary(max_size=8)
         case Kind.DATE:
             return st.dates(dt.date(1900, 1, 1), dt.date(2100, 12, 31))
+        case Kind.TIME:
+            return st.times().map(lambda time: _cut(time.replace(fold=0), type_))
         case Kind.TIMESTAMP:
-            return MOMENTS
+            return MOMENTS.map(lambda moment: _cut(moment, type_))
         case Kind.TIMESTAMPTZ:
-            return MOMENTS.map(lambda moment: moment.replace(tzinfo=dt.UTC))
+            return MOMENTS.map(lambda moment: _cut(moment.replace(tzinfo=dt.UTC), type_))
         case Kind.UUID:
             return st.uuids()
         case Kind.JSON:
             return st.sampled_from(
                 ['{"a": [1, null]}', "[]", '"text"', "1.50", "null", '{"é": {}}']
             )
+
+
+def _cut(value: Any, type_: ColumnType) -> Any:
+    """The time without the decimals of a second that the type lacks."""
+    unit = 10 ** (6 - (6 if type_.precision is None else type_.precision))
+    return value.replace(microsecond=value.microsecond // unit * unit)
 
 
 def _decimal(number: int, scale: int) -> Decimal:
@@ -108,8 +119,11 @@ def few_values(type_: ColumnType) -> st.SearchStrategy[Any]:
             return st.integers(0, FEW - 1).map(lambda day: dt.date(2024, 2, 27) + dt.timedelta(day))
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             zone = dt.UTC if type_.kind is Kind.TIMESTAMPTZ else None
-            start = dt.datetime(2024, 2, 28, 23, 59, 59, 999_999, zone)
+            start = _cut(dt.datetime(2024, 2, 28, 23, 59, 59, 999_999, zone), type_)
             return st.integers(0, FEW - 1).map(lambda second: start + dt.timedelta(0, second))
+        case Kind.TIME:
+            times = [dt.time(hour, 59, 59, hour) for hour in range(0, 24, 4)]
+            return st.sampled_from([_cut(time, type_) for time in times])
         case Kind.UUID:
             return st.integers(0, FEW - 1).map(_uuid)
         case _:
@@ -162,6 +176,7 @@ def schemas(
     on_update: Sequence[Action] = (Action.RESTRICT,),
     to_unique: bool = False,
     keyless: bool = False,
+    circles: bool = False,
     max_columns: int = 3,
 ) -> Schema:
     """Draw a valid schema; parents are declared before children.
@@ -170,7 +185,8 @@ def schemas(
     DAG); None: either. Names are plain and unique in the whole schema, so that tests can write SQL
     with them: relation `r2`, key `r2_k0`, value `r2_v0`, foreign key column `r2_f0_r1_k0`.
     `to_unique`: some foreign keys reference UNIQUE columns, which may be NULL. `keyless`: some
-    relations have a row identity instead of a primary key.
+    relations have a row identity instead of a primary key. `circles`: some relations reference
+    later ones, by columns that may be NULL.
     """
     as_tree = draw(st.booleans()) if tree is None else tree
     relations: list[Relation] = []
@@ -188,6 +204,8 @@ def schemas(
         if self_references and draw(st.integers(0, 3)) == 0:
             maker.reference_itself()
         relations.append(maker.relation())
+    if circles:
+        relations = [draw(_closing(relations, n, on_delete)) for n in range(len(relations))]
     indexes = [draw(_indexes(relation)) for relation in relations] if with_indexes else []
     unique = {
         (fk.parent, fk.parent_columns) for r in relations for fk in r.foreign_keys if fk.to_unique
@@ -199,6 +217,29 @@ def schemas(
         ]
     )
     return Schema(tuple(relations), tuple(index for found in indexes for index in found))
+
+
+@st.composite
+def _closing(
+    draw: st.DrawFn, relations: Sequence[Relation], number: int, on_delete: Sequence[Action]
+) -> Relation:
+    """Draw the relation with this number, perhaps with a reference to a later relation."""
+    relation = relations[number]
+    later = [each for each in relations[number + 1 :] if each.declared_key]
+    if not later or draw(st.integers(0, 2)) == 0:
+        return relation
+    parent = draw(st.sampled_from(later))
+    columns = [
+        Column(f"{relation.name}_b_{key}", parent.column(key).type) for key in parent.primary_key
+    ]
+    names = tuple(column.name for column in columns)
+    action = draw(st.sampled_from(on_delete))
+    key = ForeignKey(f"{relation.name}_b_fkey", names, parent.name, parent.primary_key, action)
+    return replace(
+        relation,
+        columns=(*relation.columns, *columns),
+        foreign_keys=(*relation.foreign_keys, key),
+    )
 
 
 @st.composite
@@ -373,7 +414,8 @@ def _row(
         parent = schema.relation(foreign_key.parent)
         nullable = all(relation.column(name).nullable for name in foreign_key.columns)
         positions = [parent.positions[name] for name in foreign_key.parent_columns]
-        keys = [tuple(row[position] for position in positions) for row in data[parent.name]]
+        rows = data.get(parent.name, ())  # none yet: it is declared later
+        keys = [tuple(row[position] for position in positions) for row in rows]
         if nullable:
             keys.append((None,) * len(positions))
         else:

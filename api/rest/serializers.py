@@ -1,8 +1,8 @@
 """JSON documents of the database's results: plain dictionaries that msgspec encodes.
 
-msgspec writes decimals, dates, timestamps and UUIDs as text, and bytes as base64, all exactly. JSON
-has no infinities and no NaN: they are written "Infinity", "-Infinity" and "NaN", which a DOUBLE
-parameter accepts. A TIMESTAMPTZ has the offset +00:00.
+msgspec writes decimals, dates, times, timestamps and UUIDs as text, and bytes as base64, all
+exactly. JSON has no infinities and no NaN: they are written "Infinity", "-Infinity" and "NaN",
+which a DOUBLE parameter accepts. A TIMESTAMPTZ has the offset +00:00.
 """
 
 from __future__ import annotations

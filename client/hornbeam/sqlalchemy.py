@@ -46,6 +46,7 @@ _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
     "VARCHAR": types.VARCHAR,
     "BLOB": types.BLOB,
     "DATE": types.DATE,
+    "TIME": types.TIME,
     "TIMESTAMP": types.TIMESTAMP,
     "UUID": types.UUID,
     "JSON": types.JSON,
@@ -222,7 +223,9 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
         return "JSON"
 
     def visit_TIME(self, type_: Any, **kw: Any) -> str:
-        raise exc.CompileError("There is no TIME type: use INTEGER seconds, or TIMESTAMP.")
+        if type_.timezone:
+            raise exc.CompileError("There is no TIME WITH TIME ZONE: use TIME, or a TIMESTAMP.")
+        return "TIME"
 
 
 class HornbeamDDLCompiler(compiler.DDLCompiler):

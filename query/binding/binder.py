@@ -78,11 +78,12 @@ from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
 from hornbeam_server.query.dialect.functions import DISPLAY, function_name
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.query.dialect.operand_kinds import mark_operands
+from hornbeam_server.query.dialect.session import value_of_word
 from hornbeam_server.query.dialect.sums import SUMMED, number_kind, sum_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA
-from hornbeam_server.schema.trees import unlink, unlink_gone, written
+from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.types import ColumnType, Kind
 
 __all__ = ["BoundQuery", "OutputColumn", "bind", "bind_tree"]
@@ -1098,6 +1099,10 @@ class _Binder:
     def _no_column(self, node: exp.Column, select: _Select) -> None:
         if select.frame.item(node.name) is not None:
             raise _row_as_value(f"{node.name}{at(node, self.sql)}")
+        constant = value_of_word(node)
+        if constant is not None:
+            supersede(node, constant)
+            return
         known = [*select.frame.visible(), *select.aliases]
         raise self._unknown_column(node, node.name, known)
 

@@ -69,7 +69,8 @@ external access switched off; this list makes the refusal early and clear."""
 OVERRIDING = "overriding"
 """Argument of an INSERT node for OVERRIDING … VALUE: "system" or "user"."""
 _OVERRIDING = (["OVERRIDING", "SYSTEM", "VALUE"], ["OVERRIDING", "USER", "VALUE"])
-_OF_SYSTEM = {"pg_catalog": "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
+SYSTEM_CATALOG = "pg_catalog"
+_OF_SYSTEM = {SYSTEM_CATALOG: "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
 _SEQUENCES = frozenset({"nextval", "currval", "lastval", "setval"})
 
 _WAITING = frozenset({"pg_sleep", "sleep_ms"})
@@ -115,6 +116,8 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
     for node in nodes:
         if isinstance(node, exp.Table | exp.Column) and node.args.get("db"):
             _leave_schema_out(node, sql)
+        elif isinstance(node, exp.Dot):
+            _leave_catalog_out(node)
     list_equalities(nodes)
     for cast in nodes:
         if isinstance(cast, exp.Cast):
@@ -313,6 +316,14 @@ def _leave_schema_out(node: exp.Expr, sql: str) -> None:
             f"{name} is in schema {schema}, and there is no schema but {PUBLIC}{at(node, sql)}.",
             cure=_OF_SYSTEM.get(schema, f"Write {node.name} or {PUBLIC}.{node.name}."),
         )
+
+
+def _leave_catalog_out(node: exp.Dot) -> None:
+    """Leave `pg_catalog` out of the name of a function."""
+    owner, called = node.this, node.expression
+    named = isinstance(owner, exp.Identifier) and owner.name == SYSTEM_CATALOG
+    if named and isinstance(called, exp.Func):
+        supersede(node, called)
 
 
 def _translate(tree: exp.Expr, sql: str) -> None:

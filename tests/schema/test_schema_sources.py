@@ -308,7 +308,7 @@ def test_foreign_types_are_read(source: Source, written: str, wanted: str) -> No
     ("source", "column", "message"),
     [
         (Source.MYSQL, "e set('a','b')", "Type SET('a', 'b') is not supported."),
-        (Source.MYSQL, "e time", "Type TIME is not supported."),
+        (Source.MYSQL, "e time(7)", "Type TIME(7) is out of range."),
         (Source.MYSQL, "e geometry", "Type GEOMETRY is not supported."),
         (Source.SQLSERVER, "e xml", "Type XML is not supported."),
         (Source.SQLSERVER, "e int IDENTITY(a, 1)", "a is not supported here."),

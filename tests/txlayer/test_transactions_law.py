@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hornbeam_server.maintain.recompute import recompute
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import ConstraintViolation, SqlError, TransactionAborted
+from hornbeam_server.schema.graph import without_circles
 from hornbeam_server.schema.model import Action
 from hornbeam_server.schema.types import Kind
 from hornbeam_server.txlayer.transactions.requests import InsertRows, TransactionRequest
@@ -50,6 +51,7 @@ def worlds(draw):
             on_update=tuple(Action),
             to_unique=draw(st.booleans()),
             keyless=draw(st.booleans()),
+            circles=draw(st.booleans()),
         )
     )
     parents = {}
@@ -57,6 +59,8 @@ def worlds(draw):
         edges = [fk for fk in relation.key_edges if fk.parent != relation.name]
         if edges and draw(st.integers(0, 4)):
             parents[relation.name] = draw(st.sampled_from(edges))
+    found = without_circles(parents.items(), lambda edge: (edge[0], edge[1].parent))
+    parents = dict(found)
     roots = tuple(name for name in schema.names if name not in parents)
     forest = Forest(roots, tuple(parents.items()))
     catalog = catalog_of(schema, forest=forest)
