@@ -148,6 +148,13 @@ class Applied(Answer):
     building: list[str]
 
 
+class AlteredSchema(Answer):
+    ddl: str = Field(description="The schema after the statement, to plan and apply.")
+    same: bool = Field(description="The statement changes nothing.")
+    notes: list[str] = Field(description="What else the statement changes, or why it does nothing.")
+    catalog_version: int
+
+
 class Restarted(Answer):
     relation: str = Field(examples=["orders"])
     column: str = Field(examples=["o_id"])

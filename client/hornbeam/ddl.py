@@ -2,15 +2,14 @@
 
 Hornbeam has no DDL statements: a schema is planned and applied as a whole, together with the
 workload that its views serve. The client translates a DDL statement: it changes the text of the
-schema in force, then plans and applies it with the workload in force. The change takes effect at
-once.
+schema in force, then plans and applies it with the workload in force. The server changes the text
+for ALTER and for DROP … CASCADE, because it knows what uses what. The change takes effect at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from hornbeam.errors import DatabaseError, NotSupportedError, ProgrammingError, from_problem
@@ -20,6 +19,7 @@ from hornbeam.views import require_fresh, wait_until_readable
 
 DDL = ""
 """The file name of DDL that the user has not written, for example of the schema in force."""
+_BEHIND_DROP = {"cascade", "restrict"}
 _NOISE = {"if", "not", "exists", "unique", "concurrently", "only"}
 _BEFORE_KIND = {*_NOISE, "or", "replace"}
 MATERIALIZED = "materialized view"
@@ -57,12 +57,25 @@ def _restarts(statement: str) -> bool:
 
 def _plan_and_apply(transport: Transport, statement: str) -> None:
     current = transport.json("GET", "/v1/schema")
-    ddl = evolve(current["ddl"], statement)
+    ddl = _changed(transport, current["ddl"], statement)
     try:
         put_into_force(transport, current, ddl, allow_drop=True)
     except ProgrammingError as error:
         explained = _still_read(error, current["ddl"])
         raise (placed(error, ddl, statement) if explained is error else explained) from None
+
+
+def _changed(transport: Transport, ddl: str, statement: str) -> str:
+    """The schema in force, `ddl`, after `statement`."""
+    if not _needs_server(statement):
+        return evolve(ddl, statement)
+    answer = transport.json("POST", "/v1/schema/alter", {"sql": statement})
+    return ddl if answer["same"] else str(answer["ddl"])
+
+
+def _needs_server(statement: str) -> bool:
+    words = [token.text.lower() for token in tokens(statement) if token.text != ";"]
+    return words[:1] == ["alter"] or (words[:1] == ["drop"] and words[-1] in _BEHIND_DROP)
 
 
 def put_into_force(
@@ -143,12 +156,24 @@ def _written(statement: str) -> list[tuple[int, str]]:
     begin, parsed = statement.index(text), _read(text)
     if parsed.verb != "alter":
         return [(begin, text)]
-    return [(begin + each.found[0].start, _text_of(each, text)) for each in _added(parsed)]
+    return [(begin + added[0].start, _text_of(added, text)) for added in _added(parsed)]
 
 
-def _text_of(element: _Statement, text: str) -> str:
-    last = element.found[-1]
-    return text[element.found[0].start : last.start + len(last.text)]
+def _text_of(element: Sequence[Token], text: str) -> str:
+    last = element[-1]
+    return text[element[0].start : last.start + len(last.text)]
+
+
+def _added(asked: _Statement) -> Iterator[Sequence[Token]]:
+    """The columns and constraints that ALTER TABLE … ADD adds."""
+    for part in _parts(asked.found[1:], 0):
+        words = [token.text.lower() for token in part]
+        if words[:1] != ["add"]:
+            continue
+        first = 2 if words[1:2] == ["column"] else 1
+        first += 3 * (words[first : first + 3] == ["if", "not", "exists"])
+        if part[first:]:
+            yield part[first:]
 
 
 def _kept_roots(current: dict[str, Any], ddl: str) -> list[str] | None:
@@ -190,8 +215,6 @@ def evolve(ddl: str, statement: str) -> str:
             return _created(ddl, asked, text)
         case "drop", "table" | "index" | "view" | "materialized view":
             return _dropped(ddl, asked)
-        case "alter", "table":
-            return _altered(ddl, asked, text)
     raise NotSupportedError(
         f"{asked.verb.upper()} {asked.what.upper()} is not a statement of Hornbeam.\n"
         "  Change the schema's file and run: hornbeam schema apply"
@@ -245,102 +268,6 @@ def _listed(asked: _Statement) -> list[str]:
     return [name_of(token.text) for token in asked.found[::2]]
 
 
-def _altered(ddl: str, asked: _Statement, text: str) -> str:
-    """The schema after ALTER TABLE t ADD COLUMN, ADD CONSTRAINT or DROP CONSTRAINT: added elements
-    are appended to the table's declaration."""
-    actions = list(_actions(asked))
-    declared: Sequence[str] = split(ddl)
-    if ("table", asked.name) not in map(_kind_and_name, declared):
-        if asked.guarded:
-            return ddl
-        raise _unknown("table", asked.name)
-    changed = declared
-    for action in actions:
-        if action.verb == "add":
-            changed = _with_element(changed, asked.name, action, text)
-        else:
-            changed = _without_constraint(changed, asked.name, action)
-    return ddl if changed == declared else "".join(f"{known};\n" for known in changed)
-
-
-def _with_element(
-    declared: Sequence[str], table: str, element: _Statement, text: str
-) -> Sequence[str]:
-    """The declarations with an element of the statement `text` appended to a table."""
-
-    def appended(known: str) -> str:
-        if element.guarded and name_of(element.found[0].text) in _columns(known):
-            return known
-        return f"{known[: known.rindex(')')].rstrip()},\n  {_text_of(element, text)}\n)"
-
-    return [appended(s) if _kind_and_name(s) == ("table", table) else s for s in declared]
-
-
-def _without_constraint(declared: Sequence[str], table: str, dropped: _Statement) -> Sequence[str]:
-    """The declarations without a constraint of a table. A UNIQUE constraint is declared as an
-    index."""
-    own = ("table", table)
-    changed = [
-        _without_element(s, dropped.name) if _kind_and_name(s) == own else s for s in declared
-    ]
-    index = ("index", dropped.name)
-    kept = [s for s in changed if _kind_and_name(s) != index or _indexed(s) != table]
-    if kept == declared and not dropped.guarded:
-        raise _unknown("constraint", dropped.name)
-    return kept
-
-
-def _without_element(table: str, name: str) -> str:
-    """The declaration of a table without CONSTRAINT `name`."""
-    found = list(tokens(table))
-    depths = [(token.text, token.depth) for token in found]
-    inside = found[depths.index(("(", 0)) + 1 : -1]
-    elements = _parts(inside, 1)
-    kept = [each for each in elements if not _is_constraint(each, name)]
-    if len(kept) == len(elements):
-        return table
-    written = (table[e[0].start : e[-1].start + len(e[-1].text)] for e in kept)
-    return f"{table[: inside[0].start].rstrip()}\n  " + ",\n  ".join(written) + "\n)"
-
-
-def _is_constraint(element: Sequence[Token], name: str) -> bool:
-    return element[0].text.lower() == "constraint" and name_of(element[1].text) == name
-
-
-def _added(asked: _Statement) -> Iterator[_Statement]:
-    """The added columns and constraints, with their tokens."""
-    return (action for action in _actions(asked) if action.verb == "add")
-
-
-def _actions(asked: _Statement) -> Iterator[_Statement]:
-    """The added columns and constraints, and the dropped constraints, with their tokens. Raises
-    NotSupportedError for other changes."""
-    for part in _parts(asked.found[1:], 0):
-        words = [token.text.lower() for token in part]
-        if words[:1] == ["add"]:
-            first = 2 if words[1:2] == ["column"] else 1
-            guard = ["if", "not", "exists"]
-        elif words[:2] == ["drop", "constraint"]:
-            first, guard = 2, ["if", "exists"]
-        elif part:
-            raise NotSupportedError(
-                "ALTER TABLE supports only ADD and DROP CONSTRAINT.\n"
-                "  Change the schema's file and run: hornbeam schema apply"
-            )
-        else:
-            raise _cut_short()
-        guarded = words[first : first + len(guard)] == guard
-        element = part[first + len(guard) * guarded :]
-        if not element:
-            raise _cut_short()
-        if words[0] == "drop" and words[len(words) - len(element) + 1 :] not in ([], ["restrict"]):
-            raise NotSupportedError(
-                f"{element[1].text} is not supported after DROP CONSTRAINT.\n"
-                "  Give only the name of the constraint."
-            )
-        yield _Statement(words[0], "", guarded, element)
-
-
 def _parts(found: Sequence[Token], depth: int) -> list[list[Token]]:
     """The tokens, split at the commas inside `depth` parentheses."""
     parts: list[list[Token]] = [[]]
@@ -350,16 +277,6 @@ def _parts(found: Sequence[Token], depth: int) -> list[list[Token]]:
         else:
             parts[-1].append(token)
     return parts
-
-
-def _columns(table: str) -> set[str]:
-    """The first name of each element between a declaration's parentheses."""
-    found = list(tokens(table))
-    return {
-        name_of(token.text)
-        for before, token in pairwise(found)
-        if (before.text, before.depth) in {("(", 0), (",", 1)}
-    }
 
 
 def _read(statement: str) -> _Statement:
