@@ -578,6 +578,11 @@ def _view_index(draft: IndexDraft, view: DeclaredView, taken: set[str]) -> Decla
     _check_columns(names, view.name, [name.text for name in names], f"index {text}")
     for wrong, what, cure in (
         (
+            view.refresh is Refresh.PLAIN,
+            f"is declared on {view.name}, which is not stored",
+            "Declare it on a relation that the view reads.",
+        ),
+        (
             view.refresh is not Refresh.IMMEDIATE,
             f"is declared on {view.name}, which batches refresh",
             "Declare the view with refresh = 'immediate', or leave the index out.",

@@ -18,6 +18,8 @@ class Role(enum.Enum):
     """It adds rows: INSERT, COPY."""
     CHANGES = "changes"
     """It changes or deletes rows."""
+    VIEW = "view"
+    """It gives a SELECT a name: CREATE VIEW."""
     DROPS = "drops"
     """It drops objects, which it may not have declared before."""
     INCLUDES = "includes"
@@ -62,7 +64,8 @@ _DUMPED_VIEW = re.compile(
     r"\bWITH\s+(?:NO\s+)?DATA\s*;?\s*\Z",
     re.IGNORECASE | re.DOTALL,
 )
-"""A materialized view as pg_dump writes it, which does not say how it is maintained."""
+"""A materialized view as pg_dump writes it, which does not say how it is maintained, and need not be
+one that transactions can keep."""
 _SETVAL = re.compile(r"SELECT\s+(?:pg_catalog\s*\.\s*)?setval\s*\(", re.IGNORECASE)
 
 
@@ -81,10 +84,12 @@ def role(piece: Piece) -> Role:
         return Role.DECLARES
     if first in _SILENT or first == "\\":
         return Role.HOLDS_NO_ROWS
-    if first == "CREATE" and (_OTHER_INDEX.match(piece.text) or _DUMPED_VIEW.match(piece.text)):
+    if first == "CREATE" and _OTHER_INDEX.match(piece.text):
         return Role.HOLDS_NO_ROWS
     if first == "CREATE":
         kind = next((word for word in rest if word in _KINDS or word in _READ), "")
+        if kind == "VIEW":
+            return Role.VIEW
         is_enum = kind == "TYPE" and "ENUM" in rest
         return Role.HOLDS_NO_ROWS if kind in _KINDS and not is_enum else Role.DECLARES
     if first == "ALTER":
@@ -94,7 +99,7 @@ def role(piece: Piece) -> Role:
 
 
 def dumped_view(piece: Piece, source: Source) -> str:
-    """The name of a materialized view that is passed over; "" for other statements."""
+    """The name of a materialized view as pg_dump writes it; "" for other statements."""
     found = _DUMPED_VIEW.match(piece.text)
     return last_name(found["name"], source) if found else ""
 

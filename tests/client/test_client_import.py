@@ -151,14 +151,14 @@ def test_the_numbers_of_a_dump_continue(run: Run, url: str, tmp_path: Path) -> N
 def test_all_problems_are_printed_and_nothing_changes(run: Run, url: str, tmp_path: Path) -> None:
     dump = tmp_path / "d.sql"
     dump.write_text(
-        "CREATE TABLE a (i INT PRIMARY KEY, m MOOD);\nCREATE TABLE b (i INT PRIMARY KEY, t TIME);\n"
+        "CREATE TABLE a (i INT PRIMARY KEY, m MOOD);\nCREATE TABLE b (i INT PRIMARY KEY, t INET);\n"
     )
     code, out, err = run("import", str(dump))
     assert (code, out) == (3, "")
     lines = err.splitlines()
     assert lines[0] == "error: There are 2 problems."
     assert lines[1] == f"{dump}:1:38: Type MOOD is not supported."
-    assert lines[3] == f"{dump}:2:38: Type TIME is not supported."
+    assert lines[3] == f"{dump}:2:38: Type INET is not supported."
     assert lines[-1].startswith("To edit a proposed schema")
     code, out, err = run("schema", "plan", str(dump))
     assert (code, err.splitlines()[:4]) == (3, lines[:4])

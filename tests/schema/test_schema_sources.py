@@ -1,5 +1,7 @@
 """Files of PostgreSQL, MySQL, SQLite and SQL Server declare the same schema, each in its words."""
 
+from dataclasses import replace
+
 import pytest
 
 from hornbeam_server.schema.ddl import load_ddl, read_file
@@ -169,7 +171,8 @@ FILES = {
 
 @pytest.mark.parametrize("source", [Source.POSTGRES, Source.MYSQL, Source.SQLSERVER])
 def test_a_file_of_each_dialect_declares_the_same_schema(source: Source) -> None:
-    assert load_ddl(FILES[source], "f.sql") == load_ddl(WANTED)
+    views = load_ddl("CREATE VIEW v AS SELECT 1;").views if source is Source.POSTGRES else ()
+    assert load_ddl(FILES[source], "f.sql") == replace(load_ddl(WANTED), views=views)
 
 
 def test_a_file_of_sqlite_has_wide_integers_and_unlimited_text() -> None:
@@ -304,7 +307,7 @@ def test_foreign_types_are_read(source: Source, written: str, wanted: str) -> No
 @pytest.mark.parametrize(
     ("source", "column", "message"),
     [
-        (Source.MYSQL, "e time", "Type TIME is not supported."),
+        (Source.MYSQL, "e time(7)", "Type TIME(7) is out of range."),
         (Source.MYSQL, "e geometry", "Type GEOMETRY is not supported."),
         (Source.SQLSERVER, "e xml", "Type XML is not supported."),
         (Source.SQLSERVER, "e int IDENTITY(a, 1)", "a is not supported here."),
