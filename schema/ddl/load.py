@@ -58,6 +58,8 @@ from hornbeam_server.schema.trees import unlink
 STATEMENT = ""
 """The file name of a statement that a client sends."""
 INCLUDED = "Give that file by itself; hornbeam import reads the rows of included files."
+_DUMPED, _HEAD = "\n-- PostgreSQL database dump", 10_000
+"""The sign of pg_dump, and the number of characters in which it stands."""
 _WITHOUT_ROWS = "hornbeam import FILE loads them, too"
 
 
@@ -108,8 +110,11 @@ def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> R
     with drafts.problems.collect():
         found.extend(pieces(text, file, source))
     parts = parts_of_tables(found, source)
-    dumped = {view for piece in found if (view := dumped_view(piece, source))}
-    views = dumped if file != STATEMENT else set()
+    views = (
+        {view for piece in found if (view := dumped_view(piece, source))}
+        if _DUMPED in text[:_HEAD]
+        else set[str]()
+    )
     only_rows = _has_only_rows(found)
     with drafts.problems.collect():
         for piece in found:

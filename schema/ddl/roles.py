@@ -64,8 +64,7 @@ _DUMPED_VIEW = re.compile(
     r"\bWITH\s+(?:NO\s+)?DATA\s*;?\s*\Z",
     re.IGNORECASE | re.DOTALL,
 )
-"""A materialized view as pg_dump writes it, which does not say how it is maintained, and need not be
-one that transactions can keep."""
+"""A materialized view as pg_dump writes it, which transactions need not be able to keep."""
 _SETVAL = re.compile(r"SELECT\s+(?:pg_catalog\s*\.\s*)?setval\s*\(", re.IGNORECASE)
 
 
