@@ -25,6 +25,7 @@ from hornbeam_server.schema.catalog import (
     Index,
     JoinView,
     Load,
+    PlainView,
     ProjectedView,
     State,
     StateLayout,
@@ -79,7 +80,8 @@ class Format(enum.IntEnum):
     TENTH = 10
     """With relations that have been altered: dropped columns (an older server would show them), or
     columns whose value in older rows is not their default (an older server would show another); or
-    with columns of type TIME, TIME(n) or TIMESTAMP(n) (an older server does not know them)."""
+    with columns of type TIME, TIME(n) or TIMESTAMP(n) (an older server does not know them); or with
+    plain views (an older server would take them for views that are stored)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -151,6 +153,12 @@ class _ProjectedForm(msgspec.Struct):
     key: tuple[KeyPart, ...]
 
 
+class _PlainForm(msgspec.Struct):
+    declared: DeclaredView
+    sources: tuple[str, ...]
+    columns: tuple[_ColumnForm, ...]
+
+
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
     format: Format
     version: int
@@ -175,6 +183,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     immediate: tuple[_ImmediateForm, ...] = ()
     aggregates: bool = True
     projected: tuple[_ProjectedForm, ...] = ()
+    plain: tuple[_PlainForm, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -206,12 +215,13 @@ def encode_catalog(catalog: Catalog) -> bytes:
             tuple(_immediate_form(view) for view in catalog.immediate),
             catalog.aggregates,
             tuple(_projected_form(view) for view in catalog.projected),
+            tuple(_plain_form(view) for view in catalog.plain),
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
-    if any(map(_is_altered, catalog.schema.relations)):
+    if catalog.plain or any(map(_is_altered, catalog.schema.relations)):
         return Format.TENTH
     if any(_is_of_tenth(column.type) for column in _all_columns(catalog)):
         return Format.TENTH
@@ -278,6 +288,7 @@ def decode_catalog(data: bytes) -> Catalog:
         deferred = tuple(_deferred(view) for view in form.deferred)
         immediate = tuple(_immediate(view) for view in form.immediate)
         projected = tuple(_projected(view) for view in form.projected)
+        plain = tuple(_plain_view(view) for view in form.plain)
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
             f"The stored catalog cannot be read: {error}",
@@ -302,6 +313,7 @@ def decode_catalog(data: bytes) -> Catalog:
         immediate,
         form.aggregates,
         projected,
+        plain,
     )
 
 
@@ -342,6 +354,10 @@ def _immediate_form(view: ImmediateView) -> _ImmediateForm:
 def _projected_form(view: ProjectedView) -> _ProjectedForm:
     columns, hidden = _column_forms(view.columns), _column_forms(view.hidden)
     return _ProjectedForm(view.declared, view.relations, columns, hidden, view.key)
+
+
+def _plain_form(view: PlainView) -> _PlainForm:
+    return _PlainForm(view.declared, view.sources, _column_forms(view.columns))
 
 
 def _computed_form(computed: Computed) -> _ComputedForm:
@@ -420,6 +436,10 @@ def _immediate(form: _ImmediateForm) -> ImmediateView:
 def _projected(form: _ProjectedForm) -> ProjectedView:
     columns, hidden = _columns(form.columns), _columns(form.hidden)
     return ProjectedView(form.declared, form.relations, columns, hidden, form.key)
+
+
+def _plain_view(form: _PlainForm) -> PlainView:
+    return PlainView(form.declared, form.sources, _columns(form.columns))
 
 
 def _computed(form: _ComputedForm) -> Computed:

@@ -182,12 +182,22 @@ class View(Answer):
     )
 
 
+class PlainView(Answer):
+    """A name for a SELECT, which is not stored."""
+
+    name: str
+    sql: str
+    sources: list[str] = Field(description="The relations and views that its SELECT names.")
+    columns: list[dict[str, str]]
+
+
 class Schema(Answer):
     version: int
     ddl: str
     relations: list[dict[str, Any]]
     trees: dict[str, dict[str, str] | None]
     views: list[View]
+    plain_views: list[PlainView]
     indexes: list[dict[str, Any]]
     workload: list[dict[str, Any]]
     method: str

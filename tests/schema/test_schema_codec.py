@@ -20,6 +20,7 @@ from hornbeam_server.schema.catalog import (
     Index,
     JoinView,
     Load,
+    PlainView,
     ProjectedView,
     Purpose,
     State,
@@ -341,3 +342,15 @@ def test_damaged_catalogs_are_corruption(data: bytes) -> None:
     with pytest.raises(Corruption, match="catalog cannot be read") as caught:
         decode_catalog(data)
     assert caught.value.cure
+
+
+def test_plain_views_raise_the_format_number_and_are_decoded() -> None:
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY); CREATE VIEW v AS SELECT a FROM r;")
+    before = Catalog(1, replace(schema, views=()), Forest(("r",)))
+    assert encode_catalog(before).startswith(b'{"format":1,')
+    view = PlainView(schema.views[0], ("r",), (Column("a", ColumnType(Kind.INTEGER)),))
+    catalog = replace(before, schema=schema, plain=(view,))
+    data = encode_catalog(catalog)
+    assert data.startswith(b'{"format":10,')
+    assert decode_catalog(data) == catalog
+    assert decode_catalog(data).plain_view == {"v": view}
