@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -33,10 +33,13 @@ from hornbeam_server.schema.ddl.identities import (
     restarted,
 )
 from hornbeam_server.schema.ddl.indexes import read_index
+from hornbeam_server.schema.ddl.partitions import about_part, partition_notes, parts_of_tables
 from hornbeam_server.schema.ddl.roles import (
     Passed,
     Role,
     declared_name,
+    dumped_view,
+    indexed_name,
     named_in_drop,
     passed,
     passed_notes,
@@ -55,6 +58,8 @@ from hornbeam_server.schema.trees import unlink
 STATEMENT = ""
 """The file name of a statement that a client sends."""
 INCLUDED = "Give that file by itself; hornbeam import reads the rows of included files."
+_DUMPED, _HEAD = "\n-- PostgreSQL database dump", 10_000
+"""The sign of pg_dump, and the number of characters in which it stands."""
 _WITHOUT_ROWS = "hornbeam import FILE loads them, too"
 
 
@@ -69,6 +74,8 @@ class Reading:
     rows: tuple[Piece, ...]
     includes: tuple[Piece, ...]
     """The lines that read another file."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """Tables of the file that are parts of another one (`partitions`)."""
 
 
 def load_ddl(text: str, file: str = "<ddl>", source: Source | None = None) -> Schema:
@@ -99,8 +106,24 @@ def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> R
     source = recognised(text) if source is None else source
     drafts, rows, includes, silent = Drafts(), list[Piece](), list[Piece](), list[Passed]()
     qualifier = Qualifier()
+    found = list[Piece]()
     with drafts.problems.collect():
-        for piece in pieces(text, file, source):
+        found.extend(pieces(text, file, source))
+    parts = parts_of_tables(found, source)
+    views = (
+        {view for piece in found if (view := dumped_view(piece, source))}
+        if _DUMPED in text[:_HEAD]
+        else set[str]()
+    )
+    only_rows = _has_only_rows(found)
+    with drafts.problems.collect():
+        for piece in found:
+            if about_part(piece, source, parts):
+                continue
+            of_view = views & {dumped_view(piece, source), indexed_name(piece, source)}
+            if of_view or (only_rows and piece.words[:2] == ("ALTER", "TABLE")):
+                silent.append(passed(piece))
+                continue
             match role(piece):
                 case Role.HOLDS_NO_ROWS:
                     silent.append(passed(piece))
@@ -121,9 +144,21 @@ def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> R
         rename_taken_indexes(drafts)
     relations = list(drafts.relations.values()) + drafts.repeated
     schema = build(relations, drafts.indexes, drafts.views, drafts.problems)
-    notes = (*schema.notes, *_notes(source, drafts, silent))
+    notes = (*schema.notes, *_notes(source, drafts, silent), *partition_notes(parts))
     whole = replace(schema, notes=notes)
-    return Reading(source, whole, drafts.problems, tuple(rows), tuple(includes))
+    return Reading(source, whole, drafts.problems, tuple(rows), tuple(includes), parts)
+
+
+def _has_only_rows(found: Sequence[Piece]) -> bool:
+    """Does a file have rows and declare nothing? It may drop constraints before its rows, and add
+    them again behind them, which has no effect."""
+    roles = [role(piece) for piece in found]
+    declares = (
+        piece.words[:1] == ("CREATE",)
+        for piece, its_role in zip(found, roles, strict=True)
+        if its_role is Role.DECLARES
+    )
+    return Role.ROWS in roles and not any(declares)
 
 
 def _notes(source: Source, drafts: Drafts, silent: Sequence[Passed]) -> Iterator[str]:
@@ -207,6 +242,9 @@ def _read(statement: Statement, drafts: Drafts) -> None:
     if words[:2] == ["CREATE", "MATERIALIZED"]:
         statement = statement.without_data()
     is_domain = words[:2] == ["CREATE", "DOMAIN"]
+    if "VIRTUAL" in words and words[0] == "CREATE":
+        line = statement.place(statement.start).line
+        drafts.notes.append(f"VIRTUAL columns of the table in line {line} are stored")
     if is_domain:
         statement = as_table(statement)
     tree = replace(statement, tokens=readable_tokens(statement.tokens, statement.source)).parse()
