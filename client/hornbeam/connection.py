@@ -386,7 +386,9 @@ class Connection:
                 "This transaction has written, and a schema change would not be part of it.\n"
                 "  Commit or roll back before changing the schema."
             )
-        value = execute_ddl(self.transport, statement)
+        value = execute_ddl(
+            self.transport, statement, lambda sql: self._transact([Write(sql, ())], {})
+        )
         self._forget()
         return value
 
