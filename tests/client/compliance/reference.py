@@ -7,7 +7,7 @@ from tests.client.compliance.requirements import CLOSED, FAILING
 from tests.client.compliance.running import ROOT
 
 PAGE = ROOT / "docs" / "sqlalchemy.md"
-_BEGIN = "<!-- `python -m tests.client.compliance` writes this section -->\n"
+_BEGIN = "<!-- `python -m tests.client.compliance.reference.reference` writes this section -->\n"
 _END = "<!-- end of the section -->\n"
 
 
@@ -45,3 +45,7 @@ def write() -> None:
     page = PAGE.read_text()
     before, after = page.partition(_BEGIN)[0], page.partition(_END)[2]
     PAGE.write_text(before + _BEGIN + written() + _END + after)
+
+
+if __name__ == "__main__":
+    write()

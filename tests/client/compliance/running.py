@@ -31,11 +31,11 @@ class Outcome:
 
 
 def run_suite(folder: Path, url: str, part: str, *, only: str = "") -> Outcome:
-    """Run the module `part` of this package against the database at `url`. `only` is an expression
+    """Run the tests of the module `part` against the database at `url`. `only` is an expression
     for pytest's `-k`. `folder` takes the files of the run."""
     (folder / "setup.cfg").write_text(_SETTINGS)
     (folder / "conftest.py").write_text("from sqlalchemy.testing.plugin.pytestplugin import *\n")
-    (folder / "test_suite.py").write_text(f"from tests.client.compliance.{part} import *\n")
+    (folder / "test_suite.py").write_text(f"from {part} import *\n")
     arguments = [
         *("-q", "-p", "no:cacheprovider", "-n", "0", "--tb=short", "--rootdir", str(folder)),
         *("--dburi", url, "-k", only, "test_suite.py"),
