@@ -59,6 +59,7 @@ from hornbeam_server.query.binding.identities import (
     omit_identities,
     write_out_natural,
 )
+from hornbeam_server.query.binding.joins_in_parentheses import open_first_joins
 from hornbeam_server.query.binding.literals import typed
 from hornbeam_server.query.binding.merges import spell_inserts
 from hornbeam_server.query.binding.names import (
@@ -606,6 +607,7 @@ class _Binder:
     def _select(self, node: exp.Select, parent: Frame | None, ctes: Scope) -> _Shape:
         select = self._open(parent, ctes)
         select.ctes = self._ctes(node, parent, ctes)
+        open_first_joins(node)
         origin = node.args.get("from_")
         joins = node.args.get("joins") or ()
         if origin is not None:

@@ -331,6 +331,17 @@ def test_indexes_of_other_kinds_and_dumped_views_are_passed_over() -> None:
     )
 
 
+def test_a_view_that_calls_a_function_of_the_file_is_passed_over() -> None:
+    schema = load_ddl(
+        "CREATE TABLE t (a INT PRIMARY KEY);\n"
+        "CREATE OR REPLACE FUNCTION public.length(n INT) RETURNS INT LANGUAGE sql AS $$SELECT 1$$;\n"
+        "CREATE VIEW v AS SELECT length (a) AS n FROM t;\n"
+        "CREATE VIEW w AS SELECT a AS length FROM t;\n"
+    )
+    assert [view.name for view in schema.views] == ["w"]
+    assert "passed over: CREATE VIEW (line 3)" in schema.notes
+
+
 def test_a_self_reference_is_no_cycle() -> None:
     text = "CREATE TABLE t (i INT PRIMARY KEY, up INT REFERENCES t ON DELETE SET NULL)"
     assert load_ddl(text).relation("t").foreign_keys[0].parent == "t"
