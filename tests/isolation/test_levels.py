@@ -73,7 +73,8 @@ def commits(db: Connection) -> bool:
     try:
         db.commit()
     except hornbeam.OperationalError as error:
-        assert error.code == "read-conflict" and error.retryable, error
+        if error.code != "read-conflict" or not error.retryable:
+            raise
         return False
     return True
 
