@@ -52,6 +52,13 @@ CHANGING_DEATH = ("CONFIGURATION=6", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=1")
 LANES = ("LAST_SNAPSHOT=2", "CRASHES=0")
 LANES_DEATH = ("LAST_SNAPSHOT=1", "CRASHES=1")
 
+# Guards: RING is the number of transactions; CONFIGURATION 1: a member joins.
+GUARDS = ("RING=2", "CONFIGURATION=0", "CRASHES=0")
+GUARDS_RING = ("RING=3", "CONFIGURATION=0", "CRASHES=0")
+GUARDS_DEATH = ("RING=2", "CONFIGURATION=0", "CRASHES=1")
+GUARDS_RING_DEATH = ("RING=3", "CONFIGURATION=0", "CRASHES=1")
+GUARDS_JOINING = ("RING=2", "CONFIGURATION=1", "CRASHES=0")
+
 # Broken variants: bounds that suffice to show the bug, and the violated property.
 BROKEN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
     "commit": {
@@ -133,6 +140,20 @@ BROKEN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
         "BASE_PER_RANGE": (LANES, "TOTAL"),
         "BASE_WITH_LANES": (LANES, "TOTAL"),
         "WATERMARK_EARLY": (LANES, "TOTAL"),
+    },
+    "guards": {
+        "GUARDS_NOT_HEEDED": (GUARDS, "SERIAL"),
+        "COMMITS_NOT_WAITED_FOR": (GUARDS, "SERIAL"),
+        "READ_BEFORE_GUARDED": (GUARDS, "SERIAL"),
+        "RELEASE_BEFORE_APPLIED": (GUARDS, "SERIAL"),
+        "RELEASE_NOT_MERGED": (GUARDS, "RISING"),
+        "GUARDED_NOT_MERGED": (GUARDS, "RISING"),
+        "JOINED_NOT_ASKED": (GUARDS_JOINING, "SERIAL"),
+        "DEATH_NOT_HEEDED": (GUARDS_DEATH, "SERIAL"),
+        "ASK_BESIDE_THE_DEAD": (GUARDS_RING_DEATH, "SERIAL"),
+        "FREE_AT_DEATH": (GUARDS_DEATH, "SERIAL"),
+        "ACKNOWLEDGE_UNAPPLIED": (GUARDS_DEATH, "SERIAL"),
+        "KEEP_GUARDS_OF_THE_DEAD": (GUARDS_DEATH, "STUCK"),
     },
     "stars": {
         "PARENT_NOT_EXCLUSIVE": ((), "TOTAL"),
