@@ -17,7 +17,8 @@ import uvicorn
 import uvloop
 from pydantic import ValidationError
 
-from hornbeam_server.api.rest.app import VERSION, create_app
+from hornbeam_server import __version__
+from hornbeam_server.api.rest.app import create_app
 from hornbeam_server.api.rest.http_protocol import HEAD_S, BoundedProtocol, room_for
 from hornbeam_server.api.security.tls import node_contexts, renew, require_safe, server_context
 from hornbeam_server.node import logging_setup
@@ -207,7 +208,7 @@ def _url(listening: socket.socket, context: ssl.SSLContext | None) -> str:
 
 def _begun(url: str) -> None:
     spare_present()
-    print(f"Hornbeam {VERSION} listens on {url} (API: {url}/docs)", flush=True)
+    print(f"Hornbeam {__version__} listens on {url} (API: {url}/docs)", flush=True)
 
 
 def _exit(code: int, message: str) -> NoReturn:

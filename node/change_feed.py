@@ -17,8 +17,8 @@ class Changes:
     possibly other commits.
 
     `catalog` is that of `upto`. It also decodes rows written under earlier catalogs, because
-    columns are only ever appended. `begun` has the relations that are newer than `after`, with the
-    timestamp of their creation: commits before it concern another relation of the same name.
+    the places of columns never change. `begun` has the relations that are newer than `after`, with
+    the timestamp of their creation: commits before it concern another relation of the same name.
     `loaded` has the relations whose initial load ended after `after`, with the timestamp of its
     end: the loaded rows are in no log.
     """

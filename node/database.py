@@ -27,6 +27,7 @@ from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest, in_thr
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.node.verification import Verification
 from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.diff import SchemaDiff
 from hornbeam_server.schema.errors import (
     HornbeamError,
     InvalidRequest,
@@ -241,8 +242,22 @@ class Database:
     ) -> TransactionResult:
         """Insert many rows as one transaction, set-at-a-time. Raises HornbeamError."""
         batch = InsertRows(relation, tuple(columns), rows)
+        return await self.load_together(
+            [batch], idempotency_key=idempotency_key, timeout_s=timeout_s, owner=owner
+        )
+
+    async def load_together(
+        self,
+        batches: Sequence[InsertRows],
+        *,
+        idempotency_key: str | None = None,
+        timeout_s: float | None = None,
+        owner: str = "",
+    ) -> TransactionResult:
+        """Insert rows of several relations as one transaction. References are checked at its end,
+        so rows may reference one another. Raises HornbeamError."""
         request = TransactionRequest(
-            (batch,), idempotency_key=idempotency_key, timeout_s=timeout_s, owner=owner
+            tuple(batches), idempotency_key=idempotency_key, timeout_s=timeout_s, owner=owner
         )
         return await self.transact(request)
 
@@ -279,12 +294,7 @@ class Database:
                     " row counts make best has changed.",
                     cure="Plan again, look at it, and apply that plan.",
                 )
-            lost = [relation.name for relation in plan.changes.dropped_relations]
-            if lost and not allow_drop:
-                raise InvalidRequest(
-                    f"Relations would be dropped with all their rows: {', '.join(lost)}.",
-                    cure="Keep them in the DDL, or say that they may go: allow_drop, --allow-drop.",
-                )
+            _require_allowed(plan.changes, allow_drop)
             # The request's row counts are for the choice only; the catalog has the stored counts.
             return replace(plan.catalog, row_counts=counts)
 
@@ -335,3 +345,19 @@ class Database:
             "loading": [] if self.catalog.load is None else list(self.catalog.load.relations),
             "nodes": None if member is None else member.status(await member.words()),
         }
+
+
+def _require_allowed(changes: SchemaDiff, allow_drop: bool) -> None:
+    """Raises InvalidRequest if values would be dropped without `allow_drop`."""
+    relations = [relation.name for relation in changes.dropped_relations]
+    columns = [f"{relation}.{column.name}" for relation, column in changes.dropped_columns]
+    if (relations or columns) and not allow_drop:
+        kinds = " and ".join(
+            f"{kind} {', '.join(names)}"
+            for kind, names in (("relations", relations), ("columns", columns))
+            if names
+        )
+        raise InvalidRequest(
+            f"These would be dropped with all their rows or values: {kinds}.",
+            cure="Keep them in the DDL, or say that they may go: allow_drop, --allow-drop.",
+        )

@@ -26,6 +26,7 @@ from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.expressions.declared import compile_check, compile_generated
+from hornbeam_server.schema.altered import placed
 from hornbeam_server.schema.build import Place
 from hornbeam_server.schema.catalog import (
     Catalog,
@@ -128,8 +129,8 @@ def plan_schema(
     texts, and all errors of a text in the detail `problems`; and StatementTimeout when `watch` is
     stopped."""
     watch = Watch() if watch is None else watch
-    schema = load_ddl(request.ddl, request.ddl_file, request.source)
-    changes = diff(current.schema, schema)
+    declared = load_ddl(request.ddl, request.ddl_file, request.source)
+    changes = diff(current.schema, declared)
     if changes.refused:
         raise SchemaError(
             "This schema cannot follow the one in force: "
@@ -137,7 +138,8 @@ def plan_schema(
             + ".",
             cure=capitalised("; ".join(dict.fromkeys(r.cure for r in changes.refused)) + "."),
         )
-    _require_compiled(schema, request)
+    _require_compiled(declared, request)
+    schema = placed(declared, current.schema)
     statements = load_workload(request.workload, request.workload_file)
     if request.query_log:
         log = load_query_log(request.query_log.splitlines(), "<query log>")

@@ -7,13 +7,12 @@ the invariants of `Schema` (model.py).
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
-from hornbeam_server.schema.errors import CircularReference, SchemaError, capitalised
-from hornbeam_server.schema.graph import find_cycle
+from hornbeam_server.schema.errors import SchemaError, capitalised
+from hornbeam_server.schema.graph import circles
 from hornbeam_server.schema.model import (
     Action,
     Check,
@@ -159,8 +158,7 @@ def build(
     """Validate drafts and build the schema. Does not check the SELECTs of views.
 
     With `problems`, errors are collected there, and the schema lacks the wrong elements. Otherwise
-    raises SchemaError, or CircularReference when relations reference each other in a cycle; the
-    detail `problems` of the error has all errors.
+    raises SchemaError; its detail `problems` has all errors.
     """
     collected = Problems() if problems is None else problems
     relations = list(_named_once(relations, "relation", collected))
@@ -171,8 +169,8 @@ def build(
     whole = tuple(_with_constraints(draft, bare, unique, collected) for draft in relations)
     taken = {*bare, *(index.name for index in found)}
     declared = tuple(draft.view for draft in _checked_views(views, taken, collected))
-    schema = Schema(whole, found, declared, tuple(_notes(relations)))
-    schema = _acyclic(schema, relations, collected)
+    schema = Schema(whole, found, declared)
+    schema = replace(schema, notes=(*_notes(relations), *_notes_of_circles(schema)))
     if problems is None:
         collected.require_none()
     return schema
@@ -183,6 +181,15 @@ def _notes(relations: Iterable[RelationDraft]) -> Iterator[str]:
         for column in draft.columns:
             if column.note:
                 yield f"{draft.name.text}.{column.name.text}: {column.note}"
+
+
+def _notes_of_circles(schema: Schema) -> Iterator[str]:
+    for group in circles(schema):
+        yield (
+            f"{' and '.join(group)} reference one another in a circle: one transaction inserts rows"
+            " that reference one another, in any order; trees and join views follow some of the"
+            " foreign keys only"
+        )
 
 
 def _named_once(
@@ -614,49 +621,3 @@ def _checked_views(
                     name=draft.name.text,
                 )
             yield draft
-
-
-def _acyclic(schema: Schema, drafts: Sequence[RelationDraft], problems: Problems) -> Schema:
-    """The schema without the foreign keys that close circles; each of them is a problem."""
-    while cycle := find_cycle(schema):
-        edges = _edges(cycle, schema)
-        child, closing = edges[-1]
-        with problems.collect((child, "")):
-            raise _circle(cycle, edges, drafts)
-        relations = tuple(
-            replace(r, foreign_keys=tuple(fk for fk in r.foreign_keys if fk is not closing))
-            if r.name == child
-            else r
-            for r in schema.relations
-        )
-        schema = Schema(relations, schema.indexes, schema.views, schema.notes)
-    return schema
-
-
-def _edges(cycle: Sequence[str], schema: Schema) -> list[tuple[str, ForeignKey]]:
-    """The foreign keys of a circle, each with its relation."""
-    return [
-        (child, next(fk for fk in schema.relation(child).foreign_keys if fk.parent == parent))
-        for child, parent in itertools.pairwise(cycle)
-    ]
-
-
-def _circle(
-    cycle: Sequence[str], edges: Sequence[tuple[str, ForeignKey]], drafts: Sequence[RelationDraft]
-) -> CircularReference:
-    child, closing = edges[-1]
-    draft = next(draft for draft in drafts if draft.name.text == child)
-    place = next(
-        fk.parent.place
-        for fk in draft.foreign_keys
-        if fk.parent.text == closing.parent and {c.text for c in fk.columns} == {*closing.columns}
-    )
-    names = ", ".join(f"{relation}.{foreign_key.name}" for relation, foreign_key in edges)
-    return CircularReference(
-        f"Relations reference each other in a circle: {' -> '.join(cycle)} (foreign keys {names}).",
-        cure="Drop one of these foreign keys and keep its columns as plain ones.",
-        file=place.file,
-        line=place.line,
-        column=place.column,
-        cycle=cycle,
-    )

@@ -371,8 +371,8 @@ class Catalog:
     `incarnations` gives the number in the name of a physical table: a relation, view or index that
     is dropped and created again gets a new table, so old cells never reappear. When a catalog takes
     effect, new tables get the number of the owner's claim (`txlayer/ddl/catalog_keeper.py`).
-    Columns are only ever appended to a relation; a row written before has fewer values, and the
-    missing values read as the column's default (`storage/codec/rows.py`). `since` is the minimum
+    The places of a relation's columns never change (`schema/altered.py`); a row written before a
+    column was appended has fewer values (`storage/codec/rows.py`). `since` is the minimum
     timestamp of snapshots that this catalog can read: before it, another catalog was in effect.
     `method`, `budget` and `aggregates` are the options that chose its views. `beginnings` (of
     identity columns) have numbers like tables.
@@ -490,7 +490,8 @@ class Catalog:
         """Columns of a relation or view that queries can name, and do not show (row_identity)."""
         if name in self.declared_view:
             return ()
-        return tuple(column for column in self.layout(name).columns if column.hidden)
+        columns = self.layout(name).columns
+        return tuple(column for column in columns if column.hidden and not column.dropped)
 
     def indexes_on(self, name: str) -> tuple[Index, ...]:
         """Indexes over relation or view `name`, in any state."""

@@ -76,6 +76,9 @@ class Format(enum.IntEnum):
     foreign keys to UNIQUE columns, ON UPDATE or ON DELETE SET DEFAULT (an older server would not
     follow them); or CHECK constraints, generated columns, or defaults that are expressions or
     random UUIDs (an older server would not evaluate them)."""
+    TENTH = 10
+    """With relations that have been altered: dropped columns (an older server would show them), or
+    columns whose value in older rows is not their default (an older server would show another)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -91,6 +94,8 @@ class _ColumnForm(msgspec.Struct, omit_defaults=True):
     nullable: bool
     default: _DefaultForm | None = None
     hidden: bool = False
+    dropped: bool = False
+    missing: _DefaultForm | None = None
 
 
 class _RelationForm(msgspec.Struct, omit_defaults=True):
@@ -205,6 +210,8 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
+    if any(map(_is_altered, catalog.schema.relations)):
+        return Format.TENTH
     if any(map(_is_newer, catalog.schema.relations)):
         return Format.NINTH
     indexed = any(index.on in catalog.transactional_view for index in catalog.indexes)
@@ -224,6 +231,11 @@ def _format(catalog: Catalog) -> Format:
     if catalog.load is not None:
         return Format.THIRD
     return Format.SECOND if catalog.deferred else Format.FIRST
+
+
+def _is_altered(relation: Relation) -> bool:
+    """Does the relation need format 10?"""
+    return any(column.dropped or column.missing is not None for column in relation.columns)
 
 
 def _is_newer(relation: Relation) -> bool:
@@ -326,7 +338,16 @@ def _state_form(state: StateLayout) -> _StateForm:
 
 def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
     return tuple(
-        _ColumnForm(c.name, c.type, c.nullable, _default_form(c.default), c.hidden) for c in columns
+        _ColumnForm(
+            c.name,
+            c.type,
+            c.nullable,
+            _default_form(c.default),
+            c.hidden,
+            c.dropped,
+            _default_form(c.missing),
+        )
+        for c in columns
     )
 
 
@@ -394,12 +415,20 @@ def _state(form: _StateForm) -> StateLayout:
 
 def _columns(forms: Iterable[_ColumnForm]) -> tuple[Column, ...]:
     return tuple(
-        Column(form.name, form.type, form.nullable, _default(form), form.hidden) for form in forms
+        Column(
+            form.name,
+            form.type,
+            form.nullable,
+            _default(form.default, form.type),
+            form.hidden,
+            form.dropped,
+            _default(form.missing, form.type),
+        )
+        for form in forms
     )
 
 
-def _default(column: _ColumnForm) -> Default | None:
-    form = column.default
+def _default(form: _DefaultForm | None, type_: ColumnType) -> Default | None:
     if form is None:
         return None
-    return Default(form.kind, column.type.coerce(form.value), form.identity, form.sql)
+    return Default(form.kind, type_.coerce(form.value), form.identity, form.sql)

@@ -1,14 +1,15 @@
 """The changes from one schema to the next, and the changes among them that are refused.
 
-A schema change never rewrites rows. Relations, indexes and foreign keys can be added and dropped,
-columns can be appended (rows written before read the literal default, or NULL), and a column can
-be relaxed (NULL, longer text). Changes that would give stored rows another meaning are refused,
-with the reason and a cure.
+A schema change never rewrites rows. Relations, indexes, constraints and columns can be added and
+dropped. Rows that are older than a column read its literal default, or NULL. The type of a column
+can become another one whose values have the same bytes. Stored rows are checked before a column
+becomes NOT NULL or gets a narrower type. Changes that would give stored rows another meaning are
+refused, with the reason and a cure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hornbeam_server.schema.model import (
@@ -23,8 +24,8 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.render import render_identity
-from hornbeam_server.schema.types import Kind
+from hornbeam_server.schema.render import render_default, render_identity
+from hornbeam_server.schema.types import Kind, encoded_alike, takes_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +54,20 @@ class SchemaDiff:
     """The changes between two schemas. Pairs are (relation, object). A changed foreign key, CHECK,
     index or view is dropped and added.
 
-    `relaxed_columns` now accept NULL or longer text, as given; `renumbered_columns` have new
-    options for their next numbers. The indexes and constraints of a dropped relation are dropped
-    with it and not listed. Nor are the constraints of an added relation; its indexes are listed.
+    `relaxed_columns` now accept NULL or more values, as given; `restricted_columns` become NOT NULL
+    or get a type with fewer values; `redefaulted_columns` have another default, and
+    `renumbered_columns` new options for their next numbers. The indexes and constraints of a
+    dropped relation are dropped with it and not listed. Nor are the constraints of an added
+    relation; its indexes are listed.
     """
 
     added_relations: tuple[Relation, ...] = ()
     dropped_relations: tuple[Relation, ...] = ()
+    dropped_columns: tuple[tuple[str, Column], ...] = ()
     appended_columns: tuple[tuple[str, Column], ...] = ()
     relaxed_columns: tuple[tuple[str, Column], ...] = ()
+    restricted_columns: tuple[tuple[str, Column], ...] = ()
+    redefaulted_columns: tuple[tuple[str, Column], ...] = ()
     renumbered_columns: tuple[tuple[str, Column], ...] = ()
     added_indexes: tuple[DeclaredIndex, ...] = ()
     dropped_indexes: tuple[DeclaredIndex, ...] = ()
@@ -82,14 +88,7 @@ class SchemaDiff:
             yield DiffRow("drop", "relation", relation.name)
         for relation in self.added_relations:
             yield DiffRow("add", "relation", relation.name, f"{len(relation.visible)} columns")
-        for owner, column in self.appended_columns:
-            yield DiffRow("add", "column", f"{owner}.{column.name}", _described(column))
-        for owner, column in self.relaxed_columns:
-            yield DiffRow("relax", "column", f"{owner}.{column.name}", _described(column))
-        for owner, column in self.renumbered_columns:
-            assert column.default is not None
-            detail = render_identity(column.default.identity)
-            yield DiffRow("change", "identity", f"{owner}.{column.name}", detail)
+        yield from self._column_rows()
         yield from self._constraint_rows()
         for action, indexes in (("drop", self.dropped_indexes), ("add", self.added_indexes)):
             for index in indexes:
@@ -100,6 +99,20 @@ class SchemaDiff:
         for refusal in self.refused:
             name = refusal.name if refusal.name == refusal.relation else _qualified(refusal)
             yield DiffRow("refuse", refusal.change, name, f"{refusal.reason}; {refusal.cure}")
+
+    def _column_rows(self) -> Iterator[DiffRow]:
+        for action, changed in (
+            ("drop", self.dropped_columns),
+            ("add", self.appended_columns),
+            ("relax", self.relaxed_columns),
+            ("restrict", self.restricted_columns),
+        ):
+            for owner, column in changed:
+                yield DiffRow(action, "column", f"{owner}.{column.name}", _described(column))
+        for owner, column in self.redefaulted_columns:
+            yield DiffRow("change", "default", f"{owner}.{column.name}", _defaulted(column))
+        for owner, column in self.renumbered_columns:
+            yield DiffRow("change", "identity", f"{owner}.{column.name}", _defaulted(column))
 
     def _constraint_rows(self) -> Iterator[DiffRow]:
         for action, keys in (("drop", self.dropped_foreign_keys), ("add", self.added_foreign_keys)):
@@ -116,6 +129,14 @@ def _qualified(refusal: Refusal) -> str:
 
 def _described(column: Column) -> str:
     return column.type.ddl() + ("" if column.nullable else " NOT NULL")
+
+
+def _defaulted(column: Column) -> str:
+    if column.default is None:
+        return "no default"
+    if column.default.kind is DefaultKind.IDENTITY:
+        return render_identity(column.default.identity)
+    return f"DEFAULT {render_default(column.default)}"
 
 
 def _target(key: ForeignKey) -> str:
@@ -151,8 +172,7 @@ def diff(old: Schema, new: Schema) -> SchemaDiff:
     dropped_keys = [(o.name, key) for o, n in kept for key in o.foreign_keys]
     added_checks = [(n.name, check) for o, n in kept for check in n.checks]
     dropped_checks = [(o.name, check) for o, n in kept for check in o.checks]
-    relaxed = [(n.name, c) for o, n in kept for c in _relaxed(o, n)]
-    renumbered = [(n.name, c) for o, n in kept for c in _renumbered(o, n)]
+    pairs = [(n.name, *both) for o, n in kept for both in _both(o, n)]
     stay = {relation.name for _, relation in kept}
     stay |= {view.name for view in new.views} & {view.name for view in old.views}
     return SchemaDiff(
@@ -161,8 +181,21 @@ def diff(old: Schema, new: Schema) -> SchemaDiff:
         appended_columns=tuple(
             (n.name, c) for o, n in kept for c in n.visible if c.name not in o.visible_names
         ),
-        relaxed_columns=tuple(relaxed),
-        renumbered_columns=tuple(renumbered),
+        dropped_columns=tuple(
+            (o.name, c) for o, n in kept for c in o.visible if c.name not in n.visible_names
+        ),
+        relaxed_columns=tuple((name, new) for name, old, new in pairs if _relaxes(old, new)),
+        restricted_columns=tuple((name, new) for name, old, new in pairs if _restricts(old, new)),
+        redefaulted_columns=tuple(
+            (name, new)
+            for name, old, new in pairs
+            if old.default != new.default and not _are_identities(old, new)
+        ),
+        renumbered_columns=tuple(
+            (name, new)
+            for name, old, new in pairs
+            if old.default != new.default and _are_identities(old, new)
+        ),
         added_indexes=tuple(i for i in new.indexes if i not in old.indexes),
         dropped_indexes=tuple(
             i for i in old.indexes if i not in new.indexes and i.relation in stay
@@ -183,24 +216,21 @@ def _both(old: Relation, new: Relation) -> Iterator[tuple[Column, Column]]:
             yield old.column(column.name), column
 
 
-def _widens(before: Column, after: Column) -> bool:
-    """Is the new type the same text type with a greater length?"""
-    if before.type.kind is not Kind.TEXT or after.type.kind is not Kind.TEXT:
-        return False
-    shorter, longer = before.type.length, after.type.length
-    return shorter is not None and (longer is None or longer > shorter)
+def _relaxes(before: Column, after: Column) -> bool:
+    """Does the column take more values?"""
+    wider = before.type != after.type and takes_all(after.type, before.type)
+    return wider or (after.nullable and not before.nullable)
 
 
-def _relaxed(old: Relation, new: Relation) -> Iterable[Column]:
-    for before, after in _both(old, new):
-        if _widens(before, after) or (after.nullable and not before.nullable):
-            yield after
+def _restricts(before: Column, after: Column) -> bool:
+    """Must stored values be checked, since the column no longer takes all of them?"""
+    return narrows(before, after) or (before.nullable and not after.nullable)
 
 
-def _renumbered(old: Relation, new: Relation) -> Iterable[Column]:
-    for before, after in _both(old, new):
-        if before.default != after.default and _are_identities(before, after):
-            yield after
+def narrows(before: Column, after: Column) -> bool:
+    """Does the new type lack values of the old one, which have the same bytes?"""
+    alike = encoded_alike(before.type, after.type)
+    return alike and not takes_all(after.type, before.type)
 
 
 def _are_identities(*columns: Column) -> bool:
@@ -245,29 +275,20 @@ def _refused_key(old: Relation, new: Relation) -> Iterator[Refusal]:
 
 
 def _refused_order(old: Relation, new: Relation) -> Iterator[Refusal]:
-    """Refuse an order of columns unless all old columns come first, in the old order."""
-    lost = [name for name in old.visible_names if name not in new.visible_names]
-    for name in lost:
-        yield Refusal(
-            new.name,
-            name,
-            "drop or rename of a column",
-            "stored rows keep all their columns, in order",
-            "keep the column; select what you need, or copy the rows to a new relation",
-        )
-    kept = [name for name in old.visible_names if name not in lost]
+    """Refuse an order of columns unless all kept columns come first, in the old order."""
+    kept = [name for name in old.visible_names if name in new.visible_names]
     if list(new.visible_names[: len(kept)]) != kept:
         yield Refusal(
             new.name,
             new.name,
             "order of columns",
-            "columns are only ever appended; rows are stored in this order",
-            f"begin with {', '.join(old.visible_names)}",
+            "new columns are appended; rows are stored in this order",
+            f"begin with {', '.join(kept)}",
         )
 
 
 def _refused_column(relation: str, before: Column, after: Column) -> Iterator[Refusal]:
-    if before.type != after.type and not _widens(before, after):
+    if not encoded_alike(before.type, after.type) or _becomes_json(before, after):
         yield Refusal(
             relation,
             after.name,
@@ -275,15 +296,7 @@ def _refused_column(relation: str, before: Column, after: Column) -> Iterator[Re
             f"stored values are {before.type.ddl()}, not {after.type.ddl()}",
             f"write {before.type.ddl()}, or append a column of the new type and fill it by UPDATE",
         )
-    if before.nullable and not after.nullable:
-        yield Refusal(
-            relation,
-            after.name,
-            "not null",
-            "stored rows may hold NULL",
-            "append a NOT NULL column with a default, or check in the application",
-        )
-    if before.default != after.default and _is_generated(before, after):
+    if before.default != after.default and _is_generated(after):
         yield Refusal(
             relation,
             after.name,
@@ -291,14 +304,11 @@ def _refused_column(relation: str, before: Column, after: Column) -> Iterator[Re
             "stored rows have the values that they were written with",
             "keep the expression, or make a relation with another one and copy the rows",
         )
-    elif before.default != after.default and not _are_identities(before, after):
-        yield Refusal(
-            relation,
-            after.name,
-            "default",
-            "rows older than the column read its default",
-            "keep the default and give the value in INSERT",
-        )
+
+
+def _becomes_json(before: Column, after: Column) -> bool:
+    """Would stored text have to be JSON?"""
+    return after.type.kind is Kind.JSON is not before.type.kind
 
 
 def _refused_append(relation: str, column: Column) -> Iterator[Refusal]:

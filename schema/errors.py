@@ -4,7 +4,6 @@
 
     HornbeamError
     ├── SchemaError                 schema-invalid          a DDL file or a reflected schema
-    │   └── CircularReference       schema-cycle
     ├── SqlError                    sql-invalid             a statement cannot be bound
     │   ├── UnknownName             sql-unknown-name
     │   ├── TypeMismatch            sql-type-mismatch       a value does not fit its type
@@ -93,10 +92,6 @@ class SchemaError(HornbeamError):
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
         return f"{place}: {super().__str__()}" if place else super().__str__()
-
-
-class CircularReference(SchemaError):
-    code = "schema-cycle"
 
 
 class SqlError(HornbeamError):

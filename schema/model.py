@@ -14,6 +14,8 @@ from hornbeam_server.schema.types import ColumnType, Value
 
 PUBLIC = "public"
 """The only schema, in PostgreSQL's sense of a name space. Its name may be left out."""
+DATABASE = "hornbeam"
+"""The name of the database, of its only catalog and of its only user in SQL."""
 INFORMATION_SCHEMA = "information_schema"
 """The schema of relations that describe the others (`query/binding/information_schema.py`)."""
 
@@ -64,21 +66,35 @@ class Default:
     identity: Identity = Identity()
     sql: str = ""
 
+    @property
+    def is_literal(self) -> bool:
+        return self.kind is DefaultKind.LITERAL
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column; `default` None means NULL. `hidden`: it is the row identity (row_identity.py),
-    which clients see only if they name it."""
+    which clients see only if they name it, or it is `dropped`: stored rows keep its place, and no
+    client sees it. `missing` is the value in rows that are older than the column, a literal; None:
+    that of the default."""
 
     name: str
     type: ColumnType
     nullable: bool = True
     default: Default | None = None
     hidden: bool = False
+    dropped: bool = False
+    missing: Default | None = None
 
     @property
     def default_kind(self) -> DefaultKind | None:
         return None if self.default is None else self.default.kind
+
+    @property
+    def value_in_older_rows(self) -> Value:
+        """The value in rows that were written before the relation had the column."""
+        literal = self.default if self.missing is None else self.missing
+        return literal.value if literal is not None and literal.is_literal else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +169,7 @@ class Relation:
 
     @cached_property
     def visible(self) -> tuple[Column, ...]:
-        """The declared columns: all except the row identity."""
+        """The declared columns: all except the row identity and dropped columns."""
         return tuple(column for column in self.columns if not column.hidden)
 
     @cached_property
@@ -168,7 +184,8 @@ class Relation:
     @property
     def declared_key(self) -> tuple[str, ...]:
         """The primary key that the schema declares; empty if it declares none."""
-        return () if len(self.visible) < len(self.columns) else self.primary_key
+        identified = any(column.hidden and not column.dropped for column in self.columns)
+        return () if identified else self.primary_key
 
     @cached_property
     def generated(self) -> tuple[Column, ...]:

@@ -55,8 +55,8 @@ _POSTGRES = postgresql.dialect()  # type: ignore[no-untyped-call]
 def reflect(url: str) -> Schema:
     """All tables of the URL's default schema, in order of name, without views.
 
-    Blocks while it reads. Raises SchemaError, CircularReference, InvalidRequest (bad URL, driver
-    missing), NotFound (no such SQLite file), Unavailable (the database does not answer).
+    Blocks while it reads. Raises SchemaError, InvalidRequest (bad URL, driver missing), NotFound
+    (no such SQLite file), Unavailable (the database does not answer).
     """
     parsed = _parsed(url)
     shown = parsed.render_as_string(hide_password=True)

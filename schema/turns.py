@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from contextvars import Context
 from itertools import islice
 from typing import TypeVar
@@ -29,10 +29,11 @@ _LINES: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[asyncio.Future[None]]
 """The tasks that wait for a turn, by event loop."""
 
 
-def chunks(items: Sequence[T], size: int = ROWS_A_TURN) -> Iterator[Sequence[T]]:
+def chunks(items: Sequence[T], size: int = ROWS_A_TURN) -> Iterable[Sequence[T]]:
     """`items` in pieces of at most `size`."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+    if len(items) <= size:  # nearly always: neither a generator nor a copy
+        return (items,) if items else ()
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 async def turn(done: Sized, most: int = ROWS_A_TURN) -> None:
@@ -74,6 +75,8 @@ def _go_on_soon(loop: asyncio.AbstractEventLoop, line: deque[asyncio.Future[None
 
 async def selected(items: Sequence[T], wanted: Callable[[T], object]) -> list[T]:
     """The `items` that satisfy `wanted`."""
+    if len(items) < ROWS_A_TURN:
+        return list(filter(wanted, items))
     found: list[T] = []
     for some in chunks(items):
         found += filter(wanted, some)

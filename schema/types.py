@@ -122,6 +122,12 @@ class ColumnType:
         bits = _INTEGER_BITS[self.kind]
         return range(-(1 << bits - 1), 1 << bits - 1)
 
+    @property
+    def declared_integers(self) -> range:
+        """The numbers that a column of this integer type takes. Raises KeyError for other types."""
+        bits = _bits(self)
+        return range(-(1 << bits - 1), 1 << bits - 1)
+
     def coerce(self, value: Any) -> Value:
         """Convert `value` to this type's Python value, without loss.
 
@@ -173,6 +179,39 @@ class ColumnType:
                 return ColumnType(Kind.TEXT).coerce(value)
             case _:
                 return self.stored().coerce(value)
+
+
+def encoded_alike(one: ColumnType, other: ColumnType) -> bool:
+    """Have values of both types the same bytes in rows and keys, if they are equal?"""
+    return one == other or _encoding(one) == _encoding(other)
+
+
+def _encoding(type_: ColumnType) -> ColumnType:
+    """The type with the most values among those that are encoded alike."""
+    match type_:
+        case ColumnType(Kind.INTEGER | Kind.BIGINT):
+            return ColumnType(Kind.BIGINT)
+        case ColumnType(Kind.DECIMAL, scale=scale):
+            return ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, scale)
+        case ColumnType(Kind.JSON) | ColumnType(Kind.TEXT, declared=None):
+            return ColumnType(Kind.TEXT)
+        case _:
+            return type_
+
+
+def takes_all(wider: ColumnType, narrower: ColumnType) -> bool:
+    """Is each value of `narrower` a value of `wider`, with the same bytes?"""
+    if not encoded_alike(wider, narrower) or wider.kind is Kind.JSON is not narrower.kind:
+        return False
+    match wider.kind:
+        case Kind.INTEGER | Kind.BIGINT:
+            return _bits(wider) >= _bits(narrower)
+        case Kind.DECIMAL:
+            return (wider.precision or 0) >= (narrower.precision or 0)
+        case Kind.TEXT:
+            return wider.length is None or wider.length >= (narrower.length or wider.length + 1)
+        case _:
+            return True
 
 
 def _exact(value: Any) -> Decimal:

@@ -162,6 +162,7 @@ def schemas(
     on_update: Sequence[Action] = (Action.RESTRICT,),
     to_unique: bool = False,
     keyless: bool = False,
+    circles: bool = False,
     max_columns: int = 3,
 ) -> Schema:
     """Draw a valid schema; parents are declared before children.
@@ -170,7 +171,8 @@ def schemas(
     DAG); None: either. Names are plain and unique in the whole schema, so that tests can write SQL
     with them: relation `r2`, key `r2_k0`, value `r2_v0`, foreign key column `r2_f0_r1_k0`.
     `to_unique`: some foreign keys reference UNIQUE columns, which may be NULL. `keyless`: some
-    relations have a row identity instead of a primary key.
+    relations have a row identity instead of a primary key. `circles`: some relations reference
+    later ones, by columns that may be NULL.
     """
     as_tree = draw(st.booleans()) if tree is None else tree
     relations: list[Relation] = []
@@ -188,6 +190,8 @@ def schemas(
         if self_references and draw(st.integers(0, 3)) == 0:
             maker.reference_itself()
         relations.append(maker.relation())
+    if circles:
+        relations = [draw(_closing(relations, n, on_delete)) for n in range(len(relations))]
     indexes = [draw(_indexes(relation)) for relation in relations] if with_indexes else []
     unique = {
         (fk.parent, fk.parent_columns) for r in relations for fk in r.foreign_keys if fk.to_unique
@@ -199,6 +203,29 @@ def schemas(
         ]
     )
     return Schema(tuple(relations), tuple(index for found in indexes for index in found))
+
+
+@st.composite
+def _closing(
+    draw: st.DrawFn, relations: Sequence[Relation], number: int, on_delete: Sequence[Action]
+) -> Relation:
+    """Draw the relation with this number, perhaps with a reference to a later relation."""
+    relation = relations[number]
+    later = [each for each in relations[number + 1 :] if each.declared_key]
+    if not later or draw(st.integers(0, 2)) == 0:
+        return relation
+    parent = draw(st.sampled_from(later))
+    columns = [
+        Column(f"{relation.name}_b_{key}", parent.column(key).type) for key in parent.primary_key
+    ]
+    names = tuple(column.name for column in columns)
+    action = draw(st.sampled_from(on_delete))
+    key = ForeignKey(f"{relation.name}_b_fkey", names, parent.name, parent.primary_key, action)
+    return replace(
+        relation,
+        columns=(*relation.columns, *columns),
+        foreign_keys=(*relation.foreign_keys, key),
+    )
 
 
 @st.composite
@@ -373,7 +400,8 @@ def _row(
         parent = schema.relation(foreign_key.parent)
         nullable = all(relation.column(name).nullable for name in foreign_key.columns)
         positions = [parent.positions[name] for name in foreign_key.parent_columns]
-        keys = [tuple(row[position] for position in positions) for row in data[parent.name]]
+        rows = data.get(parent.name, ())  # none yet: it is declared later
+        keys = [tuple(row[position] for position in positions) for row in rows]
         if nullable:
             keys.append((None,) * len(positions))
         else:

@@ -1,19 +1,20 @@
 """The schema graph: relations, and an edge from parent to child per foreign key.
 
 Source: Synergy, definitions 1 to 3. It is a multigraph: a relation may reference another twice.
-Self-references are not part of it. The weight of an edge is the weight of the workload's joins
-along it; the weight of a path is the sum over its edges (V-B2).
+Self-references are not part of it, and neither are edges that close a circle. The weight of an edge
+is the weight of the workload's joins along it; the weight of a path is the sum over its edges
+(V-B2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice
 
-from hornbeam_server.schema.graph import topological_order
+from hornbeam_server.schema.graph import in_circles, parents_first, without_circles
 from hornbeam_server.schema.model import ForeignKey, Schema
 from hornbeam_server.viewselect.workload import EdgeId
 
@@ -99,8 +100,13 @@ class Graph:
 
 
 def schema_graph(schema: Schema, weights: Mapping[EdgeId, float]) -> Graph:
-    """The weighted schema graph. Raises CircularReference."""
-    return Graph(topological_order(schema), tuple(_edges(schema, weights)))
+    """The weighted schema graph."""
+    edges = _without_circles(schema, list(_edges(schema, weights)))
+    above: dict[str, dict[str, None]] = {name: {} for name in schema.names}
+    for edge in edges:
+        above[edge.child][edge.parent] = None
+    order = parents_first({name: tuple(found) for name, found in above.items()})
+    return Graph(order, tuple(edges))
 
 
 def _edges(schema: Schema, weights: Mapping[EdgeId, float]) -> Iterable[Edge]:
@@ -108,3 +114,20 @@ def _edges(schema: Schema, weights: Mapping[EdgeId, float]) -> Iterable[Edge]:
         for key in relation.key_edges:
             if key.parent != relation.name:
                 yield Edge(relation.name, key, weights.get((relation.name, key.name), 0.0))
+
+
+def _without_circles(schema: Schema, edges: Sequence[Edge]) -> list[Edge]:
+    """The edges without those that close circles. Of a circle, the edges that are joined most are
+    kept, and among equals those that a row must have."""
+    in_circle = {(relation.name, key.name) for relation, key in in_circles(schema)}
+
+    def order(edge: Edge) -> tuple[float, bool]:
+        columns = map(schema.relation(edge.child).column, edge.foreign_key.columns)
+        return -edge.weight, any(column.nullable for column in columns)
+
+    chosen = without_circles(
+        sorted((edge for edge in edges if edge.id in in_circle), key=order),
+        lambda edge: (edge.child, edge.parent),
+    )
+    kept = {edge.id for edge in chosen}
+    return [edge for edge in edges if edge.id in kept or edge.id not in in_circle]

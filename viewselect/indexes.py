@@ -126,7 +126,8 @@ def wanted_indexes(block: Block, alias: str, catalog: Catalog, statement: str) -
     source = catalog.layout(block.relation(alias))
     kinds = {column.name: column.type.kind for column in source.columns}
     filters = [f for f in block.filters if f.alias == alias and kinds[f.column] is not Kind.JSON]
-    include = frozenset(block.columns.get(alias, source.column_names))
+    stored = (column.name for column in source.columns if not column.dropped)
+    include = frozenset(block.columns.get(alias, stored))
     same = _same_columns(catalog, source)
     filtered = _filter_parts(block, alias, source, filters, same)
     if filtered and not _served(catalog, source, filtered, same):

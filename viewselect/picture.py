@@ -147,10 +147,11 @@ def _sized(catalog: Catalog, relation: str) -> Box:
 
 
 def _layers(schema: Schema) -> list[list[str]]:
-    """The relations by layer: each is one layer below the lowest of its parents."""
+    """The relations by layer: each is one layer below the lowest of its parents, except
+    along foreign keys that close a circle."""
     depth: dict[str, int] = {}
     for name in topological_order(schema):
-        above = [fk.parent for fk in schema.relation(name).foreign_keys if fk.parent != name]
+        above = [fk.parent for fk in schema.relation(name).foreign_keys if fk.parent in depth]
         depth[name] = 1 + max((depth[parent] for parent in above), default=-1)
     layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for name in schema.names:

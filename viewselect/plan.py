@@ -179,13 +179,39 @@ def _unchanged(name: str, new: Catalog, base: Catalog) -> bool:
     if base.state.get(name) in (None, State.DROPPING):
         return False
     if name in new.view:
-        return new.view[name] == base.view.get(name) and all(
-            _unchanged(relation, new, base) for relation in new.view[name].path
-        )
+        return name in base.view and _joins_alike(name, new, base)
     index, before = new.index[name], base.index.get(name)
     if before is None or not _unchanged(index.on, new, base):
         return False
-    return index == replace(before, purpose=index.purpose, reason=index.reason)
+    return _indexed(index, new) == _indexed(before, base)
+
+
+def _joins_alike(view: str, new: Catalog, base: Catalog) -> bool:
+    """Do the rows of a join view have the same values at the same places? The names of its columns
+    do not matter."""
+    path = new.view[view].path
+    if path != base.view[view].path or not all(_unchanged(name, new, base) for name in path):
+        return False
+    width, before = ([len(c.schema.relation(n).columns) for n in path] for c in (new, base))
+    return width == before and _joined(new.view[view], new) == _joined(base.view[view], base)
+
+
+def _joined(view: JoinView, catalog: Catalog) -> list[tuple[list[int], list[int]]]:
+    """The places of the columns that each edge of the view equates."""
+    return [
+        (
+            [catalog.schema.relation(child).positions[column] for column in edge.columns],
+            [catalog.schema.relation(edge.parent).positions[c] for c in edge.parent_columns],
+        )
+        for child, edge in zip(view.path[1:], view.edges, strict=True)
+    ]
+
+
+def _indexed(index: Index, catalog: Catalog) -> tuple[str, bool, list[tuple[int, bool]], list[int]]:
+    """An index by the places of its columns in the rows of its source."""
+    places = catalog.layout(index.on).positions
+    parts = [(places[part.column], part.descending) for part in index.columns]
+    return index.on, index.unique, parts, [places[column] for column in index.include]
 
 
 def plan(
@@ -198,8 +224,8 @@ def plan(
     watch: Watch | None = None,
     inputs: AggregateInputs | None = None,
 ) -> SelectionPlan:
-    """Choose trees, views and indexes. Raises InvalidRequest and CircularReference, and
-    StatementTimeout when `watch` is stopped.
+    """Choose trees, views and indexes. Raises InvalidRequest, and StatementTimeout
+    when `watch` is stopped.
 
     Row counts missing in `statistics` are taken from `base`, the current catalog. Without `inputs`,
     no aggregate views are chosen, and declared ones are not considered.

@@ -56,7 +56,7 @@ class Statistics:
 
 
 def _guessed_rows(relation: Relation, known: Mapping[str, int]) -> int:
-    keys = [key for key in relation.foreign_keys if key.parent != relation.name]
+    keys = [key for key in relation.foreign_keys if key.parent in known]
     if not keys:
         return ROOT_ROWS
     whole = [key for key in keys if set(key.columns) >= set(relation.primary_key)]

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
+from hornbeam_server import __version__
 from hornbeam_server.api.rest import problems, response_models
 from hornbeam_server.api.rest.audit import Audit, logger_to
 from hornbeam_server.api.rest.authentication import Authentication, KeyRing
@@ -36,7 +37,6 @@ from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
 
-VERSION = "0.1.0"
 ROUTERS = (queries, transactions, schema, upkeep, exports, builds, groups, keys, health, pages)
 """Routes are matched in this order, each by a regular expression: the most frequent ones first."""
 
@@ -49,7 +49,7 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
         summary="Transactions and always-right materialised views",
         description="Errors are RFC 9457 problem documents; `code` is stable, `retryable` says"
         " whether to send the same again, `outcome` what is known of the transaction.",
-        version=VERSION,
+        version=__version__,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         docs_url=None,  # FastAPI's page would load scripts from another server
         redoc_url=None,

@@ -29,7 +29,6 @@ may quote long input of the client."""
 
 STATUS: dict[str, int] = {
     "schema-invalid": 422,
-    "schema-cycle": 422,
     "sql-invalid": 422,
     "sql-unknown-name": 422,
     "sql-type-mismatch": 422,

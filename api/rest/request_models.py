@@ -418,6 +418,23 @@ class LoadBody(Body):
         return {name: [bytes.fromhex(key) for key in keys] for name, keys in self.splits.items()}
 
 
+class RowsBody(Body):
+    """The rows of one relation, as in a body of `/v1/load/{relation}`."""
+
+    relation: str = Field(examples=["customer"])
+    content_type: str = Field("text/csv", max_length=200)
+    content: Annotated[str, AfterValidator(_base64)] = Field(
+        description="CSV or an Arrow stream, in base64.", examples=["Y19pZCxjX25hbWUKMSxBbm4K"]
+    )
+
+    def decoded(self) -> bytes:
+        return base64.b64decode(self.content)
+
+
+class LoadTogetherBody(Body):
+    parts: Items[RowsBody] = Field(min_length=1, max_length=MAX_STATEMENTS)
+
+
 Whole = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 """A value of an identity column."""
 

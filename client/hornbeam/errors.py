@@ -51,7 +51,6 @@ class NotSupportedError(DatabaseError): ...
 
 BY_CODE: dict[str, type[DatabaseError]] = {
     "schema-invalid": ProgrammingError,
-    "schema-cycle": ProgrammingError,
     "sql-invalid": ProgrammingError,
     "sql-unknown-name": ProgrammingError,
     "sql-type-mismatch": DataError,

@@ -36,7 +36,7 @@ class Token(NamedTuple):
 
 CACHED_LENGTH = 10_000
 """Maximum length, in characters, of statements whose parameter names are cached."""
-_WRITES = {"insert", "update", "delete", "replace", "truncate"}
+_WRITES = {"insert", "update", "delete", "replace", "truncate", "merge"}
 _DDL = {"create", "drop", "alter"}
 _CONTROL = {"begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release"}
 _TOKEN = re.compile(

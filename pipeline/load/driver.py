@@ -53,8 +53,8 @@ from hornbeam_server.pipeline.spark.session import LOCAL, session
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.codec import decode_catalog
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
-from hornbeam_server.schema.graph import topological_order
-from hornbeam_server.schema.model import Relation
+from hornbeam_server.schema.graph import circles, topological_order
+from hornbeam_server.schema.model import Relation, Schema
 
 ATTEMPTS = 3
 """Attempts in all for a range that fails."""
@@ -190,6 +190,7 @@ def planned(
                 f"There is no relation {', '.join(unknown)}.",
                 cure=f"There are: {', '.join(catalog.schema.names) or 'none'}.",
             )
+        _require_no_circle(catalog.schema, sources)
         asyncio.run(_require_empty(export, sources))
     finally:
         end(node, export)
@@ -204,6 +205,20 @@ def planned(
     ]
     digest = hashlib.sha256(repr((facts, single_lines)).encode()).hexdigest()[:32]
     return Plan(export.catalog, tuple(inputs), digest)
+
+
+def _require_no_circle(schema: Schema, names: Iterable[str]) -> None:
+    """Raises InvalidRequest if two of the relations reference each other in a circle: none of them
+    could be written first."""
+    wanted = {*names}
+    for group in circles(schema):
+        together = [name for name in group if name in wanted]
+        if len(together) > 1:
+            raise InvalidRequest(
+                f"{', '.join(together)} reference one another in a circle, which Spark does not"
+                " load.",
+                cure="Load them by transactions: hornbeam load, without --spark.",
+            )
 
 
 async def _require_empty(export: Export, names: Iterable[str]) -> None:

@@ -58,6 +58,7 @@ from hornbeam_server.query.binding.identities import (
     write_out_natural,
 )
 from hornbeam_server.query.binding.literals import typed
+from hornbeam_server.query.binding.merges import spell_inserts
 from hornbeam_server.query.binding.names import (
     ANONYMOUS,
     Frame,
@@ -74,11 +75,12 @@ from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
 from hornbeam_server.query.dialect.functions import DISPLAY, function_name
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.query.dialect.operand_kinds import mark_operands
+from hornbeam_server.query.dialect.session import value_of_word
 from hornbeam_server.query.dialect.sums import SUMMED, number_kind, sum_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA
-from hornbeam_server.schema.trees import unlink, unlink_gone, written
+from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.types import ColumnType, Kind
 
 __all__ = ["BoundQuery", "OutputColumn", "bind", "bind_tree"]
@@ -202,6 +204,8 @@ class _Binder:
                 return self._update(tree)
             case exp.Delete():
                 return self._delete(tree)
+            case exp.Merge():
+                return self._merge_into(tree)
             case exp.TruncateTable():
                 return self._truncate(tree)
             case _:
@@ -267,7 +271,7 @@ class _Binder:
         columns = columns or [column for _, column in item.columns]
         source = tree.args.get("expression")
         if isinstance(source, exp.Values):
-            self._insert_values(source, columns, ctes)
+            self._insert_values(source, columns, _Select(Frame(-1), Gathered(-1), ctes))
         elif source is not None:
             self._insert_query(tree, source, columns, ctes)
         conflict = tree.args.get("conflict")
@@ -276,14 +280,13 @@ class _Binder:
         return self._returning(tree, select)
 
     def _insert_values(
-        self, values: exp.Values, columns: Sequence[OutputColumn], ctes: Scope
+        self, values: exp.Values, columns: Sequence[OutputColumn], select: _Select
     ) -> None:
-        outside = _Select(Frame(-1), Gathered(-1), ctes)
         for row in values.expressions:
             cells = row.expressions if isinstance(row, exp.Tuple) else [row]
             self._same_width(len(cells), len(columns), row)
             for cell, column in zip(cells, columns, strict=True):
-                self._assign(cell, column, outside)
+                self._assign(cell, column, select)
 
     def _insert_query(
         self, tree: exp.Insert, source: exp.Expr, columns: Sequence[OutputColumn], ctes: Scope
@@ -351,6 +354,42 @@ class _Binder:
             self._from_and_joins(node, (), select)
         self._where(tree, select)
         return self._returning(tree, select)
+
+    def _merge_into(self, tree: exp.Merge) -> tuple[OutputColumn, ...]:
+        self.kind = StatementKind.UPDATE
+        spell_inserts(tree)
+        select = self._target(tree.this, self._ctes(tree, None, {}))
+        item = select.frame.items[0]
+        self._from_and_joins(tree.args["using"], (), select)
+        self._expression(tree.args["on"], select)
+        settle(tree, self._compared_type)
+        select.gathered.inner_only = False
+        select.gathered.conjuncts += [
+            Conjunct(part, restricts=frozenset({item.alias})) for part in split(tree.args["on"])
+        ]
+        source = replace(select, frame=replace(select.frame, items=select.frame.items[1:]))
+        written: list[str] = []
+        for when in tree.args["whens"].expressions:
+            matched = when.args["matched"]
+            if (condition := when.args.get("condition")) is not None:
+                self._expression(condition, select if matched else source)
+            match when.args["then"]:
+                case exp.Update(expressions=assignments):
+                    for node in assignments:
+                        written += self._assignment(node, select, item)
+                case exp.Insert() as insert:
+                    self._merged_row(insert, item, source)
+        self.written = tuple(dict.fromkeys(written))
+        return ()
+
+    def _merged_row(self, insert: exp.Insert, item: Item, source: _Select) -> None:
+        """Bind WHEN NOT MATCHED THEN INSERT, whose values see the source alone."""
+        names = insert.this.expressions if isinstance(insert.this, exp.Schema) else []
+        columns = [self._target_column(name, item) for name in names]
+        columns = columns or [column for _, column in item.columns]
+        values = insert.args.get("expression")
+        if values is not None:
+            self._insert_values(values, columns, source)
 
     def _truncate(self, tree: exp.TruncateTable) -> tuple[OutputColumn, ...]:
         self.kind = StatementKind.DELETE
@@ -1047,6 +1086,10 @@ class _Binder:
     def _no_column(self, node: exp.Column, select: _Select) -> None:
         if select.frame.item(node.name) is not None:
             raise _row_as_value(f"{node.name}{at(node, self.sql)}")
+        constant = value_of_word(node)
+        if constant is not None:
+            supersede(node, constant)
+            return
         known = [*select.frame.visible(), *select.aliases]
         raise self._unknown_column(node, node.name, known)
 

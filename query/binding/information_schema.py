@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import (
+    DATABASE,
     INFORMATION_SCHEMA,
     PUBLIC,
     Column,
@@ -23,7 +24,6 @@ from hornbeam_server.schema.model import (
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.types import ColumnType, Declared, Kind, Value
 
-DATABASE = "hornbeam"
 SYSTEM = "system"
 """Key in the meta of the VALUES that stand for a relation of the information schema: its name."""
 

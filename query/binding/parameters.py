@@ -80,7 +80,7 @@ def _reader(
         return _always, _itself
     if not uses:
         assert type_ is not None
-        return _never, lambda value: assigned(type_, value)
+        return own(type_), lambda value: assigned(type_, value)
     types = {use.type for use in uses}
     stays = own(type_) if type_ is not None and types == {type_} else _never
     if len(uses) == 1 and types == {type_}:

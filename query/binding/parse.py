@@ -47,10 +47,12 @@ STATEMENTS = (
     exp.Insert,
     exp.Update,
     exp.Delete,
+    exp.Merge,
     exp.TruncateTable,
 )
 _FIRST_WORDS = frozenset(
-    {"select", "with", "from", "values", "table", "insert", "update", "delete", "truncate", "("}
+    {"select", "with", "from", "values", "table", "("}
+    | {"insert", "update", "delete", "merge", "truncate"}
 )
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
 """The only functions allowed in FROM: they compute rows from their arguments alone."""
@@ -67,7 +69,8 @@ external access switched off; this list makes the refusal early and clear."""
 OVERRIDING = "overriding"
 """Argument of an INSERT node for OVERRIDING … VALUE: "system" or "user"."""
 _OVERRIDING = (["OVERRIDING", "SYSTEM", "VALUE"], ["OVERRIDING", "USER", "VALUE"])
-_OF_SYSTEM = {"pg_catalog": "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
+SYSTEM_CATALOG = "pg_catalog"
+_OF_SYSTEM = {SYSTEM_CATALOG: "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
 _SEQUENCES = frozenset({"nextval", "currval", "lastval", "setval"})
 
 _WAITING = frozenset({"pg_sleep", "sleep_ms"})
@@ -113,6 +116,8 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
     for node in nodes:
         if isinstance(node, exp.Table | exp.Column) and node.args.get("db"):
             _leave_schema_out(node, sql)
+        elif isinstance(node, exp.Dot):
+            _leave_catalog_out(node)
     list_equalities(nodes)
     for cast in nodes:
         if isinstance(cast, exp.Cast):
@@ -143,7 +148,7 @@ def _only_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
         tokens = _with_insert(tokens)
         _check_first_word(tokens)
         check_nesting(tokens)
-        tokens, overriding = _without_overriding(list(tokens))
+        tokens, overriding = _without_overriding(_without_default_values(list(tokens)))
         numbered = list(_number_parameters(tokens))
         trees = grammar.read(numbered, sql)
     except SqlglotError as error:
@@ -156,7 +161,7 @@ def _only_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
             f"The text has {len(statements)} statements.", cure="Send one statement at a time."
         )
     if overriding:
-        if not isinstance(statements[0], exp.Insert):
+        if not isinstance(statements[0], exp.Insert | exp.Merge):
             raise SqlError("OVERRIDING is for INSERT only.", cure="Leave it out.")
         statements[0].set(OVERRIDING, overriding)
     return numbered, statements[0]
@@ -170,6 +175,16 @@ def _without_overriding(tokens: list[Token]) -> tuple[list[Token], str]:
         if words in _OVERRIDING and token.token_type is TokenType.VAR:
             return [*tokens[:i], *tokens[i + 3 :]], words[1].lower()
     return tokens, ""
+
+
+def _without_default_values(tokens: list[Token]) -> list[Token]:
+    """The tokens with INSERT for INSERT DEFAULT VALUES of a MERGE, which the library's parser does
+    not know."""
+    words = [token.text.upper() for token in tokens]
+    places = range(len(tokens) - 2)
+    found = [i for i in places if words[i : i + 3] == ["INSERT", "DEFAULT", "VALUES"]]
+    gone = {place for i in found for place in (i + 1, i + 2)}
+    return [token for i, token in enumerate(tokens) if i not in gone] if gone else tokens
 
 
 def _with_insert(tokens: Sequence[Token]) -> Sequence[Token]:
@@ -265,7 +280,7 @@ def _check_first_word(tokens: Sequence[Token]) -> None:
 
 def _not_a_statement(what: str) -> Unsupported:
     return Unsupported(
-        f"{what} does not begin a query, INSERT, UPDATE, DELETE or TRUNCATE.",
+        f"{what} does not begin a query, INSERT, UPDATE, DELETE, MERGE or TRUNCATE.",
         cure="Change the schema with the schema commands; settings are not SQL here.",
     )
 
@@ -301,6 +316,14 @@ def _leave_schema_out(node: exp.Expr, sql: str) -> None:
             f"{name} is in schema {schema}, and there is no schema but {PUBLIC}{at(node, sql)}.",
             cure=_OF_SYSTEM.get(schema, f"Write {node.name} or {PUBLIC}.{node.name}."),
         )
+
+
+def _leave_catalog_out(node: exp.Dot) -> None:
+    """Leave `pg_catalog` out of the name of a function."""
+    owner, called = node.this, node.expression
+    named = isinstance(owner, exp.Identifier) and owner.name == SYSTEM_CATALOG
+    if named and isinstance(called, exp.Func):
+        supersede(node, called)
 
 
 def _translate(tree: exp.Expr, sql: str) -> None:

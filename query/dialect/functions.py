@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.catalogue import AGGREGATES, ROWS
 from hornbeam_server.query.dialect.grammar import EXACT
+from hornbeam_server.query.dialect.session import session_value
 from hornbeam_server.query.dialect.templates import (
     filled,
     formatted,
@@ -348,15 +349,19 @@ _OPERATORS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
 def is_translated(node: exp.Expr) -> bool:
     """Whether the node needs a translation (`in_duckdb`) from PostgreSQL to DuckDB."""
     if isinstance(node, exp.Anonymous):
-        return node.name.lower() in _CALLS or has_template(node)
+        known = node.name.lower() in _CALLS or has_template(node)
+        return known or session_value(node) is not None
     if isinstance(node, exp.Substring):
         return is_pattern(node)
-    return type(node) in _OPERATORS
+    return type(node) in _OPERATORS or session_value(node) is not None
 
 
 def in_duckdb(node: exp.Expr) -> exp.Expr:
     """Translate `node`, for which `is_translated` holds, to DuckDB. The result reuses parts of
     `node`. Raises Unsupported."""
+    constant = session_value(node)
+    if constant is not None:
+        return constant
     if isinstance(node, exp.Substring):
         return matched_part(node)
     if isinstance(node, exp.Anonymous):

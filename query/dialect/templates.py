@@ -24,6 +24,13 @@ array_to_string(list_transform(regexp_extract_all(a, '[\\pL\\pM\\pN]+|[^\\pL\\pM
 lambda word: upper(word[1]) || lower(word[2:])), '')
 """
 """Words with a capital first letter, and small letters behind it."""
+_TYPE_NAMES = """
+CASE typeof(a) WHEN 'VARCHAR' THEN 'text' WHEN 'DOUBLE' THEN 'double precision'
+WHEN 'FLOAT' THEN 'real' WHEN 'TINYINT' THEN 'smallint' WHEN 'TIMESTAMP' THEN
+'timestamp without time zone' WHEN 'TIME' THEN 'time without time zone' WHEN 'BLOB' THEN 'bytea'
+WHEN '"NULL"' THEN 'unknown' ELSE CASE WHEN typeof(a) LIKE 'DECIMAL%' OR typeof(a) LIKE '%HUGEINT'
+THEN 'numeric' ELSE lower(typeof(a)) END END
+"""
 _TRUNCATED = "date_trunc(a, b - INTERVAL 1 YEAR) + INTERVAL 1 YEAR"
 """A century, and a millennium, begins a year later than in DuckDB."""
 _ERAS = {"century", "centuries", "millennium", "millennia"}
@@ -37,6 +44,7 @@ TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
         ("json_typeof", 1): _JSON_KIND,
         ("lpad", 2): "lpad(a, b, ' ')",
         ("octet_length", 1): "hornbeam_octets(a)",
+        ("pg_typeof", 1): _TYPE_NAMES,
         ("regexp_count", 2): "len(regexp_extract_all(a, b))",
         ("regexp_like", 2): "regexp_matches(a, b)",
         ("regexp_like", 3): "regexp_matches(a, b, c)",

@@ -7,16 +7,18 @@ from dataclasses import dataclass, replace
 
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.ddl.load import Reading
+from hornbeam_server.schema.ddl.row_order import Unit, in_order
 from hornbeam_server.schema.ddl.rows import (
     Row,
     Section,
     Value,
-    parents_first,
     rows_of,
     section,
 )
 from hornbeam_server.schema.ddl.scan import Piece
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.graph import components
+from hornbeam_server.schema.graph import parents as parents_of
 from hornbeam_server.schema.model import Relation, Schema
 from hornbeam_server.schema.problems import Problems
 from hornbeam_server.schema.types import ColumnType, Kind
@@ -24,10 +26,15 @@ from hornbeam_server.schema.types import ColumnType, Kind
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The sections of one file with rows of one relation."""
+    """The sections of one file with rows of one relation, or of relations that reference one
+    another in a circle, from all files."""
 
-    relation: Relation
+    relations: tuple[Relation, ...]
     sections: tuple[Section, ...]
+
+    @property
+    def name(self) -> str:
+        return ", ".join(relation.name for relation in self.relations)
 
     @property
     def file(self) -> str:
@@ -37,28 +44,26 @@ class Part:
         """The characters of the part in its file."""
         return sum(_end(each) - each.piece.start for each in self.sections)
 
-    def rows(self) -> Iterator[Row]:
-        """The rows with values as texts, or bytes for columns of bytes. A relation that references
-        itself has all its rows in memory. Raises SchemaError."""
-        own: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-        for key in self.relation.foreign_keys:
-            if key.parent == self.relation.name:
-                own.setdefault(key.parent_columns, []).append(key.columns)
-        if not own:
-            yield from self._converted()
-            return
-        rows = list(self._converted())
-        for referenced, references in own.items():
-            rows = parents_first(rows, referenced, references)
-        yield from rows
+    def units(self) -> Iterator[Unit]:
+        """The rows in an order in which they can be inserted, with values as texts, or bytes for
+        columns of bytes. Rows that reference one another are all in memory. Raises SchemaError."""
+        names = {relation.name for relation in self.relations}
+        if any(key.parent in names for r in self.relations for key in r.foreign_keys):
+            yield from in_order(list(self._converted()), self.relations)
+        else:
+            yield from ((row,) for row in self._converted())
 
     def _converted(self) -> Iterator[Row]:
-        types = {column.name: column.type for column in self.relation.columns}
+        types = {
+            relation.name: {column.name: column.type for column in relation.columns}
+            for relation in self.relations
+        }
         for each in self.sections:
-            has_bytes = any(types[name].kind is Kind.BYTES for name in each.columns)
+            of = types[each.relation]
+            has_bytes = any(of[name].kind is Kind.BYTES for name in each.columns)
             for row in rows_of(each):
                 if has_bytes or bytes in map(type, row.values):
-                    yield _row_as_types(row, types, each)
+                    yield _row_as_types(row, of, each)
                 else:
                     yield row
 
@@ -117,18 +122,37 @@ def merged(current: Schema, added: Schema) -> Schema:
 
 
 def parts(readings: Sequence[Reading], schema: Schema) -> list[Part]:
-    """The rows of files, by relation of `schema`. Raises SchemaError with all problems."""
+    """The rows of files, in the order in which they can be inserted into the relations of
+    `schema`. Raises SchemaError with all problems."""
     problems = Problems()
-    found: dict[tuple[str, str], list[Section]] = {}
+    found: dict[str, list[Section]] = {}
     for reading in readings:
         for piece in reading.rows:
             with problems.collect():
                 each = section(piece, reading.source)
                 if each is not None:
                     whole = _with_columns(each, readings, _relation(each, schema))
-                    found.setdefault((each.relation, piece.place.file), []).append(whole)
+                    found.setdefault(each.relation, []).append(whole)
     problems.require_none()
-    return [Part(schema.relation(name), tuple(found[name, file])) for name, file in found]
+    above = {
+        name: [parent for parent in parents if parent in found]
+        for name, parents in parents_of(schema).items()
+        if name in found
+    }
+    return [part for names in components(above) for part in _parts_of(names, found, schema)]
+
+
+def _parts_of(
+    names: Sequence[str], found: Mapping[str, Sequence[Section]], schema: Schema
+) -> Iterator[Part]:
+    """The parts of one relation, or of relations in a circle."""
+    relations = tuple(map(schema.relation, names))
+    sections = [each for name in names for each in found[name]]
+    if len(names) > 1:
+        yield Part(relations, tuple(sections))
+        return
+    for file in dict.fromkeys(each.piece.place.file for each in sections):
+        yield Part(relations, tuple(each for each in sections if each.piece.place.file == file))
 
 
 def _relation(each: Section, schema: Schema) -> Relation:

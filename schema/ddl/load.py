@@ -65,8 +65,8 @@ def load_ddl(text: str, file: str = "<ddl>", source: Source | None = None) -> Sc
     """The schema that `text` declares; forward references are allowed. `source`: the dialect; None:
     it is recognised.
 
-    Raises SchemaError or CircularReference with `file`, line and column (from 1). The detail
-    `problems` describes all errors of the file.
+    Raises SchemaError with `file`, line and column (from 1). The detail `problems` describes all
+    errors of the file.
     """
     reading = read_file(text, file, source)
     refuse_includes(reading)

@@ -82,8 +82,9 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The values of a row in the order of `columns`, its line, and its text."""
+    """A row of `relation`: its values in the order of `columns`, its line, and its text."""
 
+    relation: str
     line: int
     columns: tuple[str, ...]
     values: Sequence[Value]
@@ -128,7 +129,7 @@ def rows_of(section: Section) -> Iterator[Row]:
                 cure="Correct the row or the list of columns.",
                 name=section.relation,
             )
-        yield Row(line, columns, values, text)
+        yield Row(section.relation, line, columns, values, text)
 
 
 _Values = tuple[int, Sequence[Value], str]
@@ -299,43 +300,3 @@ class _Inserted:
 
 def _bytes(digits: str) -> bytes:
     return bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits)
-
-
-def parents_first(
-    rows: Sequence[Row], key: Sequence[str], references: Sequence[Sequence[str]]
-) -> list[Row]:
-    """The rows of a relation that references itself, each after the rows that it references.
-    `references` are the columns of the foreign keys, in the order of `key`. Rows that reference
-    each other in a circle keep their order, at the end."""
-    keys = {_at(row, key) for row in rows}
-    waiting: dict[_Key, list[Row]] = {}
-    written: set[_Key] = set()
-    found: list[Row] = []
-
-    def missing(row: Row) -> _Key | None:
-        wanted = (_at(row, columns) for columns in references)
-        own = _at(row, key)
-        return next((w for w in wanted if w in keys and w not in written and w != own), None)
-
-    for first in rows:
-        ready = [first]
-        while ready:
-            row = ready.pop()
-            parent = missing(row)
-            if parent is not None:
-                waiting.setdefault(parent, []).append(row)
-                continue
-            found.append(row)
-            own = _at(row, key)
-            written.add(own)
-            ready += reversed(waiting.pop(own, []))
-    return found + [row for held in waiting.values() for row in held]
-
-
-_Key = tuple[Value, ...]
-
-
-def _at(row: Row, columns: Sequence[str]) -> _Key:
-    """The values of columns; None for a column that the row does not have."""
-    positions = {column: i for i, column in enumerate(row.columns)}
-    return tuple(row.values[positions[c]] if c in positions else None for c in columns)

@@ -3,8 +3,9 @@
 Value: byte 0x01 (format), then all columns of the layout as a MessagePack array, in column order
 (DECIMAL, DATE, TIMESTAMP and UUID as text, TIMESTAMPTZ as the timestamp extension, BYTES as bin;
 msgspec's native forms). A row written
-before columns were appended to its relation is shorter; the missing ones read as the column's
-literal default, else NULL.
+before columns were appended to its relation is shorter; the missing ones read as
+`Column.value_in_older_rows`. A dropped column keeps its place: older rows have its value, later
+rows NULL.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import msgspec
 
 from hornbeam_server.schema.catalog import Catalog, ImmediateView, Layout
 from hornbeam_server.schema.errors import Corruption
-from hornbeam_server.schema.model import Column, DefaultKind
+from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.rows import projection
+from hornbeam_server.schema.sizes import long_positions
 from hornbeam_server.schema.types import PYTHON_TYPES, Row, Value
 from hornbeam_server.storage.codec.folds import Compute, Fold
 from hornbeam_server.storage.codec.keyrange import KeyRange
@@ -52,6 +54,7 @@ class LayoutCodec:
         self.begin = FORMAT + _array_header(len(types))
         """The first bytes of the value of every row with all columns; the columns follow."""
         self._batch_decoder = msgspec.msgpack.Decoder(list[tuple[types]])  # type: ignore[valid-type]
+        self._long = long_positions(column.type for column in layout.columns)
         self._runs = _Runs(types, shared) if 0 < shared < len(types) else None
         self._short: dict[int, tuple[msgspec.msgpack.Decoder[Row], Row]] = {}
 
@@ -100,6 +103,12 @@ class LayoutCodec:
             bound = prefix + encode(last)
             end = successor(bound) if last_in else bound
         return start, end if end is not None else successor(prefix)
+
+    def long_bytes(self, row: Row | None) -> int:
+        """Size of the texts and bytes of a row: the values that can have any length."""
+        if row is None:
+            return 0
+        return sum([len(value) for i in self._long if (value := row[i])])  # type: ignore[arg-type, misc]
 
     def encode(self, row: Row) -> bytes:
         return FORMAT + _ENCODER.encode(row)
@@ -168,7 +177,7 @@ class LayoutCodec:
             columns = self.layout.columns
             types = tuple(_annotation(column) for column in columns[:given])
             decoder = msgspec.msgpack.Decoder(tuple[types] if types else tuple[()])  # type: ignore[valid-type]
-            defaults = tuple(_default(column) for column in columns[given:])
+            defaults = tuple(column.value_in_older_rows for column in columns[given:])
             known = self._short[given] = (decoder, defaults)
         return known
 
@@ -290,11 +299,6 @@ class Codecs:
 def _annotation(column: Column) -> Any:
     type_: Any = PYTHON_TYPES[column.type.kind]
     return type_ | None if column.nullable else type_
-
-
-def _default(column: Column) -> Value:
-    default = column.default
-    return default.value if default is not None and default.kind is DefaultKind.LITERAL else None
 
 
 def _key_encoder(layout: Layout) -> Callable[[Row], bytes]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hornbeam_server.api.rest.app import VERSION
+from hornbeam_server import __version__
 from hornbeam_server.api.rest.routes import (
     builds,
     exports,
@@ -364,7 +364,7 @@ def test_the_csv_media_type_may_have_parameters(shop, media_type, number):
 
 def test_openapi_documents_the_version_and_the_refusals(shop):
     document = shop.client.get("/openapi.json").json()
-    assert document["info"]["version"] == VERSION
+    assert document["info"]["version"] == __version__
     for methods in document["paths"].values():
         for operation in methods.values():
             assert {"400", "403", "421"} <= operation["responses"].keys()

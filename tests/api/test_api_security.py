@@ -6,6 +6,7 @@ The expectations do not use the code under test: `ROUTES` states the role that e
 
 from __future__ import annotations
 
+import base64
 import itertools
 from collections import Counter
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ ROUTES = {
     ("GET", "/v1/views/{name}"): "reader",
     ("POST", "/v1/verify"): "reader",
     ("POST", "/v1/repair/{name}"): "admin",
+    ("POST", "/v1/load"): "writer",
     ("POST", "/v1/load/{relation}"): "writer",
     ("POST", "/v1/exports"): "admin",
     ("DELETE", "/v1/exports/{name}"): "admin",
@@ -271,6 +273,9 @@ def writes_of(name: str) -> Iterator[Ask]:
     values = "{n},new\n" if name == "customer" else "{n}\n"
     content = csv(rows.replace(" ", "") + values.format(n=next(number)))
     yield Ask("load", "POST", f"/v1/load/{name}", content, "writer", names, names)
+    other = csv(rows.replace(" ", "") + values.format(n=next(number)))["content"]
+    part = {"relation": name, "content": base64.b64encode(other).decode()}
+    yield Ask("load together", "POST", "/v1/load", body(parts=[part]), "writer", names, names)
 
 
 def mixtures_of(written: str, read: str) -> Iterator[Ask]:

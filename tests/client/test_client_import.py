@@ -256,6 +256,58 @@ def test_files_that_a_dump_includes_are_read(run: Run, url: str, tmp_path: Path)
     assert rows(url, "SELECT i, t FROM a") == [(1, "x"), (2, "it's")]
 
 
+CIRCLE = """
+CREATE TABLE staff (s_id SERIAL PRIMARY KEY, s_name TEXT, s_store INT NOT NULL, s_photo BYTEA);
+CREATE TABLE store (t_id INT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, t_manager INT NOT NULL);
+CREATE TABLE rental (r_id INT PRIMARY KEY, r_staff INT NOT NULL REFERENCES staff);
+INSERT INTO rental VALUES (1, 30);
+INSERT INTO staff VALUES (10, 'Ann', 1, '\\xdead'), (11, 'Bob', 2, NULL), (20, 'Cy', 2, NULL);
+INSERT INTO staff VALUES (30, 'Di', 3, NULL), (31, 'Ed', 4, NULL);
+INSERT INTO store VALUES (1, 10), (2, 20), (3, 31), (4, 30);
+ALTER TABLE staff ADD FOREIGN KEY (s_store) REFERENCES store;
+ALTER TABLE store ADD FOREIGN KEY (t_manager) REFERENCES staff;
+"""
+
+
+def test_rows_that_reference_one_another_in_a_circle_are_imported(
+    run: Run, url: str, tmp_path: Path
+) -> None:
+    dump = tmp_path / "d.sql"
+    dump.write_text(CIRCLE)
+    code, out, err = run("import", str(dump), "--json", "--batch-rows", "1")
+    assert (code, err) == (0, "")
+    counts = json.loads(out)["relations"]
+    assert {name: each["rows"] for name, each in counts.items()} == {
+        "staff": 5,
+        "store": 4,
+        "rental": 1,
+    }
+    code, out, _ = run("import", str(dump), "--json", "--batch-rows", "1", "--resume")
+    assert (code, json.loads(out)["rows"], json.loads(out)["skipped"]) == (0, 0, 10)
+    found = rows(url, "SELECT s_id, s_store, t_manager FROM staff JOIN store ON s_store = t_id")
+    assert found == [(10, 1, 10), (11, 2, 20), (20, 2, 20), (30, 3, 31), (31, 4, 30)]
+    assert rows(url, "SELECT s_photo FROM staff WHERE s_id = 10") == [(b"\xde\xad",)]
+    inserted = rows(url, "INSERT INTO staff (s_store) VALUES (1) RETURNING s_id")
+    assert inserted[0][0] > 31
+    assert "0 differences" in run("verify")[1]
+
+
+def test_rows_of_a_circle_are_rejected_as_a_whole(run: Run, url: str, tmp_path: Path) -> None:
+    dump, rejects = tmp_path / "d.sql", tmp_path / "r.jsonl"
+    dump.write_text(
+        CIRCLE.replace("(30, 'Di', 3,", "(30, 'Di', 'x',").replace("(1, 30)", "(1, 10)")
+    )
+    code, _, err = run("import", str(dump))
+    assert (code, f"{dump}:" in err and "s_store" in err) == (3, True), err
+    dump.write_text(
+        CIRCLE.replace("(20, 'Cy', 2,", "(20, 'x\x00', 2,").replace("(1, 30)", "(1, 10)")
+    )
+    code, out, _ = run("import", str(dump), "--rejects", str(rejects), "--json", "--resume")
+    found = [json.loads(line) for line in rejects.read_text().splitlines()]
+    assert {each["relation"] for each in found} <= {"staff, store", "store, staff", "staff"}
+    assert code == 0, out
+
+
 def test_an_import_adds_to_the_schema_in_force(run: Run, url: str, tmp_path: Path) -> None:
     for name in ("a", "b"):
         dump = tmp_path / f"{name}.sql"

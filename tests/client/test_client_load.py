@@ -376,6 +376,36 @@ def test_relations_are_loaded_parents_first(run: Run, db: Connection, tmp_path: 
     assert [(row["relation"], row["record"]) for row in rejected(rejects)] == [("book", "2,3")]
 
 
+def test_relations_of_a_circle_are_loaded_by_one_transaction(
+    run: Run, url: str, tmp_path: Path
+) -> None:
+    with hornbeam.connect(url, autocommit=True) as db:
+        cursor = db.cursor()
+        cursor.execute("CREATE TABLE staff (s_id INT PRIMARY KEY, s_store INT NOT NULL)")
+        cursor.execute(
+            "CREATE TABLE store (t_id INT PRIMARY KEY, t_manager INT NOT NULL REFERENCES staff)"
+        )
+        cursor.execute("ALTER TABLE staff ADD CONSTRAINT at FOREIGN KEY (s_store) REFERENCES store")
+    for name, text in (
+        ("staff.csv", "s_id,s_store\n10,1\n11,2\n"),
+        ("more.jsonl", '{"s_id": 12, "s_store": 2}\n{"s_id": 13, "s_store": 2}\n'),
+        ("store.csv", "t_id,t_manager\n1,10\n2,12\n"),
+        ("bad.csv", "t_id,t_manager\n1,10\n2,99\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    staff = [f"staff={tmp_path / name}" for name in ("staff.csv", "more.jsonl")]
+    words = [*staff, f"store={tmp_path / 'store.csv'}", "--batch-rows", "1"]
+    code, _, err = run("load", *staff, f"store={tmp_path / 'bad.csv'}")
+    assert (code, "store references staff (t_manager = 99)" in err) == (3, True), err
+    code, _, err = run("load", *words, "--rejects", str(tmp_path / "r"))
+    assert (code, "Leave --rejects out" in err) == (2, True)
+    code, out, _ = run("load", *words, "--json")
+    counts = {name: each["rows"] for name, each in json.loads(out)["relations"].items()}
+    assert (code, counts) == (0, {"staff": 4, "store": 2})
+    assert "Continue that load with --resume" in run("load", *words)[2]
+    assert json.loads(run("load", *words, "--resume", "--json")[1])["skipped"] == 6
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

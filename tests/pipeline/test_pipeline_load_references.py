@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from hornbeam_server.pipeline.load import driver as job
+from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.storage.ports import TOMBSTONE
 from tests.api.api_world import world
 from tests.pipeline.reconcile_world import cells, plant
@@ -42,6 +45,21 @@ def test_a_load_rejects_rows_without_the_value_that_they_reference(spark, tmp_pa
         assert shop.rows("SELECT p_id FROM person ORDER BY p_id") == [[1], [4], [5]]
         assert shop.verify() == 0
         assert shop.transact("INSERT INTO person VALUES (6, 'a', 2)").status_code == 409
+
+
+def test_relations_of_a_circle_are_not_loaded_together(tmp_path):
+    ddl = (
+        "CREATE TABLE a (k INT PRIMARY KEY, b INT REFERENCES b);"
+        "CREATE TABLE b (k INT PRIMARY KEY, a INT REFERENCES a);"
+    )
+    with world(tmp_path) as shop:
+        assert shop.apply(ddl=ddl, workload="", roots=None).status_code == 200
+        sources = {name: [write_lines(tmp_path / name, "k", [(1,)])] for name in "ab"}
+        with node_of(shop) as node:
+            with pytest.raises(InvalidRequest, match="a, b reference one another") as refused:
+                job.planned(node, sources)
+            assert "without --spark" in refused.value.cure
+            assert job.planned(node, {"b": sources["b"]}).names == ["b"]
 
 
 def test_reconciling_finds_rows_without_the_value_that_they_reference(tmp_path):

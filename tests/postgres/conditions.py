@@ -157,7 +157,14 @@ ARRAY[1, 2] && ARRAY[2, 3]
 array_to_string('{1,2}'::INTEGER[], '-')
 array_upper(ARRAY[1, 2], 1)
 current_user = current_user
+current_user = session_user AND user = current_role
 version() IS NOT NULL
+version() LIKE '%PostgreSQL 15%'
+current_schema
+current_schema()
+pg_catalog.current_schema()
+current_database() = current_catalog
+pg_catalog.lower('ABC')
 """.strip().splitlines()
 
 

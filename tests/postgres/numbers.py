@@ -235,6 +235,10 @@ pg_typeof('a')::TEXT
 pg_typeof(NULL)::TEXT
 pg_typeof(10000000000)::TEXT
 pg_typeof(1 / 2.0)::TEXT
+pg_typeof(1::SMALLINT)::TEXT
+pg_typeof(1::VARCHAR(5))::TEXT
+pg_typeof('x'::BYTEA)::TEXT
+pg_typeof(TRUE)::TEXT
 """.strip().splitlines()
 
 

@@ -25,6 +25,7 @@ from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import column_type, connect, from_record_batch
 from hornbeam_server.query.dialect.functions import makes_or_takes_rows
+from hornbeam_server.query.dialect.session import SESSION
 from hornbeam_server.query.dialect.templates import RENAMED, TEMPLATES
 from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.errors import HornbeamError, SqlError, Unsupported
@@ -46,7 +47,7 @@ VALUES = {
 }  # fmt: skip
 GENERIC = (("'2 b'", "2", "3"), ("7", "3"))
 TRANSLATED = {
-    *({name for name, _ in TEMPLATES} - {"date_trunc"}), *RENAMED,
+    *({name for name, _ in TEMPLATES} - {"date_trunc"}), *RENAMED, *SESSION,
     "date_part", "decode", "encode", "format", "json_extract_path", "json_extract_path_text",
     "jsonb_extract_path", "jsonb_extract_path_text", "sum", "to_char", "to_date", "to_hex",
     "to_number", "to_timestamp", "current_localtime", "current_localtimestamp",

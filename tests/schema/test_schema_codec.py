@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hornbeam_server.schema.altered import placed
 from hornbeam_server.schema.catalog import (
     Catalog,
     Computed,
@@ -111,6 +112,9 @@ it."""
 
 NINTH = (Path(__file__).parent / "fixtures" / "catalog_9.json").read_bytes()
 """A catalog with a CHECK, as the first version that has them writes it."""
+
+TENTH = (Path(__file__).parent / "fixtures" / "catalog_10.json").read_bytes()
+"""A catalog with a dropped column, and one with another default than its older rows have."""
 
 
 def test_the_format_comes_first() -> None:
@@ -252,6 +256,15 @@ def test_checks_raise_the_format_number_and_are_decoded() -> None:
     catalog = Catalog(1, Schema((relation,)), Forest(("r",)))
     assert encode_catalog(catalog) == NINTH
     assert decode_catalog(NINTH) == catalog
+
+
+def test_altered_relations_raise_the_format_number_and_are_decoded() -> None:
+    first = load_ddl("CREATE TABLE r (a INT PRIMARY KEY, b INT, c INT DEFAULT 1)")
+    second = load_ddl("CREATE TABLE r (a INT PRIMARY KEY, c INT DEFAULT 2)")
+    catalog = Catalog(1, placed(second, first), Forest(("r",)))
+    assert encode_catalog(catalog) == TENTH
+    assert decode_catalog(TENTH) == catalog
+    assert decode_catalog(TENTH).schema.relation("r").column("c").value_in_older_rows == 1
 
 
 def test_computed_columns_raise_the_format_number_and_are_decoded() -> None:

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hornbeam_server.schema.ddl import dumps, read_file
-from hornbeam_server.schema.ddl.rows import Row, parents_first
+from hornbeam_server.schema.ddl import dumps, load_ddl, read_file
+from hornbeam_server.schema.ddl.row_order import in_order
+from hornbeam_server.schema.ddl.rows import Row
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.errors import SchemaError
+from hornbeam_server.schema.graph import components
 from tests.fuzz.sql_grammar import garbled, mutated
 from tests.schema.test_schema_fuzz import outcome
 from tests.schema.test_schema_sources import FILES
@@ -41,7 +43,7 @@ def read(text: str, source: Source) -> list[tuple[object, ...]]:
     reading = read_file(text, "d.sql", source)
     reading.problems.require_none()
     found = dumps.parts([reading], reading.schema)
-    return [tuple(row.values) for part in found for row in part.rows()]
+    return [tuple(row.values) for part in found for (row,) in part.units()]
 
 
 @pytest.mark.parametrize("source", Source)
@@ -82,27 +84,58 @@ def test_copied_rows_are_read_as_they_were_written(
     assert read(text, Source.POSTGRES) == [(str(a), b, c) for a, b, c in rows]
 
 
-@given(st.data(), st.integers(1, 12))
-def test_parents_come_before_their_children(data: st.DataObject, count: int) -> None:
-    parents = [data.draw(st.none() | st.integers(0, i), label=str(i)) for i in range(count)]
-    rows = [
-        Row(i, ("k", "up"), [str(i), None if parent is None else str(parent)], "")
-        for i, parent in enumerate(parents)
-    ]
-    ordered = parents_first(data.draw(st.permutations(rows)), ["k"], [["up"]])
-    assert sorted(row.line for row in ordered) == list(range(count))
-    for position, row in enumerate(ordered):
-        earlier = {before.values[0] for before in ordered[: position + 1]}
-        assert row.values[1] is None or row.values[1] in earlier
+CIRCLE = load_ddl(
+    "CREATE TABLE a (k INT PRIMARY KEY, a INT REFERENCES a, b INT REFERENCES b);"
+    "CREATE TABLE b (k INT PRIMARY KEY, a INT REFERENCES a, b INT REFERENCES b);"
+)
 
 
-def test_rows_that_reference_each_other_come_last() -> None:
-    rows = [
-        Row(i, ("k", "up"), [k, up], "")
-        for i, (k, up) in enumerate([("1", "2"), ("2", "1"), ("3", None), ("4", "3"), ("5", "9")])
+@st.composite
+def circular_rows(draw: st.DrawFn) -> list[Row]:
+    """Draw rows of the two relations of CIRCLE; some of them reference rows that do not exist."""
+    number = st.none() | st.integers(0, 6).map(str)
+    keys = draw(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5)), unique=True))
+    return [
+        Row(name, line, ("k", "a", "b"), [str(key), draw(number), draw(number)], "")
+        for line, (name, key) in enumerate(keys)
     ]
-    ordered = parents_first(rows, ["k"], [["up"]])
-    assert [row.line for row in ordered] == [2, 3, 4, 0, 1]
+
+
+@given(circular_rows())
+def test_parents_come_before_their_children(rows: list[Row]) -> None:
+    units = in_order(rows, CIRCLE.relations)
+    assert sorted(row.line for unit in units for row in unit) == list(range(len(rows)))
+    known = {(row.relation, row.values[0]) for row in rows}
+    inserted: set[tuple[str, object]] = set()
+    for unit in units:
+        inserted |= {(row.relation, row.values[0]) for row in unit}
+        for row in unit:
+            wanted = {("a", row.values[1]), ("b", row.values[2])} & known
+            assert wanted <= inserted
+
+
+@given(circular_rows())
+def test_only_rows_of_a_circle_are_inserted_together(rows: list[Row]) -> None:
+    line = {(row.relation, row.values[0]): row.line for row in rows}
+    above = {
+        row.line: [
+            line[key]
+            for key in (("a", row.values[1]), ("b", row.values[2]))
+            if key in line and line[key] != row.line
+        ]
+        for row in rows
+    }
+    expected = sorted(sorted(group) for group in components(above))
+    units = in_order(rows, CIRCLE.relations)
+    assert sorted(sorted(row.line for row in unit) for unit in units) == expected
+
+
+def test_rows_of_one_relation_stand_beside_each_other() -> None:
+    cells = [("a", "1", None, "1"), ("b", "1", None, None), ("a", "2", None, "2"),
+             ("b", "2", "1", None), ("b", "3", None, None), ("a", "3", "3", "3")]  # fmt: skip
+    rows = [Row(name, i, ("k", "a", "b"), values, "") for i, (name, *values) in enumerate(cells)]
+    units = in_order(rows, CIRCLE.relations)
+    assert [[row.line for row in unit] for unit in units] == [[1], [4], [0], [5], [3], [2]]
 
 
 @pytest.mark.parametrize("source", Source)
@@ -116,7 +149,7 @@ def test_any_text_is_read_or_has_problems_with_places(source: Source, data: st.D
         assert 1 <= line <= text.count("\n") + 1
         assert column >= 1
         assert problem.error.cure
-    failed = outcome(lambda: [list(p.rows()) for p in dumps.parts([reading], reading.schema)])
+    failed = outcome(lambda: [list(p.units()) for p in dumps.parts([reading], reading.schema)])
     if isinstance(failed, SchemaError):
         assert failed.file == "d.sql"
         assert failed.cure

@@ -72,16 +72,6 @@ def test_an_element_that_names_a_broken_one_is_no_problem_of_its_own() -> None:
     assert found(text) == [(1, 20, "Type MOOD is not supported.")]
 
 
-def test_every_circle_of_foreign_keys_is_reported() -> None:
-    text = (
-        "CREATE TABLE a (i INT PRIMARY KEY, b INT REFERENCES b);\n"
-        "CREATE TABLE b (i INT PRIMARY KEY, a INT REFERENCES a);\n"
-        "CREATE TABLE c (i INT PRIMARY KEY, d INT REFERENCES d);\n"
-        "CREATE TABLE d (i INT PRIMARY KEY, c INT REFERENCES c);\n"
-    )
-    assert [line for line, _, _ in found(text)] == [2, 4]
-
-
 def test_the_rest_of_a_file_with_problems_is_a_schema() -> None:
     schema = read_file(FILE).schema
     assert load_ddl(

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from hornbeam_server.maintain.recompute import recompute
 from hornbeam_server.schema.catalog import Catalog, Forest
-from hornbeam_server.schema.errors import ConstraintViolation, TransactionAborted
+from hornbeam_server.schema.errors import ConstraintViolation, SqlError, TransactionAborted
+from hornbeam_server.schema.graph import without_circles
 from hornbeam_server.schema.model import Action
 from hornbeam_server.schema.types import Kind
 from hornbeam_server.txlayer.transactions.requests import InsertRows, TransactionRequest
@@ -26,6 +27,7 @@ from tests.txlayer.transactions_model import (
     Delete,
     DeleteUsing,
     Insert,
+    Merge,
     Refused,
     Update,
     UpdateByQuery,
@@ -49,6 +51,7 @@ def worlds(draw):
             on_update=tuple(Action),
             to_unique=draw(st.booleans()),
             keyless=draw(st.booleans()),
+            circles=draw(st.booleans()),
         )
     )
     parents = {}
@@ -56,6 +59,8 @@ def worlds(draw):
         edges = [fk for fk in relation.key_edges if fk.parent != relation.name]
         if edges and draw(st.integers(0, 4)):
             parents[relation.name] = draw(st.sampled_from(edges))
+    found = without_circles(parents.items(), lambda edge: (edge[0], edge[1].parent))
+    parents = dict(found)
     roots = tuple(name for name in schema.names if name not in parents)
     forest = Forest(roots, tuple(parents.items()))
     catalog = catalog_of(schema, forest=forest)
@@ -131,6 +136,10 @@ def of_two(draw, schema, relation):
         on = draw(st.sampled_from(of_key))
         column, value = draw(st.sampled_from(pairs))
         return UpdateByQuery(relation.name, source.name, column, value, (on,))
+    if relation.primary_key and draw(st.booleans()):
+        on, insert = tuple(draw(some)), tuple(draw(some))
+        gone = draw(st.sampled_from(relation.column_names))
+        return Merge(relation.name, source.name, on, gone, tuple(draw(some)), insert)
     if draw(st.booleans()):
         return UpdateFrom(relation.name, source.name, tuple(draw(some)), tuple(draw(some)))
     return DeleteUsing(relation.name, source.name, tuple(draw(some)))
@@ -174,7 +183,7 @@ async def transact(database, work):
     request = TransactionRequest(tuple(operation.sql(schema) for operation in work))
     try:
         await database.transact(request)
-    except ConstraintViolation:
+    except (ConstraintViolation, SqlError):  # SqlError: MERGE would write a row twice
         return False
     return True
 

@@ -110,7 +110,30 @@ class DeleteUsing:
         )
 
 
-Operation = Insert | Update | Delete | UpdateFrom | UpdateByQuery | DeleteUsing
+@dataclass(frozen=True)
+class Merge:
+    """MERGE of `source`: a row that matches is deleted if its column `gone` is NULL, and otherwise
+    takes columns of the source; without a match a row with columns of the source is inserted."""
+
+    relation: str
+    source: str
+    on: tuple[tuple[str, str], ...]
+    gone: str
+    assign: tuple[tuple[str, str], ...]
+    insert: tuple[tuple[str, str], ...]
+
+    def sql(self, schema: Schema) -> Statement:
+        assigned = ", ".join(f"{column} = s.{other}" for column, other in self.assign)
+        values = ", ".join(f"s.{other}" for _, other in self.insert)
+        return Statement(
+            f"MERGE INTO {self.relation} AS t USING {self.source} AS s ON {_joined(self.on)}"
+            f" WHEN MATCHED AND t.{self.gone} IS NULL THEN DELETE"
+            f" WHEN MATCHED THEN UPDATE SET {assigned} WHEN NOT MATCHED THEN INSERT"
+            f" ({', '.join(column for column, _ in self.insert)}) VALUES ({values})"
+        )
+
+
+Operation = Insert | Update | Delete | UpdateFrom | UpdateByQuery | DeleteUsing | Merge
 
 
 def _joined(on: Sequence[tuple[str, str]]) -> str:
@@ -144,6 +167,8 @@ def apply(schema: Schema, before: State, operations: Sequence[Operation]) -> Sta
                 rows = state[relation.name]
                 gone = [row for row in rows if _others(schema, state, operation, row)]
                 _delete(schema, relation, state, gone)
+            case Merge():
+                _merge(schema, state, operation)
     _check(schema, state)
     return state
 
@@ -180,6 +205,47 @@ def _from_others(
             assigned = dict(zip(columns, values, strict=True))
             changed.append((row, _assigned(target, row, assigned)))
     return changed
+
+
+def _merge(schema: Schema, state: State, merge: Merge) -> None:
+    target, source = schema.relation(merge.relation), schema.relation(merge.source)
+    held, there = (list(names) for names in zip(*merge.on, strict=True))
+    pairs, gone, new = [], [], []
+    for other in state[source.name]:
+        wanted = _values(source, other, there)
+        rows = [row for row in state[target.name] if _values(target, row, held) == wanted]
+        if not rows or None in wanted:
+            given = dict(
+                zip([c for c, _ in merge.insert], _given(source, other, merge.insert), strict=True)
+            )
+            new.append(_assigned(target, _defaults(target), given))
+            continue
+        assigned = dict(
+            zip([c for c, _ in merge.assign], _given(source, other, merge.assign), strict=True)
+        )
+        for row in rows:
+            if _values(target, row, [merge.gone]) == (None,):
+                gone.append(row)
+            else:
+                pairs.append((row, _assigned(target, row, assigned)))
+    written = [*gone, *(old for old, _ in pairs)]
+    if len(set(written)) < len(written):
+        raise Refused
+    _replace(schema, target, state, pairs)
+    keys = {_values(target, row, target.primary_key) for row in gone}
+    gone = [r for r in state[target.name] if _values(target, r, target.primary_key) in keys]
+    if len(gone) < len(keys):
+        raise Refused
+    _delete(schema, target, state, gone)
+    _add(target, state, new)
+
+
+def _given(source: Relation, row: Row, pairs: Sequence[tuple[str, str]]) -> Row:
+    return _values(source, row, [other for _, other in pairs])
+
+
+def _defaults(relation: Relation) -> Row:
+    return tuple(None if c.default is None else c.default.value for c in relation.columns)
 
 
 def _values(relation: Relation, row: Row, columns: Sequence[str]) -> Row:

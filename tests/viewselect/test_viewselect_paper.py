@@ -1,14 +1,17 @@
 """Candidate generation and selection of the paper (Synergy), on its own examples."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hornbeam_server.schema.errors import CircularReference
-from hornbeam_server.schema.model import Schema
 from hornbeam_server.viewselect.cover import marked_paths
 from hornbeam_server.viewselect.dag import to_dag
+from hornbeam_server.viewselect.forest import ForestSearch
 from hornbeam_server.viewselect.graph import schema_graph
 from hornbeam_server.viewselect.paper import paper_forest, rooted_graphs, rooted_tree
 from hornbeam_server.viewselect.select import select_views
+from hornbeam_server.viewselect.statistics import Statistics
+from tests.strategies import schemas
 from tests.viewselect.viewselect_world import (
     COMPANY,
     COMPANY_WORKLOAD,
@@ -193,13 +196,43 @@ class TestMarking:
         assert all(not marked_paths(read, EDGES) for read in world.workload.reads)
 
 
-def test_cycles_are_refused():
-    world = World(
-        "CREATE TABLE a (a INTEGER PRIMARY KEY, a_b INTEGER); "
-        "CREATE TABLE b (b INTEGER PRIMARY KEY, b_a INTEGER REFERENCES a)", "SELECT a FROM a"
-    )  # fmt: skip
-    a, b = world.schema.relations
-    back = b.foreign_keys[0].__class__("back", ("a_b",), "b", ("b",))
-    schema = Schema((a.__class__(a.name, a.columns, a.primary_key, (back,)), b))
-    with pytest.raises(CircularReference):
-        schema_graph(schema, {})
+CIRCLE = """
+CREATE TABLE staff (s_id INTEGER PRIMARY KEY, s_store INTEGER NOT NULL REFERENCES store (t_id));
+CREATE TABLE store (t_id INTEGER PRIMARY KEY, t_manager INTEGER NOT NULL REFERENCES staff (s_id));
+CREATE TABLE rental (r_id INTEGER PRIMARY KEY, r_staff INTEGER REFERENCES staff (s_id));
+"""
+
+
+@pytest.mark.parametrize(
+    ("workload", "kept", "tree"),
+    [
+        ("SELECT s_id FROM staff", "staff_s_store_fkey", {}),
+        (
+            "SELECT s_id FROM staff, store WHERE t_manager = s_id AND t_id = ?",
+            "store_t_manager_fkey",
+            {"store": "staff"},
+        ),
+        (
+            "SELECT r_id FROM rental, staff, store WHERE r_staff = s_id AND s_store = t_id",
+            "staff_s_store_fkey",
+            {"staff": "store", "rental": "staff"},
+        ),
+    ],
+)
+def test_of_a_circle_the_joined_edge_is_kept(workload, kept, tree):
+    world = World(CIRCLE, workload)
+    names = [edge.foreign_key.name for edge in world.graph.edges]
+    assert names == [kept, "rental_r_staff_fkey"]
+    for forest in (paper_forest(world.graph, ()), ForestSearch(
+            world.graph, world.objective, None).best()):  # fmt: skip
+        assert trees(forest).items() >= tree.items()
+
+
+@given(schemas(circles=True, max_relations=6), st.data())
+def test_graphs_of_any_schema_have_no_circles(schema, data):
+    edges = [(r.name, fk.name) for r in schema.relations for fk in r.foreign_keys]
+    weights = {edge: data.draw(st.integers(0, 3)) for edge in edges}
+    graph = schema_graph(schema, weights)
+    assert sorted(graph.relations) == sorted(schema.names)
+    assert all(graph.rank[edge.parent] < graph.rank[edge.child] for edge in graph.edges)
+    assert Statistics().rows(schema).keys() == {*schema.names}

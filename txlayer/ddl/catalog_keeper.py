@@ -160,10 +160,10 @@ class CatalogKeeper:
         build its new views and indexes. `external`: leave the builds to an external builder, which
         calls `finish`. `splits`: keys by relation at which to split the tables of a new load.
 
-        No other change of the catalog runs at the same time. Raises the errors of `make`,
-        UniqueViolation, ForeignKeyViolation or CheckViolation when stored rows break an added
-        constraint, and BeingLoaded when the change concerns a load under way; nothing has changed
-        then. A change that has begun continues when its caller is cancelled.
+        No other change of the catalog runs at the same time. Raises the errors of `make`, those of
+        `check_stored` when stored rows break an added constraint, and BeingLoaded when the change
+        concerns a load under way; nothing has changed then. A change that has begun continues when
+        its caller is cancelled.
         """
         self.led()
         await self.carry_out(self._change(make, external, splits))
@@ -492,20 +492,14 @@ class CatalogKeeper:
         """Check stored rows against the new constraints of `catalog`, and fill its new UNIQUE
         indexes. Returns `catalog` with these indexes READABLE, in force since `at`.
 
-        The first commit under the catalog relies on both, so writers wait for it. Raises
-        UniqueViolation, ForeignKeyViolation or CheckViolation for stored rows that break a
-        constraint.
+        The first commit under the catalog relies on both, so writers wait for it. Raises the errors
+        of `check_stored` for stored rows that break a constraint.
         """
         codecs, states = Codecs(catalog), dict(catalog.states)
-        reader = Snapshot(self._store, codecs, at)
-
-        async def count(sql: str) -> int:
-            query = self._engine.prepare(sql, catalog, use_views=False)
-            ((found,),) = await (await query.run(reader)).all()
-            assert isinstance(found, int)
-            return found
-
-        await check_stored(self.state.catalog, catalog, count)
+        current = self.state.catalog
+        await check_stored(
+            current, catalog, partial(self._count, catalog, at), partial(self._count, current, at)
+        )
         for index in catalog.indexes:
             if index.unique and states[index.name] is State.BUILDING:
                 build = self.builds[index.name] = Build(index.name, at)
@@ -515,6 +509,13 @@ class CatalogKeeper:
                 build.finished = True
         self._steps(Step.ADMITTED)
         return replace(catalog, states=tuple(states.items()), since=at)
+
+    async def _count(self, catalog: Catalog, at: int, sql: str) -> int:
+        """The number that a query returns over the rows as of `at`, as `catalog` reads them."""
+        query = self._engine.prepare(sql, catalog, use_views=False)
+        ((found,),) = await (await query.run(Snapshot(self._store, Codecs(catalog), at))).all()
+        assert isinstance(found, int)
+        return found
 
     def _begin_builds(self) -> None:
         catalog = self.state.catalog

@@ -1,7 +1,7 @@
 """Checks whether stored rows meet the constraints that a new catalog adds.
 
-Queries check a UNIQUE index, a foreign key or a CHECK over existing rows at the switch, while no
-writer is inside (`TransactionManager.switch`).
+Queries check a UNIQUE index, a foreign key, a CHECK, NOT NULL or a narrower type over existing rows
+at the switch, while no writer is inside (`TransactionManager.switch`).
 """
 
 from __future__ import annotations
@@ -10,24 +10,32 @@ from collections.abc import Awaitable, Callable
 
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.diff import diff
+from hornbeam_server.schema.diff import diff, narrows
 from hornbeam_server.schema.errors import (
     CheckViolation,
     ForeignKeyViolation,
+    NotNullViolation,
     StalePlan,
+    TypeMismatch,
     UniqueViolation,
 )
-from hornbeam_server.schema.model import Check, DeclaredIndex, ForeignKey
+from hornbeam_server.schema.model import Check, Column, DeclaredIndex, ForeignKey
+from hornbeam_server.schema.types import ColumnType, Kind
 
 Count = Callable[[str], Awaitable[int]]
 """Runs a query that returns one number, over the stored rows as the new catalog reads them."""
 
 
-async def check_stored(current: Catalog, new: Catalog, count: Count) -> None:
-    """Check the constraints that `new` adds to `current`. Raises UniqueViolation,
-    ForeignKeyViolation or CheckViolation, with the number of offending values or rows, and
-    StalePlan when a relation that an initial load is to fill has rows."""
+async def check_stored(current: Catalog, new: Catalog, count: Count, count_before: Count) -> None:
+    """Check the constraints that `new` adds to `current`. `count_before` counts over the rows as
+    `current` reads them. Raises UniqueViolation, ForeignKeyViolation, CheckViolation,
+    NotNullViolation or TypeMismatch, with the number of offending values or rows, and StalePlan
+    when a relation that an initial load is to fill has rows."""
     changes = diff(current.schema, new.schema)
+    # First: the new catalog cannot read rows that break these.
+    for relation, column in changes.restricted_columns:
+        before = current.schema.relation(relation).column(column.name)
+        await _check_column(relation, before, column, count_before)
     for index in changes.added_indexes:
         if index.unique and index.relation in current.schema:
             await _check_unique(index, count)
@@ -47,6 +55,48 @@ async def _check_empty(relation: str, count: Count) -> None:
             cure="Append to it, in transactions: hornbeam load without --spark.",
             relation=relation,
         )
+
+
+async def _check_column(relation: str, before: Column, column: Column, count: Count) -> None:
+    stored = f"{quoted(relation)} WHERE "
+    name = quoted(column.name)
+    if before.nullable and not column.nullable:
+        found = await count(f"SELECT count(*) FROM {stored}{name} IS NULL")
+        if found:
+            raise NotNullViolation(
+                f"{relation}.{column.name} cannot be NOT NULL: {found} stored"
+                f" row{'s have' if found > 1 else ' has'} NULL there.",
+                cure=f"Find them with SELECT * FROM {stored}{name} IS NULL, and give them a value"
+                " first.",
+                relation=relation,
+                column=column.name,
+                count=found,
+            )
+    if narrows(before, column):
+        other = _is_no_value(name, column.type)
+        found = await count(f"SELECT count(*) FROM {stored}{other}")
+        if found:
+            raise TypeMismatch(
+                f"{relation}.{column.name} cannot be {column.type.ddl()}: {found} stored"
+                f" value{'s are' if found > 1 else ' is'} not of this type.",
+                cure=f"Find them with SELECT * FROM {stored}{other}, and change them first.",
+                relation=relation,
+                column=column.name,
+                count=found,
+            )
+
+
+def _is_no_value(column: str, type_: ColumnType) -> str:
+    """The condition that a stored value, which is encoded as `type_` is, is no value of it."""
+    match type_.kind:
+        case Kind.INTEGER | Kind.BIGINT:
+            numbers = type_.declared_integers
+            return f"{column} NOT BETWEEN {numbers[0]} AND {numbers[-1]}"
+        case Kind.DECIMAL:
+            digits = (type_.precision or 0) - (type_.scale or 0)
+            return f"abs({column}) >= {10**digits}"
+        case _:
+            return f"length({column}) > {type_.length}"
 
 
 async def _check_unique(index: DeclaredIndex, count: Count) -> None:

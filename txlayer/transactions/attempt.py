@@ -48,6 +48,12 @@ from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.constraint_checks import ConstraintChecks, numbers_cure
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks
+from hornbeam_server.txlayer.transactions.merges import (
+    Matched,
+    lock_new_rows,
+    matched,
+    rows_to_delete,
+)
 from hornbeam_server.txlayer.transactions.new_rows import NewRows
 from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
 from hornbeam_server.txlayer.transactions.referential_actions import Pairs, ReferentialActions
@@ -77,11 +83,16 @@ from hornbeam_server.txlayer.transactions.write_compiler import with_values
 from hornbeam_server.txlayer.transactions.write_expressions import Scalar
 from hornbeam_server.txlayer.transactions.write_parameters import bind_parameters
 from hornbeam_server.txlayer.transactions.write_plans import (
+    Assignments,
     ByKey,
     BySearch,
     Conflict,
     DeletePlan,
     InsertPlan,
+    MergeDelete,
+    MergeInsert,
+    MergePlan,
+    MergeUpdate,
     RowPlan,
     Step,
     StepsPlan,
@@ -283,6 +294,8 @@ class Transaction:
                 written = await self._update(plan, bound)
             case DeletePlan():
                 written = await self._delete(plan, bound)
+            case MergePlan():
+                return StatementResult(await self._merge(plan, bound))
         returning, rows = plan.returning, written.rows
         if returning is None:
             return StatementResult(len(rows))
@@ -461,10 +474,21 @@ class Transaction:
         return await self._replace(relation, [(row, new)])
 
     async def _update(self, plan: UpdatePlan, bound: _Bound) -> _Written:
-        relation, assignments = plan.relation, plan.assignments
         rows, values, given = await self._found(plan, bound)
         computed = await values.add_all(plan.queries, rows, given)
-        after = (row_after(assignments, r, r, p) for r, p in zip(rows, computed, strict=True))
+        pairs = await self._changed(plan.relation, plan.assignments, rows, computed, bound)
+        return _Written(await self._replace(plan.relation, pairs), given, values)
+
+    async def _changed(
+        self,
+        relation: Relation,
+        assignments: Assignments,
+        rows: Sequence[Row],
+        given: Sequence[Parameters],
+        bound: _Bound,
+    ) -> list[tuple[Row, Row]]:
+        """Each row with the new row that SET makes of it, given the parameters for each."""
+        after = (row_after(assignments, r, r, p) for r, p in zip(rows, given, strict=True))
         changed = await self._all_computed(bound, budget_of_writes().taking(after))
         pairs: list[tuple[Row, Row]] = []
         for some in chunks(list(zip(rows, changed, strict=True))):
@@ -473,7 +497,7 @@ class Transaction:
                 for row, new in some
             ]
             await turn(some)
-        return _Written(await self._replace(relation, pairs), given, values)
+        return pairs
 
     async def _found(
         self, plan: UpdatePlan | DeletePlan, bound: _Bound
@@ -537,6 +561,62 @@ class Transaction:
         rows, values, given = await self._found(plan, bound)
         await self._actions.delete(plan.relation, rows)
         return _Written(rows, given, values)
+
+    async def _merge(self, plan: MergePlan, bound: _Bound) -> int:
+        """Carry out a MERGE, and return the number of rows that it writes. All new rows are
+        computed before the first change. Rows are updated before others are deleted, so that ON
+        DELETE follows from the new rows; rows are inserted last, for their keys may be freed."""
+        relation, name = plan.relation, plan.relation.name
+        values = await self._value_queries(plan)
+        stream = await self._searches.run(plan.query, bound.parameters)
+        found = await matched(plan, stream, bound.parameters, budget_of_reads())
+        changing = [
+            key
+            for action, pairs in zip(plan.actions, found, strict=True)
+            for key in pairs.keys
+            if not isinstance(action, MergeInsert)
+        ]
+        locked = await self._workspace.lock_and_read(name, changing)
+        await self._searches.require_unchanged(name, changing)
+        rows = {key: row for key, row in zip(changing, locked, strict=True) if row is not None}
+        replaced: list[tuple[Row, Row]] = []
+        deleted: list[Key] = []
+        inserted: list[Row] = []
+        for action, pairs in zip(plan.actions, found, strict=True):
+            match action:
+                case MergeUpdate(assignments=assignments, queries=queries):
+                    old = [rows[key] for key in pairs.keys]
+                    given = await values.add_all(queries, old, pairs.parameters)
+                    replaced += await self._changed(relation, assignments, old, given, bound)
+                case MergeDelete():
+                    deleted += pairs.keys
+                case MergeInsert():
+                    inserted += await self._merged_rows(relation, action, pairs, values, bound)
+        await self._replace(relation, replaced)
+        await self._actions.delete(
+            relation, await rows_to_delete(relation, deleted, self._workspace)
+        )
+        await lock_new_rows(relation, inserted, self._workspace, self._searches)
+        await self.insert_rows(relation, inserted)
+        return len(replaced) + len(deleted) + len(inserted)
+
+    async def _merged_rows(
+        self,
+        relation: Relation,
+        action: MergeInsert,
+        pairs: Matched,
+        values: ValueQueries,
+        bound: _Bound,
+    ) -> list[Row]:
+        """The new rows of WHEN NOT MATCHED THEN INSERT."""
+        nothing: list[Row] = [()] * len(pairs.keys)
+        given = await values.add_all(action.queries, nothing, pairs.parameters)
+        taken = budget_of_writes().taking(map(action.given, given), _values_of)
+        new: list[Row] = []
+        for some in chunks(await self._all_computed(bound, taken)):
+            new += [await self._new_rows.complete(relation, each) for each in some]
+            await turn(some)
+        return new
 
     async def _truncate(self, plan: TruncatePlan) -> int:
         """Delete all rows of the relations. None is left that references one of them."""

@@ -25,19 +25,22 @@ class ConstraintChecks:
         self._state = workspace.state
         self._identity = identity
 
-    async def check(self) -> None:
-        """Check foreign keys and UNIQUE over the net changes. Raises ConstraintViolation."""
+    async def check(self, *, circles: bool = True) -> None:
+        """Check foreign keys and UNIQUE over the net changes; `circles`: also the foreign keys of
+        relations that reference one another. Raises ConstraintViolation."""
         by_relation: dict[str, list[Change]] = {}
         for change in await self._workspace.net_changes():
             by_relation.setdefault(change.relation, []).append(change)
         for relation, changes in by_relation.items():
             checks = self._state.constraints[relation]
             for parent in checks.parents:
-                await self._check_parent(relation, parent, changes)
+                if circles or not parent.in_circle:
+                    await self._check_parent(relation, parent, changes)
             for unique in checks.unique:
                 await self._check_unique(relation, unique, changes)
             for child in checks.children:
-                await self._check_children(relation, child, changes)
+                if circles or not child.in_circle:
+                    await self._check_children(relation, child, changes)
 
     async def _check_parent(
         self, relation: str, check: ParentCheck, changes: Sequence[Change]

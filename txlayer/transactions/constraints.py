@@ -21,6 +21,7 @@ from hornbeam_server.query.expressions.declared import (
 )
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import NotNullViolation
+from hornbeam_server.schema.graph import in_circles
 from hornbeam_server.schema.model import ForeignKey, Relation
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.types import Row, Value
@@ -39,6 +40,8 @@ class ParentCheck:
     target: UniqueCheck | None
     same_root: bool
     """The foreign key is the tree edge: the parent lies under a root that the writer holds."""
+    in_circle: bool
+    """The relations reference each other in a circle, so a trial cannot require the other row."""
 
     def newly(self, change: Change) -> tuple[Value, ...] | None:
         """The key of the parent that a row references after `change` only."""
@@ -65,6 +68,7 @@ class ChildCheck:
     """The child's row with another key of its parent."""
     path: str | None
     child_key: Columns
+    in_circle: bool
 
     def left(self, change: Change) -> tuple[Value, ...] | None:
         """The key, without NULL, that a row of the parent has before `change` only."""
@@ -125,6 +129,7 @@ class Constraints:
         self._catalog = catalog
         self._codecs = codecs
         self._checks: dict[str, RelationChecks] = {}
+        self._in_circles = {(child.name, fk.name) for child, fk in in_circles(catalog.schema)}
 
     def __getitem__(self, relation: str) -> RelationChecks:
         """The checks of a relation, compiled when it is first written. An expression that an older
@@ -164,7 +169,13 @@ class Constraints:
         tree_positions = {relation.positions[c] for c in tree.columns} if tree else set()
         return RelationChecks(
             parents=tuple(
-                ParentCheck(fk, _columns(relation, fk.columns), self._target(fk), fk == tree)
+                ParentCheck(
+                    fk,
+                    _columns(relation, fk.columns),
+                    self._target(fk),
+                    fk == tree,
+                    (relation.name, fk.name) in self._in_circles,
+                )
                 for fk in relation.foreign_keys
             ),
             children=tuple(
@@ -194,6 +205,7 @@ class Constraints:
             _referencing(child, fk),
             path,
             projection([layout.positions[column] for column in child.primary_key]),
+            (child.name, fk.name) in self._in_circles,
         )
 
     def _path_to(self, child: Relation, columns: tuple[str, ...]) -> str | None:

@@ -14,7 +14,7 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One INSERT, UPDATE or DELETE with its parameters (positional `?` or `:name`)."""
+    """One INSERT, UPDATE, DELETE or MERGE with its parameters (positional `?` or `:name`)."""
 
     sql: str
     parameters: Parameters = ()

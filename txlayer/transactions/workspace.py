@@ -10,7 +10,7 @@ from hornbeam_server.maintain.immediate.program import Joined
 from hornbeam_server.query.engine import QueryStream
 from hornbeam_server.schema.errors import BeingLoaded, LimitExceeded, TransactionAborted
 from hornbeam_server.schema.render import identifier
-from hornbeam_server.schema.sizes import Budget, bytes_of
+from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.turns import chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.folds import OWN_LANE
@@ -228,7 +228,8 @@ class Workspace:
         changes = self.changes.setdefault(relation, {})
         known = changes.get(key)
         replaced = known.new if known is not None else None
-        self._budget.take(bytes_of(after or ()) - bytes_of(replaced or ()))
+        codec = self.state.codecs(relation)
+        self._budget.take(codec.long_bytes(after) - codec.long_bytes(replaced))
         changes[key] = Change(relation, known.old if known is not None else before, after)
         require_few(relation, len(changes))
         for holders in self._holders.get(relation, {}).values():
@@ -279,8 +280,22 @@ class Workspace:
         if not changes:
             return list(self.repairs)
         found = await self.state.programs.mutations(changes, self.reader)
-        await _require_moderate(found)
+        await self._require_moderate(found)
         return [*found, *self.repairs]
+
+    async def _require_moderate(self, mutations: Sequence[Mutation]) -> None:
+        """Raises LimitExceeded for too large mutations. They may be much larger than the changes
+        that cause them: a view repeats a parent's columns in the row of each child."""
+        budget = Budget(
+            MAX_STORED_BYTES,
+            "What the transaction stores, with views and indexes,",
+            "stored",
+            SPLIT,
+        )
+        codecs = self.state.codecs
+        for some in chunks(mutations):
+            budget.take(sum([codecs(m.layout).long_bytes(m.new) for m in some]))
+            await turn(some)
 
     async def additions(self, joined: Sequence[Joined]) -> list[Addition]:
         """What the changes add to the groups of immediate views."""
@@ -342,18 +357,6 @@ def require_few(relation: str, rows: int) -> None:
             f"The transaction changes more than {MAX_CHANGES} rows of {relation}.",
             cure="Split it; use load for bulk data.",
         )
-
-
-async def _require_moderate(mutations: Sequence[Mutation]) -> None:
-    """Raises LimitExceeded for too large mutations. They may be much larger than the changes that
-    cause them: a view repeats a parent's columns in the row of each child."""
-    budget = Budget(
-        MAX_STORED_BYTES, "What the transaction stores, with views and indexes,", "stored", SPLIT
-    )
-    for some in chunks(mutations):
-        for mutation in some:
-            budget.take(bytes_of(mutation.new or ()))
-        await turn(some)
 
 
 def budget_of_reads() -> Budget:

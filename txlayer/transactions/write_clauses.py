@@ -8,13 +8,14 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.parse import OVERRIDING
 from hornbeam_server.query.dialect.grammar import NAME
-from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.errors import SqlError, Unsupported
 from hornbeam_server.schema.trees import written
 
 _CARRIED_OUT: Mapping[type[exp.Expr], Set[str]] = {
     exp.Insert: {"this", "expression", "default", "conflict", "returning", "with_", OVERRIDING},
     exp.Update: {"this", "expressions", "from_", "where", "returning", "with_"},
     exp.Delete: {"this", "using", "where", "returning", "with_"},
+    exp.Merge: {"this", "using", "on", "whens", "with_", OVERRIDING},
     exp.Schema: {"this", "expressions"},
     exp.Table: {"this", "alias", "only"},
     exp.TableAlias: {"this"},
@@ -52,6 +53,41 @@ def require_carried_out(ast: exp.Expr) -> None:
             words = f"{clause.strip('_').replace('_', ' ').upper()} in a write is"
             words, cure = _REFUSED.get(clause, (words, "Leave it out."))
             raise Unsupported(f"{words} not supported.", cure=cure)
+
+
+def require_merged(ast: exp.Merge) -> None:
+    """Raises Unsupported for clauses of MERGE that no plan carries out, and SqlError for an action
+    that cannot follow its WHEN."""
+    if ast.args.get("returning") is not None:
+        raise Unsupported(
+            "RETURNING of MERGE is not supported.",
+            cure="Read the rows by a query in the same transaction.",
+        )
+    require_carried_out(ast)
+    for when in ast.args["whens"].expressions:
+        then, matched = when.args["then"], when.args["matched"]
+        if when.args.get("source"):
+            raise Unsupported(
+                "WHEN NOT MATCHED BY SOURCE is not supported.",
+                cure="Send DELETE or UPDATE … WHERE NOT EXISTS (…) in the same transaction.",
+            )
+        if isinstance(then, exp.Insert) is matched and not _does_nothing(then):
+            raise SqlError(
+                "WHEN MATCHED takes UPDATE, DELETE or DO NOTHING, and WHEN NOT MATCHED takes INSERT"
+                " or DO NOTHING.",
+                cure="Write the action behind the other WHEN.",
+            )
+        for part in filter(None, [then, then.this] if isinstance(then, exp.Insert) else [then]):
+            known = _CARRIED_OUT.get(type(part), {"this"})
+            for clause in filter(part.args.get, part.args.keys() - known):
+                raise Unsupported(
+                    f"{clause.upper()} of an action of MERGE is not supported.",
+                    cure="Write its condition behind WHEN … AND.",
+                )
+
+
+def _does_nothing(then: exp.Expr) -> bool:
+    return isinstance(then, exp.Var) and then.name.upper() == "DO NOTHING"
 
 
 def require_truncated(ast: exp.TruncateTable) -> None:

@@ -1,8 +1,8 @@
-"""Compilation of INSERT, UPDATE and DELETE to write plans."""
+"""Compilation of INSERT, UPDATE, DELETE and MERGE to write plans."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self, TypeGuard
 
 from sqlglot import exp
@@ -31,7 +31,11 @@ from hornbeam_server.txlayer.transactions.identity_assignments import (
 from hornbeam_server.txlayer.transactions.requests import Parameters
 from hornbeam_server.txlayer.transactions.truncation import truncation
 from hornbeam_server.txlayer.transactions.value_lifting import Lifter
-from hornbeam_server.txlayer.transactions.write_clauses import conflict_column, require_carried_out
+from hornbeam_server.txlayer.transactions.write_clauses import (
+    conflict_column,
+    require_carried_out,
+    require_merged,
+)
 from hornbeam_server.txlayer.transactions.write_expressions import (
     ByValues,
     ConstantScope,
@@ -49,6 +53,11 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     Defaulted,
     DeletePlan,
     InsertPlan,
+    MergeAction,
+    MergeDelete,
+    MergeInsert,
+    MergePlan,
+    MergeUpdate,
     Returning,
     RowPlan,
     Subquery,
@@ -57,6 +66,7 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     WritePlan,
 )
 from hornbeam_server.txlayer.transactions.write_queries import (
+    merge_of,
     name_parameters,
     put_before,
     search_of,
@@ -95,8 +105,12 @@ def _compile(bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> RowPla
             require_carried_out(delete)
             with _Compiler(bound, catalog, engine) as compiler:
                 return compiler.delete(delete)
+        case exp.Merge() as merge:
+            require_merged(merge)
+            with _Compiler(bound, catalog, engine) as compiler:
+                return compiler.merge(merge)
     raise Unsupported(
-        "A transaction takes INSERT, UPDATE, DELETE and TRUNCATE.",
+        "A transaction takes INSERT, UPDATE, DELETE, MERGE and TRUNCATE.",
         cure="Send SELECT to the query endpoint.",
     )
 
@@ -204,6 +218,46 @@ class _Compiler:
         left = tuple(self.by_values)
         return DeletePlan(self.relation, find, returning, self.bound, self.readers, left)
 
+    def merge(self, ast: exp.Merge) -> MergePlan:
+        made: list[Callable[[], MergeAction]] = []
+        numbers: list[int] = []
+        for when in ast.args["whens"].expressions:
+            action = self._merge_action(when.args["then"])
+            numbers.append(-1 if action is None else len(made))
+            if action is not None:
+                made.append(action)
+        key = [exp.column(name, self.alias) for name in self.relation.primary_key]
+        values = [exp.alias_(node, name) for name, node in self.lifter.searched.values()]
+        query = self._subquery(merge_of(ast, key, values, numbers))
+        return MergePlan(
+            self.relation,
+            query,
+            self.lifter.took(query, len(key) + 1),
+            tuple(make() for make in made),
+            self.bound,
+            self.readers,
+            tuple(self.by_values),
+        )
+
+    def _merge_action(self, then: exp.Expr) -> Callable[[], MergeAction] | None:
+        """An action with lifted values, to be compiled when their types are known; None for DO
+        NOTHING."""
+        queries: list[ValueQuery] = []
+        match then:
+            case exp.Update():
+                scope = self._scope()
+                pairs = self._pairs(then.expressions, scope, queries)
+                return lambda: MergeUpdate(self._assignments(pairs, scope), tuple(queries))
+            case exp.Insert(expression=None):
+                return lambda: MergeInsert((), ())
+            case exp.Insert(expression=values):
+                names = self._insert_columns(then)
+                ignored = ignored_identities(self.relation, then, names)
+                (row,) = values.expressions
+                cells = self._lifted(names, row, ignored, queries)
+                return lambda: MergeInsert(self._cells(cells), tuple(queries))
+        return MergeDelete if then.name.upper() == "DELETE" else None
+
     # ------------------------------------------------------------ parts
 
     def _scope(self, *, proposed: bool = False) -> RowScope:
@@ -232,6 +286,16 @@ class _Compiler:
         ignored: frozenset[str],
         queries: list[ValueQuery],
     ) -> tuple[Assignment, ...]:
+        return self._cells(self._lifted(names, item, ignored, queries))
+
+    def _lifted(
+        self,
+        names: tuple[str, ...],
+        item: exp.Expr,
+        ignored: frozenset[str],
+        queries: list[ValueQuery],
+    ) -> list[tuple[str, exp.Expr]]:
+        """The columns and values of a row of VALUES, with lifted values, without defaults."""
         values = item.expressions if isinstance(item, exp.Tuple) else [item]
         if len(values) != len(names):
             raise SqlError(
@@ -239,11 +303,15 @@ class _Compiler:
                 cure="Give one value for each column.",
             )
         scope = ConstantScope(self.types)
-        return tuple(
-            self._assignment(name, self.lifter.lift(value, scope, queries), scope)
+        return [
+            (name, self.lifter.lift(value, scope, queries))
             for name, value in zip(names, values, strict=True)
             if not is_default(value) and name not in ignored
-        )
+        ]
+
+    def _cells(self, cells: Sequence[tuple[str, exp.Expr]]) -> tuple[Assignment, ...]:
+        scope = ConstantScope(self.types)
+        return tuple(self._assignment(name, value, scope) for name, value in cells)
 
     def _select(self, source: exp.Expr, width: int) -> Subquery:
         query = self._subquery(source.copy())

@@ -1,4 +1,4 @@
-"""Write plans: INSERT, UPDATE and DELETE compiled once per text and catalog version.
+"""Write plans: INSERT, UPDATE, DELETE and MERGE compiled once per text and catalog version.
 
 A plan has closures over rows and parameters, so no SQL is read when it runs. `query.expressions`
 defines the meaning of scalar expressions. Expressions that it does not compile are evaluated by
@@ -236,6 +236,53 @@ class DeletePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeUpdate:
+    """WHEN MATCHED THEN UPDATE. `queries` are for the assignments."""
+
+    assignments: Assignments
+    queries: tuple[ValueQuery, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeDelete:
+    """WHEN MATCHED THEN DELETE."""
+
+    queries: tuple[ValueQuery, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MergeInsert:
+    """WHEN NOT MATCHED THEN INSERT. `queries` are for the values."""
+
+    values: tuple[Assignment, ...]
+    queries: tuple[ValueQuery, ...]
+
+    def given(self, parameters: Parameters) -> dict[int, Value]:
+        """The values of the row, by position. Raises TypeMismatch."""
+        return {each.position: each.value((), parameters) for each in self.values}
+
+
+MergeAction = MergeUpdate | MergeDelete | MergeInsert
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """The plan of a MERGE. `query` finds all pairs of a source row with a row of the target that
+    it matches, and the source rows without such a row. Its columns are the primary key of the row
+    of the target (NULL without one), the number of the action for the pair (NULL: DO NOTHING), and
+    the values of the parameters `names`."""
+
+    relation: Relation
+    query: Subquery
+    names: tuple[str, ...]
+    actions: tuple[MergeAction, ...]
+    bound: BoundQuery
+    readers: tuple[Reader, ...]
+    by_values: tuple[ByValues, ...]
+    returning: None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TruncatePlan:
     """The plan of a TRUNCATE: the relations to empty, each with the search for its keys. No other
     relation references one of them."""
@@ -246,7 +293,7 @@ class TruncatePlan:
     by_values: tuple[ByValues, ...] = ()
 
 
-RowPlan = InsertPlan | UpdatePlan | DeletePlan
+RowPlan = InsertPlan | UpdatePlan | DeletePlan | MergePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,13 +326,13 @@ class StepsPlan:
         return frozenset[str]().union(*(query.prepared.sources for query in found))
 
 
-WritePlan = InsertPlan | UpdatePlan | DeletePlan | TruncatePlan | StepsPlan
+WritePlan = RowPlan | TruncatePlan | StepsPlan
 
 
 def _searches(plan: RowPlan) -> Iterator[Subquery]:
     yield from (each.query for each in value_queries(plan))
     match plan:
-        case InsertPlan(query=Subquery() as query):
+        case InsertPlan(query=Subquery() as query) | MergePlan(query=query):
             yield query
         case UpdatePlan(find=BySearch(query=query)) | DeletePlan(find=BySearch(query=query)):
             yield query
@@ -305,4 +352,6 @@ def value_queries(plan: RowPlan) -> tuple[ValueQuery, ...]:
             return (*own, *conflict.where_queries, *conflict.queries, *found)
         case InsertPlan(queries=own) | UpdatePlan(queries=own):
             return (*own, *found)
+        case MergePlan(actions=actions):
+            return tuple(query for action in actions for query in action.queries)
     return found

@@ -30,6 +30,45 @@ def search_of(ast: exp.Expr, selected: Sequence[exp.Expr]) -> exp.Select:
     return query.where(*conjuncts, copy=False)
 
 
+def merge_of(
+    ast: exp.Merge, key: Sequence[exp.Expr], values: Sequence[exp.Expr], actions: Sequence[int]
+) -> exp.Select:
+    """The search of a MERGE: `key` of the target's row, the number of the action, and `values`.
+    `actions` has the number of the action of each WHEN; a negative one is DO NOTHING."""
+    whens = list(zip(ast.args["whens"].expressions, actions, strict=True))
+    chosen = exp.Case(
+        ifs=[
+            exp.If(
+                this=exp.Not(this=exp.Is(this=key[0].copy(), expression=exp.Null())),
+                true=_first_of([pair for pair in whens if pair[0].args["matched"]]),
+            )
+        ],
+        default=_first_of([pair for pair in whens if not pair[0].args["matched"]]),
+    )
+    columns = [*key, exp.alias_(chosen, "__action", copy=False), *values]
+    query = exp.select(*columns, copy=False).from_(ast.args["using"].copy(), copy=False)
+    inserts = any(not when.args["matched"] and action >= 0 for when, action in whens)
+    join = exp.Join(this=ast.this.copy(), side="LEFT" if inserts else None)
+    query.set("joins", [join])
+    condition = ast.args["on"]
+    listed = _listed(condition, query, ast.this.alias_or_name)
+    join.set("on", exp.and_(condition.copy(), *listed, copy=False))
+    return query
+
+
+def _first_of(whens: Sequence[tuple[exp.Expr, int]]) -> exp.Expr:
+    """The number of the action of the first WHEN whose condition holds; NULL if none holds."""
+    if not whens:
+        return exp.Null()
+    ifs = []
+    for when, action in whens:
+        condition = when.args.get("condition")
+        condition = exp.true() if condition is None else condition.copy()
+        value = exp.Null() if action < 0 else exp.Literal.number(action)
+        ifs.append(exp.If(this=condition, true=value))
+    return exp.Case(ifs=ifs)
+
+
 def _listed(condition: exp.Expr, query: exp.Select, target: str) -> Iterator[exp.In]:
     """For each `target.a = v.b` in a WHERE, where `v` are VALUES of constants: `target.a IN (…)`.
     The condition follows from the other. It makes the target's rows look-ups."""

@@ -106,7 +106,7 @@ class _Compiler:
         return Step(plan, uses, catalog, relation.name)
 
     def _last(self, tree: exp.Expr) -> Step | Subquery:
-        if isinstance(tree, WRITES):
+        if isinstance(tree, (*WRITES, exp.Merge)):
             return Step(*self._write(tree), self._catalog, None)
         self._require_returning(tree)
         uses = self._named(tree)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Header, Request, Response
@@ -20,10 +21,16 @@ from hornbeam_server.api.rest.dependencies import (
     tagged,
 )
 from hornbeam_server.api.rest.load_bodies import name_bad_row, name_orphan, read_rows
-from hornbeam_server.api.rest.request_models import RepairBody, VerifyBody
+from hornbeam_server.api.rest.request_models import (
+    LoadTogetherBody,
+    RepairBody,
+    VerifyBody,
+)
 from hornbeam_server.api.rest.streams import verify_response
 from hornbeam_server.api.security.roles import Role, needs
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import ConstraintViolation, NotFound, TypeMismatch
+from hornbeam_server.txlayer.transactions.requests import InsertRows, TransactionResult
 
 router = tagged("upkeep")
 
@@ -99,6 +106,65 @@ async def load(
     except ConstraintViolation as error:
         named = name_orphan(error, into, columns, rows)
         raise discreet_violation(named, asking, db.catalog) from None
+    return _loaded(result, request)
+
+
+@router.post(
+    "/v1/load",
+    responses=response_models.of(
+        response_models.Loaded, 404, 409, 413, 415, 422, 429, 503, 504, 507
+    ),
+    openapi_extra=needs(Role.WRITER),
+)
+async def load_together(
+    body: LoadTogetherBody,
+    request: Request,
+    db: Db,
+    asking: Asking,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Insert rows of several relations as one transaction. References are checked at its end, so
+    that rows may reference one another in a circle."""
+    catalog, limits = db.catalog, settings_of(request)
+    for part in body.parts:
+        if part.relation not in catalog.schema:
+            raise NotFound(f"There is no relation {part.relation}.")
+        asking.require_write(part.relation)
+    batches: list[InsertRows] = []
+    left = limits.max_load_rows
+    for part in body.parts:
+        into = catalog.schema.relation(part.relation)
+        columns, rows = await asyncio.to_thread(
+            read_rows, part.decoded(), part.content_type, into, left
+        )
+        left -= len(rows)
+        batches.append(InsertRows(part.relation, tuple(columns), rows))
+    try:
+        result = await db.load_together(
+            batches,
+            idempotency_key=idempotency_key,
+            timeout_s=limits.max_timeout_s,
+            owner=asking.key,
+        )
+    except TypeMismatch as error:
+        raise _located(error, batches, catalog) from None
+    except ConstraintViolation as error:
+        raise discreet_violation(error, asking, catalog) from None
+    return _loaded(result, request)
+
+
+def _located(error: TypeMismatch, batches: Sequence[InsertRows], catalog: Catalog) -> TypeMismatch:
+    """`error` with the relation, row and column of the first value that does not fit."""
+    for batch in batches:
+        into = catalog.schema.relation(batch.relation)
+        found = name_bad_row(error, into, batch.columns, batch.rows)
+        if found is not error:
+            return TypeMismatch(f"{batch.relation}: {found.message}", cure=found.cure)
+    return error
+
+
+def _loaded(result: TransactionResult, request: Request) -> Response:
     metrics_of(request).transaction(result)
     note(request.scope, transaction=result.transaction_id, changed=sorted(result.affected))
-    return encoded({"rows": result.statements[0].affected, "commit_ts": result.commit_ts})
+    rows = sum(each.affected for each in result.statements)
+    return encoded({"rows": rows, "commit_ts": result.commit_ts})

@@ -23,14 +23,14 @@ import hashlib
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import quote
 
 from hornbeam.cli.common import fail
-from hornbeam.cli.loadfiles import Batch, Columns, Unreadable, batches_of
+from hornbeam.cli.loadfiles import Batch, Columns, Together, Unreadable, batches_of
 from hornbeam.cli.rejects import Reject, Rejects
 from hornbeam.connection import Connection
 from hornbeam.errors import Error, ProgrammingError
@@ -95,25 +95,29 @@ class Loader:
         path: Path,
         batches: Iterable[Batch],
         on_progress: Callable[[int], None],
+        others: Sequence[Path] = (),
     ) -> None:
-        """Insert batches that are read from a file. Raises DatabaseError, InterfaceError."""
+        """Insert batches that are read from a file, and from `others`. `relation` names the
+        relations of a batch of several, too. Raises DatabaseError, InterfaceError."""
         into = _Into(
             transport=self.db.transport,
             relation=relation,
             path=path,
-            identity=self._identity(relation, path),
+            identity=self._identity(relation, [path, *others]),
             started=self._started,
             resume=self.resume,
             rejects=self.rejects,
-            totals=self.totals.setdefault(relation, Totals()),
+            totals=self.totals,
         )
         for batch in batches:
             into.add(batch)
             on_progress(batch.end)
 
-    def _identity(self, relation: str, path: Path) -> str:
-        about = path.stat()
-        facts = (relation, path.name, about.st_size, about.st_mtime_ns, self.batch_rows)
+    def _identity(self, relation: str, paths: Sequence[Path]) -> str:
+        facts: tuple[str | int, ...] = (relation, self.batch_rows)
+        for path in paths:
+            about = path.stat()
+            facts += (path.name, about.st_size, about.st_mtime_ns)
         return hashlib.sha256(repr((*facts, self._salt)).encode()).hexdigest()[:32]
 
     def total(self) -> Totals:
@@ -161,7 +165,7 @@ class _Part:
             return ""
         first, last = (self.first, self.end - 1) if row is None else (row, row)
         places = dict.fromkeys(map(self.batch.rows.place, (first, last)))
-        return "-".join(map(str, places)) + ":"
+        return "-".join(str(place) for place in places if place) + ":"
 
 
 @dataclass(frozen=True)
@@ -194,7 +198,7 @@ class _Into:
     started: int
     resume: bool
     rejects: Rejects | None
-    totals: Totals
+    totals: dict[str, Totals]
 
     def add(self, batch: Batch) -> None:
         for row in batch.unreadable:
@@ -209,7 +213,7 @@ class _Into:
             return
         if len(part) == 1:
             place, record = part.batch.rows.place(part.first), part.batch.rows.record(part.first)
-            self._note(place, refusal.error.code, refusal.reason, record)
+            self._note(place, refusal.error.code, refusal.reason, record, self._counts(part))
             return
         self._close(part)
         for half in part.halves():
@@ -231,14 +235,26 @@ class _Into:
             if self.rejects is None or error.code not in BAD_ROWS or not len(part):
                 raise self._located(part, refusal) from None
             return refusal
-        self.totals.batches += 1
-        if answer["commit_ts"] > self.started:
-            self.totals.rows += answer["rows"]
-        elif self.resume:
-            self.totals.skipped += answer["rows"]
-        else:
+        if answer["commit_ts"] <= self.started and not self.resume:
             self._fail_as_loaded()
+        for relation, rows in self._counts(part).items():
+            totals = self._totals(relation)
+            totals.batches += 1
+            if answer["commit_ts"] > self.started:
+                totals.rows += rows
+            else:
+                totals.skipped += rows
         return None
+
+    def _totals(self, relation: str) -> Totals:
+        return self.totals.setdefault(relation, Totals())
+
+    def _counts(self, part: _Part) -> Mapping[str, int]:
+        """The number of rows of each relation in a part."""
+        rows = part.batch.rows
+        if isinstance(rows, Together):
+            return rows.counts(part.first, part.end)
+        return {self.relation: len(part)}
 
     def _close(self, part: _Part) -> None:
         try:
@@ -256,19 +272,23 @@ class _Into:
             "Content-Type": rows.content_type,
             "Idempotency-Key": f"load-{self.identity}-{part.key}",
         }
-        url = f"/v1/load/{quote(self.relation, safe='')}"
+        into = "" if isinstance(rows, Together) else f"/{quote(self.relation, safe='')}"
+        url = f"/v1/load{into}"
         answer: dict[str, int] = persistently(lambda: self.transport.post(url, body, headers))
         return answer
 
-    def _note(self, place: int, code: str, reason: str, record: str) -> None:
+    def _note(
+        self, place: int, code: str, reason: str, record: str, counts: Mapping[str, int]
+    ) -> None:
         assert self.rejects is not None
-        self.totals.rejected += 1
+        for relation, rows in counts.items():
+            self._totals(relation).rejected += rows
         self.rejects.add(Reject(self.relation, str(self.path), place, code, reason, record))
 
     def _note_unreadable(self, row: Unreadable) -> None:
         if self.rejects is None:
             fail(f"{self.path}:{row.place}: {row.reason}", _SET_ASIDE)
-        self._note(row.place, row.code, row.reason, row.record)
+        self._note(row.place, row.code, row.reason, row.record, {self.relation: 1})
 
     def _require_resumable(self, part: _Part, error: Error) -> None:
         """Check that this load may continue the earlier load that closed the part. Raises Error."""

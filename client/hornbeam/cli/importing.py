@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -36,9 +36,9 @@ from hornbeam.cli.common import (
     progress,
     visible,
 )
-from hornbeam.cli.load import BATCH_ROWS, MAX_REJECTS, BatchRows, MaxRejects, Resume, in_order
+from hornbeam.cli.load import BATCH_ROWS, MAX_REJECTS, BatchRows, MaxRejects, Resume
 from hornbeam.cli.load import RejectsFile as Rejected
-from hornbeam.cli.loadfiles import Batch, is_compressed, text_batch
+from hornbeam.cli.loadfiles import Batch, Rows, Together, Unit, is_compressed, text_batch
 from hornbeam.cli.rejects import rejects_file
 from hornbeam.cli.schema import Dialect, DialectOption
 from hornbeam.connection import Connection
@@ -95,7 +95,7 @@ def import_(
     with _errors_of_file(), opened(url) as db, rejects_file(rejects, max_rejects) as rejected:
         parts = _prepared(db, readings, declared)
         loader = Loader(db, batch_rows, resume, again=False, rejects=rejected)
-        _insert(db, loader, file, parts)
+        _insert(loader, file, parts)
     notes = [note for reading in readings for note in reading.schema.notes]
     _print_report(loader, notes, rejects, as_json)
 
@@ -162,20 +162,15 @@ def _prepared(db: Connection, readings: Sequence[Any], declared: Sequence[Any]) 
     return parts
 
 
-def _insert(db: Connection, loader: Loader, file: Path, parts: Sequence[Any]) -> None:
-    relations = {r["name"]: r for r in db.transport.json("GET", "/v1/schema")["relations"]}
-    by_relation: dict[str, list[Any]] = {}
-    for part in parts:
-        by_relation.setdefault(part.relation.name, []).append(part)
+def _insert(loader: Loader, file: Path, parts: Sequence[Any]) -> None:
     with progress() as bars:
         task = bars.add_task(visible(file.name), total=sum(p.size() for p in parts), note="")
         done = 0
-        for name in in_order(by_relation, relations):
-            for number, part in enumerate(by_relation[name]):
-                show = partial(_show, bars, task, loader, done)
-                batches = _batches(part, loader.batch_rows, number)
-                loader.insert(name, Path(part.file), batches, show)
-                done += part.size()
+        for number, part in enumerate(parts):
+            show = partial(_show, bars, task, loader, done)
+            for relation, batch in _batches(part, loader.batch_rows, number):
+                loader.insert(relation, Path(part.file), [batch], show)
+            done += part.size()
 
 
 def _show(bars: Progress, task: TaskID, loader: Loader, before: int, position: int) -> None:
@@ -184,15 +179,42 @@ def _show(bars: Progress, task: TaskID, loader: Loader, before: int, position: i
     bars.update(task, completed=before + position, note=note)
 
 
-def _batches(part: Any, batch_rows: int, number: int) -> Iterator[Batch]:
-    """The rows of a part in batches. `number` distinguishes the parts of a relation."""
+def _batches(part: Any, batch_rows: int, number: int) -> Iterator[tuple[str, Batch]]:
+    """The rows of a part in batches, each with its relation. `number` distinguishes the parts of a
+    dump. A unit of several rows is in a batch of such units."""
     first, size = 0, 0
-    for columns, rows in groupby(part.rows(), key=attrgetter("columns")):
-        while chunk := list(islice(rows, batch_rows)):
-            size += sum(len(row.text) for row in chunk)
-            listed = [(row.line, row.text, row.values) for row in chunk]
-            yield text_batch(columns, listed, f"{number}-{first}", size)
+    for alike, units in groupby(part.units(), key=_alike):
+        while chunk := list(islice(units, batch_rows)):
+            size += sum(len(row.text) for unit in chunk for row in unit)
+            name = f"{number}-{first}"
+            if alike is None:
+                yield part.name, Batch(Together([_unit(unit) for unit in chunk]), name, size)
+            else:
+                relation, columns = alike
+                yield relation, text_batch(columns, _listed(row for (row,) in chunk), name, size)
             first += len(chunk)
+
+
+def _alike(unit: Sequence[Any]) -> tuple[str, tuple[str, ...]] | None:
+    """The relation and the columns of a unit of one row; None for a unit of several rows."""
+    return (unit[0].relation, unit[0].columns) if len(unit) == 1 else None
+
+
+def _listed(rows: Iterable[Any]) -> list[tuple[int, str, Sequence[Any]]]:
+    return [(row.line, row.text, row.values) for row in rows]
+
+
+def _unit(unit: Sequence[Any]) -> Unit:
+    """Rows that reference one another in a circle. Raises InterfaceError for a text that is not
+    UTF-8."""
+    parts: list[tuple[str, Rows, int, int]] = []
+    alike = attrgetter("relation", "columns")
+    for (relation, columns), rows in groupby(sorted(unit, key=alike), key=alike):
+        batch = text_batch(columns, _listed(rows), "", 0)
+        for row in batch.unreadable:
+            fail(f"Line {row.place}: {row.reason}")
+        parts.append((relation, batch.rows, 0, len(batch.rows)))
+    return Unit(unit[0].line, "\n".join(row.text for row in unit), parts)
 
 
 def _print_report(

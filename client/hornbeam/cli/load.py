@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -24,7 +24,7 @@ from hornbeam.cli.common import (
     progress,
     visible,
 )
-from hornbeam.cli.loadfiles import Columns, is_compressed
+from hornbeam.cli.loadfiles import Batch, Columns, Rows, Together, Unit, batches_of, is_compressed
 from hornbeam.cli.rejects import rejects_file
 from hornbeam.connection import Connection
 
@@ -97,7 +97,8 @@ def load(
     """Insert the rows of files while other clients read and write. Safe to repeat after a failure.
 
     Each batch is a transaction. It maintains all views and indexes, and is inserted once, however
-    often it is sent. Of several relations, referenced relations come first.
+    often it is sent. Of several relations, referenced relations come first; relations
+    that reference one another in a circle are inserted by one transaction.
 
     The first bad row ends the load. With --rejects the load continues without bad rows, and the
     exit code is 0 unless there are more than --max-rejects.
@@ -135,9 +136,34 @@ def load(
 def _load_all(db: Connection, loader: Loader, sources: Sources) -> None:
     schema = db.transport.json("GET", "/v1/schema")
     relations = {relation["name"]: relation for relation in schema["relations"]}
-    for relation in in_order(sources, relations):
-        for path in sources[relation]:
-            _load_file(loader, relation, _columns(relations[relation]), path)
+    for group in in_order(sources, relations):
+        columns = {name: _columns(relations[name]) for name in group}
+        if len(group) > 1:
+            _load_together(loader, {name: sources[name] for name in group}, columns)
+            continue
+        for path in sources[group[0]]:
+            _load_file(loader, group[0], columns[group[0]], path)
+
+
+def _load_together(loader: Loader, sources: Sources, columns: Mapping[str, Columns]) -> None:
+    """Load relations that reference one another in a circle, by one transaction. Raises
+    DatabaseError, InterfaceError."""
+    names = ", ".join(sources)
+    if loader.rejects is not None:
+        fail(
+            f"{names} reference one another in a circle, so their rows are inserted by one"
+            " transaction, and no row can be set aside.",
+            "Leave --rejects out.",
+        )
+    parts: list[tuple[str, Rows, int, int]] = []
+    for name, path in ((name, path) for name, paths in sources.items() for path in paths):
+        for batch in batches_of(path, loader.batch_rows, columns[name])[1]:
+            for row in batch.unreadable:
+                fail(f"{path}:{row.place}: {row.reason}")
+            parts.append((name, batch.rows, 0, len(batch.rows)))
+    first, *others = [path for paths in sources.values() for path in paths]
+    batch = Batch(Together([Unit(1, "", parts)]), 0, 0)
+    loader.insert(names, first, [batch], lambda _: None, others)
 
 
 def sources_of(what: Sequence[str]) -> Sources:
@@ -182,16 +208,41 @@ def _require_uncompressed(sources: Sources) -> None:
         )
 
 
-def in_order(sources: Sources, relations: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The relations of `sources`, parents before children. Raises InterfaceError."""
-    unknown = [name for name in sources if name not in relations]
+def in_order(sources: Iterable[str], relations: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """The relations of `sources`, parents before children. Relations that reference one another in
+    a circle are in one group. Raises InterfaceError."""
+    names = list(sources)
+    unknown = [name for name in names if name not in relations]
     if unknown:
         fail(f"There is no relation {', '.join(unknown)}.", f"There are: {', '.join(relations)}.")
-    referenced = {
-        name: {key["parent"] for key in relation["foreign_keys"]} - {name}
-        for name, relation in relations.items()
+    above = {
+        name: {key["parent"] for key in relations[name]["foreign_keys"]} & {*names} - {name}
+        for name in names
     }
-    return [name for name in TopologicalSorter(referenced).static_order() if name in sources]
+    reached = {name: _reached(name, above) for name in names}
+    circle = {
+        name: [o for o in names if o == name or (o in reached[name] and name in reached[o])]
+        for name in names
+    }
+    first = {name: group[0] for name, group in circle.items()}
+    order = TopologicalSorter(
+        {
+            name: {first[p] for n in circle[name] for p in above[n]} - {name}
+            for name in {*first.values()}
+        }
+    )
+    return [circle[name] for name in order.static_order()]
+
+
+def _reached(start: str, above: Mapping[str, Iterable[str]]) -> set[str]:
+    """The relations that `start` references, at any distance."""
+    found: set[str] = set()
+    left = [start]
+    while left:
+        more = {*above[left.pop()]} - found
+        found |= more
+        left += more
+    return found
 
 
 def _columns(relation: Mapping[str, Any]) -> Columns:

@@ -10,12 +10,14 @@ same columns, so lines that omit the same columns with defaults form a batch.
 
 from __future__ import annotations
 
+import base64
 import gzip
 import io
 import json
 import math
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -193,6 +195,55 @@ def text_batch(
             reason = "A text is not UTF-8."
             unreadable.append(Unreadable(line, "invalid-request", reason, _text_of(written)))
     return Batch(_Text(csv_line(names).encode(), lines, texts), name, end, unreadable)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Units of rows of several relations: the rows of a unit are inserted by one transaction. Each
+    unit has its place in the file, its text, and the bodies of its rows by relation."""
+
+    units: Sequence[Unit]
+    content_type: str = "application/json"
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def body(self, first: int, end: int) -> bytes:
+        parts = [part for unit in self.units[first:end] for part in unit.parts]
+        if first == end:  # the columns alone
+            parts = [(relation, rows, 0, 0) for relation, rows, _, _ in self.units[0].parts]
+        listed = [
+            {
+                "relation": relation,
+                "content_type": rows.content_type,
+                "content": base64.b64encode(rows.body(start, stop)).decode(),
+            }
+            for relation, rows, start, stop in parts
+        ]
+        return json.dumps({"parts": listed}).encode()
+
+    def place(self, index: int) -> int:
+        return self.units[index].place
+
+    def record(self, index: int) -> str:
+        return self.units[index].record
+
+    def counts(self, first: int, end: int) -> Counter[str]:
+        """The number of rows of each relation."""
+        counted = Counter[str]()
+        for unit in self.units[first:end]:
+            for relation, _, start, stop in unit.parts:
+                counted[relation] += stop - start
+        return counted
+
+
+class Unit(NamedTuple):
+    """Rows that are inserted by one transaction. `parts`: for each relation, rows from the first to
+    before the second index."""
+
+    place: int
+    record: str
+    parts: Sequence[tuple[str, Rows, int, int]]
 
 
 def _json_text(group: Sequence[tuple[int, bytes, dict[str, Any]]]) -> _Text:

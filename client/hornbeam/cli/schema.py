@@ -191,7 +191,10 @@ def plan(
 def apply(
     wanted: Wanted,
     allow_drop: Annotated[
-        bool, typer.Option("--allow-drop", help="Allow dropping relations that are not in DDL.")
+        bool,
+        typer.Option(
+            "--allow-drop", help="Allow dropping relations and columns that are not in DDL."
+        ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait until the views are built.")] = True,

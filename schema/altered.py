@@ -1,0 +1,62 @@
+"""Relations that are altered: how rows that are stored already belong to the new declaration.
+
+A row is an array of values in the order of its relation's columns (`storage/codec/rows.py`), and
+is not rewritten. So a relation that is declared again keeps the places of its columns: a column
+that is not declared any more stays as a dropped one, and new columns follow behind all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation, Schema
+from hornbeam_server.schema.types import Value
+
+
+def placed(declared: Schema, base: Schema) -> Schema:
+    """The schema `declared`, with the columns of its relations at their places in the rows that are
+    stored under `base`. The order of the declared columns must be that of `base`."""
+    relations = (
+        _placed(relation, base.relation(relation.name)) if relation.name in base else relation
+        for relation in declared.relations
+    )
+    return replace(declared, relations=tuple(relations))
+
+
+def _placed(declared: Relation, base: Relation) -> Relation:
+    identity = [c for c in declared.columns if c.hidden]
+    new = [c for c in declared.visible if c.name not in base.visible_names]
+    columns = [*_kept(declared, base, identity), *new]
+    return replace(declared, columns=tuple(columns))
+
+
+def _kept(declared: Relation, base: Relation, identity: list[Column]) -> Iterator[Column]:
+    """The columns at the places of the columns of `base`."""
+    for place, before in enumerate(base.columns):
+        if before.hidden and not before.dropped:
+            yield from identity
+        elif not before.dropped and before.name in declared.visible_names:
+            yield _changed(declared.column(before.name), before)
+        else:
+            yield _dropped(before, place, declared.visible_names)
+
+
+def _changed(column: Column, before: Column) -> Column:
+    """`column`, in which older rows have the value that they have in `before`."""
+    value = before.value_in_older_rows
+    if before.missing is None and column.value_in_older_rows == value:
+        return column
+    return replace(column, missing=_literal(value))
+
+
+def _literal(value: Value) -> Default:
+    return Default(DefaultKind.LITERAL, value)
+
+
+def _dropped(before: Column, place: int, taken: Collection[str]) -> Column:
+    """The column at `place` once it is dropped: NULL in new rows. Its name is none of `taken`."""
+    name = f"..dropped.{place}.."
+    while name in taken:
+        name += "."
+    return Column(name, before.type, hidden=True, dropped=True)
