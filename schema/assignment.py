@@ -59,6 +59,13 @@ def _text(type_: ColumnType, value: Any) -> Any:
     return kept if rest and not rest.strip(" ") else text
 
 
+def _time(_: ColumnType, value: Any) -> Any:
+    """The time of day of a timestamp, in UTC."""
+    if not isinstance(value, dt.datetime):
+        return value
+    return (value if value.tzinfo is None else value.astimezone(dt.UTC)).time()
+
+
 def _moment(type_: ColumnType, value: Any) -> Any:
     """A date or timestamp as one in UTC of another kind."""
     if not isinstance(value, dt.date):
@@ -76,6 +83,7 @@ _CASTS: dict[Kind, Callable[[ColumnType, Any], Any]] = {
     Kind.BIGINT: _integer,
     Kind.TEXT: _text,
     Kind.DATE: _moment,
+    Kind.TIME: _time,
     Kind.TIMESTAMP: _moment,
     Kind.TIMESTAMPTZ: _moment,
 }
@@ -100,6 +108,8 @@ def text_of(value: Any) -> str | None:
             return _text_of_timestamp(value)
         case dt.date():
             return value.isoformat()
+        case dt.time():
+            return text_of_time(value)
         case bytes():
             return f"\\x{value.hex()}"
     return None
@@ -119,9 +129,17 @@ def text_of_double(value: float) -> str:
     return f"{sign}{digits[0]}{point}{digits[1:]}e+15"
 
 
+def text_of_time(value: dt.time) -> str:
+    """ISO 8601, without zeros at the end of the fraction."""
+    return _without_zeros(value.isoformat())
+
+
 def _text_of_timestamp(value: dt.datetime) -> str:
     """ISO 8601 with a blank, without zeros at the end of the fraction; an instant in UTC."""
     zone = "" if value.tzinfo is None else "+00"
     moment = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
-    text = moment.isoformat(" ")
-    return f"{text.rstrip('0') if '.' in text else text}{zone}"
+    return f"{_without_zeros(moment.isoformat(' '))}{zone}"
+
+
+def _without_zeros(text: str) -> str:
+    return text.rstrip("0") if "." in text else text

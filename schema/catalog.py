@@ -269,6 +269,20 @@ class ProjectedView:
         return (self.name,)
 
 
+@dataclass(frozen=True)
+class PlainView:
+    """A name for a SELECT, which is not stored: a query that names it is planned as if its SELECT
+    stood there. `sources` are the relations and views that its SELECT names."""
+
+    declared: DeclaredView
+    sources: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+
 TransactionalView = ImmediateView | ProjectedView
 """A declared view that transactions maintain."""
 
@@ -396,6 +410,7 @@ class Catalog:
     immediate: tuple[ImmediateView, ...] = ()
     aggregates: bool = True
     projected: tuple[ProjectedView, ...] = ()
+    plain: tuple[PlainView, ...] = ()
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )
@@ -465,8 +480,12 @@ class Catalog:
         return {**self.deferred_view, **self.transactional_view}
 
     @cached_property
+    def plain_view(self) -> dict[str, PlainView]:
+        return {view.name: view for view in self.plain}
+
+    @cached_property
     def all_views(self) -> tuple[str, ...]:
-        """Names of join views and declared views."""
+        """Names of the views that are stored: join views and declared views."""
         return (*self.view, *self.declared_view)
 
     @cached_property

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -25,6 +25,7 @@ from hornbeam_server.schema.catalog import (
     Index,
     JoinView,
     Load,
+    PlainView,
     ProjectedView,
     State,
     StateLayout,
@@ -46,7 +47,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.types import ColumnType, Value
+from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind, Value
 
 
 class Format(enum.IntEnum):
@@ -78,7 +79,9 @@ class Format(enum.IntEnum):
     random UUIDs (an older server would not evaluate them)."""
     TENTH = 10
     """With relations that have been altered: dropped columns (an older server would show them), or
-    columns whose value in older rows is not their default (an older server would show another)."""
+    columns whose value in older rows is not their default (an older server would show another); or
+    with columns of type TIME, TIME(n) or TIMESTAMP(n) (an older server does not know them); or with
+    plain views (an older server would take them for views that are stored)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -150,6 +153,12 @@ class _ProjectedForm(msgspec.Struct):
     key: tuple[KeyPart, ...]
 
 
+class _PlainForm(msgspec.Struct):
+    declared: DeclaredView
+    sources: tuple[str, ...]
+    columns: tuple[_ColumnForm, ...]
+
+
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
     format: Format
     version: int
@@ -174,6 +183,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     immediate: tuple[_ImmediateForm, ...] = ()
     aggregates: bool = True
     projected: tuple[_ProjectedForm, ...] = ()
+    plain: tuple[_PlainForm, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -205,12 +215,15 @@ def encode_catalog(catalog: Catalog) -> bytes:
             tuple(_immediate_form(view) for view in catalog.immediate),
             catalog.aggregates,
             tuple(_projected_form(view) for view in catalog.projected),
+            tuple(_plain_form(view) for view in catalog.plain),
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
-    if any(map(_is_altered, catalog.schema.relations)):
+    if catalog.plain or any(map(_is_altered, catalog.schema.relations)):
+        return Format.TENTH
+    if any(_is_of_tenth(column.type) for column in _all_columns(catalog)):
         return Format.TENTH
     if any(map(_is_newer, catalog.schema.relations)):
         return Format.NINTH
@@ -231,6 +244,20 @@ def _format(catalog: Catalog) -> Format:
     if catalog.load is not None:
         return Format.THIRD
     return Format.SECOND if catalog.deferred else Format.FIRST
+
+
+def _all_columns(catalog: Catalog) -> Iterator[Column]:
+    """The columns of relations and of all views that compute values."""
+    for relation in catalog.schema.relations:
+        yield from relation.columns
+    for deferred in catalog.deferred:
+        yield from (*deferred.columns, *deferred.hidden)
+    for view in catalog.transactional_view.values():
+        yield from (*view.columns, *view.hidden)
+
+
+def _is_of_tenth(type_: ColumnType) -> bool:
+    return type_.kind is Kind.TIME or (type_.kind in MOMENTS and type_.precision is not None)
 
 
 def _is_altered(relation: Relation) -> bool:
@@ -261,6 +288,7 @@ def decode_catalog(data: bytes) -> Catalog:
         deferred = tuple(_deferred(view) for view in form.deferred)
         immediate = tuple(_immediate(view) for view in form.immediate)
         projected = tuple(_projected(view) for view in form.projected)
+        plain = tuple(_plain_view(view) for view in form.plain)
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
             f"The stored catalog cannot be read: {error}",
@@ -285,6 +313,7 @@ def decode_catalog(data: bytes) -> Catalog:
         immediate,
         form.aggregates,
         projected,
+        plain,
     )
 
 
@@ -327,6 +356,10 @@ def _projected_form(view: ProjectedView) -> _ProjectedForm:
     return _ProjectedForm(view.declared, view.relations, columns, hidden, view.key)
 
 
+def _plain_form(view: PlainView) -> _PlainForm:
+    return _PlainForm(view.declared, view.sources, _column_forms(view.columns))
+
+
 def _computed_form(computed: Computed) -> _ComputedForm:
     terms = _column_forms(computed.terms)
     return _ComputedForm(terms, computed.folded, computed.expressions, computed.having)
@@ -363,7 +396,7 @@ def _plain(value: Value) -> bool | int | str | None:
         return value
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if isinstance(value, dt.date):
+    if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     return str(value)
 
@@ -403,6 +436,10 @@ def _immediate(form: _ImmediateForm) -> ImmediateView:
 def _projected(form: _ProjectedForm) -> ProjectedView:
     columns, hidden = _columns(form.columns), _columns(form.hidden)
     return ProjectedView(form.declared, form.relations, columns, hidden, form.key)
+
+
+def _plain_view(form: _PlainForm) -> PlainView:
+    return PlainView(form.declared, form.sources, _columns(form.columns))
 
 
 def _computed(form: _ComputedForm) -> Computed:

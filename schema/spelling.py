@@ -7,8 +7,8 @@ in ASCII, with these exceptions:
   times have colons, zones are offsets, `Z` or `UTC`. Words (`today`, `infinity`) and names of
   months and zones are refused.
 * Text that would lose information is refused: a time of day for a DATE, a zone for a TIMESTAMP,
-  more than six decimals of a second. A TIMESTAMP WITH TIME ZONE without a zone is in UTC, which is
-  the time zone of every session.
+  a date for a TIME, more than six decimals of a second. There is no TIME '24:00:00'. A TIMESTAMP
+  WITH TIME ZONE without a zone is in UTC, which is the time zone of every session.
 
 DuckDB (with RE2) uses the same patterns for text in rows (`query.dialect.duckdb_sql`).
 """
@@ -20,6 +20,8 @@ import re
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
+
+from hornbeam_server.schema.seconds import time_at
 
 
 def _alone(pattern: str) -> str:
@@ -41,6 +43,7 @@ DOUBLE = _alone(rf"{_NUMBER}|{_INFINITY}|{_NAN}")
 TRUE = _alone(r"(?i:t|tr|tru|true|y|ye|yes|on|1)")
 FALSE = _alone(r"(?i:f|fa|fal|fals|false|n|no|of|off|0)")
 DATE = _alone(rf"({_DAY})(?:[T ] *{_MIDNIGHT})?")
+TIME = _alone(_CLOCK)
 TIMESTAMP = _alone(rf"({_DAY})(?:[T ] *({_CLOCK}))?")
 TIMESTAMPTZ = _alone(rf"({_DAY})(?:[T ] *({_CLOCK}) *({_ZONE})?)?")
 _DIGITS = r"(?:[0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}"
@@ -68,6 +71,7 @@ _true, _false = re.compile(TRUE), re.compile(FALSE)
 _NO_DAY = "dates are written 2024-12-31"
 _date = _matched(DATE, f"{_NO_DAY}, without a time of day")
 _TIME = "2024-12-31 23:59:59.999999"
+_time = _matched(TIME, "times are written 23:59:59.999999, without a date and a zone")
 _timestamp = _matched(TIMESTAMP, f"timestamps are written {_TIME}, without a time zone")
 _timestamptz = _matched(TIMESTAMPTZ, f"timestamps are written {_TIME}+00:00")
 
@@ -115,6 +119,10 @@ def date(text: str) -> dt.date:
     return _day(_date(text)[1])
 
 
+def time(text: str) -> dt.time:
+    return time_at(_ticks(_time(text)[0].strip()))
+
+
 def timestamp(text: str) -> dt.datetime:
     return _at(*_timestamp(text).groups())
 
@@ -134,16 +142,21 @@ def _at(day: str, clock: str | None) -> dt.datetime:
     midnight = dt.datetime.combine(_day(day), dt.time())
     if clock is None:
         return midnight
-    whole, _, fraction = clock.partition(".")
-    hours, minutes, seconds = (*map(int, whole.split(":")), 0)[:3]
-    microseconds = int(fraction[:6].ljust(6, "0"))
-    time = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds, microseconds=microseconds)
-    if minutes > 59 or seconds > 59 or time > dt.timedelta(days=1):
-        raise ValueError("there is no such time of day")
     try:
-        return midnight + time
+        return midnight + dt.timedelta(microseconds=_ticks(clock))
     except OverflowError:
         raise ValueError("years are 1 to 9999") from None
+
+
+def _ticks(clock: str) -> int:
+    """The microseconds since midnight; 24:00:00 is the last of a day."""
+    whole, _, fraction = clock.partition(".")
+    hours, minutes, seconds = (*map(int, whole.split(":")), 0)[:3]
+    ticks = (hours * 3_600 + minutes * 60 + seconds) * 1_000_000
+    ticks += int(fraction[:6].ljust(6, "0"))
+    if minutes > 59 or seconds > 59 or ticks > 86_400_000_000:
+        raise ValueError("there is no such time of day")
+    return ticks
 
 
 def _offset(zone: str) -> dt.timedelta:

@@ -23,7 +23,15 @@ from hornbeam_server.schema import spelling
 from hornbeam_server.schema.build import Expression, Place
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Default, DefaultKind
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Declared, Kind, Value
+from hornbeam_server.schema.seconds import SECOND_DIGITS
+from hornbeam_server.schema.types import (
+    MAX_DECIMAL_PRECISION,
+    MOMENTS,
+    ColumnType,
+    Declared,
+    Kind,
+    Value,
+)
 
 T = exp.DType
 
@@ -80,6 +88,7 @@ _PLAIN: dict[T, Kind] = {
     T.VARBINARY: Kind.BYTES,
     T.BLOB: Kind.BYTES,
     T.DATE: Kind.DATE,
+    T.TIME: Kind.TIME,
     T.TIMESTAMP: Kind.TIMESTAMP,
     T.TIMESTAMPNTZ: Kind.TIMESTAMP,
     T.TIMESTAMPTZ: Kind.TIMESTAMPTZ,
@@ -95,8 +104,7 @@ _ALIASES = {"serial2": T.SMALLSERIAL, "serial4": T.SERIAL, "serial8": T.BIGSERIA
 
 _CURES: dict[T, str] = {
     T.INTERVAL: "Store the length as BIGINT (say, microseconds), or two TIMESTAMP columns.",
-    T.TIME: "Store it as INTEGER (seconds of the day) or inside a TIMESTAMP.",
-    T.TIMETZ: "Store it as INTEGER (seconds of the day) or inside a TIMESTAMP.",
+    T.TIMETZ: "Use TIME, or TIMESTAMP WITH TIME ZONE.",
     T.ARRAY: "Make a child relation with one row per element, or use JSON.",
     T.STRUCT: "Make one column per field, or use JSON.",
     T.MAP: "Make a child relation with one row per entry, or use JSON.",
@@ -144,7 +152,7 @@ _SUBSTITUTES: dict[T, Kind] = {
     T.BINARY: Kind.BYTES,
 }
 _ALL_TYPES = (
-    "Use INTEGER, BIGINT, DECIMAL(p,s), DOUBLE, BOOLEAN, VARCHAR(n), TEXT, BLOB, DATE, "
+    "Use INTEGER, BIGINT, DECIMAL(p,s), DOUBLE, BOOLEAN, VARCHAR(n), TEXT, BLOB, DATE, TIME, "
     "TIMESTAMP [WITH TIME ZONE], UUID or JSON."
 )
 
@@ -160,7 +168,9 @@ def read_type(node: exp.DataType, place: Place) -> ColumnType:
         return _float(node, place)
     if kind in _SMALL and not node.expressions:
         return _SMALLINT
-    if kind in _PLAIN and (not node.expressions or _has_all_digits(node, kind)):
+    if kind in _PLAIN and node.expressions and _PLAIN[kind] in MOMENTS:
+        return _moment(node, _PLAIN[kind], place)
+    if kind in _PLAIN and not node.expressions:
         return ColumnType(_PLAIN[kind])
     written = node.sql("postgres" if node.args.get("nested") else None)
     if kind in _PLAIN or kind in _SMALL:
@@ -214,17 +224,23 @@ def _kind(node: exp.DataType) -> T:
 
 
 _REAL_BITS, _DOUBLE_BITS = 24, 53
-_SECOND_DIGITS = 6
 
 
 def _digits(node: exp.DataType) -> int:
     return int(node.expressions[0].name)
 
 
-def _has_all_digits(node: exp.DataType, kind: T) -> bool:
-    """Is the type TIMESTAMP(6), which equals TIMESTAMP?"""
-    moments = (Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
-    return _PLAIN[kind] in moments and [p.name for p in node.expressions] == [str(_SECOND_DIGITS)]
+def _moment(node: exp.DataType, kind: Kind, place: Place) -> ColumnType:
+    """The type TIMESTAMP(n) or TIME(n); n are decimals of a second, of which six are all."""
+    digits = _parameters(node, place)
+    if len(digits) > 1 or digits[0] > SECOND_DIGITS:
+        name = ColumnType(kind).sql()
+        raise place.error(
+            f"Type {node.sql('postgres')} is out of range.",
+            cure=f"{name.split()[0]}(n) needs 0 ≤ n ≤ {SECOND_DIGITS}; {name} has all decimals.",
+            name=node.sql("postgres"),
+        )
+    return ColumnType(kind, precision=digits[0] if digits[0] < SECOND_DIGITS else None)
 
 
 def _float(node: exp.DataType, place: Place) -> ColumnType:

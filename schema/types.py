@@ -20,8 +20,11 @@ from typing import Any
 
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.seconds import SECOND_DIGITS, round_to
 
-Value = None | bool | int | float | Decimal | str | bytes | dt.date | dt.datetime | uuid.UUID
+Value = (
+    None | bool | int | float | Decimal | str | bytes | dt.date | dt.datetime | dt.time | uuid.UUID
+)
 Row = tuple[Value, ...]
 
 
@@ -36,6 +39,7 @@ class Kind(enum.StrEnum):
     TEXT = "text"
     BYTES = "bytes"
     DATE = "date"
+    TIME = "time"
     TIMESTAMP = "timestamp"
     TIMESTAMPTZ = "timestamptz"
     UUID = "uuid"
@@ -47,6 +51,8 @@ class Kind(enum.StrEnum):
 MAX_TEXT = 1_000
 """Maximum characters of a number, date or other value given as text. The time to read a value grows
 faster than linearly."""
+MOMENTS = frozenset({Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+"""The types with a time of day, whose precision is the number of decimals of a second."""
 LONG = frozenset({Kind.TEXT, Kind.BYTES, Kind.JSON})
 """The types whose values may be long."""
 
@@ -69,6 +75,7 @@ PYTHON_TYPES: dict[Kind, type] = {
     Kind.TEXT: str,
     Kind.BYTES: bytes,
     Kind.DATE: dt.date,
+    Kind.TIME: dt.time,
     Kind.TIMESTAMP: dt.datetime,
     Kind.TIMESTAMPTZ: dt.datetime,
     Kind.UUID: uuid.UUID,
@@ -86,7 +93,8 @@ _UNITS = [Decimal((0, (1,), -scale)) for scale in range(MAX_DECIMAL_PRECISION + 
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A type with its parameters; `length` in characters, `precision` in decimal digits."""
+    """A type with its parameters; `length` in characters, `precision` in decimal digits, of a time
+    in decimals of a second (None: six)."""
 
     kind: Kind
     precision: int | None = None
@@ -96,10 +104,17 @@ class ColumnType:
 
     def ddl(self) -> str:
         """The name of the declared type, for Hornbeam's loader and for PostgreSQL."""
-        return self.sql() if self.declared is None else self.declared.upper()
+        if self.declared is not None:
+            return self.declared.upper()
+        if self.kind in MOMENTS and self.precision is not None:
+            name, zone, rest = self.sql().partition(" WITH")
+            return f"{name}({self.precision}){zone}{rest}"
+        return self.sql()
 
     def stored(self) -> ColumnType:
         """The stored type: the type of computed values, and of values to compare with."""
+        if self.kind in MOMENTS and self.precision is not None:
+            return ColumnType(self.kind)
         return self if self.declared is None else replace(self, declared=None)
 
     def sql(self) -> str:
@@ -195,6 +210,8 @@ def _encoding(type_: ColumnType) -> ColumnType:
             return ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, scale)
         case ColumnType(Kind.JSON) | ColumnType(Kind.TEXT, declared=None):
             return ColumnType(Kind.TEXT)
+        case ColumnType(Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ as kind):
+            return ColumnType(kind)
         case _:
             return type_
 
@@ -210,6 +227,9 @@ def takes_all(wider: ColumnType, narrower: ColumnType) -> bool:
             return (wider.precision or 0) >= (narrower.precision or 0)
         case Kind.TEXT:
             return wider.length is None or wider.length >= (narrower.length or wider.length + 1)
+        case Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            digits = SECOND_DIGITS if wider.precision is None else wider.precision
+            return digits >= (SECOND_DIGITS if narrower.precision is None else narrower.precision)
         case _:
             return True
 
@@ -336,22 +356,30 @@ def _moment(value: Any) -> dt.datetime:
     raise ValueError("a timestamp is wanted")
 
 
-def _timestamp(_: ColumnType, value: Any) -> dt.datetime:
-    if isinstance(value, str):
-        return spelling.timestamp(value)
-    moment = _moment(value)
+def _timestamp(type_: ColumnType, value: Any) -> dt.datetime:
+    moment = spelling.timestamp(value) if isinstance(value, str) else _moment(value)
     if moment.tzinfo is not None:
         raise ValueError("it carries a time zone, the column has none")
-    return moment.replace(fold=0) if moment.fold else moment
+    found: dt.datetime = round_to(type_.precision, moment)
+    return found.replace(fold=0) if found.fold else found
 
 
-def _timestamptz(_: ColumnType, value: Any) -> dt.datetime:
-    if isinstance(value, str):
-        return spelling.timestamptz(value)
-    moment = _moment(value)
+def _timestamptz(type_: ColumnType, value: Any) -> dt.datetime:
+    moment = spelling.timestamptz(value) if isinstance(value, str) else _moment(value)
     if moment.tzinfo is None:
         raise ValueError("it carries no time zone, the column wants one")
-    return moment.astimezone(dt.UTC)
+    found: dt.datetime = round_to(type_.precision, moment.astimezone(dt.UTC))
+    return found
+
+
+def _time(type_: ColumnType, value: Any) -> dt.time:
+    given = spelling.time(value) if isinstance(value, str) else value
+    if not isinstance(given, dt.time):
+        raise ValueError("a time of day is wanted")
+    if given.tzinfo is not None:
+        raise ValueError("it carries a time zone, the column has none")
+    found: dt.time = round_to(type_.precision, given)
+    return found.replace(fold=0) if found.fold else found
 
 
 def _uuid(_: ColumnType, value: Any) -> uuid.UUID:
@@ -399,6 +427,7 @@ _COERCIONS: dict[Kind, Callable[[ColumnType, Any], Value]] = {
     Kind.TEXT: _text,
     Kind.BYTES: _bytes,
     Kind.DATE: _date,
+    Kind.TIME: _time,
     Kind.TIMESTAMP: _timestamp,
     Kind.TIMESTAMPTZ: _timestamptz,
     Kind.UUID: _uuid,
@@ -425,7 +454,9 @@ def _owns_texts(type_: ColumnType, values: Sequence[str]) -> bool:
     return fits and all(map(str.isascii, values))
 
 
-def _owns_timestamps(_: ColumnType, values: Sequence[dt.datetime]) -> bool:
+def _owns_times(type_: ColumnType, values: Sequence[dt.datetime | dt.time]) -> bool:
+    if type_.precision is not None:
+        return False
     return all(value.tzinfo is None and not value.fold for value in values)
 
 
@@ -438,7 +469,8 @@ _OWNS: dict[Kind, Callable[[ColumnType, Sequence[Any]], bool]] = {
     Kind.TEXT: _owns_texts,
     Kind.BYTES: lambda _, values: True,
     Kind.DATE: lambda _, values: True,
-    Kind.TIMESTAMP: _owns_timestamps,
+    Kind.TIME: _owns_times,
+    Kind.TIMESTAMP: _owns_times,
     Kind.UUID: lambda _, values: True,
 }
 """Would `coerce` return all these values, of exactly the type's Python class, unchanged?

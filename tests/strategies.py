@@ -15,6 +15,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from hornbeam_server.schema import types
 from hornbeam_server.schema.model import (
     Action,
     Column,
@@ -50,10 +51,12 @@ def column_types(draw: st.DrawFn, kinds: Sequence[Kind] = tuple(Kind)) -> Column
         return ColumnType(kind, precision, draw(st.integers(0, precision)))
     if kind is Kind.TEXT:
         return ColumnType(kind, length=draw(st.none() | st.integers(8, 40)))
+    if kind in types.MOMENTS:
+        return ColumnType(kind, precision=draw(st.none() | st.integers(0, 5)))
     return ColumnType(kind)
 
 
-def values(type_: ColumnType) -> st.SearchStrategy[Any]:
+def values(type_: ColumnType) -> st.SearchStrategy[Any]:  # noqa: PLR0912 (one branch per kind)
     """Return a strategy for values of a type except NULL, including the largest numbers."""
     match type_.kind:
         case Kind.INTEGER:
@@ -74,16 +77,24 @@ def values(type_: ColumnType) -> st.SearchStrategy[Any]:
             return st.binary(max_size=8)
         case Kind.DATE:
             return st.dates(dt.date(1900, 1, 1), dt.date(2100, 12, 31))
+        case Kind.TIME:
+            return st.times().map(lambda time: _cut(time.replace(fold=0), type_))
         case Kind.TIMESTAMP:
-            return MOMENTS
+            return MOMENTS.map(lambda moment: _cut(moment, type_))
         case Kind.TIMESTAMPTZ:
-            return MOMENTS.map(lambda moment: moment.replace(tzinfo=dt.UTC))
+            return MOMENTS.map(lambda moment: _cut(moment.replace(tzinfo=dt.UTC), type_))
         case Kind.UUID:
             return st.uuids()
         case Kind.JSON:
             return st.sampled_from(
                 ['{"a": [1, null]}', "[]", '"text"', "1.50", "null", '{"é": {}}']
             )
+
+
+def _cut(value: Any, type_: ColumnType) -> Any:
+    """The time without the decimals of a second that the type lacks."""
+    unit = 10 ** (6 - (6 if type_.precision is None else type_.precision))
+    return value.replace(microsecond=value.microsecond // unit * unit)
 
 
 def _decimal(number: int, scale: int) -> Decimal:
@@ -108,8 +119,11 @@ def few_values(type_: ColumnType) -> st.SearchStrategy[Any]:
             return st.integers(0, FEW - 1).map(lambda day: dt.date(2024, 2, 27) + dt.timedelta(day))
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             zone = dt.UTC if type_.kind is Kind.TIMESTAMPTZ else None
-            start = dt.datetime(2024, 2, 28, 23, 59, 59, 999_999, zone)
+            start = _cut(dt.datetime(2024, 2, 28, 23, 59, 59, 999_999, zone), type_)
             return st.integers(0, FEW - 1).map(lambda second: start + dt.timedelta(0, second))
+        case Kind.TIME:
+            times = [dt.time(hour, 59, 59, hour) for hour in range(0, 24, 4)]
+            return st.sampled_from([_cut(time, type_) for time in times])
         case Kind.UUID:
             return st.integers(0, FEW - 1).map(_uuid)
         case _:

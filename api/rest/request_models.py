@@ -296,9 +296,18 @@ class PlanBody(Body):
 
 class ApplyBody(PlanBody):
     plan_id: str = Field(description="Of the plan that was looked at; another one is refused.")
-    allow_drop: bool = Field(False, description="Relations may be dropped, with their rows.")
+    allow_drop: bool = Field(
+        False, description="Relations and columns may be dropped, with their rows or values."
+    )
     build: Literal["node", "spark"] = Field(
         "node", description="Who builds new views and indexes; spark: hornbeam materialize."
+    )
+
+
+class AlterBody(Body):
+    sql: Sql = Field(
+        description="ALTER TABLE, or DROP TABLE, INDEX or VIEW.",
+        examples=["ALTER TABLE orders DROP COLUMN o_note"],
     )
 
 

@@ -111,7 +111,7 @@ class Rows(Answer):
     columns: list[OutputColumn]
     rows: list[list[Cell]] = Field(
         examples=[[[1, "19.90", "2026-01-31"]]],
-        description="DECIMAL, DATE, TIMESTAMP and UUID as text, BLOB as base64.",
+        description="DECIMAL, DATE, TIME, TIMESTAMP and UUID as text, BLOB as base64.",
     )
     snapshot: int
     served_by: list[str] = Field(examples=[["customer__orders"]])
@@ -153,6 +153,13 @@ class Applied(Answer):
     building: list[str]
 
 
+class AlteredSchema(Answer):
+    ddl: str = Field(description="The schema after the statement, to plan and apply.")
+    same: bool = Field(description="The statement changes nothing.")
+    notes: list[str] = Field(description="What else the statement changes, or why it does nothing.")
+    catalog_version: int
+
+
 class Restarted(Answer):
     relation: str = Field(examples=["orders"])
     column: str = Field(examples=["o_id"])
@@ -180,12 +187,22 @@ class View(Answer):
     )
 
 
+class PlainView(Answer):
+    """A name for a SELECT, which is not stored."""
+
+    name: str
+    sql: str
+    sources: list[str] = Field(description="The relations and views that its SELECT names.")
+    columns: list[dict[str, str]]
+
+
 class Schema(Answer):
     version: int
     ddl: str
     relations: list[dict[str, Any]]
     trees: dict[str, dict[str, str] | None]
     views: list[View]
+    plain_views: list[PlainView]
     indexes: list[dict[str, Any]]
     workload: list[dict[str, Any]]
     method: str

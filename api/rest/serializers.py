@@ -1,8 +1,8 @@
 """JSON documents of the database's results: plain dictionaries that msgspec encodes.
 
-msgspec writes decimals, dates, timestamps and UUIDs as text, and bytes as base64, all exactly. JSON
-has no infinities and no NaN: they are written "Infinity", "-Infinity" and "NaN", which a DOUBLE
-parameter accepts. A TIMESTAMPTZ has the offset +00:00.
+msgspec writes decimals, dates, times, timestamps and UUIDs as text, and bytes as base64, all
+exactly. JSON has no infinities and no NaN: they are written "Infinity", "-Infinity" and "NaN",
+which a DOUBLE parameter accepts. A TIMESTAMPTZ has the offset +00:00.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.query.explain import Explanation
-from hornbeam_server.schema.catalog import Catalog, DeferredView, Index, TransactionalView
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    DeferredView,
+    Index,
+    PlainView,
+    TransactionalView,
+)
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
@@ -179,6 +185,7 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
             *(_deferred_document(catalog, name) for name in catalog.deferred_view),
             *(immediate_view_document(db, name) for name in catalog.transactional_view),
         ],
+        "plain_views": [_plain_document(view) for view in catalog.plain],
         "indexes": [_index_document(catalog, index) for index in catalog.indexes],
         "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
         "method": catalog.method,
@@ -355,6 +362,15 @@ def _declared_document(catalog: Catalog, view: DeferredView | TransactionalView)
         "progress": None,
         "deferred": None,
         "immediate": None,
+    }
+
+
+def _plain_document(view: PlainView) -> dict[str, Any]:
+    return {
+        "name": view.name,
+        "sql": view.declared.sql,
+        "sources": list(view.sources),
+        "columns": [{"name": c.name, "type": c.type.sql()} for c in view.columns],
     }
 
 

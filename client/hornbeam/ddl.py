@@ -2,24 +2,27 @@
 
 Hornbeam has no DDL statements: a schema is planned and applied as a whole, together with the
 workload that its views serve. The client translates a DDL statement: it changes the text of the
-schema in force, then plans and applies it with the workload in force. The change takes effect at
-once.
+schema in force, then plans and applies it with the workload in force. The server changes the text
+for ALTER and for DROP … CASCADE, because it knows what uses what. The change takes effect at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from hornbeam.errors import DatabaseError, NotSupportedError, ProgrammingError, from_problem
 from hornbeam.statements import Token, is_setval, name_of, quote, split, tokens, workload_text
 from hornbeam.transport import Transport, replanned
+from hornbeam.views import require_fresh, wait_until_readable
 
 DDL = ""
 """The file name of DDL that the user has not written, for example of the schema in force."""
+_BEHIND_DROP = {"cascade", "restrict"}
 _NOISE = {"if", "not", "exists", "unique", "concurrently", "only"}
+_BEFORE_KIND = {*_NOISE, "or", "replace"}
+MATERIALIZED = "materialized view"
 
 
 def execute_ddl(transport: Transport, statement: str) -> int | None:
@@ -32,7 +35,13 @@ def execute_ddl(transport: Transport, statement: str) -> int | None:
     if _restarts(statement):
         answer = transport.json("POST", "/v1/schema/restart", {"sql": statement})
         return int(answer["value"]) if is_setval(statement) else None
+    asked = _read(statement)
+    if asked.verb == "refresh":
+        require_fresh(transport, asked.name)
+        return None
     replanned(lambda: _plan_and_apply(transport, statement))
+    if (asked.verb, asked.what) == ("create", MATERIALIZED):
+        wait_until_readable(transport, asked.name)
     return None
 
 
@@ -48,12 +57,25 @@ def _restarts(statement: str) -> bool:
 
 def _plan_and_apply(transport: Transport, statement: str) -> None:
     current = transport.json("GET", "/v1/schema")
-    ddl = evolve(current["ddl"], statement)
+    ddl = _changed(transport, current["ddl"], statement)
     try:
         put_into_force(transport, current, ddl, allow_drop=True)
     except ProgrammingError as error:
         explained = _still_read(error, current["ddl"])
         raise (placed(error, ddl, statement) if explained is error else explained) from None
+
+
+def _changed(transport: Transport, ddl: str, statement: str) -> str:
+    """The schema in force, `ddl`, after `statement`."""
+    if not _needs_server(statement):
+        return evolve(ddl, statement)
+    answer = transport.json("POST", "/v1/schema/alter", {"sql": statement})
+    return ddl if answer["same"] else str(answer["ddl"])
+
+
+def _needs_server(statement: str) -> bool:
+    words = [token.text.lower() for token in tokens(statement) if token.text != ";"]
+    return words[:1] == ["alter"] or (words[:1] == ["drop"] and words[-1] in _BEHIND_DROP)
 
 
 def put_into_force(
@@ -82,6 +104,10 @@ def _still_read(error: ProgrammingError, before: str) -> ProgrammingError:
     error that says so."""
     name, statement = error.problem.get("name"), error.problem.get("statement")
     tables = {name for what, name in map(_kind_and_name, split(before)) if what == "table"}
+    if "view" in error.problem and name in tables:
+        return ProgrammingError(
+            f"View {error.problem['view']} reads {name}.\n  Drop the view first.", error.problem
+        )
     if statement is None or name not in tables:
         return error
     return ProgrammingError(
@@ -130,12 +156,24 @@ def _written(statement: str) -> list[tuple[int, str]]:
     begin, parsed = statement.index(text), _read(text)
     if parsed.verb != "alter":
         return [(begin, text)]
-    return [(begin + each.found[0].start, _text_of(each, text)) for each in _added(parsed)]
+    return [(begin + added[0].start, _text_of(added, text)) for added in _added(parsed)]
 
 
-def _text_of(element: _Statement, text: str) -> str:
-    last = element.found[-1]
-    return text[element.found[0].start : last.start + len(last.text)]
+def _text_of(element: Sequence[Token], text: str) -> str:
+    last = element[-1]
+    return text[element[0].start : last.start + len(last.text)]
+
+
+def _added(asked: _Statement) -> Iterator[Sequence[Token]]:
+    """The columns and constraints that ALTER TABLE … ADD adds."""
+    for part in _parts(asked.found[1:], 0):
+        words = [token.text.lower() for token in part]
+        if words[:1] != ["add"]:
+            continue
+        first = 2 if words[1:2] == ["column"] else 1
+        first += 3 * (words[first : first + 3] == ["if", "not", "exists"])
+        if part[first:]:
+            yield part[first:]
 
 
 def _kept_roots(current: dict[str, Any], ddl: str) -> list[str] | None:
@@ -157,6 +195,7 @@ class _Statement:
     what: str
     guarded: bool
     found: Sequence[Token]
+    replaces: bool = False
 
     @property
     def name(self) -> str:
@@ -170,12 +209,12 @@ def evolve(ddl: str, statement: str) -> str:
         raise ProgrammingError("These are several statements.\n  Run them one at a time.")
     asked = _read(text)
     match asked.verb, asked.what:
-        case "create", "table" | "index":
+        case "create", "view" if asked.replaces:
+            return _replaced(ddl, asked, text)
+        case "create", "table" | "index" | "view" | "materialized view":
             return _created(ddl, asked, text)
-        case "drop", "table" | "index":
+        case "drop", "table" | "index" | "view" | "materialized view":
             return _dropped(ddl, asked)
-        case "alter", "table":
-            return _altered(ddl, asked, text)
     raise NotSupportedError(
         f"{asked.verb.upper()} {asked.what.upper()} is not a statement of Hornbeam.\n"
         "  Change the schema's file and run: hornbeam schema apply"
@@ -193,6 +232,15 @@ def _created(ddl: str, asked: _Statement, text: str) -> str:
     if asked.guarded:
         return ddl
     raise ProgrammingError(f"The {asked.what} {quote(asked.name)} exists already.")
+
+
+def _replaced(ddl: str, asked: _Statement, text: str) -> str:
+    """The schema with CREATE OR REPLACE VIEW in the place of the view, or at the end."""
+    declared = split(ddl)
+    if ("view", asked.name) not in map(_kind_and_name, declared):
+        return f"{ddl}{text};\n"
+    changed = [text if _kind_and_name(s) == ("view", asked.name) else s for s in declared]
+    return "".join(f"{s};\n" for s in changed)
 
 
 def _dropped(ddl: str, asked: _Statement) -> str:
@@ -220,102 +268,6 @@ def _listed(asked: _Statement) -> list[str]:
     return [name_of(token.text) for token in asked.found[::2]]
 
 
-def _altered(ddl: str, asked: _Statement, text: str) -> str:
-    """The schema after ALTER TABLE t ADD COLUMN, ADD CONSTRAINT or DROP CONSTRAINT: added elements
-    are appended to the table's declaration."""
-    actions = list(_actions(asked))
-    declared: Sequence[str] = split(ddl)
-    if ("table", asked.name) not in map(_kind_and_name, declared):
-        if asked.guarded:
-            return ddl
-        raise _unknown("table", asked.name)
-    changed = declared
-    for action in actions:
-        if action.verb == "add":
-            changed = _with_element(changed, asked.name, action, text)
-        else:
-            changed = _without_constraint(changed, asked.name, action)
-    return ddl if changed == declared else "".join(f"{known};\n" for known in changed)
-
-
-def _with_element(
-    declared: Sequence[str], table: str, element: _Statement, text: str
-) -> Sequence[str]:
-    """The declarations with an element of the statement `text` appended to a table."""
-
-    def appended(known: str) -> str:
-        if element.guarded and name_of(element.found[0].text) in _columns(known):
-            return known
-        return f"{known[: known.rindex(')')].rstrip()},\n  {_text_of(element, text)}\n)"
-
-    return [appended(s) if _kind_and_name(s) == ("table", table) else s for s in declared]
-
-
-def _without_constraint(declared: Sequence[str], table: str, dropped: _Statement) -> Sequence[str]:
-    """The declarations without a constraint of a table. A UNIQUE constraint is declared as an
-    index."""
-    own = ("table", table)
-    changed = [
-        _without_element(s, dropped.name) if _kind_and_name(s) == own else s for s in declared
-    ]
-    index = ("index", dropped.name)
-    kept = [s for s in changed if _kind_and_name(s) != index or _indexed(s) != table]
-    if kept == declared and not dropped.guarded:
-        raise _unknown("constraint", dropped.name)
-    return kept
-
-
-def _without_element(table: str, name: str) -> str:
-    """The declaration of a table without CONSTRAINT `name`."""
-    found = list(tokens(table))
-    depths = [(token.text, token.depth) for token in found]
-    inside = found[depths.index(("(", 0)) + 1 : -1]
-    elements = _parts(inside, 1)
-    kept = [each for each in elements if not _is_constraint(each, name)]
-    if len(kept) == len(elements):
-        return table
-    written = (table[e[0].start : e[-1].start + len(e[-1].text)] for e in kept)
-    return f"{table[: inside[0].start].rstrip()}\n  " + ",\n  ".join(written) + "\n)"
-
-
-def _is_constraint(element: Sequence[Token], name: str) -> bool:
-    return element[0].text.lower() == "constraint" and name_of(element[1].text) == name
-
-
-def _added(asked: _Statement) -> Iterator[_Statement]:
-    """The added columns and constraints, with their tokens."""
-    return (action for action in _actions(asked) if action.verb == "add")
-
-
-def _actions(asked: _Statement) -> Iterator[_Statement]:
-    """The added columns and constraints, and the dropped constraints, with their tokens. Raises
-    NotSupportedError for other changes."""
-    for part in _parts(asked.found[1:], 0):
-        words = [token.text.lower() for token in part]
-        if words[:1] == ["add"]:
-            first = 2 if words[1:2] == ["column"] else 1
-            guard = ["if", "not", "exists"]
-        elif words[:2] == ["drop", "constraint"]:
-            first, guard = 2, ["if", "exists"]
-        elif part:
-            raise NotSupportedError(
-                "ALTER TABLE supports only ADD and DROP CONSTRAINT.\n"
-                "  Change the schema's file and run: hornbeam schema apply"
-            )
-        else:
-            raise _cut_short()
-        guarded = words[first : first + len(guard)] == guard
-        element = part[first + len(guard) * guarded :]
-        if not element:
-            raise _cut_short()
-        if words[0] == "drop" and words[len(words) - len(element) + 1 :] not in ([], ["restrict"]):
-            raise NotSupportedError(
-                f"{element[1].text} is not supported after DROP CONSTRAINT.\n"
-                "  Give only the name of the constraint."
-            )
-        yield _Statement(words[0], "", guarded, element)
-
-
 def _parts(found: Sequence[Token], depth: int) -> list[list[Token]]:
     """The tokens, split at the commas inside `depth` parentheses."""
     parts: list[list[Token]] = [[]]
@@ -327,25 +279,18 @@ def _parts(found: Sequence[Token], depth: int) -> list[list[Token]]:
     return parts
 
 
-def _columns(table: str) -> set[str]:
-    """The first name of each element between a declaration's parentheses."""
-    found = list(tokens(table))
-    return {
-        name_of(token.text)
-        for before, token in pairwise(found)
-        if (before.text, before.depth) in {("(", 0), (",", 1)}
-    }
-
-
 def _read(statement: str) -> _Statement:
     """Parse a statement. Raises ProgrammingError when it ends before it names an object."""
     found = _without_public(list(tokens(statement)))
-    what = _after_noise(found, 1)
-    name = _after_noise(found, what + 1)
+    at = _after_noise(found, 1, _BEFORE_KIND)
+    what = found[at].text.lower() if at < len(found) else ""
+    if what == "materialized":
+        at, what = at + 1, MATERIALIZED
+    name = _after_noise(found, at + 1)
     if name >= len(found):
         raise _cut_short()
-    guarded = any(token.text.lower() == "exists" for token in found[what:name])
-    return _Statement(found[0].text.lower(), found[what].text.lower(), guarded, found[name:])
+    words = [token.text.lower() for token in found[:name]]
+    return _Statement(words[0], what, "exists" in words[at:], found[name:], "replace" in words[:at])
 
 
 def _without_public(found: Sequence[Token]) -> list[Token]:
@@ -359,8 +304,8 @@ def _without_public(found: Sequence[Token]) -> list[Token]:
     return kept
 
 
-def _after_noise(found: Sequence[Token], place: int) -> int:
-    while place < len(found) and found[place].text.lower() in _NOISE:
+def _after_noise(found: Sequence[Token], place: int, noise: set[str] = _NOISE) -> int:
+    while place < len(found) and found[place].text.lower() in noise:
         place += 1
     return place
 
@@ -383,5 +328,5 @@ def _unknown(what: str, name: str) -> ProgrammingError:
 def _cut_short() -> ProgrammingError:
     return ProgrammingError(
         "The statement ends before it says what to change.\n"
-        "  Write CREATE, DROP or ALTER, then TABLE or INDEX, and a name; after ADD a column."
+        "  Write CREATE, DROP or ALTER, then TABLE, INDEX or VIEW, and a name; after ADD a column."
     )

@@ -3,7 +3,7 @@
 SQL is DuckDB's with `?` parameters. Transactions are optimistic (`connection.py`), with the
 isolation levels of PostgreSQL. A retryable abort raises OperationalError. CREATE, DROP and ALTER
 TABLE … ADD plan and apply the whole schema (`ddl.py`), so `create_all` works. They take effect at
-once. Reflection reads `GET /v1/schema`. Views are reflected as materialised views.
+once. Reflection reads `GET /v1/schema`. Stored views are reflected as materialised views.
 
 `insert` is PostgreSQL's construct, for ON CONFLICT.
 """
@@ -48,6 +48,7 @@ _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
     "VARCHAR": types.VARCHAR,
     "BLOB": types.BLOB,
     "DATE": types.DATE,
+    "TIME": types.TIME,
     "TIMESTAMP": types.TIMESTAMP,
     "UUID": types.UUID,
     "JSON": types.JSON,
@@ -224,7 +225,9 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
         return "JSON"
 
     def visit_TIME(self, type_: Any, **kw: Any) -> str:
-        raise exc.CompileError("There is no TIME type: use INTEGER seconds, or TIMESTAMP.")
+        if type_.timezone:
+            raise exc.CompileError("There is no TIME WITH TIME ZONE: use TIME, or a TIMESTAMP.")
+        return "TIME"
 
 
 class HornbeamDDLCompiler(compiler.DDLCompiler):
@@ -384,7 +387,7 @@ class HornbeamDialect(default.DefaultDialect):
         """The relation's or view's document. Raises NoSuchTableError."""
         document = self._document(connection, **_cache(kw))
         if schema in (None, _PUBLIC):
-            for thing in (*document["relations"], *document["views"]):
+            for thing in (*document["relations"], *document["views"], *document["plain_views"]):
                 if thing["name"] == name:
                     return dict(thing)
         raise exc.NoSuchTableError(name if schema is None else f"{schema}.{name}")
@@ -396,7 +399,7 @@ class HornbeamDialect(default.DefaultDialect):
         return self._names(connection, "relations", schema, **kw)
 
     def get_view_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
-        return []
+        return self._names(connection, "plain_views", schema, **kw)
 
     def get_materialized_view_names(
         self, connection: Any, schema: str | None = None, **kw: Any
@@ -408,7 +411,7 @@ class HornbeamDialect(default.DefaultDialect):
     ) -> str:
         """The SELECT of a declared view; empty for a join view, which has none."""
         thing = self._known(connection, view_name, schema, **kw)
-        declared = thing.get("deferred") or thing.get("immediate") or {}
+        declared = thing.get("deferred") or thing.get("immediate") or thing
         return str(declared.get("sql", ""))
 
     def _names(self, connection: Any, what: str, schema: str | None, **kw: Any) -> list[str]:

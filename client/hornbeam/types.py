@@ -1,7 +1,7 @@
 """PEP 249's type objects, and the conversion of values from and to the JSON of the REST interface.
 
-The server sends the SQL type of each column. In JSON, decimals, dates and timestamps are text and
-bytes are base64, all exact.
+The server sends the SQL type of each column. In JSON, decimals, dates, times and timestamps are
+text and bytes are base64, all exact.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def base_name(sql_type: str) -> str:
 STRING = TypeObject("TEXT", "VARCHAR", "UUID", "JSON")
 BINARY = TypeObject("BLOB")
 NUMBER = TypeObject("INTEGER", "BIGINT", "DECIMAL", "DOUBLE", "HUGEINT", "BOOLEAN")
-DATETIME = TypeObject("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+DATETIME = TypeObject("DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 ROWID = TypeObject()
 
 Date = dt.date
@@ -73,6 +73,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "DECIMAL": Decimal,
     "BLOB": base64.b64decode,
     "DATE": dt.date.fromisoformat,
+    "TIME": dt.time.fromisoformat,
     "TIMESTAMP": dt.datetime.fromisoformat,
     "TIMESTAMP WITH TIME ZONE": dt.datetime.fromisoformat,
     "UUID": uuid.UUID,
@@ -122,7 +123,7 @@ def to_wire(value: Any) -> Any:
     if isinstance(value, dt.date):
         return _typed("DATE", value.isoformat())
     if isinstance(value, dt.time):
-        return value.isoformat()
+        return _typed("TIME", value.isoformat())
     if isinstance(value, bytes | bytearray | memoryview):
         return _typed("BLOB", base64.b64encode(bytes(value)).decode())
     if isinstance(value, numbers.Integral):

@@ -1,24 +1,24 @@
 """Conversion of column types to Spark's types, and of rows to Arrow batches for Spark.
 
-Types are converted exactly, except that UUID and JSON, which Spark lacks, become text. A TIMESTAMP
-without a time zone is Spark's TIMESTAMP_NTZ.
+Types are converted exactly, except that TIME, UUID and JSON, which Spark lacks, become text. A
+TIMESTAMP without a time zone is Spark's TIMESTAMP_NTZ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql import types as spark
 
 from hornbeam_server.query.dialect.duckdb_types import arrow_type
+from hornbeam_server.schema.assignment import text_of
 from hornbeam_server.schema.catalog import Layout
 from hornbeam_server.schema.errors import NotFound
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
 
-_TEXT = frozenset({Kind.UUID, Kind.JSON})
+_TEXT = frozenset({Kind.TIME, Kind.UUID, Kind.JSON})
 _SPARK: dict[Kind, spark.DataType] = {
     Kind.INTEGER: spark.IntegerType(),
     Kind.BIGINT: spark.LongType(),
@@ -29,6 +29,7 @@ _SPARK: dict[Kind, spark.DataType] = {
     Kind.DATE: spark.DateType(),
     Kind.TIMESTAMP: spark.TimestampNTZType(),
     Kind.TIMESTAMPTZ: spark.TimestampType(),
+    Kind.TIME: spark.StringType(),
     Kind.UUID: spark.StringType(),
     Kind.JSON: spark.StringType(),
 }
@@ -71,4 +72,4 @@ def to_batch(columns: Sequence[Column], at: Sequence[int], rows: Sequence[Row]) 
 def _array(type_: ColumnType, values: Sequence[object]) -> pa.Array:
     if type_.kind not in _TEXT:
         return pa.array(values, arrow_type(type_))
-    return pa.array([str(v) if isinstance(v, UUID) else v for v in values], pa.string())
+    return pa.array([v if isinstance(v, str) else text_of(v) for v in values], pa.string())

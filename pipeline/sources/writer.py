@@ -62,6 +62,7 @@ _FITTING: Final[dict[Kind, tuple[type[spark.DataType], ...]]] = {
     Kind.DATE: (spark.DateType,),
     Kind.TIMESTAMP: (spark.TimestampNTZType,),
     Kind.TIMESTAMPTZ: (spark.TimestampType,),
+    Kind.TIME: (spark.StringType,),
     Kind.UUID: (spark.StringType,),
     Kind.JSON: (spark.StringType,),
 }

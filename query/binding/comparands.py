@@ -97,6 +97,8 @@ def own(type_: ColumnType) -> Callable[[Any], bool]:
         return lambda value: type(value) is float and bool(value) and value - value == 0.0
     if kind is Kind.TIMESTAMP:
         return lambda value: type(value) is dt.datetime and value.tzinfo is None and not value.fold
+    if kind is Kind.TIME:
+        return lambda value: type(value) is dt.time and value.tzinfo is None and not value.fold
     found = _OWN.get(kind)
     return (lambda value: False) if found is None else (lambda value: type(value) is found)
 
@@ -116,6 +118,7 @@ _KIND_NAMES: dict[type, str] = {
     bytes: "A value of bytes",
     dt.date: "A date",
     dt.datetime: "A timestamp",
+    dt.time: "A time",
     uuid.UUID: "A UUID",
 }
 
@@ -229,6 +232,11 @@ def _beyond(kind: Kind, before: bool) -> Gap:
     return Gap(None, _FIRST[kind]) if before else Gap(_LAST[kind], None)
 
 
+def _time(_: ColumnType, value: Any) -> dt.time | None:
+    plain = isinstance(value, dt.time) and value.tzinfo is None
+    return value.replace(fold=0) if plain else None
+
+
 def _of_class(class_: type[T]) -> Callable[[ColumnType, Any], T | None]:
     return lambda _, value: value if isinstance(value, class_) else None
 
@@ -242,6 +250,7 @@ _MEANT: dict[Kind, Callable[[ColumnType, Any], Value | Gap]] = {
     Kind.TEXT: _of_class(str),
     Kind.BYTES: lambda _, v: bytes(v) if isinstance(v, bytes | bytearray | memoryview) else None,
     Kind.DATE: _moment,
+    Kind.TIME: _time,
     Kind.TIMESTAMP: _moment,
     Kind.TIMESTAMPTZ: _moment,
     Kind.UUID: _of_class(uuid.UUID),

@@ -20,7 +20,7 @@ from typing import Any
 from sqlglot import exp
 
 from hornbeam_server.query.binding.comparands import Gap, exact_number, lowest, meant
-from hornbeam_server.query.binding.constants import CONSTANT, named_type
+from hornbeam_server.query.binding.constants import CONSTANT, named_type, second_digits
 from hornbeam_server.query.binding.literals import typed, without_exponent, written
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.spelling import sql_bytes
@@ -101,7 +101,9 @@ def _cast(node: exp.Cast) -> exp.Expr:
     if type_.kind is Kind.DOUBLE:
         value = meant(type_, text.name)
         return _beside(node, type_, math.nan if isinstance(value, Gap) else value)
-    return _beside(node, type_, type_.coerce(text.name))
+    digits = second_digits(to)
+    precise = type_ if digits is None else ColumnType(type_.kind, precision=digits)
+    return _beside(node, type_, precise.coerce(text.name))
 
 
 def _beside(node: exp.Expr, type_: ColumnType, value: Value) -> exp.Expr:

@@ -18,7 +18,7 @@ from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.sqltext import NUMERIC
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind
 
 Constant = bool | int | Decimal | float | str | Any
 
@@ -32,6 +32,7 @@ _KINDS = {
     exp.DType.VARCHAR: Kind.TEXT,
     exp.DType.VARBINARY: Kind.BYTES,
     exp.DType.DATE: Kind.DATE,
+    exp.DType.TIME: Kind.TIME,
     exp.DType.TIMESTAMP: Kind.TIMESTAMP,
     exp.DType.TIMESTAMPNTZ: Kind.TIMESTAMP,
     exp.DType.TIMESTAMPTZ: Kind.TIMESTAMPTZ,
@@ -59,6 +60,13 @@ def named_type(node: exp.Expr | None) -> ColumnType | None:
     return ColumnType(kind, precision=sizes[0], scale=(*sizes, 0)[1])
 
 
+def second_digits(node: exp.DataType) -> int | None:
+    """The decimals of a second of TIMESTAMP(n) and TIME(n); None for other types."""
+    if _KINDS.get(node.this) not in MOMENTS or not node.expressions:
+        return None
+    return int(node.expressions[0].name)
+
+
 def fold(node: exp.Expr) -> Constant | None:
     """The value of a constant expression, or its `Parameter`. None for other expressions, for NULL,
     and for a value that may be inexact."""
@@ -77,7 +85,7 @@ def fold(node: exp.Expr) -> Constant | None:
         case exp.Neg():
             inner = fold(node.this)
             return _negated(inner)
-        case exp.Cast():
+        case exp.Cast() if second_digits(node.args["to"]) is None:
             return _cast(fold(node.this), named_type(node.args.get("to")))
         case _:
             return None
@@ -113,7 +121,7 @@ def comparable(value: Constant | None, type_: ColumnType | None) -> Constant | N
     if type_.kind in _UNFOLDED or not _same_family(value, type_.kind):
         return None
     try:
-        coerced = type_.coerce(value)
+        coerced = type_.stored().coerce(value)
     except TypeMismatch:
         return None
     return coerced if _exact(value, coerced, type_.kind) else None

@@ -22,7 +22,8 @@ from hornbeam_server.schema.model import (
     Relation,
 )
 from hornbeam_server.schema.render import render_default
-from hornbeam_server.schema.types import ColumnType, Declared, Kind, Value
+from hornbeam_server.schema.seconds import SECOND_DIGITS
+from hornbeam_server.schema.types import MOMENTS, ColumnType, Declared, Kind, Value
 
 SYSTEM = "system"
 """Key in the meta of the VALUES that stand for a relation of the information schema: its name."""
@@ -87,6 +88,8 @@ def _named(catalog: Catalog) -> Iterator[tuple[str, str, Sequence[Column]]]:
     for name in catalog.all_views:
         if catalog.readable(name):
             yield name, "VIEW", catalog.visible(name)
+    for view in catalog.plain:
+        yield view.name, "VIEW", view.columns
 
 
 def _tables(catalog: Catalog) -> Iterator[_Row]:
@@ -115,7 +118,7 @@ def _described(column: Column) -> _Row:
         name,
         type_.length if type_.kind is Kind.TEXT else None,
         *_numeric(type_),
-        6 if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ) else None,
+        _second_digits(type_),
         udt,
         "YES" if identity else "NO",
         None if not identity or default is None else _GENERATION[default.identity.always],
@@ -134,12 +137,19 @@ _TYPES: dict[Kind, tuple[str, str]] = {
     Kind.TEXT: ("text", "text"),
     Kind.BYTES: ("bytea", "bytea"),
     Kind.DATE: ("date", "date"),
+    Kind.TIME: ("time without time zone", "time"),
     Kind.TIMESTAMP: ("timestamp without time zone", "timestamp"),
     Kind.TIMESTAMPTZ: ("timestamp with time zone", "timestamptz"),
     Kind.UUID: ("uuid", "uuid"),
     Kind.JSON: ("json", "json"),
 }
 _BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64, Kind.DOUBLE: 53}
+
+
+def _second_digits(type_: ColumnType) -> int | None:
+    if type_.kind not in MOMENTS:
+        return 0 if type_.kind is Kind.DATE else None
+    return SECOND_DIGITS if type_.precision is None else type_.precision
 
 
 def _numeric(type_: ColumnType) -> tuple[int | None, int | None, int | None]:

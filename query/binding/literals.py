@@ -84,7 +84,7 @@ def _type(value: Any) -> ColumnType:
             return _TYPES[class_]
     raise TypeMismatch(
         f"A value of the Python type {type(value).__name__} is no parameter.",
-        cure="Give a number, text, bytes, a truth value, a date, a timestamp or a UUID.",
+        cure="Give a number, text, bytes, a truth value, a date, a time, a timestamp or a UUID.",
     )
 
 
@@ -93,6 +93,7 @@ _TYPES: dict[type, ColumnType] = {
     bytes: ColumnType(Kind.BYTES),
     dt.date: ColumnType(Kind.DATE),
     dt.datetime: ColumnType(Kind.TIMESTAMP),
+    dt.time: ColumnType(Kind.TIME),
     uuid.UUID: ColumnType(Kind.UUID),
 }
 

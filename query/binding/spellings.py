@@ -143,6 +143,7 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
     Kind.TEXT: ColumnType(Kind.TEXT).coerce,
     Kind.BYTES: spelling.sql_bytes,
     Kind.DATE: _date,
+    Kind.TIME: spelling.time,
     Kind.TIMESTAMP: _timestamp,
     Kind.TIMESTAMPTZ: _timestamptz,
     Kind.UUID: spelling.uuid_of,
@@ -154,6 +155,7 @@ _CURES = {
     Kind.BOOLEAN: "Write true or false.",
     Kind.BYTES: r"Write bytes as '\x6162'.",
     Kind.DATE: "Write a date as 2024-01-31.",
+    Kind.TIME: "Write a time as 12:00:00.",
     Kind.TIMESTAMP: "Write a timestamp as 2024-01-31 12:00:00.",
     Kind.TIMESTAMPTZ: "Write a timestamp as 2024-01-31 12:00:00+00.",
 }

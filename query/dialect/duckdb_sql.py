@@ -19,6 +19,7 @@ from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
 from hornbeam_server.query.dialect.sums import write_average, write_sum
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
+from hornbeam_server.schema.seconds import SECOND_DIGITS
 from hornbeam_server.schema.trees import supersede, unlink, written
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, Kind
 
@@ -41,6 +42,7 @@ _READ_AS = {
     _D.DOUBLE: "double",
     _D.BOOLEAN: "boolean",
     _D.DATE: "date",
+    _D.TIME: "time",
     _D.TIMESTAMP: "timestamp",
     _D.TIMESTAMPNTZ: "timestamp",
     _D.TIMESTAMPTZ: "timestamptz",
@@ -149,6 +151,15 @@ def _write_cast(node: exp.Cast) -> None:
         node.set("this", _read_as("double", node))
     elif kind in _READ_AS:
         node.set("this", _read_as(_READ_AS[kind], node))
+        if kind in _MOMENTS and to.expressions:
+            _write_rounded(node, to)
+
+
+def _write_rounded(node: exp.Cast, to: exp.DataType) -> None:
+    """Rewrite a cast to TIMESTAMP(n) or TIME(n), which rounds to n decimals of a second."""
+    unit = 10 ** (SECOND_DIGITS - int(to.expressions[0].name))
+    to.set("expressions", [])
+    supersede(node, call("seconds", node.copy(), exp.Literal.number(unit)))
 
 
 def _read_as(what: str, node: exp.Cast) -> exp.Expr:
@@ -160,6 +171,8 @@ def _read_as(what: str, node: exp.Cast) -> exp.Expr:
         return exp.Anonymous(this="unhex", expressions=[digits])
     if type_ is not None and type_.kind in _TEXT_KINDS:
         return call(f"{what}_of_text", value)
+    if type_ is not None and type_.kind is Kind.TIMESTAMPTZ and what == "time":
+        return exp.cast(value, "TIMESTAMP", dialect="duckdb")
     return call(what, value) if type_ is None and is_plain(value) else value
 
 
@@ -260,12 +273,8 @@ def check_cast(node: exp.Cast) -> None:
     if to.this in _REFUSED:
         name, cure = _REFUSED[to.this]
         raise Unsupported(f"Type {name} is not supported.", cure=cure)
-    if to.this in _MOMENTS and [size.name for size in to.expressions] not in ([], ["6"]):
-        raise Unsupported(
-            f"Type {to.sql(NAME)} is not supported: timestamps have six decimals of a second.",
-            cure="Write date_trunc('second', …) or date_trunc('millisecond', …).",
-        )
-    to.set("expressions", [] if to.this in _MOMENTS else to.expressions)
+    if to.this in _MOMENTS and to.expressions:
+        _check_second_digits(to)
     written = written_text(node.this)
     what = "interval" if to.this is _D.INTERVAL else _READ_AS.get(to.this)
     if what is None or written is None:
@@ -279,12 +288,23 @@ def check_cast(node: exp.Cast) -> None:
             raise not_read(written, to.sql(NAME), error) from None
 
 
+def _check_second_digits(to: exp.DataType) -> None:
+    sizes = [size.name for size in to.expressions]
+    if sizes == [str(SECOND_DIGITS)]:
+        to.set("expressions", [])
+    elif len(sizes) > 1 or sizes[0] not in map(str, range(SECOND_DIGITS)):
+        raise Unsupported(
+            f"Type {to.sql(NAME)} is out of range: times have up to six decimals of a second.",
+            cure="Write TIMESTAMP(n) or TIME(n) with n from 0 to 6.",
+        )
+
+
 def not_read(text: str, type_: str, reason: Exception) -> TypeMismatch:
     shown = repr(text if len(text) <= 60 else text[:57] + "...")
     return TypeMismatch(f"{shown} is not a value of type {type_}: {reason}.", type=type_)
 
 
-_MOMENTS = {_D.TIMESTAMP, _D.TIMESTAMPNTZ, _D.TIMESTAMPTZ}
+_MOMENTS = {_D.TIME, _D.TIMESTAMP, _D.TIMESTAMPNTZ, _D.TIMESTAMPTZ}
 _REFUSED = {_D.JSONB: ("JSONB", "Use JSON; it is kept as the text that was written.")}
 
 
@@ -301,6 +321,8 @@ def canonical(text: str, what: str) -> str:
             return str(spelling.boolean(text)).lower()
         case "date":
             return spelling.date(text).isoformat()
+        case "time":
+            return spelling.time(text).isoformat()
         case "timestamp":
             return spelling.timestamp(text).isoformat(sep=" ")
         case "timestamptz":

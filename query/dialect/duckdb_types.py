@@ -17,6 +17,7 @@ import pyarrow as pa
 from hornbeam_server.query.dialect.macros import macros
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.seconds import time_at
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
 
 if TYPE_CHECKING:  # only workers load DuckDB, not the server process
@@ -33,6 +34,7 @@ _ARROW: dict[Kind, pa.DataType] = {
     Kind.TEXT: pa.string(),
     Kind.BYTES: pa.binary(),
     Kind.DATE: pa.date32(),
+    Kind.TIME: pa.time64("us"),
     Kind.TIMESTAMP: pa.timestamp("us"),
     Kind.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
     Kind.UUID: pa.uuid(),
@@ -59,6 +61,7 @@ _DUCKDB: dict[str, ColumnType] = {
     "json": ColumnType(Kind.JSON),
     "blob": ColumnType(Kind.BYTES),
     "date": ColumnType(Kind.DATE),
+    "time": ColumnType(Kind.TIME),
     "timestamp": ColumnType(Kind.TIMESTAMP),
     "timestamp_s": ColumnType(Kind.TIMESTAMP),
     "timestamp_ms": ColumnType(Kind.TIMESTAMP),
@@ -158,6 +161,7 @@ _ARROW_KINDS: tuple[tuple[Callable[[pa.DataType], bool], Kind], ...] = (
     (lambda t: pa.types.is_timestamp(t) and t.tz is not None, Kind.TIMESTAMPTZ),
     (pa.types.is_timestamp, Kind.TIMESTAMP),
     (pa.types.is_date, Kind.DATE),
+    (pa.types.is_time, Kind.TIME),
     (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t), Kind.BYTES),
     (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t), Kind.TEXT),
     (lambda t: pa.types.is_string_view(t) or pa.types.is_null(t), Kind.TEXT),
@@ -212,6 +216,8 @@ def _values(column: pa.Array, wanted: ColumnType | None) -> list[Any]:
         except (ValueError, OverflowError, pa.ArrowInvalid) as error:
             message = f"A date or timestamp lies outside the years 1 to 9999: {error}"
             raise TypeMismatch(message) from None
+    if kind is Kind.TIME:
+        return _times(column)
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     return list(plain.to_pylist())
 
@@ -230,6 +236,14 @@ def _moments(column: pa.Array, kind: Kind) -> list[Any]:
     epoch = _EPOCH if kind is Kind.TIMESTAMP else _EPOCH.replace(tzinfo=dt.UTC)
     ticks = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
     return [None if tick is None else epoch + dt.timedelta(microseconds=tick) for tick in ticks]
+
+
+def _times(column: pa.Array) -> list[Any]:
+    ticks = column.cast(pa.time64("us")).cast(pa.int64()).to_pylist()
+    try:
+        return [None if tick is None else time_at(tick) for tick in ticks]
+    except ValueError as error:
+        raise TypeMismatch(f"A result is no time of day: {error}.") from None
 
 
 _EPOCH = dt.datetime(1970, 1, 1)

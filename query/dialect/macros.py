@@ -55,6 +55,12 @@ _TEXT = (
 )
 """A value of any type as PostgreSQL prints it; DuckDB says `1 month` for `1 mon`, `.5` for `0.5`.
 It evaluates only the branch of the type."""
+_PART = "CAST(date_part('microseconds', x) AS BIGINT)"
+_NEAR = f"CASE WHEN {_PART} % u * 2 {{more}} u THEN u - {_PART} % u ELSE - ({_PART} % u) END"
+_EARLY, _LATE = (f"x + to_microseconds({_NEAR.format(more=more)})" for more in (">", ">="))
+"""A time rounded to a unit of `u` microseconds; half a unit goes down before 2000, as in
+PostgreSQL."""
+_NO_MIDNIGHT = "error('there is no 24:00:00; the last time of a day is 23:59:59.999999')"
 _SHORT_NUMBER = r"\s*[+-]?[0-9]*(?:\.[0-9]{0,9}0*)?\s*"
 _BLANKS = r"regexp_replace(x, '\s', '', 'g')"
 _LINES = r"rtrim(regexp_replace(to_base64(x), '(.{76})', '\1' || chr(10), 'g'), chr(10))"
@@ -75,6 +81,7 @@ _OF_TEXT: dict[str, str] = {
     f" THEN '\"' || x || '\"' ELSE {_read(spelling.DOUBLE)} END",
     "boolean": _TRUTH,
     "date": _read(spelling.DATE, _DASHED),
+    "time": _read(spelling.TIME),
     "timestamp": _read(spelling.TIMESTAMP, _DASHED),
     "timestamptz": _read(spelling.TIMESTAMPTZ, _DASHED),
     "uuid": _read(spelling.UUID),
@@ -114,11 +121,21 @@ _MACROS: dict[str, Sequence[str]] = {
     ),
     "letter": ("(x) AS CASE WHEN x THEN 't' WHEN NOT x THEN 'f' END",),
     "octets": ("(x) AS strlen(x)", "(x BLOB) AS octet_length(x)"),
+    "seconds": (
+        f"(x, u) AS CASE WHEN x < '2000-01-01' THEN {_EARLY} ELSE {_LATE} END",
+        f"(x TIME, u) AS CASE WHEN {_LATE} < x - INTERVAL 1 SECOND THEN {_NO_MIDNIGHT}"
+        f" ELSE {_LATE} END",
+    ),
     "substring_from": ("(x, s) AS substring(x, CASE WHEN s < 1 THEN 1 ELSE s END)",),
     "substring": (
         "(x, s, n) AS CASE WHEN n < 0 THEN error('The length of a substring is negative.')"
         " WHEN s >= 1 THEN substring(x, s, n)"
         " ELSE substring(x, 1, CASE WHEN s + n <= 1 THEN 0 ELSE s + n - 1 END) END",
+    ),
+    "time": (
+        "(x) AS x",
+        f"(x VARCHAR) AS {_OF_TEXT['time']}",
+        "(x TIMESTAMPTZ) AS CAST(x AS TIMESTAMP)",
     ),
     "summed": (
         "(x) AS list_sum([x])",

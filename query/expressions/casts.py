@@ -24,9 +24,10 @@ from hornbeam_server.query.expressions.operands import (
     scaler,
     unary,
 )
-from hornbeam_server.schema.assignment import text_of_double
+from hornbeam_server.schema.assignment import text_of_double, text_of_time
 from hornbeam_server.schema.errors import TypeMismatch
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.seconds import round_to
+from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind
 
 Cast = Callable[[Any], Any]
 
@@ -38,6 +39,7 @@ _KINDS = {
     DataType.Type.TEXT: Kind.TEXT,
     DataType.Type.VARCHAR: Kind.TEXT,
     DataType.Type.DATE: Kind.DATE,
+    DataType.Type.TIME: Kind.TIME,
     DataType.Type.TIMESTAMP: Kind.TIMESTAMP,
     DataType.Type.TIMESTAMPNTZ: Kind.TIMESTAMP,
     DataType.Type.TIMESTAMPTZ: Kind.TIMESTAMPTZ,
@@ -55,6 +57,8 @@ def target_type(node: DataType) -> ColumnType:
         precision, scale = sizes
         return ColumnType(Kind.DECIMAL, precision, scale)
     kind = _KINDS.get(node.this)
+    if kind in MOMENTS and len(node.expressions) == 1:
+        return ColumnType(kind, precision=int(node.expressions[0].name))
     if kind is None or node.args.get("nested") or node.expressions:
         raise NotNativeError
     return ColumnType(kind)
@@ -87,6 +91,8 @@ def numeric(operand: Operand, node: Expr) -> Operand:
 
 
 def cast(operand: Operand, to: ColumnType) -> Operand:
+    if to.kind in MOMENTS and to.precision is not None:
+        return _rounded(cast(operand, ColumnType(to.kind)), to.precision)
     if operand.type is None:
         return constant(to, None)
     if operand.text is not None and to.kind is not Kind.TEXT:
@@ -97,6 +103,19 @@ def cast(operand: Operand, to: ColumnType) -> Operand:
     if operand.type.kind is to.kind is not Kind.DECIMAL or _widens(operand.type, to):
         return replace(operand, type=to, text=None)
     return _folded(operand, to, _function(operand.type, to))
+
+
+def _rounded(operand: Operand, digits: int) -> Operand:
+    """A timestamp or a time of day rounded to `digits` decimals of a second."""
+
+    def near(value: Any) -> Any:
+        try:
+            return round_to(digits, value)
+        except ValueError as error:
+            raise TypeMismatch(f"{value} is not rounded to {digits} decimals: {error}.") from None
+
+    assert operand.type is not None
+    return _folded(operand, operand.type, near)
 
 
 def _widens(from_: ColumnType, to: ColumnType) -> bool:
@@ -134,6 +153,8 @@ def _function(from_: ColumnType, to: ColumnType) -> Cast:
 _MOMENTS: dict[tuple[Kind, Kind], Cast] = {
     (Kind.DATE, Kind.TIMESTAMP): midnight,
     (Kind.TIMESTAMP, Kind.DATE): dt.datetime.date,
+    (Kind.TIMESTAMP, Kind.TIME): dt.datetime.time,
+    (Kind.TIMESTAMPTZ, Kind.TIME): dt.datetime.time,
 }
 
 
@@ -181,5 +202,6 @@ _TEXTS: dict[Kind, Cast] = {
     Kind.BOOLEAN: lambda value: "true" if value else "false",
     Kind.DOUBLE: text_of_double,
     Kind.DATE: dt.date.isoformat,
+    Kind.TIME: text_of_time,
     Kind.UUID: str,
 }

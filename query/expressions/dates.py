@@ -20,11 +20,12 @@ from hornbeam_server.query.expressions.operands import (
     require,
     unary,
 )
+from hornbeam_server.schema.seconds import ticks_of
 from hornbeam_server.schema.types import ColumnType, Kind
 
 Part = Callable[[Any], int]
 
-_INSTANTS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
+_INSTANTS = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
@@ -73,9 +74,11 @@ FUNCTIONS = tuple(
 
 
 def date_part(part: str, operand: Operand) -> Operand:
-    """DATE_PART('part', x) of a date or timestamp."""
+    """DATE_PART('part', x) of a date, time or timestamp."""
     part = _SYNONYMS.get(part, part)
     kind = _instant(operand)
+    if kind is Kind.TIME:
+        return _part_of_time(part, operand)
     if part == "epoch":
         return unary(operand, DOUBLE, _epoch_of_day if kind is Kind.DATE else _epoch)
     if part in _OF_DAYS:
@@ -85,9 +88,17 @@ def date_part(part: str, operand: Operand) -> Operand:
     return unary(operand, BIGINT, _zero if kind is Kind.DATE else _OF_TIMES[part])
 
 
+def _part_of_time(part: str, operand: Operand) -> Operand:
+    if part == "epoch":
+        return unary(operand, DOUBLE, lambda value: float(ticks_of(value)) / 1_000_000)
+    if part not in _OF_TIMES:
+        raise NotNativeError
+    return unary(operand, BIGINT, _OF_TIMES[part])
+
+
 def _instant(operand: Operand) -> Kind:
-    """The kind of a date or timestamp. Raises NotNativeError for others, and for literals without a
-    type."""
+    """The kind of a date, time or timestamp. Raises NotNativeError for others, and for literals
+    without a type."""
     if operand.text is not None or operand.type is None:
         raise NotNativeError
     return require(operand, *_INSTANTS).kind
@@ -133,6 +144,8 @@ _TRUNCATED: dict[str, Callable[[dt.datetime], dt.datetime]] = {
 def date_trunc(part: str, operand: Operand) -> Operand:
     """DATE_TRUNC('part', x) of a date or timestamp; a TIMESTAMP for a date."""
     kind = _instant(operand)
+    if kind is Kind.TIME:
+        raise NotNativeError
     truncated = _TRUNCATED.get(_SYNONYMS.get(part, part))
     if truncated is None:
         raise NotNativeError

@@ -17,7 +17,8 @@ from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
 _DAY = r"\d{4}-\d\d-\d\d"
-_MOMENT = _DAY + r"[ T]\d\d:\d\d:\d\d(\.\d{1,6})?"
+_CLOCK = r"\d\d:\d\d:\d\d(\.\d{1,6})?"
+_MOMENT = _DAY + r"[ T]" + _CLOCK
 _SPELLINGS: dict[Kind, re.Pattern[str]] = {
     Kind.INTEGER: re.compile(r"-?\d{1,10}", re.ASCII),
     Kind.BIGINT: re.compile(r"-?\d{1,19}", re.ASCII),
@@ -25,6 +26,7 @@ _SPELLINGS: dict[Kind, re.Pattern[str]] = {
     Kind.DOUBLE: re.compile(r"-?\d{1,15}(\.\d{1,15})?", re.ASCII),
     Kind.BOOLEAN: re.compile(r"true|false"),
     Kind.DATE: re.compile(_DAY, re.ASCII),
+    Kind.TIME: re.compile(_CLOCK, re.ASCII),
     Kind.TIMESTAMP: re.compile(_MOMENT, re.ASCII),
     Kind.TIMESTAMPTZ: re.compile(_MOMENT + r"[+-]\d\d(:\d\d)?", re.ASCII),
     Kind.UUID: re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII),
@@ -37,6 +39,7 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
     Kind.DOUBLE: float,
     Kind.BOOLEAN: lambda text: text == "true",
     Kind.DATE: dt.date.fromisoformat,
+    Kind.TIME: dt.time.fromisoformat,
     Kind.TIMESTAMP: dt.datetime.fromisoformat,
     Kind.TIMESTAMPTZ: lambda text: dt.datetime.fromisoformat(text).astimezone(dt.UTC),
     Kind.UUID: uuid.UUID,

@@ -642,6 +642,7 @@ LOWEST: dict[Kind, Value] = {
     Kind.TEXT: "",
     Kind.BYTES: b"",
     Kind.DATE: dt.date.min,
+    Kind.TIME: dt.time.min,
     Kind.TIMESTAMP: dt.datetime.min,
     Kind.TIMESTAMPTZ: dt.datetime.min.replace(tzinfo=dt.UTC),
     Kind.UUID: uuid.UUID(int=0),

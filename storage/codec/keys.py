@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.seconds import ticks_of, time_at
 from hornbeam_server.schema.types import Kind, Value
 
 
@@ -36,6 +37,7 @@ class Code(enum.IntEnum):
     DATE = 0x40
     TIMESTAMP = 0x41
     TIMESTAMPTZ = 0x42
+    TIME = 0x43
     UUID = 0x50
 
 
@@ -45,6 +47,7 @@ _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
+_TIME_BYTES = 5
 _DAYS = struct.Struct(">I")
 _MICROS = struct.Struct(">Q")
 _DOUBLE = struct.Struct(">d")
@@ -200,6 +203,17 @@ def _decode_timestamptz(data: bytes, offset: int) -> tuple[dt.datetime, int]:
     return _EPOCH_UTC + dt.timedelta(microseconds=micros - _BIAS64), offset + 8
 
 
+def _time(value: dt.time) -> bytes:
+    return b"\x43" + ticks_of(value).to_bytes(_TIME_BYTES)
+
+
+def _decode_time(data: bytes, offset: int) -> tuple[dt.time, int]:
+    end = offset + _TIME_BYTES
+    if end > len(data):
+        raise ValueError("a time is cut off")
+    return time_at(int.from_bytes(data[offset:end])), end
+
+
 def _uuid(value: uuid.UUID) -> bytes:
     return b"\x50" + value.bytes
 
@@ -217,6 +231,7 @@ ENCODERS: dict[Kind, Encode] = {
     Kind.TEXT: _text,
     Kind.BYTES: _bytes,
     Kind.DATE: _date,
+    Kind.TIME: _time,
     Kind.TIMESTAMP: _timestamp,
     Kind.TIMESTAMPTZ: _timestamptz,
     Kind.UUID: _uuid,
@@ -229,6 +244,7 @@ _DECODERS: dict[int, Decode] = {
     Code.TEXT: _decode_text,
     Code.BYTES: _decode_escaped,
     Code.DATE: _decode_date,
+    Code.TIME: _decode_time,
     Code.TIMESTAMP: _decode_timestamp,
     Code.TIMESTAMPTZ: _decode_timestamptz,
     Code.UUID: _decode_uuid,

@@ -1,11 +1,10 @@
 """Rows of a layout as stored: key and value codecs, compiled per layout.
 
 Value: byte 0x01 (format), then all columns of the layout as a MessagePack array, in column order
-(DECIMAL, DATE, TIMESTAMP and UUID as text, TIMESTAMPTZ as the timestamp extension, BYTES as bin;
-msgspec's native forms). A row written
-before columns were appended to its relation is shorter; the missing ones read as
-`Column.value_in_older_rows`. A dropped column keeps its place: older rows have its value, later
-rows NULL.
+(DECIMAL, DATE, TIME, TIMESTAMP and UUID as text, TIMESTAMPTZ as the timestamp extension, BYTES as
+bin; msgspec's native forms). A row written before columns were appended to its relation is shorter;
+the missing ones read as `Column.value_in_older_rows`. A dropped column keeps its place: older rows
+have its value, later rows NULL.
 """
 
 from __future__ import annotations

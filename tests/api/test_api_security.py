@@ -32,6 +32,7 @@ ROUTES = {
     ("GET", "/v1/transactions/{transaction_id}"): "writer",
     ("POST", "/v1/schema/plan"): "admin",
     ("POST", "/v1/schema/apply"): "admin",
+    ("POST", "/v1/schema/alter"): "admin",
     ("POST", "/v1/schema/restart"): "admin",
     ("GET", "/v1/schema"): "reader",
     ("GET", "/v1/schema/graph"): "reader",
@@ -161,6 +162,8 @@ def routes() -> Iterator[Ask]:
     yield Ask("plan", "POST", "/v1/schema/plan", body(**PLAN), "admin")
     stale = body(**PLAN, plan_id="0" * 16)
     yield Ask("apply", "POST", "/v1/schema/apply", stale, "admin", done=409)
+    alter = body(sql="DROP TABLE IF EXISTS nothing")
+    yield Ask("alter", "POST", "/v1/schema/alter", alter, "admin")
     restart = body(sql="ALTER SEQUENCE nothing RESTART")
     yield Ask("restart", "POST", "/v1/schema/restart", restart, "admin", done=422)
     yield Ask("export", "POST", "/v1/exports", body(), "admin")

@@ -10,7 +10,7 @@ from tests.api.api_world import world
 
 DDL = """
 CREATE TABLE v (k INTEGER PRIMARY KEY, i INTEGER, n DECIMAL(12,2), f DOUBLE, b BOOLEAN, d DATE,
-  t TIMESTAMP, z TIMESTAMP WITH TIME ZONE, u UUID, x TEXT, y BYTEA);
+  t TIMESTAMP, z TIMESTAMP WITH TIME ZONE, c TIME, m TIMESTAMP(3), u UUID, x TEXT, y BYTEA);
 CREATE TABLE w (k INTEGER PRIMARY KEY, s SMALLINT, n NUMERIC, big BIGINT, r REAL,
   y BYTEA DEFAULT '\\x00ff');
 CREATE TABLE by_bytes (y BYTEA PRIMARY KEY, n INTEGER);
@@ -24,6 +24,8 @@ NAMES = {
     "d": "DATE",
     "t": "TIMESTAMP",
     "z": "TIMESTAMPTZ",
+    "c": "TIME",
+    "m": "TIMESTAMP(3)",
     "u": "UUID",
 }
 UUID = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
@@ -42,6 +44,8 @@ GOOD = [
     ("t", "2024-01-04 24:00", "2024-01-05T00:00:00"), ("t", "20240105", "2024-01-05T00:00:00"),
     ("z", "2024-01-05 14:00+02", NOON + "+00:00"), ("z", "2024-01-05 12:00", NOON + "+00:00"),
     ("z", "2024-01-05 12:00:00Z", NOON + "+00:00"), ("z", "2024-01-05 09:30-0230", NOON + "+00:00"),
+    ("c", "12:00", "12:00:00"), ("c", " 1:02:03.5 ", "01:02:03.500000"),
+    ("m", "2024-01-05 12:00:00.1235", NOON + ".124000"), ("m", "2024-01-05", "2024-01-05T00:00:00"),
     ("u", UUID, UUID), ("u", UUID.upper(), UUID), ("u", "{" + UUID + "}", UUID),
     ("u", UUID.replace("-", ""), UUID),
 ]  # fmt: skip
@@ -57,6 +61,7 @@ BAD = [
     ("d", "2024-01-05 12:00"), ("d", "infinity"), ("d", "24-01-05"), ("d", "2024-01-05x"),
     ("t", "2024-01-05 12:00+02"), ("t", "2024-01-05 25:00"), ("t", "2024-01-05 12:60"),
     ("t", "now"), ("t", "2024-01-05 12:00:00.1234567"), ("t", "2024-01-05 12"),
+    ("c", "24:00"), ("c", "12"), ("c", "12:60"), ("c", "12:00 PM"), ("c", "12:00+02"),
     ("z", "2024-01-05 12:00 Europe/Berlin"), ("z", "2024-01-05 12:00+99"), ("z", "epoch"),
     ("u", " " + UUID), ("u", UUID[:-1]), ("u", "urn:uuid:" + UUID), ("u", "{" + UUID),
 ]  # fmt: skip

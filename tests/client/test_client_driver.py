@@ -341,6 +341,7 @@ def test_wrong_urls_are_refused(url: str) -> None:
 VALUES: list[tuple[str, Any]] = [
     ("DECIMAL(20,3)", Decimal("12345678901234567.125")),
     ("DATE", dt.date(2024, 2, 29)),
+    ("TIME", dt.time(1, 2, 3, 456789)),
     ("TIMESTAMP", dt.datetime(2024, 2, 29, 1, 2, 3, 456789)),
     ("TIMESTAMP WITH TIME ZONE", dt.datetime(2024, 2, 29, 1, 2, 3, tzinfo=dt.UTC)),
     ("BLOB", b"\x00\xff"),

@@ -2,7 +2,7 @@
 
 The classes in `SUITE` come from SQLAlchemy's compliance suite (`sqlalchemy.testing.suite`). They
 run in a separate process since the suite is a pytest plugin. The other classes create tables in
-schemas or with TIME columns, which the server refuses.
+schemas, which the server refuses.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ _KINDS_OF_TYPE = {
     "name": Kind.TEXT,
     "bytea": Kind.BYTES,
     "date": Kind.DATE,
+    "time without time zone": Kind.TIME,
     "timestamp without time zone": Kind.TIMESTAMP,
     "timestamp with time zone": Kind.TIMESTAMPTZ,
     "uuid": Kind.UUID,
@@ -151,6 +152,9 @@ def shown(value: Value) -> str:
             return "NULL"
         case bool():
             return "t" if value else "f"
+        case dt.time():
+            text = value.isoformat()
+            return text.rstrip("0") if "." in text else text
         case dt.datetime():
             text = value.replace(tzinfo=None).isoformat(" ")
             text = text.rstrip("0").rstrip(".") if "." in text else text

@@ -109,6 +109,10 @@ POOLS: dict[str, tuple[ColumnType, list[Any]]] = {
             dt.date(9999, 12, 31),
         ],
     ),
+    "c": (
+        ColumnType(Kind.TIME),
+        [dt.time(0), dt.time(1, 2, 3, 4), dt.time(12, 30, 45, 500_000), dt.time.max],
+    ),
     "y": (
         ColumnType(Kind.TIMESTAMP),
         [

@@ -37,6 +37,7 @@ TYPES = (
     ColumnType(Kind.TEXT),
     ColumnType(Kind.BYTES),
     ColumnType(Kind.DATE),
+    ColumnType(Kind.TIME),
     ColumnType(Kind.TIMESTAMP),
     ColumnType(Kind.TIMESTAMPTZ),
     ColumnType(Kind.UUID),
@@ -53,6 +54,7 @@ VALUES: dict[Kind, st.SearchStrategy[Any]] = {
     Kind.TEXT: st.text(),
     Kind.BYTES: st.binary(),
     Kind.DATE: st.dates(),
+    Kind.TIME: st.times().map(lambda time: time.replace(fold=0)),
     Kind.TIMESTAMP: st.datetimes().map(lambda moment: moment.replace(fold=0)),
     Kind.TIMESTAMPTZ: st.datetimes().map(lambda moment: moment.replace(fold=0, tzinfo=dt.UTC)),
     Kind.UUID: st.uuids(),
@@ -123,7 +125,7 @@ def test_types_that_only_duckdb_has_are_converted(sql: str, type_: ColumnType, v
     assert from_record_batch(batch) == [(value,)]
 
 
-@pytest.mark.parametrize("sql", ["[1, 2]", "{'a': 1}", "INTERVAL 1 DAY", "TIME '10:00'"])
+@pytest.mark.parametrize("sql", ["[1, 2]", "{'a': 1}", "INTERVAL 1 DAY", "TIMETZ '10:00+01'"])
 def test_types_without_a_python_value_are_refused(sql: str) -> None:
     relation = CONNECTION.sql(f"SELECT {sql}")
     with pytest.raises(Unsupported, match="CAST"):

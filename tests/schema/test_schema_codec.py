@@ -20,6 +20,7 @@ from hornbeam_server.schema.catalog import (
     Index,
     JoinView,
     Load,
+    PlainView,
     ProjectedView,
     Purpose,
     State,
@@ -267,6 +268,17 @@ def test_altered_relations_raise_the_format_number_and_are_decoded() -> None:
     assert decode_catalog(TENTH).schema.relation("r").column("c").value_in_older_rows == 1
 
 
+@pytest.mark.parametrize(
+    "type_", [ColumnType(Kind.TIME), ColumnType(Kind.TIME, 2), ColumnType(Kind.TIMESTAMP, 0)]
+)
+def test_types_of_format_10_raise_the_format_number_and_are_decoded(type_: ColumnType) -> None:
+    columns = (Column("a", ColumnType(Kind.INTEGER), False), Column("b", type_))
+    catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
+    data = encode_catalog(catalog)
+    assert data.startswith(b'{"format":10,')
+    assert decode_catalog(data) == catalog
+
+
 def test_computed_columns_raise_the_format_number_and_are_decoded() -> None:
     type_ = ColumnType(Kind.INTEGER)
     for default in (
@@ -330,3 +342,15 @@ def test_damaged_catalogs_are_corruption(data: bytes) -> None:
     with pytest.raises(Corruption, match="catalog cannot be read") as caught:
         decode_catalog(data)
     assert caught.value.cure
+
+
+def test_plain_views_raise_the_format_number_and_are_decoded() -> None:
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY); CREATE VIEW v AS SELECT a FROM r;")
+    before = Catalog(1, replace(schema, views=()), Forest(("r",)))
+    assert encode_catalog(before).startswith(b'{"format":1,')
+    view = PlainView(schema.views[0], ("r",), (Column("a", ColumnType(Kind.INTEGER)),))
+    catalog = replace(before, schema=schema, plain=(view,))
+    data = encode_catalog(catalog)
+    assert data.startswith(b'{"format":10,')
+    assert decode_catalog(data) == catalog
+    assert decode_catalog(data).plain_view == {"v": view}

@@ -10,7 +10,12 @@ from fastapi import Header, Query, Request, Response
 from hornbeam_server.api.rest import response_models
 from hornbeam_server.api.rest.audit import note
 from hornbeam_server.api.rest.dependencies import Asking, Db, ReadDb, encoded, settings_of, tagged
-from hornbeam_server.api.rest.request_models import ApplyBody, PlanBody, RestartBody
+from hornbeam_server.api.rest.request_models import (
+    AlterBody,
+    ApplyBody,
+    PlanBody,
+    RestartBody,
+)
 from hornbeam_server.api.rest.serializers import (
     deferred_view_document,
     graph_document,
@@ -21,6 +26,7 @@ from hornbeam_server.api.rest.serializers import (
 )
 from hornbeam_server.api.rest.streams import NDJSON, plan_response, unless_gone
 from hornbeam_server.api.security.roles import Role, needs, visible_catalog
+from hornbeam_server.node.alterations import altered
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import in_thread
 from hornbeam_server.schema.catalog import Catalog
@@ -91,6 +97,28 @@ async def apply(body: ApplyBody, db: Db) -> Response:
     )
     building = [name for name, build in db.keeper.builds.items() if not build.finished]
     return encoded({"catalog_version": catalog.version, "building": building})
+
+
+@router.post(
+    "/v1/schema/alter",
+    responses=response_models.of(response_models.AlteredSchema, 400, 413, 422, 429, 503),
+    openapi_extra=ADMIN,
+)
+async def alter(body: AlterBody, db: Db) -> Response:
+    """The schema in force after ALTER or DROP, as DDL. Changes nothing: plan and apply it.
+
+    422 when something uses what the statement would drop; CASCADE drops that, too.
+    """
+    catalog = db.catalog
+    change = await asyncio.to_thread(altered, catalog.schema, body.sql)
+    return encoded(
+        {
+            "ddl": change.ddl,
+            "same": change.same,
+            "notes": list(change.notes),
+            "catalog_version": catalog.version,
+        }
+    )
 
 
 @router.post(

@@ -1,0 +1,405 @@
+"""ALTER and DROP as changes of the schema in force: the DDL text that a statement leads to.
+
+    change = altered(schema, "ALTER TABLE item DROP COLUMN i_note")
+    plan_schema(PlanRequest(change.ddl))
+
+Nothing is changed here. The text is planned and applied like a file that the user has edited, so a
+statement can do no more than a file can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from hornbeam_server.node.dependents import (
+    Dependent,
+    users_of_column,
+    users_of_relation,
+    users_of_unique,
+    users_of_view,
+    without_column,
+    without_constraint,
+    without_relation,
+    without_unique,
+    without_view,
+)
+from hornbeam_server.schema.build import Place
+from hornbeam_server.schema.ddl import load_ddl, render_ddl
+from hornbeam_server.schema.ddl.alterations import (
+    Action,
+    AddElement,
+    Alteration,
+    DropElement,
+    DropExpression,
+    Removal,
+    RenameElement,
+    RenameTo,
+    SetDefault,
+    SetIdentity,
+    SetNotNull,
+    SetType,
+    Text,
+    Validate,
+    read_alteration,
+)
+from hornbeam_server.schema.ddl.statement import DIALECT
+from hornbeam_server.schema.errors import SchemaError
+from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
+from hornbeam_server.schema.types import encoded_alike
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """The schema after a statement, as DDL. `notes` say what else the statement changes, or why it
+    changes nothing (`same`)."""
+
+    ddl: str
+    same: bool
+    notes: tuple[str, ...] = ()
+
+
+def altered(schema: Schema, sql: str) -> Altered:
+    """The schema in force, `schema`, after the statement `sql`. Raises SchemaError with the place
+    in the statement."""
+    asked = read_alteration(sql)
+    # Without what only stored rows have, such as dropped columns.
+    before = load_ddl(render_ddl(schema))
+    work = _Work(sql, before)
+    if isinstance(asked, Removal):
+        work.remove(asked)
+    else:
+        work.alter(asked)
+    return Altered(render_ddl(work.schema), work.schema == before, tuple(work.notes))
+
+
+class _Work:
+    """Carries out the actions of one statement on `schema`, one after the other."""
+
+    def __init__(self, sql: str, schema: Schema) -> None:
+        self._sql = sql
+        self.schema = schema
+        self.notes: list[str] = []
+
+    # ------------------------------------------------------------ DROP
+
+    def remove(self, asked: Removal) -> None:
+        known = {
+            "table": set(self.schema.names),
+            "index": {index.name for index in self.schema.indexes},
+            "view": {view.name for view in self.schema.views},
+        }[asked.kind]
+        for name in asked.names:
+            if name in known:
+                continue
+            if not asked.guarded:
+                raise self._error(f"The {asked.kind} {name} does not exist.", _listed(known))
+            self.notes.append(f"The {asked.kind} {name} does not exist: nothing is dropped.")
+        names = [name for name in dict.fromkeys(asked.names) if name in known]
+        if not asked.cascade:
+            self._require_unused(asked.kind, names)
+        for name in names:
+            self._remove(asked.kind, name)
+
+    def _remove(self, kind: str, name: str) -> None:
+        if kind == "table":
+            self.schema = without_relation(self.schema, name)
+        elif kind == "view":
+            if any(view.name == name for view in self.schema.views):
+                self.schema = without_view(self.schema, name)
+        elif any(index.name == name for index in self.schema.indexes):
+            self.schema = without_unique(self.schema, name)
+
+    def _require_unused(self, kind: str, names: Sequence[str]) -> None:
+        """Raises SchemaError if elements that stay use the tables, indexes or views `names`."""
+        for name in names:
+            if kind == "table":
+                users = users_of_relation(self.schema, name)
+            elif kind == "view":
+                users = users_of_view(self.schema, name)
+            else:
+                index = next(i for i in self.schema.indexes if i.name == name)
+                columns = tuple(part.column for part in index.columns)
+                users = users_of_unique(self.schema, index.relation, columns)
+            left = [u for u in users if u.relation not in names and u.name not in names]
+            self._refuse_used(f"The {kind} {name}", left)
+
+    # ------------------------------------------------------------ ALTER
+
+    def alter(self, asked: Alteration) -> None:
+        if asked.kind != "table":
+            raise self._error("RENAME TO of an index or a view is not supported yet.", "")
+        if asked.name not in self.schema:
+            if asked.guarded:
+                self.notes.append(f"The table {asked.name} does not exist: nothing is changed.")
+                return
+            raise self._error(f"The table {asked.name} does not exist.", _listed(self.schema.names))
+        for action in asked.actions:
+            self._carry_out(asked.name, action)
+
+    def _carry_out(self, table: str, action: Action) -> None:
+        match action:
+            case AddElement():
+                self._add(table, action)
+            case DropElement(constraint=True):
+                self._drop_constraint(table, action)
+            case DropElement():
+                self._drop_column(table, action)
+            case SetType():
+                self._set_type(table, action)
+            case SetDefault():
+                self._set_default(table, action)
+            case SetNotNull(name, not_null):
+                self._change(table, name, lambda c: replace(c, nullable=not not_null))
+            case SetIdentity():
+                self._set_identity(table, action)
+            case DropExpression():
+                self._drop_expression(table, action)
+            case Validate(name):
+                if name not in _constraints(self.schema, table):
+                    raise self._unknown_constraint(table, name)
+            case RenameElement() | RenameTo():
+                raise self._error("RENAME is not supported yet.", "")
+
+    def _add(self, table: str, action: AddElement) -> None:
+        relation = self.schema.relation(table)
+        if action.column in relation.visible_names and action.guarded:
+            self.notes.append(f"The column {action.column} exists: nothing is added.")
+            return
+        own = render_ddl(Schema((relation,))).rstrip(";\n")
+        before = f"{own[: own.rindex(')')].rstrip()},\n  "
+        whole = render_ddl(self.schema)
+        at = whole.index(own)
+        ddl = f"{whole[:at]}{before}{action.text.sql}\n){whole[at + len(own) :]}"
+        self.schema = self._loaded(ddl, at + len(before), action.text)
+
+    def _drop_column(self, table: str, action: DropElement) -> None:
+        relation = self.schema.relation(table)
+        if action.name not in relation.visible_names:
+            if not action.guarded:
+                raise self._unknown_column(relation, action.name)
+            self.notes.append(f"The column {action.name} does not exist: nothing is dropped.")
+            return
+        if action.name in relation.primary_key:
+            raise self._error(
+                f"{table}.{action.name} belongs to the primary key, under which rows are stored.",
+                "Make a relation with another key under another name, and copy the rows.",
+            )
+        if len(relation.visible) == 1:
+            raise self._error(f"{action.name} is the only column of {table}.", "Drop the table.")
+        if not action.cascade:
+            users = list(users_of_column(self.schema, table, action.name))
+            self._refuse_used(f"The column {table}.{action.name}", users)
+        self.schema = without_column(self.schema, table, action.name)
+
+    def _drop_constraint(self, table: str, action: DropElement) -> None:
+        name = action.name
+        if name not in _constraints(self.schema, table):
+            if not action.guarded:
+                raise self._unknown_constraint(table, name)
+            self.notes.append(f"The constraint {name} does not exist: nothing is dropped.")
+            return
+        index = next(
+            (i for i in self.schema.indexes if (i.relation, i.name) == (table, name)), None
+        )
+        if index is None:
+            self.schema = _with_relation(
+                self.schema, without_constraint(self.schema.relation(table), name)
+            )
+            return
+        if not action.cascade:
+            columns = tuple(part.column for part in index.columns)
+            users = list(users_of_unique(self.schema, table, columns))
+            self._refuse_used(f"The constraint {name} of {table}", users)
+        self.schema = without_unique(self.schema, name)
+
+    def _set_type(self, table: str, action: SetType) -> None:
+        """Change the type of a column, and of all columns that foreign keys connect with it."""
+        declared = self._declared(action.type.sql, action.type)
+        column = self._column(table, action.column)
+        if declared != Column(declared.name, declared.type):
+            raise self._error("Only a type is given here.", "Give other properties by themselves.")
+        if action.using is not None and not _keeps_value(action.using.sql, action.column):
+            raise self._error(
+                f"USING {action.using.sql} would change stored values.",
+                "Leave it out; or append a column of the new type and fill it by UPDATE.",
+            )
+        if encoded_alike(column.type, declared.type):
+            connected = _connected(self.schema, table, action.column)
+        else:
+            connected = {(table, action.column)}
+        schema = self.schema
+        for relation, name in sorted(connected):
+            schema = _with_column(schema, relation, name, lambda c: replace(c, type=declared.type))
+            if (relation, name) != (table, action.column):
+                self.notes.append(f"{relation}.{name} becomes {declared.type.ddl()}, too.")
+        self.schema = self._loaded(render_ddl(schema))
+
+    def _set_default(self, table: str, action: SetDefault) -> None:
+        column = self._column(table, action.column)
+        if column.default_kind in {DefaultKind.GENERATED, DefaultKind.IDENTITY}:
+            raise self._error(
+                f"{table}.{column.name} is generated and has no default.",
+                "Write DROP EXPRESSION or DROP IDENTITY first.",
+            )
+        default = None
+        if action.default is not None:
+            prefix = f"{column.type.ddl()} DEFAULT "
+            default = self._declared(prefix, action.default).default
+        self._change(table, column.name, lambda c: replace(c, default=default))
+
+    def _set_identity(self, table: str, action: SetIdentity) -> None:
+        column = self._column(table, action.column)
+        identified = column.default_kind is DefaultKind.IDENTITY
+        if action.identity is None:
+            if not identified and not action.guarded:
+                raise self._error(f"{table}.{column.name} is no identity column.", "")
+            if identified:
+                self._change(table, column.name, lambda c: replace(c, default=None))
+            return
+        if column.nullable:
+            raise self._error(f"{table}.{column.name} allows NULL.", "Write SET NOT NULL first.")
+        if identified == action.adds:
+            wrong = "is an identity column already" if identified else "is no identity column"
+            raise self._error(f"{table}.{column.name} {wrong}.", "")
+        if action.adds and column.default is not None:
+            raise self._error(f"{table}.{column.name} has a default.", "Write DROP DEFAULT first.")
+        default = self._declared(f"{column.type.ddl()} ", action.identity).default
+        assert default is not None
+        if not action.adds:
+            assert column.default is not None
+            always = default.identity.always
+            default = replace(
+                column.default, identity=replace(column.default.identity, always=always)
+            )
+        self._change(table, column.name, lambda c: replace(c, default=default))
+
+    def _drop_expression(self, table: str, action: DropExpression) -> None:
+        column = self._column(table, action.column)
+        if column.default_kind is DefaultKind.GENERATED:
+            self._change(table, column.name, lambda c: replace(c, default=None))
+        elif not action.guarded:
+            raise self._error(f"{table}.{column.name} is no generated column.", "")
+
+    # ------------------------------------------------------------ help
+
+    def _change(self, table: str, name: str, change: Callable[[Column], Column]) -> None:
+        self._column(table, name)
+        self.schema = self._loaded(render_ddl(_with_column(self.schema, table, name, change)))
+
+    def _column(self, table: str, name: str) -> Column:
+        relation = self.schema.relation(table)
+        if name not in relation.visible_names:
+            raise self._unknown_column(relation, name)
+        return relation.column(name)
+
+    def _declared(self, prefix: str, text: Text) -> Column:
+        """The column that is declared by `prefix` and `text`; `prefix` may be the text itself."""
+        written = text.sql if prefix == text.sql else prefix + text.sql
+        ddl = f"CREATE TABLE t (c {written}\n)"
+        schema = self._loaded(ddl, len(ddl) - len(text.sql) - 2, text)
+        (column,) = schema.relation("t").visible
+        plain = Relation("t", schema.relation("t").columns, schema.relation("t").primary_key)
+        if schema != Schema((plain,)) or plain.declared_key:
+            raise self._error("A constraint is not supported here.", "Add it by itself.")
+        return column
+
+    def _loaded(self, ddl: str, at: int = 0, text: Text | None = None) -> Schema:
+        """The schema of a DDL text, which has a `text` of the statement at offset `at`. Errors in
+        it get their place in the statement."""
+        try:
+            return load_ddl(ddl, "")
+        except SchemaError as error:
+            details = dict(error.details)
+            line, column = details.pop("line", 0), details.pop("column", 0)
+            details.pop("problems", None)
+            offset = sum(len(each) + 1 for each in ddl.split("\n")[: line - 1]) + column - 1
+            if text is not None and line and at <= offset <= at + len(text.sql):
+                place = Place.at(self._sql, text.offset + offset - at, "")
+                details |= {"line": place.line, "column": place.column}
+            details["file"] = ""
+            raise type(error)(error.message, cure=error.cure, **details) from None
+
+    def _refuse_used(self, what: str, users: Iterable[Dependent]) -> None:
+        listed = ", ".join(dict.fromkeys(map(str, users)))
+        if listed:
+            raise self._error(
+                f"{what} is used by: {listed}.",
+                "Drop them first, or write CASCADE to drop them, too.",
+            )
+
+    def _unknown_column(self, relation: Relation, name: str) -> SchemaError:
+        cure = f"Its columns are: {', '.join(relation.visible_names)}."
+        return self._error(f"{relation.name} has no column {name}.", cure, name)
+
+    def _unknown_constraint(self, table: str, name: str) -> SchemaError:
+        cure = _listed(_constraints(self.schema, table))
+        return self._error(f"The constraint {name} of {table} does not exist.", cure, name)
+
+    def _error(self, message: str, cure: str, name: str = "") -> SchemaError:
+        return Place().error(message, cure=cure, **({"name": name} if name else {}))
+
+
+def _listed(known: Iterable[str]) -> str:
+    names = ", ".join(sorted(known))
+    return f"There are: {names}." if names else "There is none."
+
+
+def _constraints(schema: Schema, table: str) -> list[str]:
+    relation = schema.relation(table)
+    keys = (key.name for key in relation.foreign_keys)
+    checks = (check.name for check in relation.checks)
+    unique = (i.name for i in schema.indexes if i.unique and i.relation == table)
+    return [*keys, *checks, *unique]
+
+
+def _with_relation(schema: Schema, relation: Relation) -> Schema:
+    relations = tuple(relation if r.name == relation.name else r for r in schema.relations)
+    return replace(schema, relations=relations)
+
+
+def _with_column(
+    schema: Schema, table: str, name: str, change: Callable[[Column], Column]
+) -> Schema:
+    relation = schema.relation(table)
+    columns = tuple(change(c) if c.name == name else c for c in relation.columns)
+    return _with_relation(schema, replace(relation, columns=columns))
+
+
+def _connected(schema: Schema, table: str, column: str) -> set[tuple[str, str]]:
+    """The columns whose values are equal by foreign keys: the column itself, the columns that it
+    references or that reference it, and so on."""
+    found, left = {(table, column)}, [(table, column)]
+    while left:
+        here = left.pop()
+        new = {other for one, other in _references(schema) if one == here} - found
+        found |= new
+        left += new
+    return found
+
+
+def _references(schema: Schema) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """The pairs of columns that foreign keys connect, in both directions."""
+    for relation in schema.relations:
+        for key in relation.foreign_keys:
+            for column, parent in zip(key.columns, key.parent_columns, strict=True):
+                one, other = (relation.name, column), (key.parent, parent)
+                yield one, other
+                yield other, one
+
+
+def _keeps_value(using: str, column: str) -> bool:
+    """Is the expression behind USING the column itself, or a cast of it? The assignment rules of
+    the new type decide then, as without USING."""
+    try:
+        tree = DIALECT.parse(f"SELECT {using}")[0]
+    except SqlglotError:
+        return False
+    assert tree is not None
+    value: exp.Expr | None = tree.expressions[0] if len(tree.expressions) == 1 else None
+    while isinstance(value, exp.Cast | exp.Paren):
+        value = value.this
+    return isinstance(value, exp.Column) and value.name.lower() == column.lower()

@@ -1,0 +1,184 @@
+"""The elements of a schema that use a column or a relation, and the schema without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from hornbeam_server.maintain.deltas.nesting import named, written_out
+from hornbeam_server.query.binding.algebra import BoundStatement
+from hornbeam_server.query.binding.binder import bind, bind_tree
+from hornbeam_server.query.dialect.duckdb_types import quoted
+from hornbeam_server.schema.catalog import Catalog, Forest
+from hornbeam_server.schema.model import DeclaredView, ForeignKey, Relation, Schema
+from hornbeam_server.schema.trees import unlink
+
+
+@dataclass(frozen=True, slots=True)
+class Dependent:
+    """An element that needs another one. `relation` owns it; "" for a view."""
+
+    kind: str
+    relation: str
+    name: str
+
+    def __str__(self) -> str:
+        where = f" of {self.relation}" if self.relation else ""
+        return f"{self.kind} {self.name}{where}"
+
+
+def users_of_column(schema: Schema, relation: str, column: str) -> Iterator[Dependent]:
+    """Everything that uses a column, without the primary key."""
+    owner = schema.relation(relation)
+    for index in schema.indexes:
+        if index.relation == relation and column in (
+            *(part.column for part in index.columns),
+            *index.include,
+        ):
+            yield Dependent("UNIQUE" if index.unique else "index", relation, index.name)
+    for key in owner.foreign_keys:
+        if column in key.columns:
+            yield Dependent("foreign key", relation, key.name)
+    for child, key in schema.children(relation):
+        if column in key.parent_columns:
+            yield Dependent("foreign key", child.name, key.name)
+    for check in owner.checks:
+        if column in _columns_of(check.sql, owner):
+            yield Dependent("CHECK", relation, check.name)
+    for generated in owner.generated:
+        assert generated.default is not None
+        if column in _columns_of(generated.default.sql, owner):
+            yield Dependent("generated column", relation, generated.name)
+    for view in schema.views:
+        if (relation, column) in _columns_of_view(view, schema):
+            yield Dependent("view", "", view.name)
+
+
+def users_of_relation(schema: Schema, relation: str) -> Iterator[Dependent]:
+    """The foreign keys of other relations to a relation, and the views that read it."""
+    for child, key in schema.children(relation):
+        if child.name != relation:
+            yield Dependent("foreign key", child.name, key.name)
+    for view in schema.views:
+        if relation in _relations_of_view(view, schema):
+            yield Dependent("view", "", view.name)
+
+
+def users_of_unique(schema: Schema, relation: str, columns: tuple[str, ...]) -> Iterator[Dependent]:
+    """The foreign keys that reference UNIQUE columns."""
+    for child, key in schema.children(relation):
+        if key.to_unique and set(key.parent_columns) == set(columns):
+            yield Dependent("foreign key", child.name, key.name)
+
+
+def users_of_view(schema: Schema, view: str) -> Iterator[Dependent]:
+    for other in schema.views:
+        if other.name != view and view in named(other):
+            yield Dependent("view", "", other.name)
+
+
+def without(schema: Schema, dependent: Dependent) -> Schema:
+    """The schema without an element, and without those that need it."""
+    kind, name = dependent.kind, dependent.name
+    match kind:
+        case "view":
+            return without_view(schema, name)
+        case "index":
+            return _without_index(schema, name)
+        case "UNIQUE":
+            return without_unique(schema, name)
+        case "generated column":
+            return without_column(schema, dependent.relation, name)
+    return _with_relation(schema, dependent.relation, lambda r: without_constraint(r, name))
+
+
+def without_unique(schema: Schema, name: str) -> Schema:
+    """The schema without a UNIQUE constraint and the foreign keys to it."""
+    (index,) = (each for each in schema.indexes if each.name == name)
+    columns = tuple(part.column for part in index.columns)
+    for user in list(users_of_unique(schema, index.relation, columns)):
+        schema = without(schema, user)
+    return _without_index(schema, name)
+
+
+def without_view(schema: Schema, name: str) -> Schema:
+    """The schema without a view, its indexes, and the views that read it."""
+    for user in list(users_of_view(schema, name)):
+        schema = without_view(schema, user.name)
+    return replace(
+        schema,
+        views=tuple(view for view in schema.views if view.name != name),
+        indexes=tuple(index for index in schema.indexes if index.relation != name),
+    )
+
+
+def without_column(schema: Schema, relation: str, column: str) -> Schema:
+    """The schema without a column and everything that uses it."""
+    while user := next(users_of_column(schema, relation, column), None):
+        schema = without(schema, user)
+    return _with_relation(
+        schema,
+        relation,
+        lambda r: replace(r, columns=tuple(c for c in r.columns if c.name != column)),
+    )
+
+
+def without_relation(schema: Schema, relation: str) -> Schema:
+    """The schema without a relation and everything that uses it."""
+    while user := next(users_of_relation(schema, relation), None):
+        schema = without(schema, user)
+    return replace(
+        schema,
+        relations=tuple(r for r in schema.relations if r.name != relation),
+        indexes=tuple(index for index in schema.indexes if index.relation != relation),
+    )
+
+
+def without_constraint(relation: Relation, name: str) -> Relation:
+    """The relation without a foreign key or a CHECK."""
+    keys: tuple[ForeignKey, ...] = tuple(k for k in relation.foreign_keys if k.name != name)
+    checks = tuple(check for check in relation.checks if check.name != name)
+    return replace(relation, foreign_keys=keys, checks=checks)
+
+
+def _without_index(schema: Schema, name: str) -> Schema:
+    return replace(schema, indexes=tuple(i for i in schema.indexes if i.name != name))
+
+
+def _with_relation(schema: Schema, name: str, change: Callable[[Relation], Relation]) -> Schema:
+    return replace(
+        schema,
+        relations=tuple(change(r) if r.name == name else r for r in schema.relations),
+    )
+
+
+def _columns_of(sql: str, relation: Relation) -> set[str]:
+    """The columns of its relation that an expression reads."""
+    catalog = Catalog(0, Schema((relation,)), Forest((relation.name,)))
+    bound = bind(f"SELECT ({sql}) FROM {quoted(relation.name)}", catalog)
+    unlink(bound.ast)
+    return {column for _, column in _read(bound.statement)}
+
+
+def _columns_of_view(view: DeclaredView, schema: Schema) -> set[tuple[str, str]]:
+    tree = written_out(view, schema.views)
+    bound = bind_tree(tree, view.sql, Catalog(0, schema, Forest(schema.names)))
+    unlink(bound.ast)
+    return _read(bound.statement)
+
+
+def _relations_of_view(view: DeclaredView, schema: Schema) -> set[str]:
+    tree = written_out(view, schema.views)
+    bound = bind_tree(tree, view.sql, Catalog(0, schema, Forest(schema.names)))
+    unlink(bound.ast)
+    return {source.relation for block in bound.statement.blocks for source in block.sources}
+
+
+def _read(statement: BoundStatement) -> set[tuple[str, str]]:
+    """The columns of relations that a statement reads."""
+    return {
+        (block.relation(alias), column)
+        for block in statement.blocks
+        for alias, columns in block.columns.items()
+        for column in columns
+    }

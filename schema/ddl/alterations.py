@@ -1,0 +1,345 @@
+"""ALTER TABLE, ALTER INDEX, ALTER VIEW and DROP as statements: what they ask for.
+
+`read_alteration` only parses. `node/alterations.py` carries the actions out on a schema. A type, a
+default, an added column and an added constraint stay text, which the reader of DDL files reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from hornbeam_server.schema.build import Place
+from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.errors import SchemaError
+from hornbeam_server.schema.model import PUBLIC
+from hornbeam_server.schema.sqltext import tokenize
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A part of the statement, which begins at `offset`."""
+
+    sql: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddElement:
+    """ADD COLUMN or ADD of a constraint. `column`: the name of a column; "" for a constraint.
+    `guarded`: a column that exists is left as it is."""
+
+    text: Text
+    column: str
+    guarded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropElement:
+    """DROP COLUMN, or DROP CONSTRAINT with `constraint`."""
+
+    name: str
+    constraint: bool
+    guarded: bool
+    cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetType:
+    column: str
+    type: Text
+    using: Text | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefault:
+    """SET DEFAULT, or DROP DEFAULT without `default`."""
+
+    column: str
+    default: Text | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetNotNull:
+    column: str
+    not_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetIdentity:
+    """ADD GENERATED … AS IDENTITY (`adds`), SET GENERATED … with `identity`, or DROP IDENTITY
+    without it."""
+
+    column: str
+    identity: Text | None
+    adds: bool
+    guarded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropExpression:
+    column: str
+    guarded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RenameElement:
+    """RENAME COLUMN, or RENAME CONSTRAINT with `constraint`."""
+
+    old: str
+    new: str
+    constraint: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTo:
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Validate:
+    """VALIDATE CONSTRAINT, which has no effect: every constraint is validated when it is added."""
+
+    constraint: str
+
+
+Action = (
+    AddElement
+    | DropElement
+    | SetType
+    | SetDefault
+    | SetNotNull
+    | SetIdentity
+    | DropExpression
+    | RenameElement
+    | RenameTo
+    | Validate
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """ALTER `kind` `name` …. `guarded`: IF EXISTS."""
+
+    kind: str
+    name: str
+    guarded: bool
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """DROP `kind` `names`. `guarded`: IF EXISTS."""
+
+    kind: str
+    names: tuple[str, ...]
+    guarded: bool
+    cascade: bool
+
+
+_SINGLE = "Send it by itself, without other actions."
+_FORMS = (
+    "Write ADD, DROP COLUMN, DROP CONSTRAINT, ALTER COLUMN … TYPE, … SET DEFAULT, … DROP DEFAULT,"
+    " … SET NOT NULL, … DROP NOT NULL, … ADD GENERATED, … DROP IDENTITY, or RENAME."
+)
+_CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
+
+
+def read_alteration(sql: str, file: str = "") -> Alteration | Removal:
+    """Parse one statement. Raises SchemaError with its place."""
+    origin = Place.at(sql, 0, file)
+    tokens = tokenize(Source.POSTGRES.dialect, sql, origin)
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens = tokens[:-1]
+    return _Reader(sql, origin, tokens).statement()
+
+
+class _Reader:
+    """Reads the tokens from left to right."""
+
+    def __init__(self, sql: str, origin: Place, tokens: Sequence[Token]) -> None:
+        self._sql, self._origin, self._tokens = sql, origin, tokens
+        self._at = 0
+
+    def statement(self) -> Alteration | Removal:
+        if self._took("DROP"):
+            return self._removal(self._kind())
+        if not self._took("ALTER"):
+            raise self._refused("Write ALTER or DROP.")
+        kind = self._kind()
+        guarded = self._took("IF", "EXISTS")
+        self._took("ONLY")
+        name = self._name()
+        self._took("*")
+        actions = tuple(self._actions(kind))
+        return Alteration(kind, name, guarded, actions)
+
+    def _kind(self) -> str:
+        self._took("MATERIALIZED")
+        for kind in ("TABLE", "INDEX", "VIEW"):
+            if self._took(kind):
+                return kind.lower()
+        raise self._refused("Write TABLE, INDEX or VIEW.")
+
+    def _removal(self, kind: str) -> Removal:
+        self._took("CONCURRENTLY")
+        guarded = self._took("IF", "EXISTS")
+        names = [self._name()]
+        while self._took(","):
+            names.append(self._name())
+        cascade = self._cascades()
+        if self._at < len(self._tokens):
+            raise self._refused(f"Give only names behind DROP {kind.upper()}, separated by commas.")
+        return Removal(kind, tuple(names), guarded, cascade)
+
+    def _actions(self, kind: str) -> Iterator[Action]:
+        if self._took("RENAME"):
+            yield self._rename(kind)
+            if self._at < len(self._tokens):
+                raise self._refused(f"RENAME is the only action of its statement. {_SINGLE}")
+            return
+        if kind != "table":
+            raise self._refused("Only RENAME TO changes it: write ALTER … RENAME TO name.")
+        while True:
+            yield self._action()
+            if not self._took(","):
+                break
+        if self._at < len(self._tokens):
+            raise self._refused(_FORMS)
+
+    def _rename(self, kind: str) -> Action:
+        if self._took("TO"):
+            return RenameTo(self._name())
+        if kind != "table":
+            raise self._refused("Only RENAME TO changes it: write ALTER … RENAME TO name.")
+        constraint = self._took("CONSTRAINT")
+        if not constraint:
+            self._took("COLUMN")
+        old = self._name()
+        self._require("TO")
+        return RenameElement(old, self._name(), constraint)
+
+    def _action(self) -> Action:
+        if self._took("ADD"):
+            return self._addition()
+        if self._took("DROP"):
+            constraint = self._took("CONSTRAINT")
+            if not constraint:
+                self._took("COLUMN")
+            guarded = self._took("IF", "EXISTS")
+            return DropElement(self._name(), constraint, guarded, self._cascades())
+        if self._took("VALIDATE", "CONSTRAINT"):
+            return Validate(self._name())
+        if self._took("ALTER"):
+            self._took("COLUMN")
+            return self._column_action(self._name())
+        raise self._refused(_FORMS)
+
+    def _addition(self) -> Action:
+        explicit = self._took("COLUMN")
+        guarded = self._took("IF", "NOT", "EXISTS")
+        if not explicit and not guarded and self._word() in _CONSTRAINTS:
+            return AddElement(self._rest(), "", guarded=False)
+        at = self._at
+        column = self._name()
+        self._at = at
+        return AddElement(self._rest(), column, guarded)
+
+    def _column_action(self, column: str) -> Action:
+        if self._took("SET", "DATA", "TYPE") or self._took("TYPE"):
+            type_ = self._rest("USING")
+            using = self._rest() if self._took("USING") else None
+            return SetType(column, type_, using)
+        if self._took("SET", "DEFAULT"):
+            return SetDefault(column, self._rest())
+        if self._took("DROP", "DEFAULT"):
+            return SetDefault(column, None)
+        if self._took("SET", "NOT", "NULL"):
+            return SetNotNull(column, not_null=True)
+        if self._took("DROP", "NOT", "NULL"):
+            return SetNotNull(column, not_null=False)
+        if self._took("DROP", "EXPRESSION"):
+            return DropExpression(column, self._took("IF", "EXISTS"))
+        if self._took("DROP", "IDENTITY"):
+            guarded = self._took("IF", "EXISTS")
+            return SetIdentity(column, None, adds=False, guarded=guarded)
+        if self._took("ADD"):
+            return SetIdentity(column, self._rest(), adds=True, guarded=False)
+        if self._took("SET", "GENERATED"):
+            start = self._tokens[self._at - 1].start
+            behind = self._rest()
+            text = Text(f"GENERATED {behind.sql} AS IDENTITY", start)
+            return SetIdentity(column, text, adds=False, guarded=False)
+        raise self._refused(_FORMS)
+
+    def _cascades(self) -> bool:
+        if self._took("CASCADE"):
+            return True
+        self._took("RESTRICT")
+        return False
+
+    def _word(self) -> str:
+        if self._at >= len(self._tokens):
+            raise self._refused("The statement ends too early.")
+        token = self._tokens[self._at]
+        return "" if token.token_type is TokenType.IDENTIFIER else token.text.upper()
+
+    def _took(self, *words: str) -> bool:
+        """Skip these words if they follow."""
+        following = self._tokens[self._at : self._at + len(words)]
+        found = [t.text.upper() for t in following if t.token_type is not TokenType.IDENTIFIER]
+        if found != list(words):
+            return False
+        self._at += len(words)
+        return True
+
+    def _require(self, word: str) -> None:
+        if not self._took(word):
+            raise self._refused(f"Write {word} here.")
+
+    def _name(self) -> str:
+        """A name, without the schema `public`."""
+        if self._at >= len(self._tokens):
+            raise self._refused("Write a name behind it.")
+        token = self._tokens[self._at]
+        quoted = token.token_type is TokenType.IDENTIFIER
+        if not quoted and not token.text.replace("$", "_").isidentifier():
+            raise self._refused("Write a name here.")
+        self._at += 1
+        name = token.text if quoted else token.text.lower()
+        if self._took("."):
+            if name != PUBLIC:
+                raise self._refused(f"There is no schema {name}, only public.")
+            return self._name()
+        return name
+
+    def _rest(self, *ends: str) -> Text:
+        """The text up to the next comma outside of parentheses, or to one of the words `ends`."""
+        first, depth = self._at, 0
+        while self._at < len(self._tokens):
+            kind = self._tokens[self._at].token_type
+            if depth == 0 and (kind is TokenType.COMMA or self._word() in ends):
+                break
+            depth += kind in _OPENING
+            depth -= kind in _CLOSING
+            self._at += 1
+        if self._at == first:
+            raise self._refused("The statement ends before it says what to change.")
+        start = self._tokens[first].start
+        return Text(self._sql[start : self._tokens[self._at - 1].end + 1], start)
+
+    def _refused(self, cure: str) -> SchemaError:
+        if self._at < len(self._tokens):
+            token = self._tokens[self._at]
+            place = self._origin.behind(self._sql, token.start)
+            message = f"{token.text} is not supported here."
+        else:
+            place = self._origin.behind(self._sql, len(self._sql))
+            message = "The statement ends before it says what to change."
+        return place.error(message, cure=cure)
+
+
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET}

@@ -1,0 +1,43 @@
+"""ALTER and DROP through a connection: planned, applied, and seen by the next statement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import hornbeam
+from tests.client import client_world
+
+
+def test_statements_alter_a_table_with_rows(tmp_path: Path) -> None:
+    where = client_world.embedded(tmp_path / "db")
+    client_world.apply(where)
+    with hornbeam.connect(where, autocommit=True) as db:
+        cursor = db.cursor()
+        cursor.execute("INSERT INTO author VALUES (1, 'A'), (2, 'B')")
+        cursor.execute("INSERT INTO book VALUES (1, 1, 'x', 2, 3), (2, NULL, NULL, 1, NULL)")
+        for statement in (
+            "ALTER TABLE book ALTER b_stock SET DEFAULT 7, ADD COLUMN b_new INT DEFAULT 1",
+            "ALTER TABLE author ALTER COLUMN a_id TYPE BIGINT",
+            "ALTER TABLE book DROP COLUMN b_price",
+            "ALTER TABLE author ALTER a_name DROP NOT NULL",
+        ):
+            cursor.execute(statement)
+        cursor.execute("INSERT INTO author VALUES (5000000000, NULL)")
+        cursor.execute("INSERT INTO book (b_id, b_a_id) VALUES (3, 5000000000)")
+        cursor.execute("SELECT * FROM book ORDER BY b_id")
+        assert cursor.fetchall() == [
+            (1, 1, "x", 3, 1),
+            (2, None, None, None, 1),
+            (3, 5000000000, None, 7, 1),
+        ]
+        with pytest.raises(hornbeam.IntegrityError, match="2 stored rows have NULL"):
+            cursor.execute("ALTER TABLE book ALTER b_title SET NOT NULL")
+        with pytest.raises(hornbeam.ProgrammingError, match="is used by: index book_title"):
+            cursor.execute("ALTER TABLE book DROP b_title")
+        with pytest.raises(hornbeam.ProgrammingError, match="foreign key book_b_a_id_fkey"):
+            cursor.execute("DROP TABLE author RESTRICT")
+        cursor.execute("ALTER TABLE IF EXISTS nothing DROP x")
+        with pytest.raises(hornbeam.ProgrammingError, match="Statement by_author"):
+            cursor.execute("DROP TABLE author CASCADE")
