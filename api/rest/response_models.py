@@ -157,6 +157,7 @@ class AlteredSchema(Answer):
     ddl: str = Field(description="The schema after the statement, to plan and apply.")
     same: bool = Field(description="The statement changes nothing.")
     notes: list[str] = Field(description="What else the statement changes, or why it does nothing.")
+    insert: str = Field(description="What fills the new table; empty if there is nothing to fill.")
     catalog_version: int
 
 

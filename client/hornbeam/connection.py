@@ -431,7 +431,9 @@ class Connection:
         self._check_open()
         if self._writes:
             raise ProgrammingError("Commit or roll back before changing the schema.")
-        value = execute_ddl(self.transport, statement)
+        value = execute_ddl(
+            self.transport, statement, lambda sql: self._transact([Write(sql, ())], {})
+        )
         self._forget()
         return value
 

@@ -8,7 +8,7 @@ for ALTER and for DROP … CASCADE, because it knows what uses what. The change 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,12 @@ _BEFORE_KIND = {*_NOISE, "or", "replace"}
 MATERIALIZED = "materialized view"
 
 
-def execute_ddl(transport: Transport, statement: str) -> int | None:
+def execute_ddl(
+    transport: Transport, statement: str, insert: Callable[[str], object]
+) -> int | None:
     """Change the schema in force by `statement`, then plan and apply it. A statement that restarts
-    an identity column does only that. Returns the number that setval sets.
+    an identity column does only that. `insert` runs the INSERT that fills the table of CREATE TABLE
+    … AS; if it fails, the table is dropped. Returns the number that setval sets.
 
     Raises ProgrammingError if an object exists already or does not exist, NotSupportedError for
     other DDL, and the errors of plan and apply.
@@ -39,7 +42,13 @@ def execute_ddl(transport: Transport, statement: str) -> int | None:
     if asked.verb == "refresh":
         require_fresh(transport, asked.name)
         return None
-    replanned(lambda: _plan_and_apply(transport, statement))
+    fill = replanned(lambda: _plan_and_apply(transport, statement))
+    if fill:
+        try:
+            insert(fill)
+        except BaseException:
+            replanned(lambda: _plan_and_apply(transport, f"DROP TABLE {quote(asked.name)}"))
+            raise
     if (asked.verb, asked.what) == ("create", MATERIALIZED):
         wait_until_readable(transport, asked.name)
     return None
@@ -55,26 +64,31 @@ def _restarts(statement: str) -> bool:
     )
 
 
-def _plan_and_apply(transport: Transport, statement: str) -> None:
+def _plan_and_apply(transport: Transport, statement: str) -> str:
+    """Change the schema; the INSERT that fills a new table, or ""."""
     current = transport.json("GET", "/v1/schema")
-    ddl = _changed(transport, current["ddl"], statement)
+    ddl, insert = _changed(transport, current["ddl"], statement)
     try:
         put_into_force(transport, current, ddl, allow_drop=True)
     except ProgrammingError as error:
         explained = _still_read(error, current["ddl"])
         raise (placed(error, ddl, statement) if explained is error else explained) from None
+    return insert
 
 
-def _changed(transport: Transport, ddl: str, statement: str) -> str:
-    """The schema in force, `ddl`, after `statement`."""
+def _changed(transport: Transport, ddl: str, statement: str) -> tuple[str, str]:
+    """The schema in force, `ddl`, after `statement`, and the INSERT that fills a new table."""
     if not _needs_server(statement):
-        return evolve(ddl, statement)
+        return evolve(ddl, statement), ""
     answer = transport.json("POST", "/v1/schema/alter", {"sql": statement})
-    return ddl if answer["same"] else str(answer["ddl"])
+    return ddl if answer["same"] else str(answer["ddl"]), str(answer["insert"])
 
 
 def _needs_server(statement: str) -> bool:
     words = [token.text.lower() for token in tokens(statement) if token.text != ";"]
+    outside = {token.text.lower() for token in tokens(statement) if not token.depth}
+    if words[:2] == ["create", "table"]:
+        return "as" in outside
     return words[:1] == ["alter"] or (words[:1] == ["drop"] and words[-1] in _BEHIND_DROP)
 
 
