@@ -86,7 +86,7 @@ class Modes:
             self._read_only = control.read_only
 
 
-_PLAIN = {
+_PLAIN: dict[tuple[str, ...], Action] = {
     ("commit",): Action.COMMIT,
     ("end",): Action.COMMIT,
     ("rollback",): Action.ROLLBACK,

@@ -28,7 +28,7 @@
  *   snapshot that has all that was waited for; no property needs it.
  *
  * Broken variants, each by a -D: GUARDS_NOT_HEEDED, COMMITS_NOT_WAITED_FOR, READ_BEFORE_GUARDED,
- * RELEASE_NOT_MERGED, JOINED_NOT_ASKED, FREE_AT_DEATH, KEEP_GUARDS_OF_THE_DEAD.
+ * RELEASE_NOT_MERGED, JOINED_NOT_ASKED, MEMBERS_COMPARED, FREE_AT_DEATH, KEEP_GUARDS_OF_THE_DEAD.
  */
 
 #define MEMBERS 3
@@ -62,6 +62,7 @@ byte ts[RING];
 bool stored[RING];                      /* its row is in the store */
 bool has_read[RING];                    /* it has read the row of the next */
 byte asked[RING];                       /* members that are to guard, in its coordinator's view */
+byte asked_at[RING];                    /* the number of changes of members that this view had seen */
 byte placed[RING];                      /* those of them that have set the guard */
 byte answered[RING];
 
@@ -77,6 +78,7 @@ bool to_join;
 byte seen[MEMBERS];
 byte view[MEMBERS];
 byte view_dead[MEMBERS];
+byte changes[MEMBERS];                  /* of the members, that it has seen */
 bool may_log[MEMBERS];
 byte guards[MEMBERS];                   /* mask of transactions */
 bool alive[MEMBERS];                    /* false: killed */
@@ -117,8 +119,10 @@ byte crashes;
 #define nobody_is_dead (view_dead[ME] == 0)
 #ifdef JOINED_NOT_ASKED
 #define has_all_guards ((asked[t] & ~view[ME]) == 0)
-#else
+#elif defined(MEMBERS_COMPARED)
 #define has_all_guards (asked[t] == view[ME])
+#else
+#define has_all_guards (asked_at[t] == changes[ME])
 #endif
 #define may_place(m) (state[t] == ASKING && has(asked[t], m) && !has(placed[t], m) && works(m) && \
     has(view[m], ME))
@@ -198,6 +202,7 @@ inline give_up()
 {
     state[t] = GIVEN_UP;
     asked[t] = 0;
+    asked_at[t] = 0;
     placed[t] = 0;
     answered[t] = 0
 }
@@ -211,7 +216,7 @@ end:
         state[t] = READING;
         printf("member %d: begins transaction %d, reads\n", ME, t);
         if
-        :: is_plain(t) -> state[t] = CHECKED; asked[t] = view[ME]
+        :: is_plain(t) -> state[t] = CHECKED; asked[t] = view[ME]; asked_at[t] = changes[ME]
         :: !is_plain(t) && stored[NEXT] ->
             has_read[t] = true;
             raise(last[ME], ts[NEXT])   /* a snapshot is not above the clock */
@@ -223,6 +228,7 @@ end:
         :: else ->
             state[t] = ASKING;
             asked[t] = view[ME];
+            asked_at[t] = changes[ME];
             printf("member %d: asks members %d (mask) for transaction %d\n", ME, asked[t], t);
             place(ME)
         fi }
@@ -294,6 +300,7 @@ inline acknowledge(m)
 inline see(m)
 {
     seen[m] = SEEN;
+    if :: view[m] != members -> changes[m]++ :: else fi;
     view[m] = members;
     view_dead[m] = dead;
     may_log[m] = has(working, m);
@@ -317,7 +324,7 @@ end:
 
 #define lose(t, s) \
     if :: home[t] == s && (state[t] == READING || state[t] == ASKING || state[t] == CHECKED) -> \
-        state[t] = LOST; asked[t] = 0; placed[t] = 0; answered[t] = 0 \
+        state[t] = LOST; asked[t] = 0; asked_at[t] = 0; placed[t] = 0; answered[t] = 0 \
        :: else fi
 #define forget(s) \
     may_log[s] = false; \

@@ -58,6 +58,7 @@ GUARDS = ("RING=2", "CONFIGURATION=0", "CRASHES=0")
 GUARDS_PLAIN = ("RING=2", "CONFIGURATION=2", "CRASHES=0")
 GUARDS_PLAIN_DEATH = ("RING=2", "CONFIGURATION=2", "CRASHES=1", "HOMES=1")
 GUARDS_JOINING = ("RING=2", "CONFIGURATION=1", "CRASHES=0", "HOMES=2")
+GUARDS_JOINING_DEATH = ("RING=2", "CONFIGURATION=1", "CRASHES=1", "HOMES=2")
 
 # Broken variants: bounds that suffice to show the bug, and the violated property.
 BROKEN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
@@ -147,6 +148,7 @@ BROKEN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
         "READ_BEFORE_GUARDED": (GUARDS, "SERIAL"),
         "RELEASE_NOT_MERGED": (GUARDS_PLAIN, "RISING"),
         "JOINED_NOT_ASKED": (GUARDS_JOINING, "SERIAL"),
+        "MEMBERS_COMPARED": (GUARDS_JOINING_DEATH, "SERIAL"),
         "FREE_AT_DEATH": (GUARDS_PLAIN_DEATH, "RISING"),
         "KEEP_GUARDS_OF_THE_DEAD": (GUARDS_PLAIN_DEATH, "STUCK"),
     },

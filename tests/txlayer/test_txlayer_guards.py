@@ -139,11 +139,13 @@ async def test_a_commit_needs_the_guards_of_all_members():
         a.locks.require_in_force(owner)
     world.write(members=world.assignment.members[:-1])
     world.show(a)
-    a.locks.require_in_force(owner)
+    with pytest.raises(TransactionAborted):  # it has been a member meanwhile
+        a.locks.require_in_force(owner)
+    another = await guard(a)
     world.bury("c")
     world.show(a)
     with pytest.raises(TransactionAborted):
-        a.locks.require_in_force(owner)
+        a.locks.require_in_force(another)
     await world.end()
 
 

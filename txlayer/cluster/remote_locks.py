@@ -60,14 +60,14 @@ TIMEOUT = "timeout"
 class _Attempt:
     """The locks that one of this member's transactions has at other members. `asked` are all
     members that may hold locks for it, `grantors` those that granted some, `granted` their answer
-    for each lock, and `clock` is the highest clock in these answers. `guarding` are the members
-    that guard the ranges that it has read; empty: it has none."""
+    for each lock, and `clock` is the highest clock in these answers. `memberships` is
+    that of the view when it asked all members to guard what it has read; 0: it has not."""
 
     number: int
     asked: set[str] = field(default_factory=set)
     grantors: set[str] = field(default_factory=set)
     granted: dict[LockName, Granted] = field(default_factory=dict)
-    guarding: Set[str] = frozenset()
+    memberships: int = 0
     clock: int = 0
 
 
@@ -104,8 +104,8 @@ class TravellingLocks:
         attempt = self._attempts.get(owner)
         if attempt is not None and not attempt.grantors <= self._view.members:
             raise _aborted("A node that had granted a lock has gone.", "grantor gone")
-        if attempt is not None and attempt.guarding and attempt.guarding != self._view.members:
-            raise _aborted("Nodes have come or gone.", "members changed")
+        if attempt is not None and attempt.memberships:
+            self._require_same_members(attempt)
         if not self._view.may_commit:
             raise Unavailable("This node is no member any more.", cure="Ask another node.")
 
@@ -145,16 +145,14 @@ class TravellingLocks:
         view, attempt = self._view, self._attempt(owner)
         if view.assignment.dead:
             raise _aborted("A node has died and is being recovered.", "recovering")
-        members, since = view.members, view.assignment.clock
-        attempt.guarding = members
+        since, attempt.memberships = view.assignment.clock, view.memberships
         attempt.asked.update(view.others)
         asked = [self._guard_at(owner, name, ranges, deadline) for name in view.others]
         own = self._own.guard(owner, ranges, committer, deadline)
         found = Guarded(since)
         for each in await all_settled([own, *asked]):
             found = found.and_also(each)
-        if view.assignment.dead or view.members != members:
-            raise _aborted("Nodes have come or gone.", "members changed")
+        self._require_same_members(attempt)
         return found
 
     def is_guarded(self, owner: LockOwner, prepared: Prepared) -> bool:
@@ -210,6 +208,12 @@ class TravellingLocks:
                 attempt.clock = max(attempt.clock, answer.clock)
             case _:
                 raise _no_grant(answer)
+
+    def _require_same_members(self, attempt: _Attempt) -> None:
+        """Raises TransactionAborted if members have come or gone since the attempt asked for
+        guards, also one that has done both: it may have committed, without a guard, in between."""
+        if attempt.memberships != self._view.memberships:
+            raise _aborted("Nodes have come or gone.", "members changed")
 
     async def _guard_at(
         self, owner: LockOwner, member: str, ranges: Ranges, deadline: float | None
