@@ -218,6 +218,7 @@ def _column_document(relation: Relation, column: Column) -> dict[str, Any]:
     return {
         "name": column.name,
         "type": column.type.sql(),
+        "declared": column.type.ddl(),
         "nullable": column.nullable,
         "default": None if kind is None else kind.value,
         "default_sql": render_default(default) if has_sql else None,
