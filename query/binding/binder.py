@@ -271,8 +271,8 @@ class _Binder:
         spell_out(tree, self.catalog.schema.relation(table.name))
         item = select.frame.items[0]
         names = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
-        columns = [self._target_column(name, item) for name in names]
-        columns = columns or [column for _, column in item.columns]
+        named = [self._target_column(name, item) for name in names]
+        columns: Sequence[OutputColumn] = named or [column for _, column in item.columns]
         source = tree.args.get("expression")
         if isinstance(source, exp.Values):
             columns = self._first(tree, _width(source.expressions[0]), columns)
@@ -403,8 +403,8 @@ class _Binder:
     def _merged_row(self, insert: exp.Insert, item: Item, source: _Select) -> None:
         """Bind WHEN NOT MATCHED THEN INSERT, whose values see the source alone."""
         names = insert.this.expressions if isinstance(insert.this, exp.Schema) else []
-        columns = [self._target_column(name, item) for name in names]
-        columns = columns or [column for _, column in item.columns]
+        named = [self._target_column(name, item) for name in names]
+        columns: Sequence[OutputColumn] = named or [column for _, column in item.columns]
         values = insert.args.get("expression")
         if values is not None:
             self._insert_values(values, columns, source)
