@@ -29,14 +29,10 @@ class HornbeamImpl(DefaultImpl):
         return super()._exec(construct, *arguments, **options)
 
     def compare_server_default(
-        self,
-        inspector_column: Any,
-        metadata_column: Any,
-        rendered_metadata_default: str | None,
-        rendered_inspector_default: str | None,
+        self, _: Any, metadata_column: Any, declared: str | None, found: str | None
     ) -> bool:
-        """Whether the defaults differ. The database compares their values if their texts differ."""
-        declared, found = rendered_metadata_default, rendered_inspector_default
+        """Whether the texts `declared` and `found` are different defaults. The database compares
+        their values if the texts differ."""
         if declared is None or found is None:
             return declared != found
         if isinstance(metadata_column.server_default.arg, str):
@@ -46,9 +42,11 @@ class HornbeamImpl(DefaultImpl):
         assert self.connection is not None  # autogenerate works with a database
         type_ = self.dialect.type_compiler_instance.process(metadata_column.type)
         sql = f"SELECT CAST({declared} AS {type_}) IS NOT DISTINCT FROM CAST({found} AS {type_})"
+        # A snapshot of its own: when an index is finished, an older one cannot be read any more.
+        self.connection.connection.rollback()
         try:
             return not self.connection.exec_driver_sql(sql).scalar()
-        except exc.DBAPIError:
+        except (exc.ProgrammingError, exc.NotSupportedError, exc.DataError):
             return True
 
     def _compare_identity_default(self, declared: Any, found: Any) -> Any:
@@ -57,7 +55,8 @@ class HornbeamImpl(DefaultImpl):
         column = found.column if isinstance(found, Identity) else None
         if declared is None and column is not None and column.primary_key:
             declared = Identity()
-        return super()._compare_identity_default(declared, found)
+        inherited: Any = super()._compare_identity_default
+        return inherited(declared, found)
 
 
 @compiles(IdentityColumnDefault, "hornbeam")
