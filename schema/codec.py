@@ -80,8 +80,8 @@ class Format(enum.IntEnum):
     TENTH = 10
     """With relations that have been altered: dropped columns (an older server would show them), or
     columns whose value in older rows is not their default (an older server would show another); or
-    with columns of type TIME, TIME(n) or TIMESTAMP(n) (an older server does not know them); or with
-    plain views (an older server would take them for views that are stored)."""
+    with columns of type TIME, TIMESTAMP(n) or INTERVAL (an older server does not know them); or
+    with plain views (an older server would take them for views that are stored)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -257,7 +257,9 @@ def _all_columns(catalog: Catalog) -> Iterator[Column]:
 
 
 def _is_of_tenth(type_: ColumnType) -> bool:
-    return type_.kind is Kind.TIME or (type_.kind in MOMENTS and type_.precision is not None)
+    return type_.kind in {Kind.TIME, Kind.INTERVAL} or (
+        type_.kind in MOMENTS and type_.precision is not None
+    )
 
 
 def _is_altered(relation: Relation) -> bool:

@@ -29,13 +29,26 @@ from sqlalchemy.engine.interfaces import (
     ReflectedUniqueConstraint,
 )
 from sqlalchemy.engine.url import URL
-from sqlalchemy.sql import compiler, sqltypes
+from sqlalchemy.sql import compiler, sqltypes, type_api
 from sqlalchemy.sql.compiler import InsertmanyvaluesSentinelOpts
 
 __all__ = ["HornbeamDialect", "insert"]
 
 _PUBLIC = "public"
 """The only schema, whose name may be left out."""
+
+
+class Interval(type_api.NativeForEmulated, sqltypes._AbstractInterval):
+    """INTERVAL: a `datetime.timedelta`, or a `hornbeam.Interval` if it has months."""
+
+    __visit_name__ = "INTERVAL"
+    native = True
+
+    @classmethod
+    def adapt_emulated_to_native(cls, impl: Any, **kw: Any) -> Interval:
+        return cls()
+
+
 _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
     "INTEGER": types.INTEGER,
     "BIGINT": types.BIGINT,
@@ -47,6 +60,7 @@ _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
     "BLOB": types.BLOB,
     "DATE": types.DATE,
     "TIME": types.TIME,
+    "INTERVAL": Interval,
     "TIMESTAMP": types.TIMESTAMP,
     "UUID": types.UUID,
     "JSON": types.JSON,
@@ -222,6 +236,9 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
     def visit_JSON(self, type_: Any, **kw: Any) -> str:
         return "JSON"
 
+    def visit_INTERVAL(self, type_: Any, **kw: Any) -> str:
+        return "INTERVAL"
+
     def visit_TIME(self, type_: Any, **kw: Any) -> str:
         if type_.timezone:
             raise exc.CompileError("There is no TIME WITH TIME ZONE: use TIME, or a TIMESTAMP.")
@@ -315,6 +332,7 @@ class HornbeamDialect(default.DefaultDialect):
         sqltypes.Float: _Float,
         sqltypes.JSON.JSONIndexType: _JsonIndex,
         sqltypes.JSON.JSONPathType: _JsonPath,
+        sqltypes.Interval: Interval,
     }
     construct_arguments = [(schema.Index, {"include": None})]  # noqa: RUF012
 

@@ -203,5 +203,6 @@ _TEXTS: dict[Kind, Cast] = {
     Kind.DOUBLE: text_of_double,
     Kind.DATE: dt.date.isoformat,
     Kind.TIME: text_of_time,
+    Kind.INTERVAL: str,
     Kind.UUID: str,
 }

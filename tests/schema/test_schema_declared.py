@@ -123,7 +123,7 @@ def test_serials_are_identities(name: str) -> None:
         ("JSONB", "JSON"),
         ("HSTORE", "JSON"),
         ("TIMETZ", "TIME"),
-        ("INTERVAL", "BIGINT"),
+        ("INTERVAL YEAR TO MONTH", "INTERVAL"),
         ("INT[]", "child relation"),
         ("mood", "Use INTEGER"),
         ("SMALLINT(3)", "SMALLINT"),
