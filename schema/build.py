@@ -237,10 +237,9 @@ def _named_once(
 
 def _check_name(name: Name, what: str) -> None:
     text = name.text
-    if not text or not text.isprintable() or '"' in text or "'" in text:
+    if not text or not text.isprintable():
         raise name.place.error(
-            f"{capitalised(what)} name {text!r} is empty or holds a quote or an unprintable"
-            " character.",
+            f"{capitalised(what)} name {text!r} is empty or holds an unprintable character.",
             cure="Use letters, digits, underscores and blanks.",
             name=text,
         )

@@ -148,7 +148,7 @@ def identifier(name: str) -> str:
     """`name` as an SQL identifier: unquoted if every reader accepts that, otherwise quoted."""
     plain = name.isascii() and name.isidentifier() and name == name.lower()
     reserved = name in _WORDS
-    return name if plain and not reserved else '"' + name + '"'
+    return name if plain and not reserved else '"' + name.replace('"', '""') + '"'
 
 
 _RESERVED = """

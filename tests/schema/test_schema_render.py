@@ -28,7 +28,7 @@ RESERVED = st.sampled_from(
     ["order", "user", "Group", "check", "select", "key", "date", "timestamp", "a b", "é", "x.y"]
 )
 NAMES = RESERVED | st.text(
-    st.characters(exclude_categories=["C", "Z"], exclude_characters="\"'"), min_size=1, max_size=6
+    st.characters(exclude_categories=["C", "Z"]) | st.sampled_from("\"'"), min_size=1, max_size=6
 ).filter(lambda text: text.isprintable() and not text.startswith(SYSTEM_PREFIX))
 
 
