@@ -36,6 +36,7 @@ from sqlalchemy.engine.url import URL
 from sqlalchemy.sql import compiler, sqltypes, type_api
 from sqlalchemy.sql.compiler import InsertmanyvaluesSentinelOpts
 
+from hornbeam.intervals import interval_text
 from hornbeam.isolation import LEVELS
 
 __all__ = ["HornbeamDialect", "distinct_on", "insert"]
@@ -53,6 +54,9 @@ class Interval(type_api.NativeForEmulated, sqltypes._AbstractInterval):
     @classmethod
     def adapt_emulated_to_native(cls, impl: Any, **kw: Any) -> Interval:
         return cls()
+
+    def literal_processor(self, dialect: Any) -> Callable[[Any], str]:
+        return lambda value: f"INTERVAL '{interval_text(value)}'"
 
 
 _TYPES: dict[str, type[types.TypeEngine[Any]]] = {

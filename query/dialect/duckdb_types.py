@@ -113,6 +113,16 @@ def connect(
     return connection
 
 
+def bound(value: Any) -> Any:
+    """A parameter's value for DuckDB, which knows no intervals with months in Python."""
+    if not isinstance(value, Interval):
+        return value
+    import duckdb
+    from duckdb.sqltypes import INTERVAL
+
+    return duckdb.Value(value.plain(), INTERVAL)
+
+
 def quoted(name: str) -> str:
     """`name` as a quoted identifier in SQL for DuckDB; `name` may contain any characters."""
     return '"' + name.replace('"', '""') + '"'

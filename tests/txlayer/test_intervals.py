@@ -86,6 +86,9 @@ async def test_parameters_are_intervals(tmp_path):
         for given_ in (dt.timedelta(1), "24 hours", DAY):
             sql = "SELECT l_id FROM lease WHERE l_rest = ?"
             assert await database.fetch(sql, [given_]) == [(1,)]
+        assert await database.fetch("SELECT ? - l_rest FROM lease WHERE l_id = 1", [MONTH]) == [
+            (Interval(1, -1),)
+        ]
         await database.execute("UPDATE lease SET l_rest = ? WHERE l_id = 1", [dt.timedelta(2)])
         found = await database.fetch("SELECT l_rest FROM lease WHERE l_id = 1")
         assert found == [(Interval(0, 2),)]

@@ -31,6 +31,7 @@ OPEN = frozenset(
         "ctes_with_values",
         "date_historic",
         "datetime_historic",
+        "datetime_interval",
         "datetime_literals",
         "datetime_timezone",
         "datetime_timezone_historic",
