@@ -52,7 +52,7 @@ class Interval(type_api.NativeForEmulated, sqltypes._AbstractInterval):
     native = True
 
     @classmethod
-    def adapt_emulated_to_native(cls, impl: Any, **kw: Any) -> Interval:
+    def adapt_emulated_to_native(cls, *_: Any, **__: Any) -> Interval:
         return cls()
 
     def literal_processor(self, dialect: Any) -> Callable[[Any], str]:
