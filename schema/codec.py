@@ -81,7 +81,8 @@ class Format(enum.IntEnum):
     """With relations that have been altered: dropped columns (an older server would show them), or
     columns whose value in older rows is not their default (an older server would show another); or
     with columns of type TIME, TIMESTAMP(n) or INTERVAL (an older server does not know them); or
-    with plain views (an older server would take them for views that are stored)."""
+    with plain views (an older server would take them for views that are stored); or with partial
+    indexes (an older server would put all rows into them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -221,7 +222,9 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
-    if catalog.plain or any(map(_is_altered, catalog.schema.relations)):
+    partial = any(index.where for index in catalog.indexes)
+    partial = partial or any(index.where for index in catalog.schema.indexes)
+    if partial or catalog.plain or any(map(_is_altered, catalog.schema.relations)):
         return Format.TENTH
     if any(_is_of_tenth(column.type) for column in _all_columns(catalog)):
         return Format.TENTH
