@@ -205,4 +205,5 @@ _TEXTS: dict[Kind, Cast] = {
     Kind.TIME: text_of_time,
     Kind.INTERVAL: str,
     Kind.UUID: str,
+    Kind.JSON: str,
 }
