@@ -12,7 +12,6 @@ from openapi_spec_validator import validate
 
 from hornbeam_server.api.rest.app import INTERNAL_TAGS, TAGS
 
-
 PROBLEM = "application/problem+json"
 
 
