@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch
-from hornbeam_server.schema.assignment import assign
+from hornbeam_server.schema.assignment import assign_of_file
 from hornbeam_server.schema.errors import (
     ConstraintViolation,
     InvalidRequest,
@@ -20,7 +21,7 @@ from hornbeam_server.schema.errors import (
     TypeMismatch,
 )
 from hornbeam_server.schema.model import Relation
-from hornbeam_server.schema.named_columns import require_columns
+from hornbeam_server.schema.named_columns import require_columns, spelled
 from hornbeam_server.schema.sqltext import literal_sql
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -62,7 +63,7 @@ def _arrow_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[st
     rows: list[Sequence[Any]] = []
     unpacked = referred = 0
     with pa.ipc.open_stream(body) as reader:
-        names = list(reader.schema.names)
+        names = spelled(relation, reader.schema.names)
         require_columns(relation, names)
         for batch in reader:
             batch.validate(full=True)  # its offsets may be wrong
@@ -120,13 +121,13 @@ def _csv_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str]
         read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=max(len(body), 1)),
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(
-            column_types={name: pa.string() for name in relation.visible_names},
+            column_types=dict.fromkeys(_header(body), pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
             null_values=[""],
         ),
     )
-    names = list(table.column_names)
+    names = spelled(relation, table.column_names)
     require_columns(relation, names)
     _check_count(table.num_rows, max_rows)
     rows: list[Sequence[Any]] = []
@@ -134,6 +135,12 @@ def _csv_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str]
         part = table.slice(start, STEP_ROWS)
         rows += zip(*(column.to_pylist() for column in part.columns), strict=True)
     return names, rows
+
+
+def _header(body: bytes) -> list[str]:
+    """The names in the first line."""
+    first = re.split(rb"[\r\n]", body[:HEADER_BYTES], maxsplit=1)[0]
+    return next(csv.reader([first.removeprefix(b"\xef\xbb\xbf").decode()]), [])
 
 
 def _check_width(body: bytes, relation: Relation) -> None:
@@ -190,7 +197,7 @@ def name_bad_row(
     for number, row in enumerate(rows, start=1):
         for name, type_, value in zip(columns, types, row, strict=True):
             try:
-                assign(type_, value)
+                assign_of_file(type_, value)
             except TypeMismatch as found:
                 message = f"Row {number}, column {name}: {found.message}"
                 details = {**found.details, "row": number, "column": name}
@@ -209,7 +216,7 @@ def name_orphan(
     places = [columns.index(column) for column in keys[0].columns]
     types = [relation.column(column).type for column in keys[0].columns]
     for number, row in enumerate(rows, start=1):
-        values = (assign(type_, row[i]) for type_, i in zip(types, places, strict=True))
+        values = (assign_of_file(type_, row[i]) for type_, i in zip(types, places, strict=True))
         if [literal_sql(value) for value in values] == wanted:
             return type(error)(error.message, cure=error.cure, **error.details, row=number)
     return error

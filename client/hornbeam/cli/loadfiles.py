@@ -59,6 +59,17 @@ class Columns:
     names: frozenset[str]
     defaults: frozenset[str]
 
+    def spelled(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row with the names of columns as the relation spells them. Raises ValueError if two
+        names mean the same column."""
+        if row.keys() <= self.names:
+            return row
+        alike = {name.lower(): name for name in self.names}
+        found = {n if n in self.names else alike.get(n.lower(), n): v for n, v in row.items()}
+        if len(found) < len(row):
+            raise ValueError("Two names mean the same column.")
+        return found
+
 
 class Unreadable(NamedTuple):
     """A record that cannot be parsed as a row. `code` is an error code."""
@@ -163,7 +174,7 @@ def _json_batches(
     groups: dict[frozenset[str], list[tuple[int, bytes, dict[str, Any]]]] = {}
     for number, line in chunk:
         try:
-            row = _json_row(line)
+            row = columns.spelled(_json_row(line))
         except (ValueError, ArithmeticError, RecursionError) as error:
             unreadable.append(Unreadable(number, "invalid-request", f"{error}", _text_of(line)))
             continue
