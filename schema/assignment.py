@@ -36,14 +36,6 @@ def assign(type_: ColumnType, value: Any) -> Value:
     return type_.coerce(found)
 
 
-def assign_all(type_: ColumnType, values: Sequence[Any]) -> Sequence[Value]:
-    """`assign` for a whole column. Raises TypeMismatch."""
-    try:
-        return type_.coerce_all(values)
-    except TypeMismatch:
-        return [assign(type_, value) for value in values]
-
-
 _WITH_ZEROS = re.compile(r"\s*([+-]?\d+)\.0*\s*")
 _INTEGERS = {Kind.INTEGER, Kind.BIGINT}
 

@@ -448,3 +448,27 @@ def test_headers_in_another_case_and_integers_with_zeros_are_read(
         code, _, err = run("load", "book", str(tmp_path / name))
         assert code == 3 or "Two names" in err
         assert said in err or said.split(", ")[-1] in err, err
+
+
+@pytest.mark.parametrize(
+    ("name", "sign", "option"),
+    [("b.csv", ";", [";"]), ("b.txt", "|", ["|"]), ("b.tsv", "\t", []), ("b.csv", "\t", ["tab"])],
+)
+def test_fields_may_have_another_sign_between_them(
+    run: Run, db: Connection, tmp_path: Path, name: str, sign: str, option: list[str]
+) -> None:
+    path = tmp_path / name
+    lines = [["a_id", "a_name"], ["1", f'"a{sign}b,c"'], ["2", '"x\ny"'], ["3", "z"]]
+    path.write_text("".join(sign.join(line) + "\n" for line in lines))
+    words = [word for each in option for word in ("--delimiter", each)]
+    code, _, err = run("load", "author", str(path), "--again", "--batch-rows", "1", *words)
+    assert code == 0, err
+    found = [tuple(row) for row in rows(db, "SELECT a_id, a_name FROM author")]
+    assert found == [(1, f"a{sign}b,c"), (2, "x\ny"), (3, "z")]
+
+
+def test_a_wrong_delimiter_is_refused(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a_id;a_name\n1;A\n")
+    for words in (["--delimiter", ";;"], ["--delimiter", '"'], ["--delimiter", ";", "--spark"]):
+        assert run("load", "author", str(path), *words)[0] == 2
