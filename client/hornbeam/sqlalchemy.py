@@ -176,8 +176,8 @@ class HornbeamCompiler(compiler.SQLCompiler):
         )
 
     def for_update_clause(self, select: Any, **kw: Any) -> str:
-        """No clause: a read takes no locks, since the commit validates the rows that were read."""
-        return ""
+        borrowed: Any = PGCompiler.for_update_clause
+        return str(borrowed(self, select, **kw))
 
     def update_from_clause(
         self, update_stmt: Any, from_table: Any, extra_froms: Any, from_hints: Any, **kw: Any
