@@ -34,6 +34,7 @@ def users_of_column(schema: Schema, relation: str, column: str) -> Iterator[Depe
         if index.relation == relation and column in (
             *(part.column for part in index.columns),
             *index.include,
+            *(_columns_of(index.where, owner) if index.where else ()),
         ):
             yield Dependent("UNIQUE" if index.unique else "index", relation, index.name)
     for key in owner.foreign_keys:

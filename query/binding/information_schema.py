@@ -108,6 +108,8 @@ def _described(column: Column) -> _Row:
     name, udt = _TYPES[type_.kind]
     if type_.declared is Declared.SMALLINT:
         name, udt = "smallint", "int2"
+    if type_.declared is Declared.JSONB:
+        name, udt = "jsonb", "jsonb"
     if type_.kind is Kind.TEXT and type_.length is not None:
         name, udt = "character varying", "varchar"
     identity = column.default_kind is DefaultKind.IDENTITY

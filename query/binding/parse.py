@@ -145,12 +145,12 @@ def at(node: exp.Expr, sql: str) -> str:
 
 def _only_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
     try:
-        tokens = grammar.tokenize(sql)
+        tokens = grammar.with_jsonb_operators(grammar.tokenize(sql))
         _check_length(tokens)
-        tokens = _with_insert(tokens)
+        tokens = list(_with_insert(tokens))
         _check_first_word(tokens)
         check_nesting(tokens)
-        tokens, overriding = _without_overriding(_without_default_values(list(tokens)))
+        tokens, overriding = _without_overriding(_without_default_values(tokens))
         numbered = list(_number_parameters(tokens))
         trees = grammar.read(numbered, sql)
     except SqlglotError as error:

@@ -46,7 +46,7 @@ def read_text(type_: ColumnType, text: str) -> Any:
     try:
         if len(text) > MAX_TEXT and type_.kind not in LONG:
             raise ValueError
-        return _READERS[type_.kind](text)
+        return type_.coerce(text) if type_.kind is Kind.JSON else _READERS[type_.kind](text)
     except (ValueError, ArithmeticError) as error:
         reason = f": {error}" if isinstance(error, ValueError) and str(error) else ""
         shown = text if len(text) <= 60 else text[:57] + "..."
@@ -147,7 +147,6 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
     Kind.TIMESTAMP: _timestamp,
     Kind.TIMESTAMPTZ: _timestamptz,
     Kind.UUID: spelling.uuid_of,
-    Kind.JSON: ColumnType(Kind.JSON).coerce,
 }
 _CURES = {
     Kind.INTEGER: "Write a whole number in range; other numbers without quotes.",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from hornbeam_server.query.dialect.jsonb import create_functions
 from hornbeam_server.query.dialect.macros import macros
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.model import Column
@@ -102,6 +103,7 @@ def connect(
         },
     )
     connection.execute("SET GLOBAL TimeZone = 'UTC'")  # GLOBAL also covers cursors
+    create_functions(connection)
     for statement in macros():
         connection.execute(statement)
     # Last, because DuckDB refuses to set temp_directory without external access.

@@ -55,6 +55,18 @@ _TEXT = (
 )
 """A value of any type as PostgreSQL prints it; DuckDB says `1 month` for `1 mon`, `.5` for `0.5`.
 It evaluates only the branch of the type."""
+_JSON = (
+    "CASE WHEN starts_with(typeof(x), 'DECIMAL') OR typeof(x) = 'HUGEINT'"
+    r" THEN regexp_replace(CAST(x AS VARCHAR), '^(-?)\.', '\10.')"
+    " WHEN typeof(x) = 'TIMESTAMP' THEN '\"' || replace(CAST(x AS VARCHAR), ' ', 'T') || '\"'"
+    " WHEN typeof(x) = 'TIMESTAMP WITH TIME ZONE'"
+    " THEN '\"' || replace(CAST(x AS VARCHAR), ' ', 'T') || ':00\"'"
+    " WHEN typeof(x) = 'BLOB'"
+    " THEN '\"\\\\x' || lower(hex(CAST(CAST(x AS VARCHAR) AS BLOB))) || '\"'"
+    " WHEN typeof(x) IN ('DOUBLE', 'FLOAT') AND CAST(x AS VARCHAR) IN ('inf', '-inf', 'nan')"
+    f" THEN '\"' || {_TEXT_OF_DOUBLE} || '\"' ELSE CAST(to_json(x) AS VARCHAR) END"
+)
+"""A value of any type as text of JSON, as to_jsonb of PostgreSQL."""
 _PART = "CAST(date_part('microseconds', x) AS BIGINT)"
 _NEAR = f"CASE WHEN {_PART} % u * 2 {{more}} u THEN u - {_PART} % u ELSE - ({_PART} % u) END"
 _EARLY, _LATE = (f"x + to_microseconds({_NEAR.format(more=more)})" for more in (">", ">="))
@@ -119,6 +131,7 @@ _MACROS: dict[str, Sequence[str]] = {
         f"(x, f) AS CASE lower(f) WHEN 'hex' THEN unhex({_BLANKS})"
         f" WHEN 'base64' THEN from_base64({_BLANKS}) ELSE {_FORMATS} END",
     ),
+    "json": (f"(x) AS {_JSON}",),
     "letter": ("(x) AS CASE WHEN x THEN 't' WHEN NOT x THEN 'f' END",),
     "octets": ("(x) AS strlen(x)", "(x BLOB) AS octet_length(x)"),
     "seconds": (

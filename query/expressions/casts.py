@@ -204,4 +204,5 @@ _TEXTS: dict[Kind, Cast] = {
     Kind.DATE: dt.date.isoformat,
     Kind.TIME: text_of_time,
     Kind.UUID: str,
+    Kind.JSON: str,
 }

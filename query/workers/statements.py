@@ -48,6 +48,11 @@ MAX_VALUE_BYTES = 64 << 20
 _ROWS_AT_ONCE = 256
 _DIVIDED = re.compile(r"Division by zero in expression \(?(?P<expression>.*?)\)?\. Use TRY")
 
+_RAISED = re.compile(
+    r"Python exception occurred while executing the UDF: TypeMismatch: (?P<message>.*)"
+)
+"""The error of a function of ours (`query/dialect/jsonb.py`)."""
+
 
 class Statements:
     """One DuckDB database and the current session on it."""
@@ -205,6 +210,8 @@ def translated(error: Exception) -> HornbeamError:
         return _out_of_memory()
     if divided := _DIVIDED.match(message):
         return DivisionByZero.of(divided["expression"])
+    if (raised := _RAISED.match(message)) is not None:
+        return TypeMismatch(raised["message"])
     if kind.strip() in ("Conversion", "Out of Range"):
         return TypeMismatch(message)
     return SqlError(message)

@@ -53,6 +53,7 @@ _KINDS_OF_TYPE = {
     "timestamp with time zone": Kind.TIMESTAMPTZ,
     "uuid": Kind.UUID,
     "json": Kind.JSON,
+    "jsonb": Kind.JSON,
 }
 """How Hornbeam shows a type of PostgreSQL: it shows SMALLINT as INTEGER and REAL as DOUBLE."""
 _FLOATS = {"real": 1e-6, "double precision": 1e-14}
@@ -118,7 +119,7 @@ def same_value(type_: str, wanted: str | None, found: Value) -> bool:
         return wanted is found
     if isinstance(found, bool) or type_ == "boolean":
         return shown(found) == wanted
-    if type_ == "json" and isinstance(found, str):
+    if type_ in ("json", "jsonb") and isinstance(found, str):
         return _as_json(wanted) == _as_json(found)
     if isinstance(found, int | float | Decimal):
         return _same_number(type_, wanted, found)

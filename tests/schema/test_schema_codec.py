@@ -42,7 +42,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.types import ColumnType, Declared, Kind
+from hornbeam_server.schema.types import JSONB, ColumnType, Declared, Kind
 from tests.strategies import schemas
 
 
@@ -354,3 +354,22 @@ def test_plain_views_raise_the_format_number_and_are_decoded() -> None:
     assert data.startswith(b'{"format":10,')
     assert decode_catalog(data) == catalog
     assert decode_catalog(data).plain_view == {"v": view}
+
+
+def test_partial_indexes_raise_the_format_number_and_are_decoded() -> None:
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY); CREATE INDEX i ON r (a) WHERE a > 1;")
+    index = Index("i", "r", (KeyPart("a"),), where="a > 1")
+    catalog = Catalog(1, schema, Forest(("r",)), indexes=(index,))
+    assert encode_catalog(catalog).startswith(b'{"format":10,')
+    assert decode_catalog(encode_catalog(catalog)) == catalog
+
+
+DOCUMENTS = (Path(__file__).parent / "fixtures" / "catalog_10_jsonb.json").read_bytes()
+"""A catalog with a column of JSONB, as the first version that has them writes it."""
+
+
+def test_jsonb_raises_the_format_number_and_is_decoded() -> None:
+    columns = (Column("a", ColumnType(Kind.INTEGER), False), Column("j", JSONB))
+    catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
+    assert encode_catalog(catalog) == DOCUMENTS
+    assert decode_catalog(DOCUMENTS) == catalog

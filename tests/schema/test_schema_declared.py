@@ -120,7 +120,6 @@ def test_serials_are_identities(name: str) -> None:
         ("CIDR", "VARCHAR(43)"),
         ("XML", "TEXT"),
         ("BIT(3)", "VARCHAR"),
-        ("JSONB", "JSON"),
         ("HSTORE", "JSON"),
         ("TIMETZ", "TIME"),
         ("INTERVAL", "BIGINT"),
