@@ -80,7 +80,7 @@ class Format(enum.IntEnum):
     TENTH = 10
     """With relations that have been altered: dropped columns (an older server would show them), or
     columns whose value in older rows is not their default (an older server would show another); or
-    with columns of type TIME, TIME(n), TIMESTAMP(n) or JSONB (an older server does not know them);
+    with columns of type TIME, TIMESTAMP(n), INTERVAL or JSONB (an older server does not know them);
     or with plain views (an older server would take them for views that are stored); or with partial
     indexes (an older server would put all rows into them)."""
 
@@ -261,7 +261,8 @@ def _all_columns(catalog: Catalog) -> Iterator[Column]:
 
 def _is_of_tenth(type_: ColumnType) -> bool:
     rounded = type_.kind in MOMENTS and type_.precision is not None
-    return type_.kind is Kind.TIME or rounded or type_.declared is Declared.JSONB
+    newer = type_.kind in {Kind.TIME, Kind.INTERVAL} or type_.declared is Declared.JSONB
+    return newer or rounded
 
 
 def _is_altered(relation: Relation) -> bool:
