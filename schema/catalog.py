@@ -343,12 +343,14 @@ class Load:
 class Beginning:
     """The current counter of an identity column: the counter with this `number` began at `at`.
     Numbers that a node has reserved from an earlier counter are discarded. An identity column
-    without an entry (in databases older than this class) has counter number 0."""
+    without an entry (in databases older than this class) has counter number 0. `cell`: the names
+    of relation and column in the key of the counter's cell; "" if they are its own."""
 
     relation: str
     column: str
     number: int
     at: int
+    cell: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +364,8 @@ class Counter:
     at: int
     identity: Identity
     last: int
+    cell: str
+    """The names of relation and column in the keys of its cells."""
 
 
 @dataclass(frozen=True)
@@ -375,7 +379,8 @@ class Catalog:
     column was appended has fewer values (`storage/codec/rows.py`). `since` is the minimum
     timestamp of snapshots that this catalog can read: before it, another catalog was in effect.
     `method`, `budget` and `aggregates` are the options that chose its views. `beginnings` (of
-    identity columns) have numbers like tables.
+    identity columns) have numbers like tables. `stored_as` has the names of indexes in the names of
+    their tables, if they are not their own: those that were renamed.
     """
 
     version: int
@@ -396,6 +401,7 @@ class Catalog:
     immediate: tuple[ImmediateView, ...] = ()
     aggregates: bool = True
     projected: tuple[ProjectedView, ...] = ()
+    stored_as: tuple[tuple[str, str], ...] = ()
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )
@@ -409,11 +415,26 @@ class Catalog:
             or name in self.declared_view
         )
 
+    def stored_name(self, name: str) -> str:
+        """The name of a relation, view or index in the name of its table."""
+        return self._stored_as.get(name, name)
+
+    @cached_property
+    def _stored_as(self) -> dict[str, str]:
+        return dict(self.stored_as)
+
     @cached_property
     def stored(self) -> tuple[str, ...]:
         """Names of all layouts that have a table of their own."""
         declared = (name for view in self.declared_view.values() for name in view.stored)
         return (*self.schema.names, *self.view, *self.index, *declared)
+
+    @cached_property
+    def begun(self) -> tuple[Beginning, ...]:
+        """The beginnings of all identity columns, also of those without an entry."""
+        return tuple(
+            Beginning(c.relation, c.column, c.number, c.at, c.cell) for c in self.counters.values()
+        )
 
     @cached_property
     def counters(self) -> dict[tuple[str, str], Counter]:
@@ -429,7 +450,8 @@ class Catalog:
                 numbers = column.type.integers
                 edge = numbers[-1] if identity.increment > 0 else numbers[0]
                 last = edge if identity.last is None else identity.last
-                found[key] = Counter(*key, began.number, began.at, identity, last)
+                cell = began.cell or "\0".join(key)
+                found[key] = Counter(*key, began.number, began.at, identity, last, cell)
         return found
 
     @cached_property
@@ -618,7 +640,7 @@ class Catalog:
                 table = f"a.{name}.{numbers.get(folded.name, 0)}"
                 made[name] = Layout(name, table, state.columns, state.key, folded.name)
             for index in self.indexes_on(folded.name):
-                table = f"i.{index.name}.{numbers.get(index.name, 0)}"
+                table = f"i.{self.stored_name(index.name)}.{numbers.get(index.name, 0)}"
                 made |= _folded_index(index, folded, table, made[folded.name])
         return made
 
@@ -646,7 +668,8 @@ class Catalog:
         names = [part.column for part in key]
         names += [column for column in index.include if column not in in_key]
         columns = tuple(source.columns[source.positions[column]] for column in names)
-        return Layout(index.name, f"i.{index.name}.{number}", columns, key, index.on)
+        table = f"i.{self.stored_name(index.name)}.{number}"
+        return Layout(index.name, table, columns, key, index.on)
 
 
 def cells_of_index(index: str) -> str:

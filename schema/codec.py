@@ -79,7 +79,8 @@ class Format(enum.IntEnum):
     TENTH = 10
     """With relations that have been altered: dropped columns (an older server would show them), or
     columns whose value in older rows is not their default (an older server would show another); or
-    with columns of type TIME, TIME(n) or TIMESTAMP(n) (an older server does not know them)."""
+    with columns of type TIME, TIME(n) or TIMESTAMP(n) (an older server does not know them); or with
+    renamed indexes and identity columns (an older server would not find them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -175,6 +176,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     immediate: tuple[_ImmediateForm, ...] = ()
     aggregates: bool = True
     projected: tuple[_ProjectedForm, ...] = ()
+    stored_as: tuple[tuple[str, str], ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -206,12 +208,14 @@ def encode_catalog(catalog: Catalog) -> bytes:
             tuple(_immediate_form(view) for view in catalog.immediate),
             catalog.aggregates,
             tuple(_projected_form(view) for view in catalog.projected),
+            catalog.stored_as,
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
-    if any(map(_is_altered, catalog.schema.relations)):
+    renamed = catalog.stored_as or any(begun.cell for begun in catalog.beginnings)
+    if renamed or any(map(_is_altered, catalog.schema.relations)):
         return Format.TENTH
     if any(_is_of_tenth(column.type) for column in _all_columns(catalog)):
         return Format.TENTH
@@ -302,6 +306,7 @@ def decode_catalog(data: bytes) -> Catalog:
         immediate,
         form.aggregates,
         projected,
+        form.stored_as,
     )
 
 

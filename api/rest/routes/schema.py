@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query, Request, Response
@@ -110,11 +111,12 @@ async def alter(body: AlterBody, db: Db) -> Response:
     422 when something uses what the statement would drop; CASCADE drops that, too.
     """
     catalog = db.catalog
-    change = await asyncio.to_thread(altered, catalog.schema, body.sql)
+    change = await asyncio.to_thread(altered, catalog, body.sql)
     return encoded(
         {
             "ddl": change.ddl,
             "same": change.same,
+            "renames": [asdict(rename) for rename in change.renames],
             "notes": list(change.notes),
             "catalog_version": catalog.version,
         }
