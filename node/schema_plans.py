@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
@@ -23,6 +23,7 @@ from hornbeam_server.maintain.immediate.definition import Definition
 from hornbeam_server.maintain.immediate.program import program_of as immediate_program
 from hornbeam_server.maintain.immediate.projected import define_any, projected_program
 from hornbeam_server.maintain.immediate.view_indexes import view_index
+from hornbeam_server.maintain.plain_views import plain_view
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.binding.renaming import renamed
@@ -35,13 +36,14 @@ from hornbeam_server.schema.catalog import (
     Forest,
     ImmediateView,
     Index,
+    PlainView,
     ProjectedView,
     State,
     TransactionalView,
     WorkloadStatement,
 )
 from hornbeam_server.schema.codec import encode_catalog
-from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.ddl import STATEMENT, load_ddl
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.diff import DiffRow, SchemaDiff, diff, refreshed
 from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported, capitalised
@@ -104,8 +106,9 @@ class PlannedSchema:
         for name in dropped.keys() - added.keys():
             yield DiffRow("drop", "view", name, refreshed(dropped[name]))
         for name, view in added.items():
-            if name not in dropped:
-                yield DiffRow("build", "view", name, refreshed(view))
+            if name not in dropped or view.refresh is Refresh.PLAIN:
+                action = "add" if view.refresh is Refresh.PLAIN else "build"
+                yield DiffRow(action, "view", name, refreshed(view))
                 continue
             lost = name in self.rebuilt
             then = "built again, and unreadable until then" if lost else "its rows stay"
@@ -152,7 +155,8 @@ def plan_schema(
     if request.query_log:
         log = load_query_log(request.query_log.splitlines(), "<query log>")
         statements = weighted_by_log(statements, log)
-    base = _with_outlines(schema, current, request)
+    schema, base = _with_outlines(schema, current, request)
+    changes = replace(diff(current.schema, schema), renames=request.renames)
     bound, problems = [], Problems()
     for statement in statements:
         watch.check()
@@ -178,7 +182,8 @@ def plan_schema(
         watch=watch,
         inputs=AggregateInputs(base, stored_aggregate, stored=_chosen_selects(current)),
     )
-    catalog = _with_deferred(selection.to_catalog(current.version + 1, current), current, request)
+    chosen = replace(selection.to_catalog(current.version + 1, current), plain=base.plain)
+    catalog = _with_deferred(chosen, current, request)
     plan_id = _plan_id(request, in_force, catalog)
     rebuilt = _rebuilt(catalog, current)
     return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
@@ -219,8 +224,12 @@ def _begin_of_text(sql: str, ddl: str) -> int:
     return found.start() if found is not None else 0
 
 
-def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Catalog:
-    """A catalog of the names that a workload may use: relations, and the views of `schema`.
+def _with_outlines(
+    schema: Schema, current: Catalog, request: PlanRequest
+) -> tuple[Schema, Catalog]:
+    """`schema`, and a catalog of the names that a workload may use: relations, and the views of
+    `schema`. A file may have plain views that Hornbeam cannot read: unless one of them is in force,
+    it is passed over with a note, since it holds no rows.
 
     Raises SqlError with the place in the DDL file where the view's SELECT begins, and all errors of
     views in its detail `problems`.
@@ -229,7 +238,9 @@ def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Ca
     # The error for a declared view that names a chosen view must not say that there is none.
     chosen = tuple(view for view in current.views if set(view.path) <= set(schema.names))
     known = replace(base, views=chosen, states=tuple((v.name, State.READABLE) for v in chosen))
-    views, problems = [], Problems()
+    views: list[DeferredView] = []
+    plain: list[PlainView] = []
+    notes, problems = list[str](), Problems()
     for declared in schema.views:
         read = [(view.name, "") for view in schema.views if view.name in declared.sql]
         subject = (declared.name, "")
@@ -237,10 +248,29 @@ def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Ca
             problems.collect(subject, spoils=True, about=read),
             _errors_located(declared, known, request),
         ):
-            views.append(outline(declared, known))
+            if declared.refresh is not Refresh.PLAIN:
+                views.append(outline(declared, known))
+                continue
+            readable = _readable(base, views, plain)
+            try:
+                plain.append(plain_view(declared, readable))
+            except SqlError as error:
+                if request.ddl_file == STATEMENT or declared in current.schema.views:
+                    raise
+                notes.append(f"passed over: view {declared.name}: {error.message}")
     problems.require_none()
-    states = ((view.name, State.READABLE) for view in views)
-    return replace(base, deferred=tuple(views), states=tuple(states))
+    named = [view.name for view in views] + [view.name for view in plain]
+    kept = tuple(declared for declared in schema.views if declared.name in named)
+    schema = replace(schema, views=kept, notes=(*schema.notes, *notes))
+    return schema, _readable(replace(base, schema=schema), views, plain)
+
+
+def _readable(
+    catalog: Catalog, views: Sequence[DeferredView], plain: Sequence[PlainView]
+) -> Catalog:
+    """`catalog` with more views, all of them readable."""
+    states = (*catalog.states, *((view.name, State.READABLE) for view in views))
+    return replace(catalog, deferred=tuple(views), plain=tuple(plain), states=states)
 
 
 def stored_view(declared: DeclaredView, catalog: Catalog) -> TransactionalView:
@@ -295,7 +325,7 @@ def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Cat
     deferred = [
         _deferred(declared, catalog, request)
         for declared in catalog.schema.views
-        if declared.refresh is not Refresh.IMMEDIATE
+        if declared.refresh in (Refresh.DEFERRED, Refresh.RECOMPUTE)
     ]
     immediate = [
         _immediate(declared, catalog, request)
@@ -385,7 +415,8 @@ def _errors_located(
     try:
         yield
     except SqlError as error:
-        place = Place.at(request.ddl, request.ddl.find(declared.sql), request.ddl_file)
+        error.details["view"] = declared.name
+        place = Place.at(request.ddl, _begin_of_view(declared, request.ddl), request.ddl_file)
         if isinstance(error, Unsupported) and _can_be_answered(declared, catalog):
             recompute = "have it recomputed: refresh = 'recompute'."
             cure = error.cure.rstrip(".")
@@ -393,9 +424,16 @@ def _errors_located(
         raise _located(error, f"In view {declared.name}", place) from None
 
 
+def _begin_of_view(declared: DeclaredView, ddl: str) -> int:
+    """The offset of the SELECT of a view, or of its name if columns are listed behind it."""
+    found = ddl.find(declared.sql)
+    named = re.search(rf'\bVIEW\s+"?{re.escape(declared.name)}\b', ddl, re.IGNORECASE)
+    return found if found >= 0 or named is None else named.start()
+
+
 def _can_be_answered(declared: DeclaredView, catalog: Catalog) -> bool:
     """Could the view be recomputed in each batch, instead of being maintained from changes?"""
-    if declared.refresh is Refresh.RECOMPUTE:
+    if declared.refresh in (Refresh.RECOMPUTE, Refresh.PLAIN):
         return False
     try:
         _compiled(replace(declared, refresh=Refresh.RECOMPUTE), catalog)

@@ -30,6 +30,7 @@ from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.duckdb_plan import ResidualPlan
 from hornbeam_server.query.execution.loops import NativePlan, TooManyRows
 from hornbeam_server.query.explain import Explanation, explain
+from hornbeam_server.query.optimizer.plain_views import with_merged_views
 from hornbeam_server.query.optimizer.rewrite import Rewritten, rewrite
 from hornbeam_server.query.planner import Plan, plan_query, plan_spilling
 from hornbeam_server.query.workers.control import Options
@@ -123,14 +124,17 @@ class QueryEngine:
     ) -> PreparedQuery:
         """Plan a bound SELECT, such as a part of another statement. The plan is not cached. Each
         `bound` can be planned only once."""
-        rewritten = Rewritten(bound)
+        merged, rewritten = bound, Rewritten(bound)
         try:
             _require_query(bound)
+            merged = with_merged_views(bound, catalog)
+            rewritten = Rewritten(merged)
             if use_views:
-                rewritten = rewrite(bound, catalog, grouped=not traced, stale=stale)
+                rewritten = rewrite(merged, catalog, grouped=not traced, stale=stale)
             plan = plan_query(rewritten.bound, catalog, columnar=columnar)
         finally:
             unlink(bound.ast)
+            unlink(merged.ast)
             unlink(rewritten.bound.ast)
         again = partial(
             self.prepare_bound,

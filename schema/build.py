@@ -170,7 +170,8 @@ def build(
     taken = {*bare, *(index.name for index in found)}
     declared = tuple(draft.view for draft in _checked_views(views, taken, collected))
     schema = Schema(whole, found, declared)
-    schema = replace(schema, notes=(*_notes(relations), *_notes_of_circles(schema)))
+    notes = (*_notes(relations), *_notes_of_circles(schema), *_notes_of_actions(schema))
+    schema = replace(schema, notes=notes)
     if problems is None:
         collected.require_none()
     return schema
@@ -181,6 +182,22 @@ def _notes(relations: Iterable[RelationDraft]) -> Iterator[str]:
         for column in draft.columns:
             if column.note:
                 yield f"{draft.name.text}.{column.name.text}: {column.note}"
+
+
+def _notes_of_actions(schema: Schema) -> Iterator[str]:
+    """The actions that set NULL in a column that is NOT NULL."""
+    for relation in schema.relations:
+        for key in relation.foreign_keys:
+            columns = [relation.column(name) for name in key.columns]
+            for event, action in (("DELETE", key.on_delete), ("UPDATE", key.on_update)):
+                null = action is Action.SET_NULL, action is Action.SET_DEFAULT
+                if any(
+                    not c.nullable and (null[0] or (null[1] and not c.default)) for c in columns
+                ):
+                    yield (
+                        f"{relation.name}.{key.name}: ON {event} {action.value.upper()} refuses the"
+                        " statement, because a column is NOT NULL"
+                    )
 
 
 def _notes_of_circles(schema: Schema) -> Iterator[str]:
@@ -220,10 +237,9 @@ def _named_once(
 
 def _check_name(name: Name, what: str) -> None:
     text = name.text
-    if not text or not text.isprintable() or '"' in text or "'" in text:
+    if not text or not text.isprintable():
         raise name.place.error(
-            f"{capitalised(what)} name {text!r} is empty or holds a quote or an unprintable"
-            " character.",
+            f"{capitalised(what)} name {text!r} is empty or holds an unprintable character.",
             cure="Use letters, digits, underscores and blanks.",
             name=text,
         )
@@ -499,8 +515,8 @@ def _check_types(draft: ForeignKeyDraft, what: str, source: _Side, target: _Side
 
 
 def _check_actions(draft: ForeignKeyDraft, what: str, child: Relation) -> None:
-    """Check that SET NULL and SET DEFAULT can set the columns, and CASCADE of ON UPDATE change
-    them."""
+    """Check that the actions do not set generated columns. As in PostgreSQL, an action may set NULL
+    in a column that is NOT NULL: it then refuses the statement (`_notes_of_actions`)."""
     for event, action in (("DELETE", draft.on_delete), ("UPDATE", draft.on_update)):
         if action is Action.RESTRICT or (event, action) == ("DELETE", Action.CASCADE):
             continue
@@ -511,16 +527,6 @@ def _check_actions(draft: ForeignKeyDraft, what: str, child: Relation) -> None:
                 raise name.place.error(
                     f"{says}{name.text} is generated.",
                     cure=f"Use ON {event} RESTRICT{' or CASCADE' * (event == 'DELETE')}.",
-                    name=name.text,
-                )
-            if action is Action.CASCADE:
-                continue
-            sets_null = action is Action.SET_NULL or column.default is None
-            if sets_null and not column.nullable:
-                lacks = "" if action is Action.SET_NULL else " and has no default"
-                raise name.place.error(
-                    f"{says}{name.text} is NOT NULL{lacks}.",
-                    cure=f"Allow NULL in the column, or use ON {event} RESTRICT or CASCADE.",
                     name=name.text,
                 )
 
@@ -570,6 +576,11 @@ def _view_index(draft: IndexDraft, view: DeclaredView, taken: set[str]) -> Decla
     _check_some(names, place, f"index {text}")
     _check_columns(names, view.name, [name.text for name in names], f"index {text}")
     for wrong, what, cure in (
+        (
+            view.refresh is Refresh.PLAIN,
+            f"is declared on {view.name}, which is not stored",
+            "Declare it on a relation that the view reads.",
+        ),
         (
             view.refresh is not Refresh.IMMEDIATE,
             f"is declared on {view.name}, which batches refresh",

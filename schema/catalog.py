@@ -14,12 +14,11 @@ import enum
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from hornbeam_server.schema.counters import Beginning, Counter, counters_of
 from hornbeam_server.schema.model import (
     Column,
     DeclaredView,
-    DefaultKind,
     ForeignKey,
-    Identity,
     KeyPart,
     Schema,
 )
@@ -269,6 +268,20 @@ class ProjectedView:
         return (self.name,)
 
 
+@dataclass(frozen=True)
+class PlainView:
+    """A name for a SELECT, which is not stored: a query that names it is planned as if its SELECT
+    stood there. `sources` are the relations and views that its SELECT names."""
+
+    declared: DeclaredView
+    sources: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+
 TransactionalView = ImmediateView | ProjectedView
 """A declared view that transactions maintain."""
 
@@ -339,35 +352,6 @@ class Load:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """The current counter of an identity column: the counter with this `number` began at `at`.
-    Numbers that a node has reserved from an earlier counter are discarded. An identity column
-    without an entry (in databases older than this class) has counter number 0. `cell`: the names
-    of relation and column in the key of the counter's cell; "" if they are its own."""
-
-    relation: str
-    column: str
-    number: int
-    at: int
-    cell: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Counter:
-    """The counter of an identity column: it counts as `identity` says, up to `last`; the counter
-    with this `number` began at `at`."""
-
-    relation: str
-    column: str
-    number: int
-    at: int
-    identity: Identity
-    last: int
-    cell: str
-    """The names of relation and column in the keys of its cells."""
-
-
 @dataclass(frozen=True)
 class Catalog:
     """One version of the catalog. `states` has all views and indexes by name.
@@ -401,6 +385,7 @@ class Catalog:
     immediate: tuple[ImmediateView, ...] = ()
     aggregates: bool = True
     projected: tuple[ProjectedView, ...] = ()
+    plain: tuple[PlainView, ...] = ()
     stored_as: tuple[tuple[str, str], ...] = ()
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
@@ -439,20 +424,7 @@ class Catalog:
     @cached_property
     def counters(self) -> dict[tuple[str, str], Counter]:
         """The counters of identity columns, by relation and column."""
-        begun = {(one.relation, one.column): one for one in self.beginnings}
-        found = {}
-        for relation in self.schema.relations:
-            for column in relation.columns:
-                if column.default is None or column.default.kind is not DefaultKind.IDENTITY:
-                    continue
-                key, identity = (relation.name, column.name), column.default.identity
-                began = begun.get(key, Beginning(*key, 0, identity.start))
-                numbers = column.type.integers
-                edge = numbers[-1] if identity.increment > 0 else numbers[0]
-                last = edge if identity.last is None else identity.last
-                cell = began.cell or "\0".join(key)
-                found[key] = Counter(*key, began.number, began.at, identity, last, cell)
-        return found
+        return counters_of(self.schema, self.beginnings)
 
     @cached_property
     def state(self) -> dict[str, State]:
@@ -487,8 +459,12 @@ class Catalog:
         return {**self.deferred_view, **self.transactional_view}
 
     @cached_property
+    def plain_view(self) -> dict[str, PlainView]:
+        return {view.name: view for view in self.plain}
+
+    @cached_property
     def all_views(self) -> tuple[str, ...]:
-        """Names of join views and declared views."""
+        """Names of the views that are stored: join views and declared views."""
         return (*self.view, *self.declared_view)
 
     @cached_property

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from hornbeam_server.schema.catalog import (
-    Beginning,
     Catalog,
     Computed,
     DeferredView,
@@ -25,11 +24,13 @@ from hornbeam_server.schema.catalog import (
     Index,
     JoinView,
     Load,
+    PlainView,
     ProjectedView,
     State,
     StateLayout,
     WorkloadStatement,
 )
+from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import Corruption, TypeMismatch
 from hornbeam_server.schema.model import (
     Action,
@@ -80,7 +81,8 @@ class Format(enum.IntEnum):
     """With relations that have been altered: dropped columns (an older server would show them), or
     columns whose value in older rows is not their default (an older server would show another); or
     with columns of type TIME, TIME(n) or TIMESTAMP(n) (an older server does not know them); or with
-    renamed indexes and identity columns (an older server would not find them)."""
+    plain views (an older server would take them for views that are stored); or with renamed
+    indexes and identity columns (an older server would not find them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -152,6 +154,12 @@ class _ProjectedForm(msgspec.Struct):
     key: tuple[KeyPart, ...]
 
 
+class _PlainForm(msgspec.Struct):
+    declared: DeclaredView
+    sources: tuple[str, ...]
+    columns: tuple[_ColumnForm, ...]
+
+
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
     format: Format
     version: int
@@ -176,6 +184,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     immediate: tuple[_ImmediateForm, ...] = ()
     aggregates: bool = True
     projected: tuple[_ProjectedForm, ...] = ()
+    plain: tuple[_PlainForm, ...] = ()
     stored_as: tuple[tuple[str, str], ...] = ()
 
 
@@ -208,6 +217,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
             tuple(_immediate_form(view) for view in catalog.immediate),
             catalog.aggregates,
             tuple(_projected_form(view) for view in catalog.projected),
+            tuple(_plain_form(view) for view in catalog.plain),
             catalog.stored_as,
         )
     )
@@ -215,7 +225,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 def _format(catalog: Catalog) -> Format:
     renamed = catalog.stored_as or any(begun.cell for begun in catalog.beginnings)
-    if renamed or any(map(_is_altered, catalog.schema.relations)):
+    if catalog.plain or renamed or any(map(_is_altered, catalog.schema.relations)):
         return Format.TENTH
     if any(_is_of_tenth(column.type) for column in _all_columns(catalog)):
         return Format.TENTH
@@ -282,6 +292,7 @@ def decode_catalog(data: bytes) -> Catalog:
         deferred = tuple(_deferred(view) for view in form.deferred)
         immediate = tuple(_immediate(view) for view in form.immediate)
         projected = tuple(_projected(view) for view in form.projected)
+        plain = tuple(_plain_view(view) for view in form.plain)
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
             f"The stored catalog cannot be read: {error}",
@@ -306,6 +317,7 @@ def decode_catalog(data: bytes) -> Catalog:
         immediate,
         form.aggregates,
         projected,
+        plain,
         form.stored_as,
     )
 
@@ -347,6 +359,10 @@ def _immediate_form(view: ImmediateView) -> _ImmediateForm:
 def _projected_form(view: ProjectedView) -> _ProjectedForm:
     columns, hidden = _column_forms(view.columns), _column_forms(view.hidden)
     return _ProjectedForm(view.declared, view.relations, columns, hidden, view.key)
+
+
+def _plain_form(view: PlainView) -> _PlainForm:
+    return _PlainForm(view.declared, view.sources, _column_forms(view.columns))
 
 
 def _computed_form(computed: Computed) -> _ComputedForm:
@@ -425,6 +441,10 @@ def _immediate(form: _ImmediateForm) -> ImmediateView:
 def _projected(form: _ProjectedForm) -> ProjectedView:
     columns, hidden = _columns(form.columns), _columns(form.hidden)
     return ProjectedView(form.declared, form.relations, columns, hidden, form.key)
+
+
+def _plain_view(form: _PlainForm) -> PlainView:
+    return PlainView(form.declared, form.sources, _columns(form.columns))
 
 
 def _computed(form: _ComputedForm) -> Computed:

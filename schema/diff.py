@@ -165,6 +165,8 @@ def refreshed(view: DeclaredView) -> str:
     """How a declared view is kept, for display."""
     if view.refresh is Refresh.IMMEDIATE:
         return "immediate"
+    if view.refresh is Refresh.PLAIN:
+        return "a name for a SELECT"
     if view.refresh is Refresh.RECOMPUTE:
         return f"recomputed, every {view.interval_s:g} s, group {view.group}"
     return f"deferred, every {view.interval_s:g} s, group {view.group}"

@@ -217,14 +217,17 @@ class Refresh(enum.StrEnum):
     """The batch applies the changes of the relations."""
     RECOMPUTE = "recompute"
     """The batch evaluates the whole SELECT."""
+    PLAIN = "plain"
+    """It is not stored: CREATE VIEW gives its SELECT a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredView:
-    """CREATE MATERIALIZED VIEW … WITH (refresh = …, interval = …, group = …) AS `sql`.
+    """CREATE MATERIALIZED VIEW … WITH (refresh = …, interval = …, group = …) AS `sql`, or a plain
+    view: CREATE VIEW … AS `sql`.
 
-    Unless it is immediate, batches refresh it. All views of one `group` are always as of one
-    snapshot, and get a new snapshot every `interval_s` (the minimum in the group).
+    Unless it is immediate or plain, batches refresh it. All views of one `group` are always as of
+    one snapshot, and get a new snapshot every `interval_s` (the minimum in the group).
     """
 
     name: str

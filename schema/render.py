@@ -126,6 +126,8 @@ def _render_index(index: DeclaredIndex) -> str:
 
 
 def _render_view(view: DeclaredView) -> str:
+    if view.refresh is Refresh.PLAIN:
+        return f"CREATE VIEW {identifier(view.name)} AS\n{view.sql}"
     options = {"refresh": view.refresh.value}
     if view.refresh is not Refresh.IMMEDIATE:
         options["interval"] = f"{Decimal(repr(view.interval_s)):f} s"
@@ -146,7 +148,7 @@ def identifier(name: str) -> str:
     """`name` as an SQL identifier: unquoted if every reader accepts that, otherwise quoted."""
     plain = name.isascii() and name.isidentifier() and name == name.lower()
     reserved = name in _WORDS
-    return name if plain and not reserved else '"' + name + '"'
+    return name if plain and not reserved else '"' + name.replace('"', '""') + '"'
 
 
 _RESERVED = """

@@ -21,6 +21,7 @@ from hornbeam_server.api.security.roles import Grant, Principal, Role, may_valid
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.binding.information_schema import read_in
 from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.binding.plain_views import names_in
 from hornbeam_server.schema.caches import cached
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (
@@ -94,14 +95,13 @@ class _Names:
 
 
 def named_in(sql: str, catalog: Catalog) -> Named:
-    """All relations and views that a statement names, subqueries included, and relations of the
+    """All relations and views that a statement names, subqueries included (of a plain view its name
+    alone), and relations of the
     information schema by their qualified names. Raises SqlError."""
     bound = bind(sql, catalog)
-    reads = {*read_in(bound.ast)}
+    reads = {*read_in(bound.ast), *names_in(bound.ast)}
     unlink(bound.ast)
-    statement = bound.statement
-    reads |= {source.relation for block in statement.blocks for source in block.sources}
-    return Named(frozenset(reads), statement.target)
+    return Named(frozenset(reads), bound.statement.target)
 
 
 def _discreet(
@@ -127,7 +127,11 @@ def _discreet(
 
 
 def _stored(names: Iterable[str], catalog: Catalog) -> list[str]:
-    return [name for name in names if name in catalog.schema or catalog.relations_of(name)]
+    return [
+        name
+        for name in names
+        if name in catalog.schema or catalog.relations_of(name) or name in catalog.plain_view
+    ]
 
 
 # ---------------------------------------------------------------- answers

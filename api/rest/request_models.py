@@ -296,7 +296,7 @@ class ApplyBody(PlanBody):
 
 class AlterBody(Body):
     sql: Sql = Field(
-        description="ALTER TABLE, or DROP TABLE, INDEX or VIEW.",
+        description="ALTER TABLE, DROP TABLE, INDEX or VIEW, or CREATE TABLE … AS.",
         examples=["ALTER TABLE orders DROP COLUMN o_note"],
     )
 

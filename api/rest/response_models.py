@@ -156,6 +156,7 @@ class AlteredSchema(Answer):
         examples=[[{"relation": "orders", "column": "o_note", "new": "o_remark"}]],
     )
     notes: list[str] = Field(description="What else the statement changes, or why it does nothing.")
+    insert: str = Field(description="What fills the new table; empty if there is nothing to fill.")
     catalog_version: int
 
 
@@ -186,12 +187,22 @@ class View(Answer):
     )
 
 
+class PlainView(Answer):
+    """A name for a SELECT, which is not stored."""
+
+    name: str
+    sql: str
+    sources: list[str] = Field(description="The relations and views that its SELECT names.")
+    columns: list[dict[str, str]]
+
+
 class Schema(Answer):
     version: int
     ddl: str
     relations: list[dict[str, Any]]
     trees: dict[str, dict[str, str] | None]
     views: list[View]
+    plain_views: list[PlainView]
     indexes: list[dict[str, Any]]
     workload: list[dict[str, Any]]
     method: str

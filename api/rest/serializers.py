@@ -23,7 +23,13 @@ from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.query.explain import Explanation
-from hornbeam_server.schema.catalog import Catalog, DeferredView, Index, TransactionalView
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    DeferredView,
+    Index,
+    PlainView,
+    TransactionalView,
+)
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
@@ -172,6 +178,7 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
             *(_deferred_document(catalog, name) for name in catalog.deferred_view),
             *(immediate_view_document(db, name) for name in catalog.transactional_view),
         ],
+        "plain_views": [_plain_document(view) for view in catalog.plain],
         "indexes": [_index_document(catalog, index) for index in catalog.indexes],
         "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
         "method": catalog.method,
@@ -204,6 +211,7 @@ def _column_document(relation: Relation, column: Column) -> dict[str, Any]:
     return {
         "name": column.name,
         "type": column.type.sql(),
+        "declared": column.type.ddl(),
         "nullable": column.nullable,
         "default": None if kind is None else kind.value,
         "default_sql": render_default(default) if has_sql else None,
@@ -348,6 +356,15 @@ def _declared_document(catalog: Catalog, view: DeferredView | TransactionalView)
         "progress": None,
         "deferred": None,
         "immediate": None,
+    }
+
+
+def _plain_document(view: PlainView) -> dict[str, Any]:
+    return {
+        "name": view.name,
+        "sql": view.declared.sql,
+        "sources": list(view.sources),
+        "columns": [{"name": c.name, "type": c.type.sql()} for c in view.columns],
     }
 
 

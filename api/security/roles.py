@@ -126,6 +126,7 @@ def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
         if principal.may_read(relation.name)
     )
     declared = tuple(i for i in catalog.schema.indexes if principal.may_read(i.relation))
+    plain = tuple(view for view in catalog.plain if principal.may_read(view.name))
     views = tuple(view for view in catalog.schema.views if principal.may_read(view.name))
     parents = tuple(
         (child, key)
@@ -142,6 +143,7 @@ def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
         deferred=tuple(view for view in catalog.deferred if principal.may_read(view.name)),
         immediate=tuple(view for view in catalog.immediate if principal.may_read(view.name)),
         projected=tuple(view for view in catalog.projected if principal.may_read(view.name)),
+        plain=plain,
         indexes=tuple(
             replace(index, reason="") for index in catalog.indexes if principal.may_read(index.on)
         ),

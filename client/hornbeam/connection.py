@@ -246,6 +246,12 @@ class Connection:
         self._check_sound()
         del self._savepoints[self._later_than(name)]
 
+    def schema_document(self) -> dict[str, Any]:
+        """The schema in force: the document of /v1/schema."""
+        self._check_open()
+        document: dict[str, Any] = self.transport.json("GET", "/v1/schema")
+        return document
+
     def ping(self) -> None:
         """Check the connection. Raises OperationalError when the database cannot be reached."""
         self._check_open()
@@ -376,8 +382,13 @@ class Connection:
         Raises ProgrammingError inside a transaction that has written."""
         self._check_open()
         if self._writes:
-            raise errors.ProgrammingError("Commit or roll back before changing the schema.")
-        value = execute_ddl(self.transport, statement)
+            raise errors.ProgrammingError(
+                "This transaction has written, and a schema change would not be part of it.\n"
+                "  Commit or roll back before changing the schema."
+            )
+        value = execute_ddl(
+            self.transport, statement, lambda sql: self._transact([Write(sql, ())], {})
+        )
         self._forget()
         return value
 

@@ -8,23 +8,29 @@ for ALTER and for DROP … CASCADE, because it knows what uses what. The change 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hornbeam.errors import DatabaseError, NotSupportedError, ProgrammingError, from_problem
 from hornbeam.statements import Token, is_setval, name_of, quote, split, tokens, workload_text
 from hornbeam.transport import Transport, replanned
+from hornbeam.views import require_fresh, wait_until_readable
 
 DDL = ""
 """The file name of DDL that the user has not written, for example of the schema in force."""
 _BEHIND_DROP = {"cascade", "restrict"}
 _NOISE = {"if", "not", "exists", "unique", "concurrently", "only"}
+_BEFORE_KIND = {*_NOISE, "or", "replace"}
+MATERIALIZED = "materialized view"
 
 
-def execute_ddl(transport: Transport, statement: str) -> int | None:
+def execute_ddl(
+    transport: Transport, statement: str, insert: Callable[[str], object]
+) -> int | None:
     """Change the schema in force by `statement`, then plan and apply it. A statement that restarts
-    an identity column does only that. Returns the number that setval sets.
+    an identity column does only that. `insert` runs the INSERT that fills the table of CREATE TABLE
+    … AS; if it fails, the table is dropped. Returns the number that setval sets.
 
     Raises ProgrammingError if an object exists already or does not exist, NotSupportedError for
     other DDL, and the errors of plan and apply.
@@ -32,7 +38,19 @@ def execute_ddl(transport: Transport, statement: str) -> int | None:
     if _restarts(statement):
         answer = transport.json("POST", "/v1/schema/restart", {"sql": statement})
         return int(answer["value"]) if is_setval(statement) else None
-    replanned(lambda: _plan_and_apply(transport, statement))
+    asked = _read(statement)
+    if asked.verb == "refresh":
+        require_fresh(transport, asked.name)
+        return None
+    fill = replanned(lambda: _plan_and_apply(transport, statement))
+    if fill:
+        try:
+            insert(fill)
+        except BaseException:
+            replanned(lambda: _plan_and_apply(transport, f"DROP TABLE {quote(asked.name)}"))
+            raise
+    if (asked.verb, asked.what) == ("create", MATERIALIZED):
+        wait_until_readable(transport, asked.name)
     return None
 
 
@@ -46,28 +64,35 @@ def _restarts(statement: str) -> bool:
     )
 
 
-def _plan_and_apply(transport: Transport, statement: str) -> None:
+def _plan_and_apply(transport: Transport, statement: str) -> str:
+    """Change the schema; the INSERT that fills a new table, or ""."""
     current = transport.json("GET", "/v1/schema")
-    ddl, renames = _changed(transport, current["ddl"], statement)
+    ddl, insert, renames = _changed(transport, current["ddl"], statement)
     try:
         put_into_force(transport, current, ddl, allow_drop=True, renames=renames)
     except ProgrammingError as error:
         explained = _still_read(error, current["ddl"])
         raise (placed(error, ddl, statement) if explained is error else explained) from None
+    return insert
 
 
 def _changed(
     transport: Transport, ddl: str, statement: str
-) -> tuple[str, Sequence[dict[str, str]]]:
-    """The schema in force, `ddl`, after `statement`, and the columns that it renames."""
+) -> tuple[str, str, Sequence[dict[str, str]]]:
+    """The schema in force, `ddl`, after `statement`; the INSERT that fills a new table; and the
+    columns that the statement renames."""
     if not _needs_server(statement):
-        return evolve(ddl, statement), ()
+        return evolve(ddl, statement), "", ()
     answer = transport.json("POST", "/v1/schema/alter", {"sql": statement})
-    return ddl if answer["same"] else str(answer["ddl"]), answer["renames"]
+    changed = ddl if answer["same"] else str(answer["ddl"])
+    return changed, str(answer["insert"]), answer["renames"]
 
 
 def _needs_server(statement: str) -> bool:
     words = [token.text.lower() for token in tokens(statement) if token.text != ";"]
+    outside = {token.text.lower() for token in tokens(statement) if not token.depth}
+    if words[:2] == ["create", "table"]:
+        return "as" in outside
     return words[:1] == ["alter"] or (words[:1] == ["drop"] and words[-1] in _BEHIND_DROP)
 
 
@@ -103,6 +128,10 @@ def _still_read(error: ProgrammingError, before: str) -> ProgrammingError:
     error that says so."""
     name, statement = error.problem.get("name"), error.problem.get("statement")
     tables = {name for what, name in map(_kind_and_name, split(before)) if what == "table"}
+    if "view" in error.problem and name in tables:
+        return ProgrammingError(
+            f"View {error.problem['view']} reads {name}.\n  Drop the view first.", error.problem
+        )
     if statement is None or name not in tables:
         return error
     return ProgrammingError(
@@ -190,6 +219,7 @@ class _Statement:
     what: str
     guarded: bool
     found: Sequence[Token]
+    replaces: bool = False
 
     @property
     def name(self) -> str:
@@ -203,9 +233,11 @@ def evolve(ddl: str, statement: str) -> str:
         raise ProgrammingError("These are several statements.\n  Run them one at a time.")
     asked = _read(text)
     match asked.verb, asked.what:
-        case "create", "table" | "index":
+        case "create", "view" if asked.replaces:
+            return _replaced(ddl, asked, text)
+        case "create", "table" | "index" | "view" | "materialized view":
             return _created(ddl, asked, text)
-        case "drop", "table" | "index":
+        case "drop", "table" | "index" | "view" | "materialized view":
             return _dropped(ddl, asked)
     raise NotSupportedError(
         f"{asked.verb.upper()} {asked.what.upper()} is not a statement of Hornbeam.\n"
@@ -224,6 +256,15 @@ def _created(ddl: str, asked: _Statement, text: str) -> str:
     if asked.guarded:
         return ddl
     raise ProgrammingError(f"The {asked.what} {quote(asked.name)} exists already.")
+
+
+def _replaced(ddl: str, asked: _Statement, text: str) -> str:
+    """The schema with CREATE OR REPLACE VIEW in the place of the view, or at the end."""
+    declared = split(ddl)
+    if ("view", asked.name) not in map(_kind_and_name, declared):
+        return f"{ddl}{text};\n"
+    changed = [text if _kind_and_name(s) == ("view", asked.name) else s for s in declared]
+    return "".join(f"{s};\n" for s in changed)
 
 
 def _dropped(ddl: str, asked: _Statement) -> str:
@@ -265,12 +306,15 @@ def _parts(found: Sequence[Token], depth: int) -> list[list[Token]]:
 def _read(statement: str) -> _Statement:
     """Parse a statement. Raises ProgrammingError when it ends before it names an object."""
     found = _without_public(list(tokens(statement)))
-    what = _after_noise(found, 1)
-    name = _after_noise(found, what + 1)
+    at = _after_noise(found, 1, _BEFORE_KIND)
+    what = found[at].text.lower() if at < len(found) else ""
+    if what == "materialized":
+        at, what = at + 1, MATERIALIZED
+    name = _after_noise(found, at + 1)
     if name >= len(found):
         raise _cut_short()
-    guarded = any(token.text.lower() == "exists" for token in found[what:name])
-    return _Statement(found[0].text.lower(), found[what].text.lower(), guarded, found[name:])
+    words = [token.text.lower() for token in found[:name]]
+    return _Statement(words[0], what, "exists" in words[at:], found[name:], "replace" in words[:at])
 
 
 def _without_public(found: Sequence[Token]) -> list[Token]:
@@ -284,8 +328,8 @@ def _without_public(found: Sequence[Token]) -> list[Token]:
     return kept
 
 
-def _after_noise(found: Sequence[Token], place: int) -> int:
-    while place < len(found) and found[place].text.lower() in _NOISE:
+def _after_noise(found: Sequence[Token], place: int, noise: set[str] = _NOISE) -> int:
+    while place < len(found) and found[place].text.lower() in noise:
         place += 1
     return place
 
@@ -308,5 +352,5 @@ def _unknown(what: str, name: str) -> ProgrammingError:
 def _cut_short() -> ProgrammingError:
     return ProgrammingError(
         "The statement ends before it says what to change.\n"
-        "  Write CREATE, DROP or ALTER, then TABLE or INDEX, and a name; after ADD a column."
+        "  Write CREATE, DROP or ALTER, then TABLE, INDEX or VIEW, and a name; after ADD a column."
     )

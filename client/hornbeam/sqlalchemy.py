@@ -3,23 +3,27 @@
 SQL is DuckDB's with `?` parameters. Transactions are optimistic with snapshot isolation
 (`connection.py`). A retryable abort raises OperationalError. CREATE, DROP and ALTER TABLE … ADD
 plan and apply the whole schema (`ddl.py`), so `create_all` works. They take effect at once.
-Reflection reads `GET /v1/schema`. Views are reflected as materialised views.
+Reflection reads `GET /v1/schema`. Stored views are reflected as materialised views.
 
-`insert` is PostgreSQL's construct, for ON CONFLICT.
+`insert` and `distinct_on` are PostgreSQL's constructs, for ON CONFLICT and DISTINCT ON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import exc, schema, sql, types, util
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import distinct_on, insert
+from sqlalchemy.dialects.postgresql.base import PGCompiler
 from sqlalchemy.dialects.sqlite import json as sqlite_json
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.engine import default, reflection
 from sqlalchemy.engine.interfaces import (
+    Dialect,
     IsolationLevel,
     ReflectedCheckConstraint,
     ReflectedColumn,
@@ -32,34 +36,50 @@ from sqlalchemy.engine.url import URL
 from sqlalchemy.sql import compiler, sqltypes
 from sqlalchemy.sql.compiler import InsertmanyvaluesSentinelOpts
 
-__all__ = ["HornbeamDialect", "insert"]
+__all__ = ["HornbeamDialect", "distinct_on", "insert"]
 
 _PUBLIC = "public"
 """The only schema, whose name may be left out."""
 _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
+    "SMALLINT": types.SMALLINT,
     "INTEGER": types.INTEGER,
     "BIGINT": types.BIGINT,
     "DECIMAL": types.DECIMAL,
+    "NUMERIC": types.NUMERIC,
+    "REAL": types.REAL,
     "DOUBLE": types.DOUBLE,
     "BOOLEAN": types.BOOLEAN,
     "TEXT": types.TEXT,
+    "CHAR": types.CHAR,
     "VARCHAR": types.VARCHAR,
     "BLOB": types.BLOB,
     "DATE": types.DATE,
-    "TIME": types.TIME,
-    "TIMESTAMP": types.TIMESTAMP,
     "UUID": types.UUID,
     "JSON": types.JSON,
 }
 
 
+_TYPE = re.compile(r"(?P<name>\w+)(?:\((?P<sizes>[\d,]+)\))?(?P<zone> WITH TIME ZONE)?")
+_MOMENTS: dict[str, type[types.TypeEngine[Any]]] = {
+    "TIME": postgresql.TIME,
+    "TIMESTAMP": postgresql.TIMESTAMP,
+}
+
+
 def column_type(name: str) -> types.TypeEngine[Any]:
-    """The SQLAlchemy type for a type name of the server, such as DECIMAL(15,2)."""
-    if name == "TIMESTAMP WITH TIME ZONE":
-        return types.TIMESTAMP(timezone=True)
-    base, _, rest = name.partition("(")
-    numbers = [int(part) for part in rest.rstrip(")").split(",") if part]
-    return _TYPES[base](*numbers)
+    """The SQLAlchemy type for a type name of the server, such as DECIMAL(15,2); NullType with a
+    warning for a type of a newer server."""
+    found = _TYPE.fullmatch(name)
+    sizes = [int(size) for size in found["sizes"].split(",")] if found and found["sizes"] else []
+    if found and found["name"] in _MOMENTS:
+        precision = sizes[0] if sizes else None
+        kind: Any = _MOMENTS[found["name"]]
+        moment: types.TypeEngine[Any] = kind(bool(found["zone"]), precision)
+        return moment
+    if found and found["name"] in _TYPES:
+        return _TYPES[found["name"]](*sizes)
+    util.warn(f"The type {name} is unknown to this version of the client.")
+    return types.NullType()
 
 
 class _Numeric(sqltypes.Numeric[Any]):
@@ -128,13 +148,30 @@ class HornbeamCompiler(compiler.SQLCompiler):
         borrowed: Any = SQLiteCompiler._on_conflict_target
         return str(borrowed(self, clause, **kw))
 
+    def get_select_precolumns(self, select: Any, **kw: Any) -> str:
+        """DISTINCT and DISTINCT ON, as for PostgreSQL."""
+        borrowed: Any = PGCompiler.get_select_precolumns
+        return str(borrowed(self, select, **kw))
+
+    def visit_postgresql_distinct_on(self, element: Any, **kw: Any) -> str:
+        borrowed: Any = PGCompiler.visit_postgresql_distinct_on
+        return str(borrowed(self, element, **kw))
+
+    def fetch_clause(self, select: Any, **kw: Any) -> str:  # type: ignore[override]
+        """FETCH FIRST as LIMIT, which takes expressions."""
+        options = select._fetch_clause_options
+        if options["percent"] or options["with_ties"]:
+            raise exc.CompileError("FETCH FIRST has neither PERCENT nor WITH TIES.")
+        return self._limit_and_offset(select._fetch_clause, select._offset_clause, kw)
+
     def limit_clause(self, select: Any, **kw: Any) -> str:
-        text = ""
-        if select._limit_clause is not None:
-            text += "\n LIMIT " + self.process(select._limit_clause, **kw)
-        if select._offset_clause is not None:
-            text += "\n OFFSET " + self.process(select._offset_clause, **kw)
-        return text
+        return self._limit_and_offset(select._limit_clause, select._offset_clause, kw)
+
+    def _limit_and_offset(self, limit: Any, offset: Any, kw: dict[str, Any]) -> str:
+        clauses = (("LIMIT", limit), ("OFFSET", offset))
+        return "".join(
+            f"\n {word} {self.process(value, **kw)}" for word, value in clauses if value is not None
+        )
 
     def for_update_clause(self, select: Any, **kw: Any) -> str:
         """No clause: a read takes no locks, since the commit validates the rows that were read."""
@@ -165,6 +202,11 @@ class HornbeamCompiler(compiler.SQLCompiler):
     def visit_not_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         return f"NOT {self.visit_regexp_match_op_binary(binary, operator, **kw)}"
 
+    def visit_regexp_replace_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        """regexp_replace; the flag "g" replaces all matches."""
+        borrowed: Any = PGCompiler.visit_regexp_replace_op_binary
+        return str(borrowed(self, binary, operator, **kw))
+
     def visit_json_getitem_op_binary(
         self, binary: Any, operator: Any, _cast: bool = False, **kw: Any
     ) -> str:
@@ -189,7 +231,8 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
     """Renders the server's type names. Raises CompileError for types that the server lacks."""
 
     def visit_DATETIME(self, type_: Any, **kw: Any) -> str:
-        return "TIMESTAMP WITH TIME ZONE" if type_.timezone else "TIMESTAMP"
+        zone = " WITH TIME ZONE" if type_.timezone else ""
+        return f"TIMESTAMP{_decimals(type_)}{zone}"
 
     visit_TIMESTAMP = visit_DATETIME
 
@@ -225,7 +268,13 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
     def visit_TIME(self, type_: Any, **kw: Any) -> str:
         if type_.timezone:
             raise exc.CompileError("There is no TIME WITH TIME ZONE: use TIME, or a TIMESTAMP.")
-        return "TIME"
+        return f"TIME{_decimals(type_)}"
+
+
+def _decimals(type_: Any) -> str:
+    """The decimals of a second, which PostgreSQL's types have, in parentheses."""
+    precision = getattr(type_, "precision", None)
+    return "" if precision is None else f"({precision})"
 
 
 class HornbeamDDLCompiler(compiler.DDLCompiler):
@@ -318,6 +367,18 @@ class HornbeamDialect(default.DefaultDialect):
     }
     construct_arguments = [(schema.Index, {"include": None})]  # noqa: RUF012
 
+    def __init__(
+        self,
+        json_serializer: Callable[[Any], str] | None = None,
+        json_deserializer: Callable[[str], Any] | None = None,
+        **options: Any,
+    ) -> None:
+        """`json_serializer` and `json_deserializer` convert the values of JSON columns, instead of
+        the functions of `json`."""
+        super().__init__(**options)
+        self._json_serializer = json_serializer
+        self._json_deserializer = json_deserializer
+
     # ------------------------------------------------------------ connections
 
     @classmethod
@@ -325,6 +386,13 @@ class HornbeamDialect(default.DefaultDialect):
         import hornbeam
 
         return hornbeam
+
+    @classmethod
+    def get_async_dialect_cls(cls, url: URL) -> type[Dialect]:
+        """The dialect for `create_async_engine`."""
+        from hornbeam.sqlalchemy_asyncio import HornbeamAsyncDialect
+
+        return HornbeamAsyncDialect
 
     def create_connect_args(self, url: URL) -> tuple[list[str], dict[str, Any]]:
         """The URL for the driver. The password is the API key; there is no user name."""
@@ -338,6 +406,9 @@ class HornbeamDialect(default.DefaultDialect):
             query=url.query,
         )
         return [plain.render_as_string(hide_password=False)], {}
+
+    def _get_default_schema_name(self, connection: Any) -> str:
+        return _PUBLIC
 
     def get_isolation_level_values(self, dbapi_connection: Any) -> Sequence[IsolationLevel]:
         return ["SNAPSHOT", "AUTOCOMMIT"]  # type: ignore[list-item]
@@ -375,14 +446,14 @@ class HornbeamDialect(default.DefaultDialect):
 
     @reflection.cache
     def _document(self, connection: Any, **kw: Any) -> dict[str, Any]:
-        document: dict[str, Any] = _driver(connection).transport.json("GET", "/v1/schema")
+        document: dict[str, Any] = _driver(connection).schema_document()
         return document
 
     def _known(self, connection: Any, name: str, schema: str | None, **kw: Any) -> dict[str, Any]:
         """The relation's or view's document. Raises NoSuchTableError."""
         document = self._document(connection, **_cache(kw))
         if schema in (None, _PUBLIC):
-            for thing in (*document["relations"], *document["views"]):
+            for thing in (*document["relations"], *document["views"], *document["plain_views"]):
                 if thing["name"] == name:
                     return dict(thing)
         raise exc.NoSuchTableError(name if schema is None else f"{schema}.{name}")
@@ -394,7 +465,7 @@ class HornbeamDialect(default.DefaultDialect):
         return self._names(connection, "relations", schema, **kw)
 
     def get_view_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
-        return []
+        return self._names(connection, "plain_views", schema, **kw)
 
     def get_materialized_view_names(
         self, connection: Any, schema: str | None = None, **kw: Any
@@ -406,7 +477,7 @@ class HornbeamDialect(default.DefaultDialect):
     ) -> str:
         """The SELECT of a declared view; empty for a join view, which has none."""
         thing = self._known(connection, view_name, schema, **kw)
-        declared = thing.get("deferred") or thing.get("immediate") or {}
+        declared = thing.get("deferred") or thing.get("immediate") or thing
         return str(declared.get("sql", ""))
 
     def _names(self, connection: Any, what: str, schema: str | None, **kw: Any) -> list[str]:
@@ -456,7 +527,7 @@ class HornbeamDialect(default.DefaultDialect):
                     if key.get(action, "restrict") != "restrict"
                 },
             }
-            for key in thing.get("foreign_keys", [])
+            for key in _by_name(thing.get("foreign_keys", []))
         ]
 
     def get_indexes(
@@ -466,15 +537,7 @@ class HornbeamDialect(default.DefaultDialect):
         creates. An index on a view has all of its columns, without saying INCLUDE."""
         relation = "primary_key" in self._known(connection, table_name, schema, **kw)
         return [
-            {
-                "name": index["name"],
-                "column_names": [part["column"] for part in index["columns"]],
-                "unique": index["unique"],
-                "column_sorting": {
-                    part["column"]: ("desc",) for part in index["columns"] if part["descending"]
-                },
-                "dialect_options": {"hornbeam_include": index["include"] if relation else []},
-            }
+            _reflected_index(index, index["include"] if relation else [])
             for index in self._declared(connection, table_name, schema, **kw)
         ]
 
@@ -496,18 +559,19 @@ class HornbeamDialect(default.DefaultDialect):
         self, connection: Any, name: str, schema: str | None, **kw: Any
     ) -> list[dict[str, Any]]:
         thing = self._known(connection, name, schema, **kw)
-        return [
+        return _by_name(
             index
             for index in self._document(connection, **_cache(kw))["indexes"]
             if index["on"] == thing["name"] and index["purpose"] == "declared"
-        ]
+        )
 
     def get_check_constraints(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[ReflectedCheckConstraint]:
         thing = self._known(connection, table_name, schema, **kw)
         return [
-            {"name": check["name"], "sqltext": check["sql"]} for check in thing.get("checks", [])
+            {"name": check["name"], "sqltext": check["sql"]}
+            for check in _by_name(thing.get("checks", []))
         ]
 
     def get_table_options(
@@ -515,6 +579,11 @@ class HornbeamDialect(default.DefaultDialect):
     ) -> dict[str, Any]:
         self._known(connection, table_name, schema, **kw)
         return {}
+
+
+def _by_name(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Documents of constraints or indexes in the order of their names, as tools expect."""
+    return sorted(documents, key=lambda document: str(document["name"]))
 
 
 def _driver(connection: Any) -> Any:
@@ -526,11 +595,24 @@ def _cache(kw: dict[str, Any]) -> dict[str, Any]:
     return {"info_cache": kw["info_cache"]} if "info_cache" in kw else {}
 
 
+def _reflected_index(index: dict[str, Any], include: list[str]) -> ReflectedIndex:
+    reflected: ReflectedIndex = {
+        "name": index["name"],
+        "column_names": [part["column"] for part in index["columns"]],
+        "unique": index["unique"],
+        "dialect_options": {"hornbeam_include": include},
+    }
+    sorting = {part["column"]: ("desc",) for part in index["columns"] if part["descending"]}
+    if sorting:
+        reflected["column_sorting"] = sorting
+    return reflected
+
+
 def _reflected_column(column: dict[str, Any]) -> ReflectedColumn:
     kind = column.get("default")
     reflected: ReflectedColumn = {
         "name": column["name"],
-        "type": column_type(column["type"]),
+        "type": column_type(column.get("declared", column["type"])),
         "nullable": column.get("nullable", True),
         "default": {"now": "CURRENT_TIMESTAMP"}.get(kind or "", column.get("default_sql")),
     }

@@ -103,8 +103,8 @@ def compile_view(
             return _deltas(declared, tree, catalog)
         case Refresh.RECOMPUTE:
             return _recomputed(declared, tree, catalog)
-        case Refresh.IMMEDIATE:
-            raise AssertionError("transactions maintain immediate views")
+        case Refresh.IMMEDIATE | Refresh.PLAIN:
+            raise AssertionError("batches do not maintain this view")
 
 
 def stored_program(view: DeferredView, catalog: Catalog) -> DeltaProgram | None:

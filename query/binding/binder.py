@@ -13,6 +13,8 @@ annotations in the nodes' `meta`, which copies keep and which rewriting and exec
 * `Column.meta["alias"]` = True: the reference means an output column of its own SELECT;
 * `Join.meta["pairs"]` = the columns that USING or NATURAL equates, each as in `Column.meta`,
   followed by its visible name;
+* `Subquery.meta["view"]` = the name of the plain view whose SELECT it is
+  (`query/binding/plain_views.py`);
 * `Placeholder.meta["parameter"]` = its `Parameter` (`query/binding/parse.py`), and `meta["use"]` =
   its `Use`, if it is compared or cast.
 
@@ -70,6 +72,7 @@ from hornbeam_server.query.binding.names import (
 )
 from hornbeam_server.query.binding.nesting import too_deep
 from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, at, parse
+from hornbeam_server.query.binding.plain_views import STORED, stand_in
 from hornbeam_server.query.binding.spellings import read_text
 from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
 from hornbeam_server.query.dialect.functions import DISPLAY, function_name
@@ -411,6 +414,11 @@ class _Binder:
                 f"{name} is a view: it follows its relations{at(table, self.sql)}.",
                 cure=f"Write to {', '.join(above)}.",
             )
+        if name in self.catalog.plain_view:
+            raise Unsupported(
+                f"{name} is a view: its rows are those of its SELECT{at(table, self.sql)}.",
+                cure=f"Write to {', '.join(self.catalog.plain_view[name].sources)}.",
+            )
         if name not in self.catalog.schema or table.args.get("db"):
             raise self._unknown_relation(table, {})
         select = self._open(None, ctes)
@@ -724,9 +732,14 @@ class _Binder:
         return self._from_item(found, select)
 
     def _table(self, node: exp.Table, select: _Select) -> set[str]:
-        name = node.name
-        if name in select.ctes and not node.args.get("db"):
+        name, plain = node.name, not node.args.get("db")
+        if plain and name in select.ctes and STORED not in node.meta:
             return self._derived(node, select.ctes[name], select, name)
+        if plain and (view := self.catalog.plain_view.get(name)) is not None:
+            found = stand_in(node, view)
+            node.replace(found)
+            self._visit(found)
+            return self._derived(found, self._query(found.this, None, {}), select)
         self._check_relation(node, select)
         return {self._add_source(node, select)}
 
@@ -747,7 +760,7 @@ class _Binder:
         name = ".".join(part.name for part in node.parts)
         made = self.catalog.all_views
         views = [view for view in made if self.catalog.readable(view)]
-        known = [*self.catalog.schema.names, *views, *ctes]
+        known = [*self.catalog.schema.names, *views, *self.catalog.plain_view, *ctes]
         return unknown("relation", name, at(node, self.sql), known)
 
     def _add_source(self, node: exp.Table, select: _Select) -> str:

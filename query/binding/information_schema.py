@@ -88,6 +88,8 @@ def _named(catalog: Catalog) -> Iterator[tuple[str, str, Sequence[Column]]]:
     for name in catalog.all_views:
         if catalog.readable(name):
             yield name, "VIEW", catalog.visible(name)
+    for view in catalog.plain:
+        yield view.name, "VIEW", view.columns
 
 
 def _tables(catalog: Catalog) -> Iterator[_Row]:

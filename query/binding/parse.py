@@ -297,7 +297,10 @@ def _prepare(node: exp.Expr, sql: str) -> None:
     elif isinstance(node, exp.Columns):
         raise Unsupported(f"COLUMNS(…) is not supported{at(node, sql)}.", cure="Name the columns.")
     elif isinstance(node, exp.Into):
-        raise Unsupported(f"INTO is not supported{at(node, sql)}.", cure="Write INSERT … SELECT.")
+        raise Unsupported(
+            f"INTO is not supported{at(node, sql)}.",
+            cure="Write CREATE TABLE name AS SELECT …, or INSERT … SELECT.",
+        )
     elif isinstance(node, exp.Func):
         _check_function(node, sql)
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import BoundQuery, bind
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.schema.catalog import Catalog, Forest, JoinView, State, WorkloadStatement
+from hornbeam_server.schema.catalog import Catalog, Index, JoinView, State, WorkloadStatement
+from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import BeingLoaded, SchemaError, SqlError
-from hornbeam_server.schema.model import DeclaredView, Relation, Schema
+from hornbeam_server.schema.model import DeclaredView, Relation
 from hornbeam_server.schema.renames import Rename, renamed_schema
 from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.trees import unlink
@@ -44,50 +44,93 @@ def renamed(catalog: Catalog, renames: Sequence[Rename]) -> Catalog:
 
 
 def _renamed(catalog: Catalog, rename: Rename) -> Catalog:
-    select = partial(_renamed_view, catalog, rename)
-    schema = renamed_schema(catalog.schema, rename, partial(_renamed_expression, rename), select)
+    renaming = _Renaming(_known(catalog), rename)
+    select, plain = renaming.select, renaming.after.plain
     forest = replace(
         catalog.forest,
         parents=tuple((n, rename.foreign_key(n, key)) for n, key in catalog.forest.parents),
     )
+    deferred, immediate, projected = catalog.deferred, catalog.immediate, catalog.projected
     return replace(
         catalog,
-        schema=schema,
+        schema=renamed_schema(catalog.schema, rename, renaming.expression, select),
         forest=forest,
-        views=tuple(_join_view(view, rename) for view in catalog.views),
-        indexes=tuple(
-            replace(
-                index,
-                columns=rename.parts(index.on, index.columns),
-                include=rename.names(index.on, index.include),
-            )
-            for index in catalog.indexes
-        ),
-        deferred=tuple(
-            replace(v, declared=replace(v.declared, sql=select(v.declared)))
-            for v in catalog.deferred
-        ),
-        immediate=tuple(
-            replace(v, declared=replace(v.declared, sql=select(v.declared)))
-            for v in catalog.immediate
-        ),
-        projected=tuple(
-            replace(v, declared=replace(v.declared, sql=select(v.declared)))
-            for v in catalog.projected
-        ),
-        beginnings=tuple(
-            replace(
-                each,
-                column=rename.name(each.relation, each.column),
-                cell=each.cell or f"{each.relation}\0{each.column}",
-            )
-            if rename.name(each.relation, each.column) != each.column
-            else each
-            for each in catalog.begun
-        ),
-        workload=tuple(
-            replace(each, sql=_renamed_workload(catalog, rename, each)) for each in catalog.workload
-        ),
+        views=renaming.after.views,
+        indexes=tuple(_index(index, rename) for index in catalog.indexes),
+        plain=plain,
+        deferred=tuple(replace(v, declared=renaming.declared(v.declared)) for v in deferred),
+        immediate=tuple(replace(v, declared=renaming.declared(v.declared)) for v in immediate),
+        projected=tuple(replace(v, declared=renaming.declared(v.declared)) for v in projected),
+        beginnings=tuple(_beginning(each, rename) for each in catalog.begun),
+        workload=tuple(replace(each, sql=renaming.workload(each)) for each in catalog.workload),
+    )
+
+
+class _Renaming:
+    """Renames a column in statements. `before` and `after` are catalogs for binding them; plain
+    views stand for their SELECTs there."""
+
+    def __init__(self, before: Catalog, rename: Rename) -> None:
+        self.before, self.rename = before, rename
+        schema = renamed_schema(before.schema, rename, lambda sql, _: sql, lambda view: view.sql)
+        views = tuple(_join_view(view, rename) for view in before.views)
+        self.after = replace(before, schema=schema, views=views, plain=())
+        for view in before.plain:  # each may name those before it
+            followed = replace(view, declared=self.declared(view.declared))
+            self.after = replace(self.after, plain=(*self.after.plain, followed))
+
+    def declared(self, view: DeclaredView) -> DeclaredView:
+        return replace(view, sql=self.select(view))
+
+    def select(self, view: DeclaredView) -> str:
+        with _explained(f"View {view.name}", self.rename):
+            return self.statement(view.sql, shown=True)
+
+    def workload(self, each: WorkloadStatement) -> str:
+        with _explained(f"Statement {each.name} of the workload", self.rename):
+            return self.statement(each.sql)
+
+    def expression(self, sql: str, relation: Relation) -> str:
+        """An expression over the rows of a relation."""
+        head, tail = "SELECT (", f") FROM {quoted(relation.name)}"
+        text = self.statement(f"{head}{sql}{tail}")
+        return text[len(head) : -len(tail)]
+
+    def statement(self, sql: str, *, shown: bool = False) -> str:
+        """A statement with the new name. `shown`: its result keeps the names of its columns. Raises
+        SqlError if the statement would mean something else."""
+        rename = self.rename
+        bound = bind(sql, self.before)
+        edits = list(_edits(bound, rename))
+        before = list(_targets(bound, rename))
+        columns = [column.name for column in bound.columns]
+        unlink(bound.ast)
+        if not edits and not _is_read(bound, rename):  # a star reads it without naming it
+            return sql
+        text = sql
+        for start, end, new in sorted(edits, reverse=True):
+            text = f"{text[:start]}{new}{text[end:]}"
+        after = bind(text, self.after)
+        targets = list(_targets(after, None))
+        kept = not shown or columns == [column.name for column in after.columns]
+        unlink(after.ast)
+        if targets != before or not kept:
+            raise SqlError(f"{rename.new} would mean another column in it, or be shown by it.")
+        return text
+
+
+def _beginning(begun: Beginning, rename: Rename) -> Beginning:
+    name = rename.name(begun.relation, begun.column)
+    if name == begun.column:
+        return begun
+    return replace(begun, column=name, cell=begun.cell or f"{begun.relation}\0{begun.column}")
+
+
+def _index(index: Index, rename: Rename) -> Index:
+    return replace(
+        index,
+        columns=rename.parts(index.on, index.columns),
+        include=rename.names(index.on, index.include),
     )
 
 
@@ -107,23 +150,6 @@ def _known(catalog: Catalog) -> Catalog:
     return replace(catalog, states=tuple((name, State.READABLE) for name, _ in catalog.states))
 
 
-def _renamed_expression(rename: Rename, sql: str, relation: Relation) -> str:
-    before = Catalog(0, Schema((relation,)), Forest((relation.name,)))
-    head, tail = "SELECT (", f") FROM {quoted(relation.name)}"
-    text = _renamed_statement(f"{head}{sql}{tail}", before, rename)
-    return text[len(head) : -len(tail)]
-
-
-def _renamed_view(catalog: Catalog, rename: Rename, view: DeclaredView) -> str:
-    with _explained(f"View {view.name}", rename):
-        return _renamed_statement(view.sql, _known(catalog), rename, shown=True)
-
-
-def _renamed_workload(catalog: Catalog, rename: Rename, each: WorkloadStatement) -> str:
-    with _explained(f"Statement {each.name} of the workload", rename):
-        return _renamed_statement(each.sql, _known(catalog), rename)
-
-
 @contextmanager
 def _explained(what: str, rename: Rename) -> Iterator[None]:
     try:
@@ -133,36 +159,6 @@ def _explained(what: str, rename: Rename) -> Iterator[None]:
             f"{what} cannot follow {rename}: {error.message}",
             cure="Change it first: name each column with its relation, without * and USING.",
         ) from None
-
-
-def _renamed_statement(sql: str, catalog: Catalog, rename: Rename, *, shown: bool = False) -> str:
-    """A statement with the new name. `shown`: its result keeps the names of its columns. Raises
-    SqlError if the statement would mean something else."""
-    bound = bind(sql, catalog)
-    edits = list(_edits(bound, rename))
-    before = list(_targets(bound, rename))
-    columns = [column.name for column in bound.columns]
-    unlink(bound.ast)
-    if not edits and not _is_read(bound, rename):  # a star reads it without naming it
-        return sql
-    text = sql
-    for start, end, new in sorted(edits, reverse=True):
-        text = f"{text[:start]}{new}{text[end:]}"
-    after = bind(text, _with_column(catalog, rename))
-    targets = list(_targets(after, None))
-    kept = not shown or columns == [column.name for column in after.columns]
-    unlink(after.ast)
-    if targets != before or not kept:
-        raise SqlError(f"{rename.new} would mean another column in it, or be shown by it.")
-    return text
-
-
-def _with_column(catalog: Catalog, rename: Rename) -> Catalog:
-    """The catalog with the renamed column, for binding statements alone."""
-    schema = renamed_schema(catalog.schema, rename, lambda sql, _: sql, lambda view: view.sql)
-    return replace(
-        catalog, schema=schema, views=tuple(_join_view(view, rename) for view in catalog.views)
-    )
 
 
 def _is_read(bound: BoundQuery, rename: Rename) -> bool:
@@ -190,7 +186,7 @@ def _targets(bound: BoundQuery, rename: Rename | None) -> Iterator[tuple[object,
 def _edits(bound: BoundQuery, rename: Rename) -> Iterator[_Edit]:
     target = _target(bound.ast)
     for node in bound.ast.walk():
-        if isinstance(node, exp.Column):
+        if isinstance(node, exp.Column) and "start" in node.this.meta:  # not inside a plain view
             if node.name == rename.column and _means(node, bound, rename, target):
                 shown = isinstance(node.parent, exp.Select) and node.arg_key == "expressions"
                 tail = f" AS {identifier(rename.column)}" if shown else ""

@@ -22,7 +22,7 @@ from itertools import pairwise
 from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import Block, Comparison, ForeignKeyJoin, StatementKind
-from hornbeam_server.query.binding.binder import BoundQuery, bind_tree, output_name
+from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
 from hornbeam_server.query.binding.blocks import Classes, split
 from hornbeam_server.query.binding.parse import DIALECT
 from hornbeam_server.query.optimizer.aggregate_answers import Answer, Names, answer
@@ -30,14 +30,13 @@ from hornbeam_server.query.optimizer.cover import MAX_CANDIDATES, best_disjoint
 from hornbeam_server.query.optimizer.outer_joins import outer_aliases, simplify
 from hornbeam_server.query.optimizer.select_trees import (
     Namer,
-    column_of,
     conjunction,
     flatten,
     free_names,
     identifier,
+    name_projections,
     qualify,
     selects_of,
-    star_of,
     view_table,
 )
 from hornbeam_server.schema.catalog import Catalog, JoinView
@@ -282,7 +281,7 @@ class _Change:
 
     def apply(self, selects: dict[int, exp.Select]) -> None:
         for number in self.uses:
-            self._name_projections(selects[number])
+            name_projections(selects[number])
             self._replace_sources(selects[number], number)
         for column in list(self.tree.find_all(exp.Column)):
             self._qualify(column)
@@ -299,27 +298,6 @@ class _Change:
             column.set("table", identifier(use.alias))
         else:
             qualify(column)
-
-    # projections
-
-    def _name_projections(self, select: exp.Select) -> None:
-        """Give every result column an explicit name, and expand stars."""
-        named: list[exp.Expr] = []
-        for node in select.expressions:
-            star = star_of(node)
-            if star is not None:
-                named += self._written_out(star)
-            elif isinstance(node, exp.Alias):
-                named.append(node)
-            else:
-                named.append(exp.Alias(this=node, alias=identifier(output_name(node))))
-        select.set("expressions", named)
-
-    def _written_out(self, star: exp.Star) -> Iterator[exp.Expr]:
-        replaced = {alias.alias: alias.this for alias in star.args.get("replace") or ()}
-        for number, alias, column, visible, name in star.meta["columns"]:
-            value = replaced.get(visible) or column_of((number, alias, column), visible)
-            yield exp.Alias(this=value, alias=identifier(name))
 
     # FROM and WHERE
 

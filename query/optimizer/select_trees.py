@@ -9,6 +9,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
+from hornbeam_server.query.binding.binder import output_name
 from hornbeam_server.query.binding.blocks import split
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
@@ -100,6 +101,27 @@ def star_of(node: exp.Expr) -> exp.Star | None:
     """The star of a projection; None for any other projection."""
     inner = node.this if isinstance(node, exp.Column) else node
     return inner if isinstance(inner, exp.Star) else None
+
+
+def name_projections(select: exp.Select) -> None:
+    """Give every result column an explicit name, and expand stars."""
+    named: list[exp.Expr] = []
+    for node in select.expressions:
+        star = star_of(node)
+        if star is not None:
+            named += _written_out(star)
+        elif isinstance(node, exp.Alias):
+            named.append(node)
+        else:
+            named.append(exp.Alias(this=node, alias=identifier(output_name(node))))
+    select.set("expressions", named)
+
+
+def _written_out(star: exp.Star) -> Iterator[exp.Expr]:
+    replaced = {alias.alias: alias.this for alias in star.args.get("replace") or ()}
+    for number, alias, column, visible, name in star.meta["columns"]:
+        value = replaced.get(visible) or column_of((number, alias, column), visible)
+        yield exp.Alias(this=value, alias=identifier(name))
 
 
 class Namer:

@@ -15,7 +15,14 @@ Constraints are checked on the net changes at the end of a transaction, so DEFER
 INITIALLY … are accepted, and NO ACTION is RESTRICT.
 """
 
-from hornbeam_server.schema.ddl.load import Reading, Restart, load_ddl, load_restart, read_file
+from hornbeam_server.schema.ddl.load import (
+    STATEMENT,
+    Reading,
+    Restart,
+    load_ddl,
+    load_restart,
+    read_file,
+)
 from hornbeam_server.schema.render import render_ddl
 
-__all__ = ["Reading", "Restart", "load_ddl", "load_restart", "read_file", "render_ddl"]
+__all__ = ["STATEMENT", "Reading", "Restart", "load_ddl", "load_restart", "read_file", "render_ddl"]

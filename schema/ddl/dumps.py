@@ -121,16 +121,21 @@ def merged(current: Schema, added: Schema) -> Schema:
     return Schema(tuple(relations.values()), tuple(indexes.values()), tuple(views.values()))
 
 
-def parts(readings: Sequence[Reading], schema: Schema) -> list[Part]:
+def parts(
+    readings: Sequence[Reading], schema: Schema, declared: Sequence[Reading] = ()
+) -> list[Part]:
     """The rows of files, in the order in which they can be inserted into the relations of
-    `schema`. Raises SchemaError with all problems."""
+    `schema`. `declared` are files whose declarations count, without their rows. Raises SchemaError
+    with all problems."""
     problems = Problems()
     found: dict[str, list[Section]] = {}
+    divided = {part: whole for each in (*declared, *readings) for part, whole in each.parts.items()}
     for reading in readings:
         for piece in reading.rows:
             with problems.collect():
                 each = section(piece, reading.source)
                 if each is not None:
+                    each = replace(each, relation=divided.get(each.relation, each.relation))
                     whole = _with_columns(each, readings, _relation(each, schema))
                     found.setdefault(each.relation, []).append(whole)
     problems.require_none()

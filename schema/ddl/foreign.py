@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.build import IndexDraft, RelationDraft
 from hornbeam_server.schema.ddl.drafts import Drafts
+from hornbeam_server.schema.ddl.expressions import parts_of, token_like
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.model import Default, DefaultKind
@@ -41,15 +42,98 @@ _CLOCK_ARGUMENTS = {(), ("now",), ("now", "localtime")}
 def readable_tokens(tokens: Sequence[Token], source: Source) -> Sequence[Token]:
     """The tokens of a statement as the parser understands them: without the clauses that say where
     and how a table is stored (CLUSTERED, WITH (…), ON [PRIMARY], WITHOUT ROWID)."""
-    if source not in {Source.SQLSERVER, Source.SQLITE}:
-        return tokens
+    if tokens[0].token_type is TokenType.CREATE:
+        tokens = list(_with_stored(tokens, source))
     words = [token.text.upper() for token in tokens]
+    if source is Source.MYSQL:
+        return tokens
+    if source is Source.POSTGRES:
+        return _without_partition(tokens, words)
     if source is Source.SQLITE:
         cut = next((len(end) for end in _BEHIND_TABLE if words[-len(end) :] == end), 0)
-        return tokens[: len(tokens) - cut] if words[:1] == ["CREATE"] else tokens
+        if words[:1] != ["CREATE"]:
+            return tokens
+        return list(_with_single_types(tokens[: len(tokens) - cut]))
     if words[:2] == ["ALTER", "TABLE"] and "FOR" in words and "DEFAULT" in words:
         return _set_default(tokens, words)
     return list(_without_storage(tokens, words))
+
+
+_ON_ONLY = ["ON", "ONLY"]
+
+
+def _with_stored(tokens: Sequence[Token], source: Source) -> Iterator[Token]:
+    """The tokens of a CREATE TABLE with STORED behind each generated column. Files may say VIRTUAL,
+    or, except for PostgreSQL, neither."""
+    closings = {part.closing for part in parts_of(tokens) if part.generated}
+    at = 0
+    while at < len(tokens):
+        yield tokens[at]
+        at += 1
+        if at - 1 in closings and at < len(tokens):
+            word = tokens[at].text.upper()
+            virtual = word == "VIRTUAL"
+            if virtual or (word != "STORED" and source in {Source.MYSQL, Source.SQLITE}):
+                yield token_like(TokenType.VAR, "STORED", tokens[at])
+            at += virtual
+
+
+def _without_partition(tokens: Sequence[Token], words: Sequence[str]) -> Sequence[Token]:
+    """CREATE TABLE without PARTITION BY behind its columns, CREATE INDEX without ON ONLY."""
+    if words[0] != "CREATE" or "(" not in words:
+        return tokens
+    if "INDEX" in words[:3]:
+        only = next((at for at in range(1, len(words)) if words[at - 1 : at + 1] == _ON_ONLY), 0)
+        return [*tokens[:only], *tokens[only + 1 :]] if only else tokens
+    opening = words.index("(")
+    behind = _closing(words, opening) + 1
+    divides = " ".join(words[behind : behind + 2]).startswith("PARTITION BY")
+    return tokens[:behind] if divides else tokens
+
+
+_NO_COLUMN = {"CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"}
+_BEHIND_TYPE = _NO_COLUMN | {"NOT", "NULL", "DEFAULT", "COLLATE", "REFERENCES", "GENERATED", "AS"}
+_AFFINITIES = (
+    ("INT", "BIGINT"), ("CHAR", "TEXT"), ("CLOB", "TEXT"), ("TEXT", "TEXT"), ("BLOB", "BLOB"),
+    ("REAL", "DOUBLE"), ("FLOA", "DOUBLE"), ("DOUB", "DOUBLE"),
+)  # fmt: skip
+"""A part of the name of a type, and the type that a column gets by SQLite's rules of affinity."""
+
+
+def _with_single_types(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The tokens with one word for each type of several words, such as BLOB SUB_TYPE TEXT: SQLite
+    takes any words for a type."""
+    at, depth = 0, 0
+    while at < len(tokens):
+        begins = depth == 1 and tokens[at - 1].token_type in {TokenType.L_PAREN, TokenType.COMMA}
+        depth += (tokens[at].token_type is TokenType.L_PAREN) - (
+            tokens[at].token_type is TokenType.R_PAREN
+        )
+        yield tokens[at]
+        at += 1
+        if begins and (_quoted(tokens[at - 1]) or tokens[at - 1].text.upper() not in _NO_COLUMN):
+            words = _words_of_type(tokens[at:])
+            name = " ".join(token.text.upper() for token in words)
+            kind = next((kind for part, kind in _AFFINITIES if part in name), "")
+            if len(words) > 1 and kind:
+                yield from (token_like(t.token_type, t.text, words[0]) for t in _tokens_of(kind))
+                at += len(words)
+
+
+def _words_of_type(tokens: Sequence[Token]) -> Sequence[Token]:
+    for number, token in enumerate(tokens):
+        plain = token.text.isidentifier() and token.token_type is not TokenType.STRING
+        if not plain or (token.text.upper() in _BEHIND_TYPE and not _quoted(token)):
+            return tokens[:number]
+    return tokens
+
+
+def _tokens_of(text: str) -> Sequence[Token]:
+    return Source.SQLITE.dialect.tokenize(text)
+
+
+def _quoted(token: Token) -> bool:
+    return token.token_type is TokenType.IDENTIFIER
 
 
 def _without_storage(tokens: Sequence[Token], words: Sequence[str]) -> Iterator[Token]:

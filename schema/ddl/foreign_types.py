@@ -41,7 +41,14 @@ _COMMON: dict[T, T] = {
 _NOTES = {
     T.UBIGINT: f"BIGINT UNSIGNED is kept as BIGINT; {_UNSIGNED}",
     T.YEAR: "YEAR is kept as SMALLINT",
+    T.SET: "SET is kept as TEXT, the values with commas between them, and not checked",
 }
+_AS_TEXT = {
+    "tsvector": "TSVECTOR is kept as TEXT; @@ is refused",
+    "tsquery": "TSQUERY is kept as TEXT; @@ is refused",
+    "vector": "VECTOR is kept as TEXT; its operators of distance are refused",
+}
+"""Types of PostgreSQL that are kept as text, each with its note."""
 _MONEY = {T.MONEY: (19, 4), T.SMALLMONEY: (10, 4)}
 _SMALLEST = 1
 """TINYINT(1) and BIT(1) are MySQL's BOOLEAN."""
@@ -56,7 +63,8 @@ def known_type(node: exp.DataType, source: Source) -> tuple[exp.DataType, str]:
             return _of_sqlite(node), ""
         case Source.SQLSERVER:
             return _of_sqlserver(node), ""
-    return node, ""
+    name = node.sql("postgres").lower().removeprefix("public.").partition("(")[0]
+    return (_type(T.TEXT), _AS_TEXT[name]) if name in _AS_TEXT else (node, "")
 
 
 def _of_mysql(node: exp.DataType) -> exp.DataType:
@@ -65,6 +73,8 @@ def _of_mysql(node: exp.DataType) -> exp.DataType:
         return _type(T.BOOLEAN)
     if kind in {T.TIMESTAMP, T.TIMESTAMPTZ, T.TIMESTAMPLTZ}:
         return _type(T.TIMESTAMPTZ)
+    if kind is T.SET:
+        return _type(T.TEXT)
     return _common(node)
 
 

@@ -70,7 +70,7 @@ def read_setval(statement: Statement) -> DraftRestart:
 def _last_name(text: str) -> str:
     """The last part of a qualified name: `Name` for `schema."Name"`."""
     last = text.rpartition(".")[2]
-    return last.strip('"') if last.startswith('"') else last.lower()
+    return last[1:-1].replace('""', '"') if last.startswith('"') else last.lower()
 
 
 def apply_sequences(drafts: Drafts) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from hornbeam_server.schema.build import ColumnDraft, Name, Place, RelationDraft, build
+from hornbeam_server.schema.build import (
+    ColumnDraft,
+    Name,
+    Place,
+    RelationDraft,
+    ViewDraft,
+    build,
+)
 from hornbeam_server.schema.ddl.domains import as_table
 from hornbeam_server.schema.ddl.drafts import Drafts
 from hornbeam_server.schema.ddl.foreign import (
@@ -26,10 +33,13 @@ from hornbeam_server.schema.ddl.identities import (
     restarted,
 )
 from hornbeam_server.schema.ddl.indexes import read_index
+from hornbeam_server.schema.ddl.partitions import about_part, partition_notes, parts_of_tables
 from hornbeam_server.schema.ddl.roles import (
     Passed,
     Role,
     declared_name,
+    dumped_view,
+    indexed_name,
     named_in_drop,
     passed,
     passed_notes,
@@ -39,12 +49,17 @@ from hornbeam_server.schema.ddl.scan import Piece, pieces
 from hornbeam_server.schema.ddl.sources import Source, recognised
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Qualifier, Statement
 from hornbeam_server.schema.ddl.tables import read_alter, read_domain, read_enum, read_table
-from hornbeam_server.schema.ddl.views import read_view
-from hornbeam_server.schema.model import Schema
+from hornbeam_server.schema.ddl.views import read_plain_view, read_view
+from hornbeam_server.schema.errors import SchemaError
+from hornbeam_server.schema.model import Refresh, Schema
 from hornbeam_server.schema.problems import Problems
 from hornbeam_server.schema.trees import unlink
 
+STATEMENT = ""
+"""The file name of a statement that a client sends."""
 INCLUDED = "Give that file by itself; hornbeam import reads the rows of included files."
+_DUMPED, _HEAD = "\n-- PostgreSQL database dump", 10_000
+"""The sign of pg_dump, and the number of characters in which it stands."""
 _WITHOUT_ROWS = "hornbeam import FILE loads them, too"
 
 
@@ -59,6 +74,8 @@ class Reading:
     rows: tuple[Piece, ...]
     includes: tuple[Piece, ...]
     """The lines that read another file."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """Tables of the file that are parts of another one (`partitions`)."""
 
 
 def load_ddl(text: str, file: str = "<ddl>", source: Source | None = None) -> Schema:
@@ -89,11 +106,31 @@ def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> R
     source = recognised(text) if source is None else source
     drafts, rows, includes, silent = Drafts(), list[Piece](), list[Piece](), list[Passed]()
     qualifier = Qualifier()
+    found = list[Piece]()
     with drafts.problems.collect():
-        for piece in pieces(text, file, source):
+        found.extend(pieces(text, file, source))
+    parts = parts_of_tables(found, source)
+    views = (
+        {view for piece in found if (view := dumped_view(piece, source))}
+        if _DUMPED in text[:_HEAD]
+        else set[str]()
+    )
+    only_rows = _has_only_rows(found)
+    with drafts.problems.collect():
+        for piece in found:
+            if about_part(piece, source, parts):
+                continue
+            of_view = views & {dumped_view(piece, source), indexed_name(piece, source)}
+            if of_view or (only_rows and piece.words[:2] == ("ALTER", "TABLE")):
+                silent.append(passed(piece))
+                continue
             match role(piece):
                 case Role.HOLDS_NO_ROWS:
                     silent.append(passed(piece))
+                case Role.VIEW if source is not Source.POSTGRES:
+                    silent.append(passed(piece))
+                case Role.VIEW if file != STATEMENT:
+                    silent += _read_view(piece, qualifier, source, drafts)
                 case Role.ROWS | Role.CHANGES:
                     rows.append(piece)
                 case Role.DROPS if not drafts.relations.keys() & set(named_in_drop(piece)):
@@ -107,9 +144,21 @@ def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> R
         rename_taken_indexes(drafts)
     relations = list(drafts.relations.values()) + drafts.repeated
     schema = build(relations, drafts.indexes, drafts.views, drafts.problems)
-    notes = (*schema.notes, *_notes(source, drafts, silent))
+    notes = (*schema.notes, *_notes(source, drafts, silent), *partition_notes(parts))
     whole = replace(schema, notes=notes)
-    return Reading(source, whole, drafts.problems, tuple(rows), tuple(includes))
+    return Reading(source, whole, drafts.problems, tuple(rows), tuple(includes), parts)
+
+
+def _has_only_rows(found: Sequence[Piece]) -> bool:
+    """Does a file have rows and declare nothing? It may drop constraints before its rows, and add
+    them again behind them, which has no effect."""
+    roles = [role(piece) for piece in found]
+    declares = (
+        piece.words[:1] == ("CREATE",)
+        for piece, its_role in zip(found, roles, strict=True)
+        if its_role is Role.DECLARES
+    )
+    return Role.ROWS in roles and not any(declares)
 
 
 def _notes(source: Source, drafts: Drafts, silent: Sequence[Passed]) -> Iterator[str]:
@@ -117,6 +166,17 @@ def _notes(source: Source, drafts: Drafts, silent: Sequence[Passed]) -> Iterator
         yield f"read as a file of {source.value}; --dialect names another one"
     yield from drafts.notes
     yield from passed_notes(silent)
+
+
+def _read_view(
+    piece: Piece, qualifier: Qualifier, source: Source, drafts: Drafts
+) -> Iterator[Passed]:
+    """Read CREATE VIEW of a file. It is passed over if it cannot be read, since it holds no
+    rows."""
+    try:
+        _read(Statement.of(piece, qualifier, source), drafts)
+    except SchemaError:
+        yield passed(piece)
 
 
 def _read_piece(piece: Piece, qualifier: Qualifier, source: Source, drafts: Drafts) -> None:
@@ -179,7 +239,12 @@ def _read(statement: Statement, drafts: Drafts) -> None:
     if words[1:2] == ["SEQUENCE"]:
         read_sequence(statement, drafts)
         return
+    if words[:2] == ["CREATE", "MATERIALIZED"]:
+        statement = statement.without_data()
     is_domain = words[:2] == ["CREATE", "DOMAIN"]
+    if "VIRTUAL" in words and words[0] == "CREATE":
+        line = statement.place(statement.start).line
+        drafts.notes.append(f"VIRTUAL columns of the table in line {line} are stored")
     if is_domain:
         statement = as_table(statement)
     tree = replace(statement, tokens=readable_tokens(statement.tokens, statement.source)).parse()
@@ -190,6 +255,15 @@ def _read(statement: Statement, drafts: Drafts) -> None:
             _read_tree(statement, tree, words, drafts)
     finally:
         unlink(tree)
+
+
+def _add_plain(draft: ViewDraft, drafts: Drafts, *, replaces: bool) -> None:
+    """Add a plain view. With OR REPLACE it takes the place of a plain view of its name."""
+    for i, known in enumerate(drafts.views if replaces else ()):
+        if known.name.text == draft.name.text and known.view.refresh is Refresh.PLAIN:
+            drafts.views[i] = draft
+            return
+    drafts.views.append(draft)
 
 
 def _read_tree(statement: Statement, tree: exp.Expr, words: Sequence[str], drafts: Drafts) -> None:
@@ -209,6 +283,8 @@ def _read_tree(statement: Statement, tree: exp.Expr, words: Sequence[str], draft
         drafts.indexes.append(read_index(statement, tree))
     elif isinstance(tree, exp.Create) and kind == "VIEW" and words[1] == "MATERIALIZED":
         drafts.views.append(read_view(statement, tree))
+    elif isinstance(tree, exp.Create) and kind == "VIEW":
+        _add_plain(read_plain_view(statement, tree), drafts, replaces=bool(tree.args["replace"]))
     elif isinstance(tree, exp.Alter) and kind == "TABLE":
         read_alter(statement, tree, drafts)
     elif kind == "TYPE" and isinstance(tree.expression, exp.DataType):

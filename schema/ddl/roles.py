@@ -18,6 +18,8 @@ class Role(enum.Enum):
     """It adds rows: INSERT, COPY."""
     CHANGES = "changes"
     """It changes or deletes rows."""
+    VIEW = "view"
+    """It gives a SELECT a name: CREATE VIEW."""
     DROPS = "drops"
     """It drops objects, which it may not have declared before."""
     INCLUDES = "includes"
@@ -51,6 +53,18 @@ _ALTERS_NO_ROWS = re.compile(
     rf"|ALTER\s+(?:COLUMN\s+)?{NAME}\s+SET\s+(?:STATISTICS|STORAGE|COMPRESSION|\())",
     re.IGNORECASE,
 )
+_OTHER_INDEX = re.compile(
+    rf"CREATE\s+(?:UNIQUE\s+)?INDEX\s[^;]*?\bON\s+(?:ONLY\s+)?{NAME}\s+"
+    r"USING\s+(?P<how>gist|gin|spgist|brin|bloom|rum|hnsw|ivfflat)\b",
+    re.IGNORECASE,
+)
+"""Indexes of other kinds than those that find ranges and equal values."""
+_DUMPED_VIEW = re.compile(
+    rf"CREATE\s+MATERIALIZED\s+VIEW\s+(?:IF\s+NOT\s+EXISTS\s+)?(?P<name>{NAME})\s+AS\b.*"
+    r"\bWITH\s+(?:NO\s+)?DATA\s*;?\s*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A materialized view as pg_dump writes it, which transactions need not be able to keep."""
 _SETVAL = re.compile(r"SELECT\s+(?:pg_catalog\s*\.\s*)?setval\s*\(", re.IGNORECASE)
 
 
@@ -69,14 +83,35 @@ def role(piece: Piece) -> Role:
         return Role.DECLARES
     if first in _SILENT or first == "\\":
         return Role.HOLDS_NO_ROWS
+    if first == "CREATE" and _OTHER_INDEX.match(piece.text):
+        return Role.HOLDS_NO_ROWS
     if first == "CREATE":
         kind = next((word for word in rest if word in _KINDS or word in _READ), "")
+        if kind == "VIEW":
+            return Role.VIEW
         is_enum = kind == "TYPE" and "ENUM" in rest
         return Role.HOLDS_NO_ROWS if kind in _KINDS and not is_enum else Role.DECLARES
     if first == "ALTER":
         silent = rest[0] in _KINDS or _ALTERS_NO_ROWS.match(piece.text)
         return Role.HOLDS_NO_ROWS if silent else Role.DECLARES
     return Role.DECLARES
+
+
+def dumped_view(piece: Piece, source: Source) -> str:
+    """The name of a materialized view as pg_dump writes it; "" for other statements."""
+    found = _DUMPED_VIEW.match(piece.text)
+    return last_name(found["name"], source) if found else ""
+
+
+_INDEXED = re.compile(
+    rf"CREATE\s+(?:UNIQUE\s+)?INDEX\s[^;]*?\bON\s+(?:ONLY\s+)?({NAME})", re.IGNORECASE
+)
+
+
+def indexed_name(piece: Piece, source: Source) -> str:
+    """The relation or view of a CREATE INDEX; "" for other statements."""
+    found = _INDEXED.match(piece.text) if piece.words[:1] == ("CREATE",) else None
+    return last_name(found[1], source) if found else ""
 
 
 def named_in_drop(piece: Piece) -> Iterator[str]:
@@ -126,7 +161,9 @@ def _what(piece: Piece) -> str:
     first, *rest = piece.words
     if first in {"CREATE", "ALTER", "DROP"}:
         kinds = [word for word in rest if word in _KINDS or word in _READ]
-        return " ".join([first, *kinds[:1]])
+        other = _OTHER_INDEX.match(piece.text)
+        how = f" USING {other['how'].lower()}" if other else ""
+        return " ".join([first, *kinds[:1]]) + how
     return piece.text.split("\n")[0] if first == "\\" else first
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NoReturn
@@ -32,10 +32,10 @@ from hornbeam_server.schema.trees import unlink_unfinished
 DIALECT = Dialect.get_or_raise("postgres")
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
 STATEMENTS = (
-    "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE MATERIALIZED VIEW, CREATE DOMAIN, ALTER"
+    "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE [MATERIALIZED] VIEW, CREATE DOMAIN, ALTER"
     " TABLE … ADD CONSTRAINT and ALTER COLUMN … RESTART WITH"
 )
-_READ = (["TABLE"], ["INDEX"], ["UNIQUE"], ["MATERIALIZED"])
+_READ = (["TABLE"], ["INDEX"], ["UNIQUE"], ["MATERIALIZED"], ["VIEW"])
 """Words after CREATE."""
 _WITH_DATA = (["WITH", "NO", "DATA"], ["WITH", "DATA"])
 _REFUSED_BEHIND = {
@@ -167,6 +167,12 @@ class Statement:
         first = self._index(self.keyword("DEFAULT", column)) + 1
         inside = default_of(self.tokens[first:])
         return expression(inside, self.text, self.place(inside[0].start))
+
+    def without_data(self) -> Statement:
+        """The statement without WITH [NO] DATA at its end: a view always has its rows."""
+        words = [token.text.upper() for token in self.tokens]
+        behind = next((n for n in (3, 2) if words[-n:] in _WITH_DATA), 0)
+        return replace(self, tokens=self.tokens[: len(words) - behind])
 
     def _syntax_error(self, error: ParseError) -> Exception:
         """The error at the offending token. The parser reports its *last* character's place."""

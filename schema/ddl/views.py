@@ -1,4 +1,4 @@
-"""CREATE MATERIALIZED VIEW."""
+"""CREATE VIEW and CREATE MATERIALIZED VIEW."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hornbeam_server.schema.model import (
     DeclaredView,
     Refresh,
 )
+from hornbeam_server.schema.render import identifier
 
 _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 _INTERVAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*")
@@ -28,7 +29,7 @@ def read_view(statement: Statement, tree: exp.Create) -> ViewDraft:
             "A list of columns", statement.offset(tree.this), "Name them in the SELECT."
         )
     name = statement.table(tree.this)
-    options = dict(_options(statement, tree, cure))
+    options = dict(_options(statement, tree, cure)) or {"refresh": Refresh.IMMEDIATE.value}
     if options.get("refresh") == "sync":
         options["refresh"] = Refresh.IMMEDIATE.value
     if options.get("refresh") not in set(Refresh):
@@ -57,6 +58,18 @@ def read_view(statement: Statement, tree: exp.Create) -> ViewDraft:
     group = options.get("group", DEFAULT_GROUP)
     view = DeclaredView(name.text, statement.behind_as(), interval_s, group, refresh)
     return ViewDraft(name, view)
+
+
+def read_plain_view(statement: Statement, tree: exp.Create) -> ViewDraft:
+    cure = "Write CREATE [OR REPLACE] VIEW name [(columns)] AS SELECT …"
+    statement.only(tree, {"this", "kind", "expression", "replace"}, cure)
+    columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
+    name = statement.table(tree.this.this if isinstance(tree.this, exp.Schema) else tree.this)
+    sql = statement.behind_as()
+    if columns:
+        listed = ", ".join(identifier(each.text) for each in statement.names(columns))
+        sql = f"SELECT * FROM (\n{sql}\n) AS {identifier(f'{name.text}_select')} ({listed})"
+    return ViewDraft(name, DeclaredView(name.text, sql, refresh=Refresh.PLAIN))
 
 
 def _options(statement: Statement, tree: exp.Create, cure: str) -> Iterator[tuple[str, str]]:

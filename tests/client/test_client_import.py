@@ -308,6 +308,40 @@ def test_rows_of_a_circle_are_rejected_as_a_whole(run: Run, url: str, tmp_path: 
     assert code == 0, out
 
 
+def test_schema_and_rows_may_be_in_files_of_their_own(run: Run, url: str, tmp_path: Path) -> None:
+    schema, data = tmp_path / "schema.sql", tmp_path / "data.sql"
+    schema.write_text(
+        "CREATE TABLE `a` (`i` int, `at` date, PRIMARY KEY (`i`)) ENGINE=InnoDB;\n"
+        "CREATE TABLE `b` (`i` int, `t` text, FOREIGN KEY (`i`) REFERENCES `a` (`i`));\n"
+    )
+    data.write_text(
+        "INSERT INTO b VALUES (1, 'it\\'s');\nINSERT INTO a VALUES (1, '2026-01-31');\n"
+    )
+    code, out, err = run("import", str(schema), str(data), "--json")
+    assert (code, json.loads(out)["rows"]) == (0, 2), err
+    assert rows(url, "SELECT b.t FROM a JOIN b ON a.i = b.i") == [("it's",)]
+
+
+def test_rows_of_partitions_are_rows_of_the_whole_table(run: Run, url: str, tmp_path: Path) -> None:
+    schema, data = tmp_path / "schema.sql", tmp_path / "data.sql"
+    schema.write_text(
+        "CREATE TABLE pay (id INT, at DATE) PARTITION BY RANGE (at);\n"
+        "CREATE TABLE pay_1 PARTITION OF pay FOR VALUES FROM ('2025-01-01') TO ('2026-01-01');\n"
+        "CREATE TABLE pay_2 (at DATE, id INT);\n"
+        "ALTER TABLE ONLY pay ATTACH PARTITION pay_2 DEFAULT;\n"
+    )
+    data.write_text(
+        "COPY public.pay_1 (id, at) FROM stdin;\n1\t2025-01-31\n\\.\n"
+        "COPY public.pay_2 (at, id) FROM stdin;\n2026-01-31\t2\n\\.\n"
+        "INSERT INTO pay VALUES (3, '2026-01-31');\n"
+    )
+    code, out, err = run("import", str(data), "--schema", str(schema), "--json")
+    assert (code, json.loads(out)["relations"]["pay"]["rows"]) == (0, 3), err
+    assert rows(url, "SELECT id, CAST(at AS TEXT) FROM pay") == [
+        (1, "2025-01-31"), (2, "2026-01-31"), (3, "2026-01-31"),
+    ]  # fmt: skip
+
+
 def test_an_import_adds_to_the_schema_in_force(run: Run, url: str, tmp_path: Path) -> None:
     for name in ("a", "b"):
         dump = tmp_path / f"{name}.sql"

@@ -25,6 +25,8 @@ from hornbeam.statements import Kind, is_complete, kind, quote, split, tokens
         ("DELETE FROM t", Kind.WRITE),
         ("REPLACE INTO t VALUES (1)", Kind.WRITE),
         ("truncate table t", Kind.WRITE),
+        ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE", Kind.WRITE),
+        ("REFRESH MATERIALIZED VIEW v", Kind.DDL),
         ("WITH replace AS (SELECT 1) SELECT * FROM replace", Kind.READ),
         ("WITH x AS (SELECT 1) SELECT * FROM x", Kind.READ),
         ("WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x", Kind.WRITE),
@@ -136,5 +138,5 @@ def test_guards_apply_and_unsupported_changes_are_refused() -> None:
         evolve(TWO, "CREATE TABLE a (x TEXT)")
     with pytest.raises(ProgrammingError, match="does not exist"):
         evolve(TWO, "DROP TABLE nothing")
-    with pytest.raises(NotSupportedError, match="CREATE VIEW"):
-        evolve(TWO, "CREATE VIEW v AS SELECT 1")
+    with pytest.raises(NotSupportedError, match="CREATE FUNCTION"):
+        evolve(TWO, "CREATE FUNCTION f() RETURNS int AS 'SELECT 1'")

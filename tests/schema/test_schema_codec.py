@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from hornbeam_server.schema.altered import placed
 from hornbeam_server.schema.catalog import (
-    Beginning,
     Catalog,
     Computed,
     DeferredView,
@@ -21,6 +20,7 @@ from hornbeam_server.schema.catalog import (
     Index,
     JoinView,
     Load,
+    PlainView,
     ProjectedView,
     Purpose,
     State,
@@ -29,6 +29,7 @@ from hornbeam_server.schema.catalog import (
     WorkloadStatement,
 )
 from hornbeam_server.schema.codec import decode_catalog, encode_catalog
+from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import (
@@ -355,3 +356,15 @@ def test_damaged_catalogs_are_corruption(data: bytes) -> None:
     with pytest.raises(Corruption, match="catalog cannot be read") as caught:
         decode_catalog(data)
     assert caught.value.cure
+
+
+def test_plain_views_raise_the_format_number_and_are_decoded() -> None:
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY); CREATE VIEW v AS SELECT a FROM r;")
+    before = Catalog(1, replace(schema, views=()), Forest(("r",)))
+    assert encode_catalog(before).startswith(b'{"format":1,')
+    view = PlainView(schema.views[0], ("r",), (Column("a", ColumnType(Kind.INTEGER)),))
+    catalog = replace(before, schema=schema, plain=(view,))
+    data = encode_catalog(catalog)
+    assert data.startswith(b'{"format":10,')
+    assert decode_catalog(data) == catalog
+    assert decode_catalog(data).plain_view == {"v": view}

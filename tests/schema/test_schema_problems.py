@@ -19,7 +19,7 @@ CREATE TABLE late (
   id INT PRIMARY KEY, s_id INT REFERENCES nowhere, v INT REFERENCES visit,
   b INT REFERENCES broken, o INT, UNIQUE (q));
 CREATE INDEX late_by_opens ON shop (opens, colour);
-CREATE MATERIALIZED VIEW v AS SELECT 1;
+CREATE MATERIALIZED VIEW v WITH (refresh = 'x') AS SELECT 1;
 \\i more.sql
 """
 

@@ -219,3 +219,23 @@ def test_a_view_whose_meaning_would_change_refuses_the_rename(select, rename):
     )
     with pytest.raises(SchemaError, match="View w cannot follow"):
         renamed(Catalog(1, schema, Forest(schema.names)), [rename])
+
+
+PLAIN = """
+CREATE VIEW first AS SELECT c_id, c_city FROM customer WHERE c_tier > 1;
+CREATE VIEW second AS SELECT f.c_city FROM first f;
+"""
+
+
+async def test_plain_views_follow_a_renamed_column_and_are_listed_as_its_users(tmp_path):
+    async with opened(tmp_path) as database:
+        await apply(database, TABLES + PLAIN)
+        with pytest.raises(SchemaError, match="view tiers, view first, view second"):
+            altered(database.catalog, "ALTER TABLE customer DROP COLUMN c_tier")
+        await alter(database, "ALTER TABLE customer RENAME c_city TO town")
+        assert await database.fetch("SELECT c_city FROM second WHERE c_city = 'Thun'") == [
+            ("Thun",)
+        ]
+        await alter(database, "ALTER TABLE customer DROP COLUMN c_tier CASCADE")
+        assert database.catalog.plain == ()
+        await require_right(database)

@@ -330,3 +330,19 @@ async def test_nodes_agree_about_a_referenced_value():
     found = await one.do(one.database.fetch(CODES, strong=True))
     assert {code for name, code in found if name.startswith(("n", "Bern"))} == {"ch"}
     await world.end()
+
+
+async def test_set_null_in_a_not_null_column_refuses_the_statement(tmp_path):
+    ddl = (
+        "CREATE TABLE a (id INTEGER PRIMARY KEY);"
+        "CREATE TABLE b (id INTEGER PRIMARY KEY,"
+        " a INTEGER NOT NULL REFERENCES a ON DELETE SET NULL ON UPDATE SET DEFAULT);"
+    )
+    async with opened(tmp_path, catalog_of(load_ddl(ddl))) as database:
+        await run_all(database, "INSERT INTO a VALUES (1), (2)", "INSERT INTO b VALUES (1, 1)")
+        for sql in ("DELETE FROM a WHERE id = 1", "UPDATE a SET id = 3 WHERE id = 1"):
+            with pytest.raises(NotNullViolation):
+                await database.execute(sql)
+        await run_all(database, "DELETE FROM a WHERE id = 2")
+        assert await database.fetch("SELECT a FROM b") == [(1,)]
+        await check(database)

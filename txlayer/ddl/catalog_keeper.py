@@ -35,8 +35,9 @@ from hornbeam_server.maintain.recompute import scanned_relation
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.query.engine import QueryEngine
-from hornbeam_server.schema.catalog import Beginning, Catalog, Counter, State
+from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.codec import encode_catalog
+from hornbeam_server.schema.counters import Beginning, Counter
 from hornbeam_server.schema.errors import (
     Corruption,
     HornbeamError,

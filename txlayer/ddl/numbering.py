@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from hornbeam_server.maintain.lifecycle import Event, transition
-from hornbeam_server.schema.catalog import Beginning, Catalog, Counter, State
+from hornbeam_server.schema.catalog import Catalog, State
+from hornbeam_server.schema.counters import Beginning, Counter
 from hornbeam_server.schema.errors import NotFound
 from hornbeam_server.txlayer.ddl import load_records
 

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from hornbeam_server.schema.catalog import Counter
+from hornbeam_server.schema.counters import Counter
 from hornbeam_server.schema.errors import LimitExceeded
 from hornbeam_server.schema.render import identifier
 from hornbeam_server.storage.ports import NEWEST, TableStore

@@ -29,6 +29,7 @@ from hornbeam_server.api.rest.streams import NDJSON, plan_response, unless_gone
 from hornbeam_server.api.security.roles import Role, needs, visible_catalog
 from hornbeam_server.node.alterations import altered
 from hornbeam_server.node.database import Database
+from hornbeam_server.node.query_tables import creates_from_query, query_table
 from hornbeam_server.node.schema_plans import in_thread
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_restart
@@ -106,11 +107,24 @@ async def apply(body: ApplyBody, db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def alter(body: AlterBody, db: Db) -> Response:
-    """The schema in force after ALTER or DROP, as DDL. Changes nothing: plan and apply it.
+    """The schema in force after ALTER, DROP or CREATE TABLE … AS, as DDL. Changes nothing: plan and
+    apply it, then run `insert`, if there is one.
 
     422 when something uses what the statement would drop; CASCADE drops that, too.
     """
     catalog = db.catalog
+    if creates_from_query(body.sql):
+        table = await asyncio.to_thread(query_table, body.sql, catalog)
+        return encoded(
+            {
+                "ddl": table.ddl,
+                "same": table.same,
+                "renames": [],
+                "notes": [],
+                "insert": table.insert,
+                "catalog_version": catalog.version,
+            }
+        )
     change = await asyncio.to_thread(altered, catalog, body.sql)
     return encoded(
         {
@@ -118,6 +132,7 @@ async def alter(body: AlterBody, db: Db) -> Response:
             "same": change.same,
             "renames": [asdict(rename) for rename in change.renames],
             "notes": list(change.notes),
+            "insert": "",
             "catalog_version": catalog.version,
         }
     )

@@ -48,7 +48,7 @@ from hornbeam.server_package import server_module
 
 _PROPOSE = (
     "To edit a proposed schema and import into it: hornbeam schema plan {file} --suggest >"
-    " schema.sql; hornbeam import {file} --schema schema.sql"
+    " schema.sql; hornbeam import {files} --schema schema.sql"
 )
 
 
@@ -56,22 +56,22 @@ def register(app: typer.Typer) -> None:
     app.command("import")(import_)
 
 
-Dump = Annotated[
-    Path,
+Dumps = Annotated[
+    list[Path],
     typer.Argument(
-        metavar="FILE",
+        metavar="FILE…",
         help="A dump with CREATE TABLE, INSERT or COPY: of PostgreSQL, MySQL, SQLite or SQL Server."
-        " It may be compressed (.gz).",
+        " It may be in several files, for example the schema and the rows, and compressed (.gz).",
     ),
 ]
 SchemaFile = Annotated[
     Path | None,
-    typer.Option("--schema", help="Take the schema from this file, and only the rows from FILE."),
+    typer.Option("--schema", help="Take the schema from this file, and only the rows from FILE…"),
 ]
 
 
 def import_(
-    file: Dump,
+    files: Dumps,
     schema: SchemaFile = None,
     dialect: DialectOption = None,
     rejects: Rejected = None,
@@ -83,19 +83,20 @@ def import_(
 ) -> None:
     """Import a dump: put its schema into force, and insert its rows.
 
-    All problems of the file are reported at once, and then nothing is changed. Relations that are
+    All problems of the files are reported at once, and then nothing is changed. Relations that are
     not in the file stay. Rows are inserted as by `hornbeam load`: each batch is a transaction, and
     an interrupted import continues with --resume.
     """
-    readings = _readings(file, dialect)
+    readings = _readings(files, dialect)
     declared = [_reading(schema, None)] if schema is not None else readings
     for reading in declared:
-        with _errors_of_file("\n" + _PROPOSE.format(file=file)):
+        names = " ".join(map(str, files))
+        with _errors_of_file("\n" + _PROPOSE.format(file=files[0], files=names)):
             reading.problems.require_none()
     with _errors_of_file(), opened(url) as db, rejects_file(rejects, max_rejects) as rejected:
         parts = _prepared(db, readings, declared)
         loader = Loader(db, batch_rows, resume, again=False, rejects=rejected)
-        _insert(loader, file, parts)
+        _insert(loader, files[0], parts)
     notes = [note for reading in readings for note in reading.schema.notes]
     _print_report(loader, notes, rejects, as_json)
 
@@ -115,13 +116,17 @@ def _errors_of_file(more: str = "") -> Iterator[None]:
         raise from_problem(problem) from None
 
 
-def _readings(file: Path, dialect: Dialect | None) -> list[Any]:
-    """The file, and the files that it includes, as they were read."""
-    first = _reading(file, dialect)
-    included = [
-        _reading(_included(piece, file), Dialect(first.source.value)) for piece in first.includes
-    ]
-    return [first, *included]
+def _readings(files: Sequence[Path], dialect: Dialect | None) -> list[Any]:
+    """The files, and the files that they include, as they were read. Files without a schema are of
+    the dialect of the first one."""
+    found: list[Any] = []
+    for file in files:
+        first = _reading(file, dialect)
+        if found and dialect is None and not first.schema.relations:
+            first = _reading(file, Dialect(found[0].source.value))
+        source = Dialect(first.source.value)
+        found += [first, *(_reading(_included(piece, file), source) for piece in first.includes)]
+    return found
 
 
 def _included(piece: Any, file: Path) -> Path:
@@ -156,7 +161,7 @@ def _prepared(db: Connection, readings: Sequence[Any], declared: Sequence[Any]) 
     whole = ddl.load_ddl(current["ddl"])
     for reading in declared:
         whole = dumps.merged(whole, reading.schema)
-    parts: list[Any] = dumps.parts(readings, whole)
+    parts: list[Any] = dumps.parts(readings, whole, declared)
     if any(reading.schema.relations for reading in declared):
         put_into_force(db.transport, current, ddl.render_ddl(whole), allow_drop=False)
     return parts

@@ -266,9 +266,9 @@ class _Prompt:
 
 def _describe(db: Connection, name: str) -> None:
     document = db.transport.json("GET", "/v1/schema")
-    things = [*document["relations"], *document["views"]]
+    things = [*document["relations"], *document["views"], *document["plain_views"]]
     if not name:
-        rows = [(t["name"], "view" if "path" in t else "relation") for t in things]
+        rows = [(t["name"], "relation" if "primary_key" in t else "view") for t in things]
         OUT.print(table(("name", "kind"), rows))
         return
     for thing in things:

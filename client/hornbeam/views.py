@@ -1,0 +1,48 @@
+"""Materialised views as statements of the client know them: their builds, and REFRESH."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import quote
+
+from hornbeam.errors import NotSupportedError, OperationalError, ProgrammingError
+from hornbeam.transport import Transport
+
+BUILD_S = 600.0
+"""Time that CREATE MATERIALIZED VIEW waits for its build, in seconds."""
+_FIRST_PAUSE_S = 0.005
+_LONGEST_PAUSE_S = 0.5
+
+
+def wait_until_readable(transport: Transport, name: str) -> None:
+    """Wait until the build of an immediate view has ended. A view that batches refresh is built by
+    its next batch. Raises OperationalError if the build fails or takes longer than `BUILD_S`."""
+    end, pause = time.monotonic() + BUILD_S, _FIRST_PAUSE_S
+    while True:
+        view = transport.json("GET", f"/v1/views/{quote(name, safe='')}")
+        state = view["state"]
+        if state == "readable" or view["immediate"] is None:
+            return
+        if state == "quarantined" or time.monotonic() > end:
+            why = (view["progress"] or {}).get("error") or f"it is {state}"
+            raise OperationalError(
+                f"View {name} is declared, and cannot be read yet: {why}.\n"
+                "  Follow its build: hornbeam view list"
+            )
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def require_fresh(transport: Transport, name: str) -> None:
+    """REFRESH MATERIALIZED VIEW: transactions keep an immediate view, so nothing is to be done.
+    Raises NotSupportedError for a view that batches refresh, ProgrammingError if there is no such
+    view."""
+    for view in transport.json("GET", "/v1/schema")["views"]:
+        if view["name"] == name and view["deferred"] is not None:
+            raise NotSupportedError(
+                f"View {name} is refreshed by batches.\n"
+                "  Run: hornbeam refresh. Or declare the view with refresh = 'immediate'."
+            )
+        if view["name"] == name:
+            return
+    raise ProgrammingError(f'The materialized view "{name}" does not exist.')

@@ -1,0 +1,82 @@
+"""CREATE TABLE … AS: a table with the columns of a query, and the INSERT that fills it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from hornbeam_server.maintain.plain_views import plain_view
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.ddl import STATEMENT, render_ddl
+from hornbeam_server.schema.ddl.scan import pieces
+from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.ddl.statement import Qualifier, Statement
+from hornbeam_server.schema.model import DeclaredView, Refresh
+from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.trees import unlink
+
+_CURE = "Write CREATE TABLE [IF NOT EXISTS] name [(columns)] AS SELECT … [WITH NO DATA]."
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTable:
+    """The schema with the new table, as DDL, and the INSERT that fills it; "" for WITH NO DATA.
+    `same`: the table exists already, and the statement has IF NOT EXISTS."""
+
+    ddl: str
+    insert: str
+    same: bool = False
+
+
+def creates_from_query(sql: str) -> bool:
+    """Whether a statement is CREATE TABLE … AS. CREATE TABLE alone has AS in parentheses only."""
+    found = list(pieces(sql, STATEMENT, Source.POSTGRES))
+    if len(found) != 1 or found[0].words[:2] != ("CREATE", "TABLE"):
+        return False
+    return bool(_statement(sql).behind_as())
+
+
+def query_table(sql: str, catalog: Catalog) -> QueryTable:
+    """The table of CREATE TABLE … AS. Its columns have the types of the query's columns. Raises
+    SchemaError with the place in the statement, and the errors of the binder."""
+    statement = _statement(sql)
+    with_rows = statement.without_data()
+    tree = with_rows.parse()
+    try:
+        statement.only(tree, {"this", "kind", "expression", "exists"}, _CURE)
+        listed = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
+        target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+        name, names = statement.table(target), [each.text for each in statement.names(listed)]
+        guarded = bool(tree.args.get("exists"))
+    finally:
+        unlink(tree)
+    if name.text in catalog.schema:
+        if guarded:
+            return QueryTable(render_ddl(catalog.schema), "", same=True)
+        raise name.place.error(
+            f"The table {name.text} exists already.", cure="Use another name.", name=name.text
+        )
+    query = with_rows.behind_as()
+    found = plain_view(DeclaredView(name.text, query, refresh=Refresh.PLAIN), catalog).columns
+    if len(names) > len(found):
+        raise name.place.error(
+            f"{len(names)} names for {len(found)} columns.",
+            cure="Give at most one name for each column.",
+            name=name.text,
+        )
+    called = [*names, *(column.name for column in found[len(names) :])]
+    columns = [
+        f"{identifier(each)} {column.type.ddl()}"
+        for each, column in zip(called, found, strict=True)
+    ]
+    table = identifier(name.text)
+    created = f"CREATE TABLE {table} (\n  " + ",\n  ".join(columns) + "\n);\n"
+    empty = [t.text.upper() for t in statement.tokens[-3:]] == ["WITH", "NO", "DATA"]
+    insert = f"INSERT INTO {table} ({', '.join(map(identifier, called))}) {query}"
+    return QueryTable(render_ddl(catalog.schema) + created, "" if empty else insert)
+
+
+def _statement(sql: str) -> Statement:
+    (found,) = pieces(sql, STATEMENT, Source.POSTGRES)
+    return Statement.of(found, Qualifier(), Source.POSTGRES)

@@ -1,0 +1,50 @@
+"""Plain views in statements: the name of a view in FROM stands for its SELECT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.schema.catalog import PlainView
+
+VIEW = "view"
+"""Key in the meta of the subquery that stands for a plain view: the name of the view."""
+STORED = "stored"
+"""Key in the meta of a table inside of such a subquery: its name is that of a relation or view, not
+of a WITH query around the subquery."""
+
+
+def stand_in(table: exp.Table, view: PlainView) -> exp.Subquery:
+    """The SELECT of `view` as a subquery with the alias of `table`."""
+    tree = parse(view.declared.sql)
+    for node in tree.walk():
+        node.meta.pop("start", None)  # a position in another text
+        if isinstance(node, exp.Table) and not _names_cte(node):
+            node.meta[STORED] = True
+    alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
+    subquery = exp.Subquery(this=tree, alias=alias.copy(), joins=table.args.get("joins"))
+    subquery.meta[VIEW] = view.name
+    return subquery
+
+
+def _names_cte(table: exp.Table) -> bool:
+    """Whether a WITH around the table, inside of the view's SELECT, may define its name."""
+    node: exp.Expr | None = table
+    while node is not None:
+        with_ = node.args.get("with_")
+        if with_ is not None and any(cte.alias == table.name for cte in with_.expressions):
+            return True
+        node = node.parent
+    return False
+
+
+def names_in(tree: exp.Expr) -> Iterator[str]:
+    """The relations and views that a bound statement names itself: a plain view counts, and not
+    what its SELECT names."""
+    for node in tree.walk(prune=lambda each: VIEW in each.meta):
+        if VIEW in node.meta:
+            yield node.meta[VIEW]
+        elif isinstance(node, exp.Table) and "source" in node.meta:
+            yield node.name

@@ -1,0 +1,9 @@
+"""The tests of SQLAlchemy's suite about statements and connections."""
+
+from sqlalchemy.testing.suite.test_cte import *
+from sqlalchemy.testing.suite.test_dialect import *
+from sqlalchemy.testing.suite.test_insert import *
+from sqlalchemy.testing.suite.test_rowcount import *
+from sqlalchemy.testing.suite.test_select import *
+from sqlalchemy.testing.suite.test_sequence import *
+from sqlalchemy.testing.suite.test_update_delete import *
