@@ -22,20 +22,24 @@ from hornbeam_server.schema.errors import (
     Unsupported,
 )
 from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay, ReadItem, Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.transactions.read_checks import noting_store
 from hornbeam_server.txlayer.transactions.requests import Parameters, Replay, Statement
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
     """A running query. `served_by` names the relations, views and indexes that it reads at
-    `snapshot`; `reads` collects the row versions that it reads, None without a trace."""
+    `snapshot`; `reads` collects the row versions that it reads, None without a trace; `ranges` the
+    ranges of keys, None unless it is serializable."""
 
     stream: QueryStream
     snapshot: int
     served_by: tuple[str, ...]
     reads: list[ReadItem] | None
+    ranges: list[ReadRange] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class Reads:
         pending: Sequence[Statement] = (),
         replay: Replay | None = None,
         trace: bool = False,
+        serializable: bool = False,
         use_views: bool = True,
         timeout_s: float | None = None,
         max_rows: int | None = None,
@@ -105,7 +110,8 @@ class Reads:
 
         Without `snapshot` the query reads at a snapshot that holds every commit up to `bookmark`
         and every commit that this node has acknowledged, with `strong` that any node has
-        acknowledged. `columnar` plans for a result that is read as Arrow. A query that names
+        acknowledged. `trace` collects the row versions that are read, `serializable` the ranges of
+        keys instead. `columnar` plans for a result that is read as Arrow. A query that names
         deferred views reads at the snapshot of their group instead, and fails if that snapshot is
         older than `max_staleness_s`. Deferred views that are not older may also answer the
         aggregates of a query that does not name them, unless it is traced, strong, or has a
@@ -114,20 +120,21 @@ class Reads:
         """
         deadline = self._clock.monotonic() + (timeout_s or self._settings.statement_timeout_s)
         wanted = _Wanted(
-            sql, bookmark, snapshot, strong, bool(pending), trace, use_views, columnar,
-            max_staleness_s, deadline,
+            sql, bookmark, snapshot, strong, bool(pending), trace or serializable, use_views,
+            columnar, max_staleness_s, deadline,
         )  # fmt: skip
         async with self.at(snapshot, bookmark, strong=strong) as (state, newest):
             prepared, at = await self._planned(wanted, state.catalog, newest)
+            reads: list[ReadItem] | None = [] if trace and not serializable else None
+            ranges: list[ReadRange] | None = [] if serializable else None
             overlay = None
             if pending:
                 left_s = deadline - self._clock.monotonic()
-                overlay = await self._manager.pending(pending, at, replay, left_s)
-            reads: list[ReadItem] | None = [] if trace else None
+                overlay = await self._manager.pending(pending, at, replay, left_s, ranges)
             if reads is not None and overlay is not None:
                 reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
             reader = Snapshot(
-                self._store,
+                noting_store(self._store, state.catalog, ranges),
                 state.codecs,
                 at,
                 mutations=overlay,
@@ -138,7 +145,7 @@ class Reads:
             self.queries += 1
             with self._holds.holding(at):
                 try:
-                    yield QueryResult(stream, at, prepared.served_by, reads)
+                    yield QueryResult(stream, at, prepared.served_by, reads, ranges)
                 finally:
                     await stream.close()
 

@@ -296,9 +296,11 @@ def _text(node: exp.DataType, kind: T, place: Place) -> ColumnType:
 
 
 _CLOCKS = (exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate)
+_CLOCK_TYPES = {T.DATE, T.TIMESTAMP, T.TIMESTAMPTZ, T.TIMESTAMPNTZ, T.TIMESTAMPLTZ, T.DATETIME}
 _CLOCK_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 
 
+TODAY = "CURRENT_DATE"
 RANDOM_UUID = "gen_random_uuid()"
 _UUID_FUNCTIONS = {"gen_random_uuid", "uuid_generate_v4", "uuid"}
 _UUID_CHARACTERS = 36
@@ -309,19 +311,21 @@ def read_default(
 ) -> Default | None:
     """The default of a column of `type_`; None for DEFAULT NULL. `expression` reads the text of a
     default that is none of the simple ones. Raises SchemaError at `place`."""
-    if isinstance(node, exp.Paren | exp.Cast) and not _is_clock(node, type_):
+    if isinstance(node, exp.Paren | exp.Cast) and _clock(node, type_) is None:
         return read_default(node.this, type_, place, expression)
     if isinstance(node, exp.Null):
         return None
     if _is_random_uuid(node):
         return _random_uuid(type_, place)
-    if _is_clock(node, type_):
+    clock = _clock(node, type_)
+    if clock is not None:
         if type_.kind not in _CLOCK_KINDS:
             raise place.error(
                 f"Default {node.sql('postgres')} does not fit type {type_.sql()}.",
                 cure="The clock is a default for DATE and TIMESTAMP columns only.",
             )
-        return Default(DefaultKind.NOW)
+        midnight = clock is Kind.DATE and type_.kind is not Kind.DATE
+        return Default(DefaultKind.EXPRESSION, sql=TODAY) if midnight else Default(DefaultKind.NOW)
     if not _is_literal(node):
         return Default(DefaultKind.EXPRESSION, sql=expression().sql)
     try:
@@ -334,19 +338,26 @@ def read_default(
         ) from None
 
 
-def _is_clock(node: exp.Expr, type_: ColumnType) -> bool:
-    """Is the node the current time? `('now'::text)::date` is how old dumps write CURRENT_DATE. A
-    session is in UTC, so for a TIMESTAMP the time AT TIME ZONE 'utc' is the current time, too."""
+def _clock(node: exp.Expr, type_: ColumnType) -> Kind | None:
+    """DATE if the node is the current date, TIMESTAMP if it is the current time, None for all other
+    nodes. `('now'::text)::date` is how old dumps write CURRENT_DATE. A session is in UTC, so for a
+    TIMESTAMP the time AT TIME ZONE 'utc' is the current time, too."""
+    node = node.unnest()
     if isinstance(node, _CLOCKS):
-        return True
-    if isinstance(node, exp.Cast) and type_.kind in _CLOCK_KINDS:
+        return Kind.DATE if isinstance(node, exp.CurrentDate) else Kind.TIMESTAMP
+    if isinstance(node, exp.Cast) and node.to.this in _CLOCK_TYPES:
         text = node.this.unnest()
         text = text.this if isinstance(text, exp.Cast) else text
-        return isinstance(text, exp.Literal) and text.is_string and text.name.lower() == "now"
+        if isinstance(text, exp.Literal) and text.is_string and text.name.lower() == "now":
+            inner: Kind | None = Kind.TIMESTAMP
+        else:
+            inner = _clock(node.this, type_)
+        return Kind.DATE if inner is not None and node.to.this is T.DATE else inner
     zone, time = _zone_and_time(node)
     zone = zone.this if isinstance(zone, exp.Cast) else zone
     utc = isinstance(zone, exp.Literal) and zone.name.lower() == "utc"
-    return type_.kind is Kind.TIMESTAMP and utc and isinstance(time, exp.CurrentTimestamp)
+    same = type_.kind is Kind.TIMESTAMP and utc and isinstance(time, exp.CurrentTimestamp)
+    return Kind.TIMESTAMP if same else None
 
 
 def _zone_and_time(node: exp.Expr) -> tuple[exp.Expr | None, exp.Expr | None]:

@@ -21,7 +21,7 @@ from hornbeam_server.storage.codec.folds import NO_VALUES, Fold, Values
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.keys import successor
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
-from hornbeam_server.storage.ports import Cell, TableStore
+from hornbeam_server.storage.ports import Cell, TableReader
 
 FEW_CELLS = 64
 """Cells that a look-up of a minimum or maximum reads at first."""
@@ -48,7 +48,7 @@ class OwnCells(NamedTuple):
 class _Cells:
     """The cells of one layout at one timestamp, with those of an open transaction."""
 
-    def __init__(self, store: TableStore, codec: LayoutCodec, at: int, own: OwnCells | None):
+    def __init__(self, store: TableReader, codec: LayoutCodec, at: int, own: OwnCells | None):
         self._store = store
         self._codec = codec
         self._at = at
@@ -98,7 +98,7 @@ class FoldedReads:
     """Reads one immediate view at one timestamp."""
 
     def __init__(
-        self, store: TableStore, codecs: Codecs, fold: Fold, at: int, own: OwnCells | None
+        self, store: TableReader, codecs: Codecs, fold: Fold, at: int, own: OwnCells | None
     ) -> None:
         self._fold = fold
         self._groups: LayoutCodec = codecs(fold.name)

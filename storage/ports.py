@@ -42,28 +42,13 @@ class Put(NamedTuple):
     value: bytes
 
 
-class TableStore(Protocol):
-    """Sorted tables of versioned rows, one cell per row. Timestamps are milliseconds.
-
-    Precondition: within one table no row key is a proper prefix of another (the key encoding
-    guarantees it). All but `create_table`, `drop_table` and `tables` raise Corruption for a table
-    that does not exist: the catalog says it does. A closed store raises Unavailable.
-    """
+class TableReader(Protocol):
+    """The reads of a `TableStore`."""
 
     @property
     def remote(self) -> bool:
         """True if each read waits for another machine. A caller that needs several reads then
         sends all of them at once."""
-
-    async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
-        """Create if absent. Idempotent. A store that divides its tables divides a new one at the
-        keys `splits`, so that a client that fills it writes to all parts at once."""
-
-    async def drop_table(self, table: str) -> None:
-        """Remove with all content. Idempotent."""
-
-    async def tables(self) -> list[str]:
-        """Names of all tables, sorted."""
 
     def get(
         self, table: str, keys: Sequence[bytes], at: int, *, room: int | None = None
@@ -103,6 +88,25 @@ class TableStore(Protocol):
         With `room` the answer covers only the first prefixes, whose values have at most `room`
         bytes in all. It is empty if the first prefix alone has more: `scan` reads that prefix.
         """
+
+
+class TableStore(TableReader, Protocol):
+    """Sorted tables of versioned rows, one cell per row. Timestamps are milliseconds.
+
+    Precondition: within one table no row key is a proper prefix of another (the key encoding
+    guarantees it). All but `create_table`, `drop_table` and `tables` raise Corruption for a table
+    that does not exist: the catalog says it does. A closed store raises Unavailable.
+    """
+
+    async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
+        """Create if absent. Idempotent. A store that divides its tables divides a new one at the
+        keys `splits`, so that a client that fills it writes to all parts at once."""
+
+    async def drop_table(self, table: str) -> None:
+        """Remove with all content. Idempotent."""
+
+    async def tables(self) -> list[str]:
+        """Names of all tables, sorted."""
 
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
         """Write all with timestamp `ts`. Atomic per row, not across rows; idempotent.

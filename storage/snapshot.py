@@ -22,7 +22,7 @@ from hornbeam_server.storage.batches import bytes_of_values
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 from hornbeam_server.storage.folded import FoldedReads, OwnCells
-from hornbeam_server.storage.ports import BATCH_BYTES, Cell, TableStore
+from hornbeam_server.storage.ports import BATCH_BYTES, Cell, TableReader
 from hornbeam_server.storage.together import read_together
 
 MERGED = 1_024
@@ -118,7 +118,7 @@ class Snapshot:
 
     def __init__(
         self,
-        store: TableStore,
+        store: TableReader,
         codecs: Codecs,
         at: int,
         *,
@@ -323,7 +323,7 @@ class RememberingSnapshot(Snapshot):
     """Reads each row by its key once, and remembers it until `forget`."""
 
     def __init__(
-        self, store: TableStore, codecs: Codecs, at: int, budget: Budget | None = None
+        self, store: TableReader, codecs: Codecs, at: int, budget: Budget | None = None
     ) -> None:
         super().__init__(store, codecs, at, budget=budget)
         self._known: dict[str, dict[tuple[Value, ...], RowVersion | None]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from hornbeam_server.schema.errors import HornbeamError
-from hornbeam_server.storage.ports import TableStore
+from hornbeam_server.storage.ports import TableReader
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ async def all_settled(works: Sequence[Awaitable[T]]) -> list[T]:
     return found
 
 
-async def read_together(store: TableStore, reads: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+async def read_together(store: TableReader, reads: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
     """Results of `reads` in order. They run concurrently if the store is remote, else one by one,
     since a task takes longer than a read of a row on this machine."""
     if store.remote and len(reads) > 1:

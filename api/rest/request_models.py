@@ -22,6 +22,7 @@ from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.renames import Rename
+from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import ReadItem
 from hornbeam_server.txlayer.transactions.manager import TransactionLimits
 from hornbeam_server.txlayer.transactions.requests import (
@@ -114,6 +115,21 @@ ReadBody = Annotated[tuple[str, Hexadecimal, Timestamp | None], Strict(False)]
 """Layout, key in hexadecimal, version; null: the row was absent."""
 
 
+ReadRangeBody = Annotated[
+    tuple[str, Hexadecimal, Hexadecimal | None, Annotated[int, Field(ge=0)], Timestamp],
+    Strict(False),
+]
+"""Table, first key and the key behind the last in hexadecimal (null: to the last), rows,
+snapshot."""
+Isolation = Literal["read committed", "repeatable read", "serializable"]
+
+
+def _read_range(given: tuple[str, str, str | None, int, int]) -> ReadRange:
+    table, start, end, rows, at = given
+    behind = None if end is None else bytes.fromhex(end)
+    return ReadRange(table, bytes.fromhex(start), behind, rows, at)
+
+
 class ReplayBody(Body):
     """The time and generated values that a dry run used, and digests of its results. A commit with
     them uses the same values, and is refused if a result differs."""
@@ -152,6 +168,12 @@ class TransactionBody(Body):
     reads: Items[ReadBody] = Field(
         default_factory=list, description="Row versions the writes rest on, as a query gave them."
     )
+    ranges: Items[ReadRangeBody] = Field(
+        default_factory=list, description="Ranges the writes rest on, as a query gave them."
+    )
+    isolation: Isolation | None = Field(
+        None, description="serializable: what the statements search for is checked at the commit."
+    )
     bookmark: Timestamp = Field(0, description="The commit is later than this.")
     replay: ReplayBody | None = Field(None, description="What a dry run's answer gave.")
     dry_run: bool = Field(False, description="Say which rows would change; change nothing.")
@@ -167,6 +189,8 @@ class TransactionBody(Body):
             reads=tuple(
                 ReadItem(layout, bytes.fromhex(key), version) for layout, key, version in self.reads
             ),
+            ranges=tuple(map(_read_range, self.ranges)),
+            serializable=self.isolation == "serializable",
             bookmark=self.bookmark,
             dry_run=self.dry_run,
             replay=None if self.replay is None else self.replay.replay(),
@@ -203,6 +227,10 @@ class QueryBody(Body):
         description="Uncommitted writes of the client to lay over the data.",
     )
     trace: bool = Field(False, description="Return the row versions read.")
+    isolation: Isolation | None = Field(
+        None,
+        description="With `trace`, serializable: return the ranges read instead of row versions.",
+    )
     use_views: bool = True
     max_staleness_ms: Milliseconds | None = Field(None, description=STALENESS)
 

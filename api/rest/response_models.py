@@ -118,6 +118,11 @@ class Rows(Answer):
     reads: list[tuple[str, str, int | None]] | None = Field(
         description="With `trace`: layout, key in hexadecimal, version."
     )
+    ranges: list[tuple[str, str, str | None, int, int]] | None = Field(
+        None,
+        description="With `trace`, serializable: table, first key, key behind the last, rows,"
+        " snapshot.",
+    )
     elapsed_ms: float
 
 

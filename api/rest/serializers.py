@@ -36,6 +36,7 @@ from hornbeam_server.schema.diff import DiffRow
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Identity, Relation
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.types import Kind, Row, Value
+from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.txlayer.transactions.requests import StatementResult, TransactionResult
 from hornbeam_server.txlayer.views.verify import VerifyReport
 
@@ -76,13 +77,19 @@ def column_documents(columns: Sequence[OutputColumn]) -> list[dict[str, Any]]:
 
 def tail_document(result: QueryResult, began: float) -> dict[str, Any]:
     """The members that follow the rows of an answer. `began` is a time of `metrics.now_s`."""
-    reads = result.reads
+    reads, ranges = result.reads, result.ranges
     return {
         "snapshot": result.snapshot,
         "served_by": list(result.served_by),
         "reads": None if reads is None else [[r.layout, r.key.hex(), r.ts] for r in reads],
+        **({} if ranges is None else {"ranges": [*map(_range_document, dict.fromkeys(ranges))]}),
         "elapsed_ms": round((now_s() - began) * 1000, 3),
     }
+
+
+def _range_document(read: ReadRange) -> list[Any]:
+    end = None if read.end is None else read.end.hex()
+    return [read.table, read.start.hex(), end, read.rows, read.at]
 
 
 def explanation_document(explanation: Explanation) -> dict[str, Any]:

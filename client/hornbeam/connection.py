@@ -26,7 +26,8 @@ from typing import Any, TypeVar
 from hornbeam import errors
 from hornbeam.cursor import Cursor, Write
 from hornbeam.ddl import execute_ddl
-from hornbeam.errors import Error, InterfaceError, NotSupportedError
+from hornbeam.errors import Error, InterfaceError, NotSupportedError, ProgrammingError
+from hornbeam.isolation import DEFAULT_LEVEL, Action, Control, Modes, control_of, level_of
 from hornbeam.transport import Transport, open_transport, parse_url, persistently
 from hornbeam.types import Parameters, wire_parameters
 
@@ -42,11 +43,14 @@ def connect(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     use_views: bool = True,
     max_staleness_s: float | None = None,
+    isolation: str = DEFAULT_LEVEL,
 ) -> Connection:
     """Open `hornbeam://host:port` or an embedded `hornbeam:///folder`.
 
-    `?autocommit=true`, `?use_views=false`, `?timeout_s=5` and `?max_staleness_s=10` in the URL are
-    the same as the arguments. `timeout_s` limits each statement. With `max_staleness_s`,
+    `?autocommit=true`, `?use_views=false`, `?timeout_s=5`, `?max_staleness_s=10` and
+    `?isolation=serializable` in the URL are the same as the arguments. `isolation` is the level of
+    transactions that name no other: READ COMMITTED, REPEATABLE READ or SERIALIZABLE.
+    `timeout_s` limits each statement. With `max_staleness_s`,
     deferred views that are not older may answer aggregates. A statement that names a deferred view
     that is older waits some time for a batch, and then fails. Over
     HTTP the client sends nothing before the first statement. Raises InterfaceError for an invalid
@@ -58,6 +62,7 @@ def connect(
     use_views = _flag(options.pop("use_views", use_views))
     timeout_s = _seconds("timeout_s", options.pop("timeout_s", timeout_s))
     staleness = options.pop("max_staleness_s", max_staleness_s)
+    isolation = level_of(options.pop("isolation", isolation))
     if options:
         raise InterfaceError(f"Unknown options in the URL: {', '.join(options)}")
     transport = open_transport(target, timeout_s)
@@ -67,6 +72,7 @@ def connect(
         use_views=use_views,
         timeout_s=timeout_s,
         max_staleness_s=None if staleness is None else _seconds("max_staleness_s", staleness),
+        isolation=isolation,
     )
 
 
@@ -116,6 +122,7 @@ class Connection:
         use_views: bool = True,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         max_staleness_s: float | None = None,
+        isolation: str = DEFAULT_LEVEL,
     ) -> None:
         self.transport = transport
         self.bookmark = 0
@@ -123,11 +130,13 @@ class Connection:
         self.max_staleness_s = max_staleness_s
         self._timeout_ms = max(int(timeout_s * 1000), 1)
         self._autocommit = autocommit
+        self._modes = Modes(isolation)
         self._pipelines = 0
         self._closed = False
         self._snapshot: int | None
         self._writes: list[Write]
         self._reads: dict[tuple[str, str], int | None]
+        self._ranges: dict[tuple[Any, ...], None]
         self._savepoints: dict[str, int]
         self._replay: dict[str, Any]
         self._forget()
@@ -143,27 +152,32 @@ class Connection:
         """Make the transaction's writes durable, all or none.
 
         Raises OperationalError with code "read-conflict" when a row that the transaction read has
-        changed. Then retry the transaction (`run` does so automatically).
+        changed; at SERIALIZABLE also when a row has begun to match one of its queries. Then retry
+        the transaction (`run` does so automatically).
         """
         self._check_open()
         self._check_sound()
-        writes, reads, replay = self._writes, self._reads, self._replay
+        writes, replay, level = self._writes, self._replay, self._modes.level.lower()
+        rests_on = {
+            "reads": [[layout, key, ts] for (layout, key), ts in self._reads.items()],
+            "ranges": list(self._ranges),
+        }
         bookmark = max(self.bookmark, self._snapshot or 0)
-        self._forget()
+        self._end()
         if writes:
-            items = [[layout, key, ts] for (layout, key), ts in reads.items()]
-            self._transact(writes, {"reads": items, "bookmark": bookmark, **replay})
+            more = {"bookmark": bookmark, "isolation": level, **replay}
+            self._transact(writes, {**rests_on, **more})
         self.bookmark = max(self.bookmark, bookmark)
 
     def rollback(self) -> None:
         """Discard the transaction. The server holds no state of it."""
         self._check_open()
-        self._forget()
+        self._end()
 
     def close(self) -> None:
         """Roll back, and release the transport. Idempotent."""
         if not self._closed:
-            self._forget()
+            self._end()
             self._closed = True
             self.transport.close()
 
@@ -183,6 +197,17 @@ class Connection:
             self._forget()
 
     @property
+    def isolation(self) -> str:
+        """The isolation level of the open transaction. Setting it sets the level of transactions
+        that name no other. Raises InterfaceError inside a transaction that has read or written, or
+        for an unknown level."""
+        return self._modes.level
+
+    @isolation.setter
+    def isolation(self, level: str) -> None:
+        self._set_modes(Control(Action.SET_SESSION, level_of(level)))
+
+    @property
     def behind_s(self) -> float:
         """Staleness, in seconds, of the node that sent the last answer. A node that is disconnected
         from the other nodes reports the seconds since it last learned of commits: its answers are
@@ -196,7 +221,7 @@ class Connection:
     @property
     def in_transaction(self) -> bool:
         """Whether there is an open transaction, which commit or rollback would end."""
-        return bool(self._writes) or self._snapshot is not None or self._failed
+        return self._modes.block or self._has_begun
 
     @contextmanager
     def pipeline(self) -> Iterator[None]:
@@ -270,7 +295,7 @@ class Connection:
                 result = work(self)
                 self.commit()
             except BaseException as error:
-                self._forget()
+                self._end()
                 retryable = isinstance(error, Error) and error.retryable
                 if not retryable or attempt == attempts - 1:
                     raise
@@ -297,15 +322,42 @@ class Connection:
 
     # ------------------------------------------------------------ for cursors
 
+    def control(self, sql: str) -> None:
+        """Run BEGIN, COMMIT, ROLLBACK, SAVEPOINT, SET TRANSACTION and the like. Outside of a
+        transaction, on a connection in autocommit, COMMIT and ROLLBACK do nothing, as in
+        PostgreSQL. Raises ProgrammingError, NotSupportedError, InterfaceError."""
+        self._check_open()
+        control = control_of(sql)
+        match control.action:
+            case Action.BEGIN:
+                self.settle()
+                self._set_modes(control)
+                self._modes.block = True
+            case Action.SET if self._automatic:
+                raise InterfaceError("SET TRANSACTION belongs into a transaction: BEGIN first.")
+            case Action.SET | Action.SET_SESSION:
+                self._set_modes(control)
+            case Action.COMMIT:
+                self.commit()
+            case Action.ROLLBACK:
+                self.rollback()
+            case Action.SAVEPOINT:
+                self.savepoint(control.name)
+            case Action.ROLLBACK_TO:
+                self.rollback_to(control.name)
+            case Action.RELEASE:
+                self.release(control.name)
+
     def query(self, sql: str, parameters: Parameters) -> dict[str, Any]:
         """Run a SELECT in the open transaction, and return the answer's document."""
-        body = self._query_body(sql, parameters) | {"trace": not self._autocommit}
+        body = self._query_body(sql, parameters) | {"trace": self._is_traced}
         answer: dict[str, Any] = persistently(
             lambda: self.transport.json("POST", "/v1/query", body)
         )
         self._note_snapshot(answer["snapshot"])
         for layout, key, ts in answer["reads"] or ():
             self._reads.setdefault((layout, key), ts)
+        self._ranges.update(dict.fromkeys(map(tuple, answer.get("ranges") or ())))
         return answer
 
     @contextmanager
@@ -316,11 +368,11 @@ class Connection:
 
         The transaction may not write afterwards, since its commit could not be validated.
         """
-        if self._writes and not self._autocommit:
+        if self._writes and not self._automatic:
             raise NotSupportedError("In a transaction that writes, use execute; or commit first.")
         body = self._query_body(sql, parameters)
         with self.transport.stream("/v1/query", body, {"Accept": accept}) as response:
-            self._untraced = not self._autocommit
+            self._untraced = self._is_traced
             self._note_snapshot(int(response.headers["hornbeam-snapshot"]))
             yield iter(response.pieces)
 
@@ -330,7 +382,7 @@ class Connection:
         body: dict[str, Any] = {
             "sql": sql,
             "use_views": self.use_views,
-            "trace": not self._autocommit,
+            "trace": self._is_traced,
             "bookmark": self.bookmark,
             **self._staleness(),
         }
@@ -349,6 +401,8 @@ class Connection:
                 "This transaction has read Arrow results, which cannot be validated at commit.\n"
                 "  Commit or roll back before writing, or read with execute."
             )
+        if self._modes.read_only:
+            raise ProgrammingError("This transaction is READ ONLY.")
         self._writes += writes
         if self._pipelines:
             self._accepted = True
@@ -362,15 +416,15 @@ class Connection:
             return
         self._check_open()
         try:
-            if self._autocommit:
+            if self._automatic:
                 self._writes = []
-                self._transact(waiting, {})
+                self._transact(waiting, {"isolation": self._modes.level.lower()})
             else:
                 self._try()
         except BaseException:
             # The pipeline accepted writes that are now dropped. Without them the transaction would
             # not be the one that the caller wanted.
-            self._failed = self._accepted and not self._autocommit
+            self._failed = self._accepted and not self._automatic
             self._writes = [write for write in self._writes if write.result is not None]
             raise
         self._accepted = False
@@ -382,7 +436,7 @@ class Connection:
         Raises ProgrammingError inside a transaction that has written."""
         self._check_open()
         if self._writes:
-            raise errors.ProgrammingError(
+            raise ProgrammingError(
                 "This transaction has written, and a schema change would not be part of it.\n"
                 "  Commit or roll back before changing the schema."
             )
@@ -398,8 +452,31 @@ class Connection:
         if self._closed:
             raise InterfaceError("The connection is closed.")
 
+    @property
+    def _automatic(self) -> bool:
+        """Is each statement its own transaction now?"""
+        return self._autocommit and not self._modes.block
+
+    @property
+    def _is_traced(self) -> bool:
+        """Does a commit validate what queries read now?"""
+        return not self._automatic and self._modes.level != "READ COMMITTED"
+
+    @property
+    def _has_begun(self) -> bool:
+        """Has the open transaction read or written?"""
+        return bool(self._writes) or self._snapshot is not None or self._failed
+
+    def _set_modes(self, control: Control) -> None:
+        if self._has_begun and control[1:3] != (None, None):
+            raise InterfaceError(
+                "The modes of a transaction are set before its first statement.\n"
+                "  Commit or roll back before."
+            )
+        self._modes.set(control)
+
     def _check_transactional(self) -> None:
-        if self._autocommit:
+        if self._automatic:
             raise InterfaceError(
                 "Savepoints need a transaction, and this connection is in autocommit.\n"
                 "  Set autocommit to False."
@@ -418,10 +495,16 @@ class Connection:
         if self._failed:
             raise InterfaceError("A write of this transaction has failed: roll back.")
 
+    def _end(self) -> None:
+        """End the open transaction."""
+        self._forget()
+        self._modes.end()
+
     def _forget(self) -> None:
         self._snapshot = None
         self._writes = []
         self._reads = {}
+        self._ranges = {}
         self._savepoints = {}
         self._replay = {}
         self._untraced = self._accepted = self._failed = False
@@ -436,7 +519,8 @@ class Connection:
             "bookmark": self.bookmark,
             "use_views": self.use_views,
             "timeout_ms": self._timeout_ms,
-            "snapshot": self._snapshot,
+            "isolation": self._modes.level.lower(),
+            "snapshot": None if self._modes.level == "READ COMMITTED" else self._snapshot,
             "pending": [write.body for write in self._writes],
             **self._staleness(),
             **self._replay,
@@ -447,10 +531,10 @@ class Connection:
         return {} if staleness is None else {"max_staleness_ms": max(int(staleness * 1000), 1)}
 
     def _note_snapshot(self, snapshot: int) -> None:
-        if self._autocommit:
-            if self.max_staleness_s is None:  # else later reads may be of an earlier snapshot
-                self.bookmark = max(self.bookmark, snapshot)
-        elif self._snapshot is None:
+        each_newer = self._automatic or self._modes.level == "READ COMMITTED"
+        if each_newer and self.max_staleness_s is None:  # else later reads may be earlier
+            self.bookmark = max(self.bookmark, snapshot)
+        if not self._automatic and self._snapshot is None:
             self._snapshot = snapshot
 
     def _try(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hornbeam.errors import InterfaceError, NotSupportedError
+from hornbeam.errors import InterfaceError
 from hornbeam.statements import Kind, kind
 from hornbeam.transport import ARROW
 from hornbeam.types import Parameters, row_reader, wire_parameters
@@ -81,9 +81,7 @@ class Cursor:
             case Kind.EXPLAIN:
                 self._explain(operation, parameters)
             case Kind.CONTROL:
-                raise NotSupportedError(
-                    "The connection controls transactions: use commit(), rollback(), autocommit."
-                )
+                self.connection.control(operation)
             case Kind.READ:
                 self._read(operation, parameters)
         return self

@@ -1,9 +1,9 @@
 """SQLAlchemy 2.1 dialect: `hornbeam://host:port`, `hornbeam:///folder`.
 
-SQL is DuckDB's with `?` parameters. Transactions are optimistic with snapshot isolation
-(`connection.py`). A retryable abort raises OperationalError. CREATE, DROP and ALTER TABLE … ADD
-plan and apply the whole schema (`ddl.py`), so `create_all` works. They take effect at once.
-Reflection reads `GET /v1/schema`. Stored views are reflected as materialised views.
+SQL is DuckDB's with `?` parameters. Transactions are optimistic (`connection.py`), with the
+isolation levels of PostgreSQL. A retryable abort raises OperationalError. CREATE, DROP and ALTER
+TABLE … ADD plan and apply the whole schema (`ddl.py`), so `create_all` works. They take effect at
+once. Reflection reads `GET /v1/schema`. Stored views are reflected as materialised views.
 
 `insert` and `distinct_on` are PostgreSQL's constructs, for ON CONFLICT and DISTINCT ON.
 """
@@ -35,6 +35,8 @@ from sqlalchemy.engine.interfaces import (
 from sqlalchemy.engine.url import URL
 from sqlalchemy.sql import compiler, sqltypes
 from sqlalchemy.sql.compiler import InsertmanyvaluesSentinelOpts
+
+from hornbeam.isolation import LEVELS
 
 __all__ = ["HornbeamDialect", "distinct_on", "insert"]
 
@@ -411,16 +413,19 @@ class HornbeamDialect(default.DefaultDialect):
         return _PUBLIC
 
     def get_isolation_level_values(self, dbapi_connection: Any) -> Sequence[IsolationLevel]:
-        return ["SNAPSHOT", "AUTOCOMMIT"]  # type: ignore[list-item]
+        return [*LEVELS, "AUTOCOMMIT"]  # type: ignore[list-item]
 
     def get_default_isolation_level(self, dbapi_conn: Any) -> IsolationLevel:
         return self.get_isolation_level(dbapi_conn)
 
     def get_isolation_level(self, dbapi_connection: Any) -> IsolationLevel:
-        return "AUTOCOMMIT" if dbapi_connection.autocommit else "SNAPSHOT"  # type: ignore[return-value]
+        level: IsolationLevel = dbapi_connection.isolation
+        return "AUTOCOMMIT" if dbapi_connection.autocommit else level
 
     def set_isolation_level(self, dbapi_connection: Any, level: str) -> None:
         dbapi_connection.autocommit = level == "AUTOCOMMIT"
+        if level != "AUTOCOMMIT":
+            dbapi_connection.isolation = level
 
     def detect_autocommit_setting(self, dbapi_conn: Any) -> bool:
         return bool(dbapi_conn.autocommit)

@@ -22,7 +22,7 @@ class Kind(enum.Enum):
     DDL = "ddl"
     EXPLAIN = "explain"
     CONTROL = "control"
-    """BEGIN, COMMIT and the like, for which a connection has methods."""
+    """BEGIN, COMMIT, SET TRANSACTION and the like (`isolation.control_of`)."""
 
 
 class Token(NamedTuple):
@@ -82,6 +82,8 @@ def kind(sql: str) -> Kind:
         word = _word_after_with(sql) if not _writes_in_with(sql) else "insert"
     if is_setval(sql):
         return Kind.DDL
+    if word == "set" and next(words, Token("", 0, 0)).text.lower() in {"transaction", "session"}:
+        return Kind.CONTROL
     for words_, meaning in (
         (_WRITES, Kind.WRITE),
         (_DDL, Kind.DDL),

@@ -59,6 +59,7 @@ from hornbeam_server.query.binding.identities import (
     omit_identities,
     write_out_natural,
 )
+from hornbeam_server.query.binding.joins_in_parentheses import open_first_joins
 from hornbeam_server.query.binding.literals import typed
 from hornbeam_server.query.binding.merges import spell_inserts
 from hornbeam_server.query.binding.names import (
@@ -270,10 +271,11 @@ class _Binder:
         spell_out(tree, self.catalog.schema.relation(table.name))
         item = select.frame.items[0]
         names = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
-        columns = [self._target_column(name, item) for name in names]
-        columns = columns or [column for _, column in item.columns]
+        named = [self._target_column(name, item) for name in names]
+        columns: Sequence[OutputColumn] = named or [column for _, column in item.columns]
         source = tree.args.get("expression")
         if isinstance(source, exp.Values):
+            columns = self._first(tree, _width(source.expressions[0]), columns)
             self._insert_values(source, columns, _Select(Frame(-1), Gathered(-1), ctes))
         elif source is not None:
             self._insert_query(tree, source, columns, ctes)
@@ -282,12 +284,24 @@ class _Binder:
             self._on_conflict(conflict, select)
         return self._returning(tree, select)
 
+    def _first(
+        self, tree: exp.Insert, given: int, columns: Sequence[OutputColumn]
+    ) -> Sequence[OutputColumn]:
+        """The columns that `given` values are for. Without a list of columns these are the first
+        columns of the relation, as in PostgreSQL, and the tree gets their list."""
+        if given >= len(columns) or isinstance(tree.this, exp.Schema):
+            return columns
+        first = columns[:given]
+        names = [exp.to_identifier(column.name, quoted=True) for column in first]
+        tree.set("this", exp.Schema(this=tree.this, expressions=names))
+        return first
+
     def _insert_values(
         self, values: exp.Values, columns: Sequence[OutputColumn], select: _Select
     ) -> None:
         for row in values.expressions:
             cells = row.expressions if isinstance(row, exp.Tuple) else [row]
-            self._same_width(len(cells), len(columns), row)
+            self._same_width(_width(row), len(columns), row)
             for cell, column in zip(cells, columns, strict=True):
                 self._assign(cell, column, select)
 
@@ -302,6 +316,7 @@ class _Binder:
                     raise unknown("column", column.name, at(source, self.sql), known)
             return
         if not shape.open:
+            columns = self._first(tree, len(shape.columns), columns)
             self._same_width(len(shape.columns), len(columns), source)
         selects = [s for s in _branches(source) if len(s.expressions) == len(columns)]
         for branch in selects:
@@ -388,8 +403,8 @@ class _Binder:
     def _merged_row(self, insert: exp.Insert, item: Item, source: _Select) -> None:
         """Bind WHEN NOT MATCHED THEN INSERT, whose values see the source alone."""
         names = insert.this.expressions if isinstance(insert.this, exp.Schema) else []
-        columns = [self._target_column(name, item) for name in names]
-        columns = columns or [column for _, column in item.columns]
+        named = [self._target_column(name, item) for name in names]
+        columns: Sequence[OutputColumn] = named or [column for _, column in item.columns]
         values = insert.args.get("expression")
         if values is not None:
             self._insert_values(values, columns, source)
@@ -606,6 +621,7 @@ class _Binder:
     def _select(self, node: exp.Select, parent: Frame | None, ctes: Scope) -> _Shape:
         select = self._open(parent, ctes)
         select.ctes = self._ctes(node, parent, ctes)
+        open_first_joins(node)
         origin = node.args.get("from_")
         joins = node.args.get("joins") or ()
         if origin is not None:
@@ -1343,6 +1359,11 @@ def _by_name(left: _Shape, right: _Shape) -> _Shape:
     added = tuple(column for column in right.columns if column.name not in known)
     columns = (OutputColumn(column.name, None) for column in (*left.columns, *added))
     return _Shape(tuple(columns), left.open or right.open)
+
+
+def _width(row: exp.Expr) -> int:
+    """The number of values of a row of VALUES."""
+    return len(row.expressions) if isinstance(row, exp.Tuple) else 1
 
 
 def _branches(node: exp.Expr) -> Iterator[exp.Select]:

@@ -37,6 +37,7 @@ from hornbeam_server.schema.ddl.partitions import about_part, partition_notes, p
 from hornbeam_server.schema.ddl.roles import (
     Passed,
     Role,
+    calls,
     declared_name,
     dumped_view,
     indexed_name,
@@ -44,6 +45,7 @@ from hornbeam_server.schema.ddl.roles import (
     passed,
     passed_notes,
     role,
+    routines,
 )
 from hornbeam_server.schema.ddl.scan import Piece, pieces
 from hornbeam_server.schema.ddl.sources import Source, recognised
@@ -115,7 +117,7 @@ def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> R
         if _DUMPED in text[:_HEAD]
         else set[str]()
     )
-    only_rows = _has_only_rows(found)
+    only_rows, own = _has_only_rows(found), routines(found, source)
     with drafts.problems.collect():
         for piece in found:
             if about_part(piece, source, parts):
@@ -127,7 +129,7 @@ def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> R
             match role(piece):
                 case Role.HOLDS_NO_ROWS:
                     silent.append(passed(piece))
-                case Role.VIEW if source is not Source.POSTGRES:
+                case Role.VIEW if source is not Source.POSTGRES or calls(piece, own):
                     silent.append(passed(piece))
                 case Role.VIEW if file != STATEMENT:
                     silent += _read_view(piece, qualifier, source, drafts)

@@ -97,6 +97,23 @@ def role(piece: Piece) -> Role:
     return Role.DECLARES
 
 
+_ROUTINE = re.compile(
+    rf"CREATE\s+(?:OR\s+REPLACE\s+)?(?:FUNCTION|AGGREGATE)\s+({NAME})", re.IGNORECASE
+)
+_CALLED = re.compile(r"(\w+)\s*\(")
+
+
+def routines(found: Iterable[Piece], source: Source) -> frozenset[str]:
+    """The names of the functions and aggregates that statements create."""
+    named = (_ROUTINE.match(piece.text) for piece in found if piece.words[:1] == ("CREATE",))
+    return frozenset(last_name(match[1], source) for match in named if match)
+
+
+def calls(piece: Piece, names: frozenset[str]) -> bool:
+    """Does a statement call one of the functions?"""
+    return any(name.lower() in names for name in _CALLED.findall(piece.text))
+
+
 def dumped_view(piece: Piece, source: Source) -> str:
     """The name of a materialized view as pg_dump writes it; "" for other statements."""
     found = _DUMPED_VIEW.match(piece.text)

@@ -41,6 +41,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 import hornbeam
+from hornbeam.isolation import LEVELS
 from hornbeam.sqlalchemy import column_type, distinct_on, insert
 from tests.client import client_world
 
@@ -343,11 +344,22 @@ def test_strings_are_aggregated(filled: Engine) -> None:
         assert connection.scalar(select(in_order)) == "B, A"
 
 
-def test_isolation_levels_are_snapshot_and_autocommit(filled: Engine) -> None:
+def test_isolation_levels_are_those_of_postgresql_and_autocommit(filled: Engine) -> None:
     with filled.connect() as connection:
-        assert connection.get_isolation_level() == "SNAPSHOT"
+        assert connection.get_isolation_level() == "REPEATABLE READ"
         levels = connection.dialect.get_isolation_level_values(None)  # type: ignore[arg-type]
-        assert list(levels) == ["SNAPSHOT", "AUTOCOMMIT"]
+        assert list(levels) == [*LEVELS, "AUTOCOMMIT"]
+        serializable = connection.execution_options(isolation_level="SERIALIZABLE")
+        assert serializable.get_isolation_level() == "SERIALIZABLE"
+        count = select(func.count()).select_from(Book)
+        assert serializable.scalar(count) == 2
+        with filled.begin() as other:
+            other.execute(text("INSERT INTO book (id, author_id) VALUES (100, 1)"))
+        serializable.execute(text("DELETE FROM book WHERE id = 1"))
+        with pytest.raises(exc.OperationalError, match="have changed since"):
+            serializable.commit()
+    with filled.connect() as connection:
+        assert connection.get_isolation_level() == "REPEATABLE READ"
     automatic = filled.execution_options(isolation_level="AUTOCOMMIT")
     with automatic.connect() as connection:
         connection.execute(text("DELETE FROM book"))

@@ -46,6 +46,8 @@ from hornbeam.statements import Kind, is_complete, kind, quote, split, tokens
         ("EXPLAIN SELECT 1", Kind.EXPLAIN),
         ("BEGIN", Kind.CONTROL),
         ("rollback", Kind.CONTROL),
+        ("SET TRANSACTION READ ONLY", Kind.CONTROL),
+        ("set session characteristics as transaction read only", Kind.CONTROL),
     ],
 )  # fmt: skip
 def test_statements_are_classified(sql: str, expected: Kind) -> None:

@@ -52,6 +52,14 @@ CHANGING_DEATH = ("CONFIGURATION=6", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=1")
 LANES = ("LAST_SNAPSHOT=2", "CRASHES=0")
 LANES_DEATH = ("LAST_SNAPSHOT=1", "CRASHES=1")
 
+# Guards: RING is the number of transactions; CONFIGURATION 1: a member joins, 2: one transaction
+# takes no guards.
+GUARDS = ("RING=2", "CONFIGURATION=0", "CRASHES=0")
+GUARDS_PLAIN = ("RING=2", "CONFIGURATION=2", "CRASHES=0")
+GUARDS_PLAIN_DEATH = ("RING=2", "CONFIGURATION=2", "CRASHES=1", "HOMES=1")
+GUARDS_JOINING = ("RING=2", "CONFIGURATION=1", "CRASHES=0", "HOMES=2")
+GUARDS_JOINING_DEATH = ("RING=2", "CONFIGURATION=1", "CRASHES=1", "HOMES=2")
+
 # Broken variants: bounds that suffice to show the bug, and the violated property.
 BROKEN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
     "commit": {
@@ -134,6 +142,16 @@ BROKEN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
         "BASE_WITH_LANES": (LANES, "TOTAL"),
         "WATERMARK_EARLY": (LANES, "TOTAL"),
     },
+    "guards": {
+        "GUARDS_NOT_HEEDED": (GUARDS, "SERIAL"),
+        "COMMITS_NOT_WAITED_FOR": (GUARDS, "SERIAL"),
+        "READ_BEFORE_GUARDED": (GUARDS, "SERIAL"),
+        "RELEASE_NOT_MERGED": (GUARDS_PLAIN, "RISING"),
+        "JOINED_NOT_ASKED": (GUARDS_JOINING, "SERIAL"),
+        "MEMBERS_COMPARED": (GUARDS_JOINING_DEATH, "SERIAL"),
+        "FREE_AT_DEATH": (GUARDS_PLAIN_DEATH, "RISING"),
+        "KEEP_GUARDS_OF_THE_DEAD": (GUARDS_PLAIN_DEATH, "STUCK"),
+    },
     "stars": {
         "PARENT_NOT_EXCLUSIVE": ((), "TOTAL"),
         "PARENT_NOT_KEPT": ((), "TOTAL"),
@@ -201,8 +219,9 @@ def small_cases() -> list[Case]:
     twophase = [Case("twophase", ("SLAVES=2", n)) for n in ("CRASHES=0", "CRASHES=1")]
     locks = [Case("locks", bounds) for bounds in (MOVING, DEATH)]
     lanes = [Case("lanes", bounds) for bounds in (LANES, LANES_DEATH)]
+    guards = [Case("guards", bounds) for bounds in (GUARDS, GUARDS_PLAIN, GUARDS_JOINING)]
     broken = (case for case in _broken_cases() if case.model != "locks" or case.variant in IN_SUITE)
-    return [*commit, *twophase, *locks, *lanes, Case("stars", ()), *broken]
+    return [*commit, *twophase, *locks, *guards, *lanes, Case("stars", ()), *broken]
 
 
 def all_cases() -> list[Case]:
@@ -212,17 +231,23 @@ def all_cases() -> list[Case]:
     The eight initial states of two-phase commit, and those of travelling locks, are checked
     separately where the memory does not suffice for all.
     """
-    crashes = (("CRASHES=0",), ("CRASHES=1",), ("CRASHES=2",))
+    numbers = (("CRASHES=0",), ("CRASHES=1",), ("CRASHES=2",))
     beginnings = [f"CONFIGURATION={n}" for n in range(8)]
-    commit = [Case("commit", ("SLAVES=3", "ROOTS=3", *n)) for n in crashes]
-    twophase = [Case("twophase", ("SLAVES=3", *n)) for n in crashes[:2]]
+    commit = [Case("commit", ("SLAVES=3", "ROOTS=3", *n)) for n in numbers]
+    twophase = [Case("twophase", ("SLAVES=3", *n)) for n in numbers[:2]]
     twophase += [Case("twophase", ("SLAVES=3", "CRASHES=2", n)) for n in beginnings]
     locks = [Case("locks", ("CRASHES=0", "LAST_SNAPSHOT=2"))]
     locks += [Case("locks", ("CRASHES=1", "LAST_SNAPSHOT=1", n)) for n in beginnings]
     locks += [Case("locks", ("CRASHES=2", "LAST_SNAPSHOT=0", n)) for n in beginnings]
     lanes = [Case("lanes", ("LAST_SNAPSHOT=3", n)) for n in ("CRASHES=0", "CRASHES=1")]
     lanes += [Case("lanes", ("LAST_SNAPSHOT=1", "CRASHES=2"))]
-    return [*commit, *twophase, *locks, *lanes, Case("stars", ()), *_broken_cases()]
+    guards = [Case("guards", ("RING=3", "CONFIGURATION=0", "CRASHES=0"))]
+    guards += [
+        Case("guards", ("RING=2", f"CONFIGURATION={n}", f"CRASHES={crashes}"))
+        for n in range(3)
+        for crashes in (0, 1)
+    ]
+    return [*commit, *twophase, *locks, *guards, *lanes, Case("stars", ()), *_broken_cases()]
 
 
 def _broken_cases() -> Iterator[Case]:

@@ -331,6 +331,17 @@ def test_indexes_of_other_kinds_and_dumped_views_are_passed_over() -> None:
     )
 
 
+def test_a_view_that_calls_a_function_of_the_file_is_passed_over() -> None:
+    schema = load_ddl(
+        "CREATE TABLE t (a INT PRIMARY KEY);\n"
+        "CREATE OR REPLACE FUNCTION public.length(n INT) RETURNS INT AS $$SELECT 1$$;\n"
+        "CREATE VIEW v AS SELECT length (a) AS n FROM t;\n"
+        "CREATE VIEW w AS SELECT a AS length FROM t;\n"
+    )
+    assert [view.name for view in schema.views] == ["w"]
+    assert "passed over: CREATE VIEW (line 3)" in schema.notes
+
+
 def test_a_self_reference_is_no_cycle() -> None:
     text = "CREATE TABLE t (i INT PRIMARY KEY, up INT REFERENCES t ON DELETE SET NULL)"
     assert load_ddl(text).relation("t").foreign_keys[0].parent == "t"
@@ -636,6 +647,11 @@ DEFAULTS = [
     ("DATE", "('now'::text)::date", Default(DefaultKind.NOW)),
     ("TIMESTAMP", "(now() AT TIME ZONE 'utc')", Default(DefaultKind.NOW)),
     ("TIMESTAMP", "timezone('utc'::text, now())", Default(DefaultKind.NOW)),
+    ("DATE", "CURRENT_TIMESTAMP::date", Default(DefaultKind.NOW)),
+    ("TIMESTAMP", "CURRENT_DATE", "CURRENT_DATE"),
+    ("TIMESTAMPTZ", "(CURRENT_DATE)::timestamp", "CURRENT_DATE"),
+    ("TIMESTAMP", "('now'::text)::date", "CURRENT_DATE"),
+    ("TIMESTAMP", "now()::date", "CURRENT_DATE"),
     ("DATE", "CURRENT_DATE + 30", "CURRENT_DATE + 30"),
     ("TIMESTAMPTZ", "(now() +\n INTERVAL '1 day')", "now() + INTERVAL '1 day'"),
     ("INT", "1 * (2 + 3)", "1 * (2 + 3)"),

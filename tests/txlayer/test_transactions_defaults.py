@@ -7,7 +7,7 @@ import pytest
 
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.ddl import load_ddl
-from hornbeam_server.schema.errors import TypeMismatch, UnknownName, Unsupported
+from hornbeam_server.schema.errors import SqlError, TypeMismatch, UnknownName, Unsupported
 from hornbeam_server.txlayer.transactions.default_expressions import (
     compile_default,
     default_expressions,
@@ -128,3 +128,51 @@ async def test_a_value_that_does_not_fit_is_an_error_of_the_insert(tmp_path):
         with pytest.raises(TypeMismatch, match="Default of column d"):
             await database.execute("INSERT INTO t (k) VALUES (1)")
         await database.execute("INSERT INTO t VALUES (1, 'x')")
+
+
+async def test_the_date_is_midnight_in_a_timestamp(tmp_path):
+    ddl = (
+        "CREATE TABLE t (id INT PRIMARY KEY, a TIMESTAMP DEFAULT CURRENT_DATE,"
+        " b TIMESTAMPTZ DEFAULT ('now'::text)::date, c TIMESTAMP DEFAULT now(),"
+        " d DATE DEFAULT now())"
+    )
+    async with opened(tmp_path, catalog_of(load_ddl(ddl))) as database:
+        await run_all(database, "INSERT INTO t (id) VALUES (1)", "INSERT INTO t VALUES (2)")
+        await database.load("t", ["id"], [(3,)])
+        for a, b, c, d in await database.fetch("SELECT a, b, c, d FROM t"):
+            assert a == dt.datetime.combine(d, dt.time())
+            assert b == a.replace(tzinfo=dt.UTC)
+            assert c.date() == d
+
+
+async def test_values_without_a_list_of_columns_are_those_of_the_first_columns(tmp_path):
+    ddl = (
+        "CREATE TABLE t (id INT PRIMARY KEY, a TEXT DEFAULT 'x', b INT NOT NULL DEFAULT 5,"
+        " c INT GENERATED ALWAYS AS (b + 1) STORED); CREATE TABLE u (a INT, b INT DEFAULT 7)"
+    )
+    async with opened(tmp_path, catalog_of(load_ddl(ddl))) as database:
+        await run_all(
+            database,
+            "INSERT INTO t VALUES (1), (2)",
+            "INSERT INTO t VALUES (3, 'y'), (4, DEFAULT)",
+            "INSERT INTO t SELECT id + 4, a FROM t WHERE id < 3",
+            "INSERT INTO t VALUES (1, 'z') ON CONFLICT (id) DO UPDATE SET a = excluded.a, b = 6",
+            "INSERT INTO u VALUES (1)",
+            "INSERT INTO u SELECT 2",
+        )
+        (row,) = (await database.execute("INSERT INTO t VALUES (9) RETURNING *")).statements[0].rows
+        assert row == (9, "x", 5, 6)
+        assert await database.fetch("SELECT * FROM t ORDER BY id") == [
+            (1, "z", 6, 7), (2, "x", 5, 6), (3, "y", 5, 6), (4, "x", 5, 6), (5, "x", 5, 6),
+            (6, "x", 5, 6), (9, "x", 5, 6),
+        ]  # fmt: skip
+        assert await database.fetch("SELECT * FROM u ORDER BY a") == [(1, 7), (2, 7)]
+        for sql, error in (
+            ("INSERT INTO t VALUES (1, 'x'), (2)", "1 values for 2"),
+            ("INSERT INTO t VALUES (1, 'x', 2, DEFAULT, 3)", "5 values for 4"),
+            ("INSERT INTO t (id, a) VALUES (7)", "1 values for 2"),
+            ("INSERT INTO t (id, a) SELECT 7", "2 columns, the SELECT gives 1"),
+            ("INSERT INTO u SELECT 1, 2, 3", "2 columns, the SELECT gives 3"),
+        ):
+            with pytest.raises(SqlError, match=error):
+                await database.execute(sql)

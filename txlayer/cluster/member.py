@@ -25,6 +25,7 @@ from hornbeam_server.txlayer.cluster.master import Master
 from hornbeam_server.txlayer.cluster.membership import POLL_S, WORD_S, Membership
 from hornbeam_server.txlayer.cluster.membership_view import View
 from hornbeam_server.txlayer.cluster.messages import (
+    Guard,
     Lock,
     Owned,
     Reach,
@@ -86,6 +87,8 @@ class Answering:
         match request:
             case Lock():
                 return await self._guests.lock(caller, request)
+            case Guard():
+                return await self._guests.guard(caller, request, self._committer)
             case Release():
                 return self._guests.release(caller, request)
             case Reach() if caller not in self._view.members:

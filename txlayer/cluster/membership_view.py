@@ -29,11 +29,15 @@ class View:
         self.version = 0
         self.assignment = Assignment.founded("", 0)
         self.members: Set[str] = frozenset()
+        self.memberships = 0
+        """The number of times that the observed members have changed."""
         self._seen = asyncio.Event()
 
     def see(self, version: int, assignment: Assignment) -> None:
         self.version, self.assignment = version, assignment
-        self.members = frozenset(member.name for member in assignment.members)
+        members = frozenset(member.name for member in assignment.members)
+        self.memberships += members != self.members
+        self.members = members
         self._seen.set()
         self._seen = asyncio.Event()
 

@@ -29,9 +29,22 @@ class Lock(msgspec.Struct, frozen=True, array_like=True, tag="lock"):
     timeout_s: float
 
 
+class Guard(msgspec.Struct, frozen=True, array_like=True, tag="guard"):
+    """Let no other transaction commit rows into these ranges until the sender's attempt number
+    `attempt` is released, and answer when earlier ones are applied. `timeout_s`: the maximum wait
+    in seconds."""
+
+    attempt: int
+    age: Age
+    ranges: dict[str, list[tuple[bytes, bytes | None]]]
+    """By table: from the first key (included) to the second (excluded; None: to the last)."""
+    timeout_s: float
+
+
 class Release(msgspec.Struct, frozen=True, array_like=True, tag="release"):
-    """Free all locks that these attempts of the sender hold or wait for. `attempts` has a commit
-    timestamp by number, 0 for an attempt without a commit; the receiver's clock follows them."""
+    """Free all locks and guards that these attempts of the sender hold or wait for. `attempts` has
+    a commit timestamp by number, 0 for an attempt without a commit; the receiver's clock follows
+    them."""
 
     attempts: dict[int, int]
 
@@ -52,7 +65,7 @@ class Seal(msgspec.Struct, frozen=True, array_like=True, tag="seal"):
     """Seal the commits that the log holds, for followers of the log."""
 
 
-Request = Lock | Release | Reach | Unfinished | Seal
+Request = Lock | Guard | Release | Reach | Unfinished | Seal
 
 
 class Granted(msgspec.Struct, frozen=True, array_like=True, tag="granted"):
@@ -67,6 +80,15 @@ class Granted(msgspec.Struct, frozen=True, array_like=True, tag="granted"):
     """The number of the last earlier release of any of these locks, in the owner's lock table."""
     releases: int = 0
     """The number of releases of all locks so far, in the owner's lock table."""
+
+
+class GuardedHere(msgspec.Struct, frozen=True, array_like=True, tag="guarded"):
+    """The ranges are guarded, and earlier commits into them are applied. `clock` is the member's
+    clock, `newest` the newest commit of each of the tables, where there is one."""
+
+    member: str
+    clock: int
+    newest: dict[str, int]
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
@@ -107,7 +129,7 @@ class Sealed(msgspec.Struct, frozen=True, array_like=True, tag="sealed"):
     sequence: int
 
 
-Response = Granted | Refused | Freed | Reached | Owned | Sealed
+Response = Granted | GuardedHere | Refused | Freed | Reached | Owned | Sealed
 
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)

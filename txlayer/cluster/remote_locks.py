@@ -10,8 +10,8 @@ This module keeps the rules that make this safe:
   root, no matter which members grant its lock and commit;
 - before a transaction is handed to the log, or answered without a commit, the coordinator checks
   all its grantors once more: a grant of a node that is no longer a member is void;
-- locks of a dead member's transactions are freed when its log is recovered, and not before, even
-  if that node runs on and releases them.
+- locks and guards of a dead member's transactions are freed when its log is recovered, and not
+  before, even if that node runs on and releases them.
 
 Locks in several tables cause no deadlock: an attempt that holds or awaits a lock in another table
 is compared like an attempt that holds a lock in this one (txlayer/transactions/locks.py).
@@ -25,10 +25,22 @@ from dataclasses import dataclass, field
 
 from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted, Unavailable
 from hornbeam_server.storage.ports import Clock
+from hornbeam_server.storage.together import all_settled
 from hornbeam_server.txlayer.cluster.links import Links
 from hornbeam_server.txlayer.cluster.membership_view import View, slot_of
-from hornbeam_server.txlayer.cluster.messages import Freed, Granted, Lock, Refused, Release
+from hornbeam_server.txlayer.cluster.messages import (
+    Freed,
+    Granted,
+    Guard,
+    GuardedHere,
+    Lock,
+    Refused,
+    Release,
+    Response,
+)
+from hornbeam_server.txlayer.commit.committer import Committer, Prepared
 from hornbeam_server.txlayer.commit.hlc import HybridClock
+from hornbeam_server.txlayer.transactions.guards import Guarded, Ranges
 from hornbeam_server.txlayer.transactions.locks import (
     KnownReleases,
     LockName,
@@ -48,12 +60,14 @@ TIMEOUT = "timeout"
 class _Attempt:
     """The locks that one of this member's transactions has at other members. `asked` are all
     members that may hold locks for it, `grantors` those that granted some, `granted` their answer
-    for each lock, and `clock` is the highest clock in these answers."""
+    for each lock, and `clock` is the highest clock in these answers. `memberships` is
+    that of the view when it asked all members to guard what it has read; 0: it has not."""
 
     number: int
     asked: set[str] = field(default_factory=set)
     grantors: set[str] = field(default_factory=set)
     granted: dict[LockName, Granted] = field(default_factory=dict)
+    memberships: int = 0
     clock: int = 0
 
 
@@ -90,6 +104,8 @@ class TravellingLocks:
         attempt = self._attempts.get(owner)
         if attempt is not None and not attempt.grantors <= self._view.members:
             raise _aborted("A node that had granted a lock has gone.", "grantor gone")
+        if attempt is not None and attempt.memberships:
+            self._require_same_members(attempt)
         if not self._view.may_commit:
             raise Unavailable("This node is no member any more.", cure="Ask another node.")
 
@@ -121,6 +137,26 @@ class TravellingLocks:
             elif self._own.last_release([name]) > since.releases[self._view.name]:
                 return False
         return True
+
+    async def guard(
+        self, owner: LockOwner, ranges: Ranges, committer: Committer, deadline: float | None = None
+    ) -> Guarded:
+        """Guard `ranges` at all members. A dead member's commits must be applied before."""
+        view, attempt = self._view, self._attempt(owner)
+        if view.assignment.dead:
+            raise _aborted("A node has died and is being recovered.", "recovering")
+        since, attempt.memberships = view.assignment.clock, view.memberships
+        attempt.asked.update(view.others)
+        asked = [self._guard_at(owner, name, ranges, deadline) for name in view.others]
+        own = self._own.guard(owner, ranges, committer, deadline)
+        found = Guarded(since)
+        for each in await all_settled([own, *asked]):
+            found = found.and_also(each)
+        self._require_same_members(attempt)
+        return found
+
+    def is_guarded(self, owner: LockOwner, prepared: Prepared) -> bool:
+        return self._own.is_guarded(owner, prepared)
 
     def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
         self._own.release_all(owner)
@@ -162,13 +198,7 @@ class TravellingLocks:
         request = Lock(attempt.number, owner.age, compares, exclusive, names, left_s)
         attempt.asked.add(grantor)
         owner.holds_remote = compares or not only_first(names)
-        try:
-            async with asyncio.timeout_at(deadline):
-                answer = await self._links.ask(grantor, request)
-        except TimeoutError:
-            raise _too_late() from None
-        except Unavailable as error:
-            raise _aborted(f"A node did not answer: {error.message}", "no answer") from error
+        answer = await self._answer(grantor, request, deadline)
         match answer:
             case Granted(owner=name) if name == grantor:
                 self._hlc.follow(answer.clock)
@@ -176,12 +206,39 @@ class TravellingLocks:
                 attempt.granted.update(dict.fromkeys(names, answer))
                 self._last_granted[grantor] = answer
                 attempt.clock = max(attempt.clock, answer.clock)
-            case Refused(reason=reason) if reason == TIMEOUT:
-                raise _too_late()
-            case Refused():
-                raise _aborted(answer.why, answer.reason)
             case _:
-                raise _aborted(f"A node answered {answer!r}.", "no answer")
+                raise _no_grant(answer)
+
+    def _require_same_members(self, attempt: _Attempt) -> None:
+        """Raises TransactionAborted if members have come or gone since the attempt asked for
+        guards, also one that has done both: it may have committed, without a guard, in between."""
+        if attempt.memberships != self._view.memberships:
+            raise _aborted("Nodes have come or gone.", "members changed")
+
+    async def _guard_at(
+        self, owner: LockOwner, member: str, ranges: Ranges, deadline: float | None
+    ) -> Guarded:
+        attempt = self._attempt(owner)
+        left_s = LONGEST_S if deadline is None else deadline - self._clock.monotonic()
+        request = Guard(attempt.number, owner.age, ranges.by_table, left_s)
+        answer = await self._answer(member, request, deadline)
+        match answer:
+            case GuardedHere(member=name) if name == member:
+                self._hlc.follow(answer.clock)
+                attempt.grantors.add(member)
+                attempt.clock = max(attempt.clock, answer.clock)
+                return Guarded(0, answer.newest)
+        raise _no_grant(answer)
+
+    async def _answer(self, member: str, request: Lock | Guard, deadline: float | None) -> Response:
+        """The answer of a member. Raises TransactionAborted, StatementTimeout at the deadline."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._links.ask(member, request)
+        except TimeoutError:
+            raise _too_late() from None
+        except Unavailable as error:
+            raise _aborted(f"A node did not answer: {error.message}", "no answer") from error
 
     def _attempt(self, owner: LockOwner) -> _Attempt:
         attempt = self._attempts.get(owner)
@@ -224,9 +281,26 @@ class Guests:
         released = own.last_release(request.names)
         return Granted(view.name, self._hlc.last, view.version, released, own.releases)
 
+    async def guard(
+        self, caller: str, request: Guard, committer: Committer
+    ) -> GuardedHere | Refused:
+        """Guard ranges for `caller`, or return the reason for the refusal. `committer` is that of
+        this member."""
+        if caller not in self._view.members:
+            return Refused("The node is no member.", "not a member")
+        guest = self._guests.setdefault((caller, request.attempt), LockOwner(request.age))
+        deadline = self._clock.monotonic() + request.timeout_s
+        try:
+            found = await self._own.guard(guest, Ranges(request.ranges), committer, deadline)
+        except StatementTimeout as error:
+            return Refused(error.message, TIMEOUT)
+        except Unavailable as error:
+            return Refused(error.message, "unavailable")
+        return GuardedHere(self._view.name, self._hlc.last, dict(found.newest))
+
     def release(self, caller: str, request: Release) -> Freed:
-        """Free the locks of a member's attempts. Releases of dead nodes are ignored: they may be
-        wrong about the content of their logs."""
+        """Free the locks and guards of a member's attempts. Releases of dead nodes are ignored:
+        they may be wrong about the content of their logs."""
         if caller in self._view.members:
             for attempt, commit_ts in request.attempts.items():
                 self._hlc.follow(commit_ts)
@@ -289,6 +363,16 @@ def _require_owned(view: View, names: Sequence[LockName]) -> None:
     """Raises TransactionAborted unless the member of `view` may grant the locks `names`."""
     if not all(view.is_mine(slot_of(name)) for name in names):
         raise _aborted("The lock is another node's, or will soon be.", "not the owner")
+
+
+def _no_grant(answer: Response) -> TransactionAborted | StatementTimeout:
+    """The error for an answer that grants nothing."""
+    match answer:
+        case Refused(reason=reason) if reason == TIMEOUT:
+            return _too_late()
+        case Refused():
+            return _aborted(answer.why, answer.reason)
+    return _aborted(f"A node answered {answer!r}.", "no answer")
 
 
 def _aborted(why: str, reason: str) -> TransactionAborted:

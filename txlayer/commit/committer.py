@@ -26,7 +26,7 @@ import asyncio
 import contextlib
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -121,6 +121,15 @@ class _Waiting:
     applied: asyncio.Future[None] | None = None
 
 
+class _Queue(asyncio.Queue[_Waiting]):
+    """The transactions that wait for the log, which can be listed."""
+
+    _queue: deque[_Waiting]
+
+    def __iter__(self) -> Iterator[_Waiting]:
+        return iter(self._queue)
+
+
 @dataclass(eq=False, slots=True)
 class _Batch:
     ts: int
@@ -162,7 +171,7 @@ class Committer:
         self._alive = alive
         self._steps = steps
         self._checkpoint_interval_s = checkpoint_interval_s
-        self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(max_waiting)
+        self._waiting = _Queue(max_waiting)
         self._logged: asyncio.Queue[_Batch] = asyncio.Queue(MAX_LOGGED)
         self._open_batches: deque[_Batch] = deque()
         self._in_flight: set[int] = set()
@@ -195,6 +204,10 @@ class Committer:
         """Timestamps of the batches that the store has refused; their puts are retried."""
         self._taken: Sequence[_Waiting] = ()
         """The transactions of which a batch is being made."""
+        self.since = hlc.last
+        """No commit before this process began has a later timestamp."""
+        self.newest: dict[str, int] = {}
+        """The newest applied commit of this process by physical table."""
 
     # ------------------------------------------------------------ life
 
@@ -241,6 +254,11 @@ class Committer:
         while self.finished < target and self.failed is None:
             await self._progress.wait()
         return self.finished >= target
+
+    def unapplied(self) -> list[Prepared]:
+        """The accepted transactions that are not applied yet."""
+        batches = (waiting for batch in self._open_batches for waiting in batch.members)
+        return [waiting.prepared for waiting in (*batches, *self._taken, *self._waiting)]
 
     async def drain(self) -> None:
         """Return when every commit accepted before the call is applied.
@@ -461,7 +479,9 @@ class Committer:
         self._applied_upto = batch.end
         self._catalog_version = batch.members[-1].prepared.catalog_version
         self.finished += len(batch.members)
+        self.newest.update(dict.fromkeys(batch.cells, batch.ts))
         for waiting in batch.members:
+            self.newest.update(dict.fromkeys(waiting.prepared.writes, batch.ts))
             self._answer(waiting, batch, applied=True)
             if waiting.applied is not None and not waiting.applied.done():
                 waiting.applied.set_result(None)

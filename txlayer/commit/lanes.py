@@ -42,6 +42,11 @@ class LaneCell:
         """The grouping columns and the lane."""
         self.amounts: Row | None = None
 
+    @property
+    def place(self) -> tuple[str, bytes]:
+        """Its table and its key."""
+        return self.codec.layout.table, self.key
+
     def put(self) -> Put:
         """The cell as stored; without amounts it is removed."""
         assert self.amounts is not None

@@ -43,7 +43,8 @@ from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.limits import MAX_ROW_BYTES
-from hornbeam_server.storage.ports import NEWEST, TableStore
+from hornbeam_server.storage.ports import NEWEST, TableReader
+from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.constraint_checks import ConstraintChecks, numbers_cure
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
@@ -142,14 +143,14 @@ class _Written:
 class Transaction:
     """The working state of one attempt.
 
-    `snapshot` returns the snapshot of its searches (`Searches`). Without `locks`, all rows are read
-    at `at`.
+    `snapshot` returns the snapshot of its searches (`Searches`), and `ranges` collects what they
+    read. Without `locks`, all rows are read at `at`.
     """
 
     def __init__(
         self,
         state: CatalogState,
-        store: TableStore,
+        store: TableReader,
         identity: Numbers,
         uuids: RandomUuids,
         now: dt.datetime,
@@ -158,6 +159,7 @@ class Transaction:
         owner: LockOwner,
         deadline: float | None = None,
         at: int = NEWEST,
+        ranges: list[ReadRange] | None = None,
     ) -> None:
         self.state = state
         self._store = store
@@ -165,7 +167,7 @@ class Transaction:
         self._loaded: list[tuple[Counter, list[Any]]] = []
         self._now = now
         self._workspace = workspace = Workspace(state, store, locks, owner, deadline, at)
-        self._searches = Searches(workspace, store, snapshot)
+        self._searches = Searches(workspace, store, snapshot, ranges)
         self._bound: dict[int, tuple[WritePlan, _Bound]] = {}
         """Plans and bound statements by the `id` of the statement, which they keep alive."""
         self._given: dict[int, list[dict[int, Value]]] = {}

@@ -32,6 +32,8 @@ from operator import length_hint
 from typing import NamedTuple, Protocol
 
 from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted
+from hornbeam_server.txlayer.commit.committer import Committer, Prepared
+from hornbeam_server.txlayer.transactions.guards import Guarded, Ranges, applied_under
 
 LockName = tuple[str | bytes, ...]
 """The name of a locked object: its kind, then its identity (txlayer/transactions/attempt.py)."""
@@ -117,8 +119,20 @@ class Locks(Protocol):
         """Was none of `names`, which `owner` holds now, released after `since`? If so, rows under
         these locks that were read after `since` are still current. False if it is not known."""
 
+    async def guard(
+        self, owner: LockOwner, ranges: Ranges, committer: Committer, deadline: float | None = None
+    ) -> Guarded:
+        """Let no other transaction commit rows into `ranges` until `release_all`, and wait until
+        earlier ones are applied. `committer` is that of this member. Raises TransactionAborted,
+        Unavailable, StatementTimeout at the deadline."""
+
+    def is_guarded(self, owner: LockOwner, prepared: Prepared) -> bool:
+        """Does `prepared` change a row in a range that another transaction guards at this
+        member?"""
+
     def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
-        """Free all locks of `owner`. `commit_ts`: timestamp of the commit under them; 0: none."""
+        """Free all locks and guards of `owner`. `commit_ts`: timestamp of the commit under them;
+        0: none."""
 
 
 def _new_future() -> asyncio.Future[None]:
@@ -133,7 +147,7 @@ class _Waiter:
 
 
 class LockTable:
-    """All locks of one slave. `_queues` has an entry only for names with waiters."""
+    """All locks and guards of one slave. `_queues` has an entry only for names with waiters."""
 
     def __init__(self, granted: Callable[[LockName], object] = lambda _: None) -> None:
         """`granted` is called with the name of each granted lock."""
@@ -145,6 +159,7 @@ class LockTable:
         self._released_bytes = 0
         """Size of the names in `_released`."""
         self._unknown_until = 0
+        self._guards: dict[LockOwner, Ranges] = {}
         self.releases = 0
         """The number of releases so far."""
 
@@ -192,8 +207,31 @@ class LockTable:
         """The number of the last release of any of `names`, or a higher number if forgotten."""
         return max([self._released.get(name, self._unknown_until) for name in names], default=0)
 
+    async def guard(
+        self, owner: LockOwner, ranges: Ranges, committer: Committer, deadline: float | None = None
+    ) -> Guarded:
+        self._guards[owner] = ranges
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await applied_under(committer, ranges)
+        except TimeoutError:
+            raise StatementTimeout(
+                "The transaction waited for other commits until its time limit; nothing was"
+                " written.",
+                cure="Raise timeout_ms.",
+            ) from None
+
+    def is_guarded(self, owner: LockOwner, prepared: Prepared) -> bool:
+        return bool(self._guards) and any(
+            ranges.have_any(prepared)
+            for other, ranges in self._guards.items()
+            if other is not owner
+        )
+
     def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
-        """Free all locks of `owner`, hand them on, and refuse its pending request. Idempotent."""
+        """Free all locks and guards of `owner`, hand the locks on, and refuse its pending request.
+        Idempotent."""
+        self._guards.pop(owner, None)
         self.refuse(owner, "The transaction was given up meanwhile.", "given up")
         names, owner.held = owner.held, {}
         self._release(owner, iter(names))

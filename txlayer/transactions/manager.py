@@ -33,6 +33,7 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.storage.ports import Clock, Ids, Put, TableStore
+from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay
 from hornbeam_server.storage.together import read_together, settled
 from hornbeam_server.txlayer.commit.committer import Committed, Committer, Prepared, encoded
@@ -41,8 +42,9 @@ from hornbeam_server.txlayer.commit.read_holds import Readers
 from hornbeam_server.txlayer.commit.snapshots import Snapshots
 from hornbeam_server.txlayer.transactions.attempt import Transaction
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.transactions.guards import Guarded, Ranges
 from hornbeam_server.txlayer.transactions.identity_columns import IdentityBlocks, Numbers
-from hornbeam_server.txlayer.transactions.locks import Age, LockOwner, Locks, Mode
+from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks, Mode
 from hornbeam_server.txlayer.transactions.outcomes import (
     TABLE as OUTCOMES,
 )
@@ -54,6 +56,11 @@ from hornbeam_server.txlayer.transactions.outcomes import (
     transaction_id_for,
 )
 from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
+from hornbeam_server.txlayer.transactions.read_checks import (
+    noting_store,
+    require_current,
+    require_unchanged,
+)
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
     RepairRows,
@@ -156,10 +163,11 @@ class TransactionManager:
         age = (self._clock.wall_ms(), self._begun, self._name)
         timeout_s = request.timeout_s or self._limits.timeout_s
         deadline = self._clock.monotonic() + timeout_s
-        for attempt in range(self._limits.attempts):
+        searched: list[ReadRange] = []
+        for number in range(self._limits.attempts):
+            attempt = _Attempt(request, transaction_id, LockOwner(age), deadline, searched)
             try:
-                alone = attempt >= ATTEMPTS_IN_PARALLEL
-                return await self._guarded(request, transaction_id, age, deadline, alone=alone)
+                return await self._guarded(attempt, alone=number >= ATTEMPTS_IN_PARALLEL)
             except ReadConflict:
                 self.aborted += 1
                 raise
@@ -168,24 +176,18 @@ class TransactionManager:
                 if self._clock.monotonic() >= deadline:
                     raise
                 self.retried += 1
-                await self._clock.sleep(min(0.001 * 2**attempt, 0.05))
+                searched = attempt.ranges
+                await self._clock.sleep(min(0.001 * 2**number, 0.05))
         raise TransactionAborted(
             "The transaction lost its locks to older ones too often.",
             cure="Try again when there is less contention on these roots.",
         )
 
-    async def _guarded(
-        self,
-        request: TransactionRequest,
-        transaction_id: str,
-        age: Age,
-        deadline: float,
-        *,
-        alone: bool,
-    ) -> TransactionResult:
+    async def _guarded(self, attempt: _Attempt, *, alone: bool) -> TransactionResult:
         """Run one attempt inside the gate, and in the slow lane if it runs `alone`. Every end of an
         attempt before the commit releases its locks, also an end during the grant of a lock."""
-        owner = LockOwner(age)
+        owner, deadline = attempt.owner, attempt.deadline
+        transaction_id = attempt.transaction_id
         try:
             if alone:
                 await self._locks.acquire(owner, [_SLOW_LANE], Mode.EXCLUSIVE, deadline)
@@ -193,8 +195,10 @@ class TransactionManager:
         except BaseException:
             self._locks.release_all(owner)
             raise
-        attempt = _Attempt(request, transaction_id, owner, deadline)
         try:
+            if alone and attempt.searched:
+                # Others would go on to change what it searches, and it would have to start again.
+                await self._guard(attempt, attempt.searched)
             prepared = await self._prepared(attempt)
         except BaseException:
             self._release(owner)
@@ -227,6 +231,8 @@ class TransactionManager:
                 raise TransactionAborted(
                     "Identity numbers were taken by rows that were loaded.", cure="Try again."
                 ) from error
+            if not isinstance(error, TransactionAborted):
+                await self._require_justified(attempt)
             raise
         if isinstance(prepared, TransactionResult):
             self._locks.require_in_force(attempt.owner)
@@ -251,6 +257,7 @@ class TransactionManager:
             self._locks,
             attempt.owner,
             attempt.deadline,
+            ranges=attempt.ranges if request.serializable else None,
         )
         attempt.plan_ms = self._ms_since(began)
         async with _time_limit(attempt.deadline - self._clock.monotonic()):
@@ -267,6 +274,8 @@ class TransactionManager:
             additions = await self._committer.lanes.prepared(
                 await transaction.additions(joined), state.codecs
             )
+            if request.ranges or attempt.ranges:
+                await self._require_unchanged(attempt, state.catalog)
             await transaction.move_numbers()
         attempt.affected, attempt.growth = await count_by_layout(mutations)
         attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
@@ -307,12 +316,37 @@ class TransactionManager:
         held.enter_context(self.readers.holding(at))
         return at
 
+    async def _require_justified(self, attempt: _Attempt) -> None:
+        """Check, for an error of a serializable transaction, that what it rests on is unchanged.
+        Raises ReadConflict, TransactionAborted, StatementTimeout."""
+        if attempt.request.ranges or attempt.ranges:
+            async with _time_limit(attempt.deadline - self._clock.monotonic()):
+                await self._require_unchanged(attempt, self.state.catalog)
+
+    async def _guard(self, attempt: _Attempt, ranges: Sequence[ReadRange]) -> Guarded:
+        locks, found = self._locks, Ranges.of(ranges)
+        return await locks.guard(attempt.owner, found, self._committer, attempt.deadline)
+
+    async def _require_unchanged(self, attempt: _Attempt, catalog: Catalog) -> None:
+        """Check that what a serializable transaction has read is unchanged, and let it stay
+        unchanged until the transaction is applied. Raises ReadConflict, TransactionAborted."""
+        by_client, by_statements = attempt.request.ranges, attempt.ranges
+        require_current(catalog, by_client)
+        guarded = await self._guard(attempt, [*by_client, *by_statements])
+        await require_unchanged(self._store, guarded, by_client, by_statements)
+
     def _commit(self, attempt: _Attempt, prepared: Prepared) -> asyncio.Future[Committed]:
         """Hand the transaction over to the committer. The answer decides whether its locks are
         released, before any task that waits for the answer continues."""
         try:
-            # Nothing may suspend between this check and the call of the committer.
+            # Nothing may suspend between these checks and the call of the committer.
             self._locks.require_in_force(attempt.owner)
+            if self._locks.is_guarded(attempt.owner, prepared):
+                raise TransactionAborted(
+                    "Another transaction relies on rows that this one changes.",
+                    cure="Try again.",
+                    reason="guarded",
+                )
             answer = self._committer.commit(prepared)
         except BaseException:
             self._release(attempt.owner)
@@ -354,14 +388,15 @@ class TransactionManager:
 
     def _check_limits(self, request: TransactionRequest) -> None:
         limits = self._limits
-        if not request.statements and not request.preconditions and not request.reads:
+        rests_on = (*request.preconditions, *request.reads, *request.ranges)
+        if not request.statements and not rests_on:
             raise InvalidRequest(
                 "The transaction is empty.", cure="Send at least one statement or precondition."
             )
         self._require_few(request.statements)
-        if len(request.reads) > limits.reads:
+        if len(request.reads) + len(request.ranges) > limits.reads:
             raise LimitExceeded(
-                f"The transaction has read more than {limits.reads} rows.",
+                f"The transaction has read more than {limits.reads} rows or ranges.",
                 cure="Read less inside the transaction, or read outside of it.",
             )
 
@@ -430,13 +465,14 @@ class TransactionManager:
         at: int,
         replay: Replay | None = None,
         timeout_s: float | None = None,
+        ranges: list[ReadRange] | None = None,
     ) -> Overlay:
         """Return the changes that uncommitted `statements` would make at snapshot `at`, as an
-        overlay for a query. Raises LimitExceeded, StatementTimeout, and the errors of the
-        statements."""
+        overlay for a query. `ranges` collects what they read. Raises LimitExceeded,
+        StatementTimeout, and the errors of the statements."""
         self._require_few(statements)
         numbers = Numbers(self._identity, replay.numbers if replay else ())
-        transaction = self._unlocked(at, numbers, self._uuids(replay), replay)
+        transaction = self._unlocked(at, numbers, self._uuids(replay), replay, ranges)
         limit_s = self._limits.timeout_s if timeout_s is None else timeout_s
         async with _time_limit(limit_s):
             plans = await _plans(transaction.state, statements, limit_s)
@@ -445,13 +481,19 @@ class TransactionManager:
             return Overlay(await transaction.overlay())
 
     def _unlocked(
-        self, at: int, numbers: Numbers, uuids: RandomUuids, replay: Replay | None
+        self,
+        at: int,
+        numbers: Numbers,
+        uuids: RandomUuids,
+        replay: Replay | None,
+        ranges: list[ReadRange] | None = None,
     ) -> Transaction:
         async def here(_: int) -> int:
             return at
 
         now, owner = self._now(replay), LockOwner(0)
-        state, store = self.state, self._store
+        state = self.state
+        store = noting_store(self._store, state.catalog, ranges)
         return Transaction(state, store, numbers, uuids, now, here, None, owner, at=at)
 
     # ------------------------------------------------------------ schema
@@ -517,9 +559,18 @@ class _Attempt:
     """One attempt of a transaction, and its results so far."""
 
     def __init__(
-        self, request: TransactionRequest, transaction_id: str, owner: LockOwner, deadline: float
+        self,
+        request: TransactionRequest,
+        transaction_id: str,
+        owner: LockOwner,
+        deadline: float,
+        searched: Sequence[ReadRange],
     ) -> None:
+        """`searched`: the ranges that the statements of the previous attempt have read."""
         self.request = request
+        self.searched = searched
+        self.ranges: list[ReadRange] = []
+        """The ranges that its statements have read, if it is serializable."""
         self.transaction_id = transaction_id
         self.owner = owner
         self.deadline = deadline

@@ -80,11 +80,13 @@ def request_hash(request: TransactionRequest) -> bytes:
     The bookmark and the time limit do not count: a client's retry may have a newer bookmark. Raises
     InvalidRequest for parameters that are no values.
     """
-    body = (
+    body: tuple[Any, ...] = (
         [(type(work).__name__, work) for work in request.statements],
         request.preconditions,
         request.reads,
     )
+    if request.serializable or request.ranges:  # hashes of others are stored without them
+        body += (request.serializable, request.ranges)
     try:
         encoded = _canonical.encode(body)
     except (TypeError, OverflowError, UnicodeEncodeError) as error:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import ReadItem
 
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -72,7 +73,9 @@ class TransactionRequest:
     """One write transaction.
 
     `reads` are the row versions on which the client's decisions rest: if one has changed at the
-    commit, the transaction ends with ReadConflict. `bookmark` is merged into the clock: the commit
+    commit, the transaction ends with ReadConflict; so it does if rows were changed in one of
+    `ranges`. `serializable`: the rows that the statements themselves search for are checked, too;
+    if they have changed, the statements run again. `bookmark` is merged into the clock: the commit
     is later. `owner` is the client's identity (at most 16 bytes): each owner has its own
     idempotency keys and answers. `timeout_s` is the time limit in seconds; None: the default.
     """
@@ -81,6 +84,8 @@ class TransactionRequest:
     idempotency_key: str | None = None
     preconditions: tuple[Precondition, ...] = ()
     reads: tuple[ReadItem, ...] = ()
+    ranges: tuple[ReadRange, ...] = ()
+    serializable: bool = False
     bookmark: int = 0
     dry_run: bool = False
     replay: Replay | None = None

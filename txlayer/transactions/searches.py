@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.query.engine import QueryStream
 from hornbeam_server.schema.turns import chunks, turn
-from hornbeam_server.storage.ports import TableStore
+from hornbeam_server.storage.ports import TableReader
+from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay, RowReader, Snapshot
+from hornbeam_server.txlayer.transactions.read_checks import noting_store
 from hornbeam_server.txlayer.transactions.requests import Parameters
 from hornbeam_server.txlayer.transactions.workspace import Key, Workspace, changed_since
 from hornbeam_server.txlayer.transactions.write_plans import Subquery
@@ -23,12 +25,15 @@ class Searches:
     def __init__(
         self,
         workspace: Workspace,
-        store: TableStore,
+        store: TableReader,
         snapshot: Callable[[int], Awaitable[int]],
+        ranges: list[ReadRange] | None = None,
     ) -> None:
+        """`ranges` collects the ranges that the queries read."""
         self._workspace = workspace
         self._state = workspace.state
         self._store = store
+        self._noted = noting_store(store, workspace.state.catalog, ranges)
         self._snapshot = snapshot
         self._found: Snapshot | None = None
         self._fixed: RowReader | None = None
@@ -55,13 +60,13 @@ class Searches:
         state, workspace = self._state, self._workspace
         changed = (name for name, changes in workspace.changes.items() if changes)
         if not state.programs.sources(changed) & sources:
-            return base
+            return self._base_noted(base)
         layout = state.catalog.layout
         mutations = [m for m in await workspace.overlay() if layout(m.layout).source in sources]
         await self._require_base(mutations)
         if not state.catalog.transactional_view.keys().isdisjoint(sources):
             await workspace.require_added(base)
-        return Snapshot(self._store, state.codecs, base.at, mutations=Overlay(mutations))
+        return Snapshot(self._noted, state.codecs, base.at, mutations=Overlay(mutations))
 
     async def require_unchanged(self, relation: str, keys: Sequence[Key]) -> None:
         """Raises TransactionAborted if a committed row with one of these keys has changed since the
@@ -78,6 +83,12 @@ class Searches:
             at = await self._snapshot(self._workspace.waited_for())
             self._found = Snapshot(self._store, self._state.codecs, at)
         return self._found
+
+    def _base_noted(self, base: Snapshot) -> Snapshot:
+        """`base`, whose reads are noted."""
+        if self._noted is self._store:
+            return base
+        return Snapshot(self._noted, self._state.codecs, base.at)
 
     async def _require_base(self, mutations: Sequence[Mutation]) -> None:
         """Raises TransactionAborted unless the old row of each mutation is the row in the snapshot.

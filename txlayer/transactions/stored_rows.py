@@ -17,7 +17,7 @@ from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import LayoutCodec
-from hornbeam_server.storage.ports import NEWEST, Cell, TableStore
+from hornbeam_server.storage.ports import NEWEST, Cell, TableReader
 from hornbeam_server.storage.snapshot import ReadItem
 from hornbeam_server.txlayer.transactions.locks import Mode
 from hornbeam_server.txlayer.transactions.requests import Precondition, RepairRows, StatementResult
@@ -28,7 +28,7 @@ class StoredRows:
     """Stored rows that a client or a repair names by encoded key, under the locks of their
     roots."""
 
-    def __init__(self, workspace: Workspace, store: TableStore) -> None:
+    def __init__(self, workspace: Workspace, store: TableReader) -> None:
         self._workspace = workspace
         self._state = workspace.state
         self._store = store

@@ -14,7 +14,7 @@ from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.turns import chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.folds import OWN_LANE
-from hornbeam_server.storage.ports import TableStore
+from hornbeam_server.storage.ports import TableReader
 from hornbeam_server.storage.snapshot import RememberingSnapshot, Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.constraints import ChildCheck, UniqueCheck
@@ -67,7 +67,7 @@ class Workspace:
     def __init__(
         self,
         state: CatalogState,
-        store: TableStore,
+        store: TableReader,
         locks: Locks | None,
         owner: LockOwner,
         deadline: float | None,

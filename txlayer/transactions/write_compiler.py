@@ -167,17 +167,19 @@ class _Compiler:
     def insert(self, ast: exp.Insert) -> InsertPlan:
         names = self._insert_columns(ast)
         source = ast.expression
+        query = None
+        if source is not None and not isinstance(source, exp.Values):
+            query = self._subquery(source.copy())
+            names = self._selected(ast, names, len(query.prepared.columns))
         ignored = ignored_identities(self.relation, ast, names)
         positions: tuple[int, ...] = ()
         rows: tuple[tuple[Assignment, ...], ...] = ()
-        query = None
         queries: list[ValueQuery] = []
         if source is None:
             rows = ((),)
         elif isinstance(source, exp.Values):
             rows = tuple(self._values(names, item, ignored, queries) for item in source.expressions)
         else:
-            query = self._select(source, len(names))
             positions = tuple(self._position(name) for name in names)
         return InsertPlan(
             self.relation,
@@ -313,15 +315,18 @@ class _Compiler:
         scope = ConstantScope(self.types)
         return tuple(self._assignment(name, value, scope) for name, value in cells)
 
-    def _select(self, source: exp.Expr, width: int) -> Subquery:
-        query = self._subquery(source.copy())
-        if len(query.prepared.columns) != width:
+    def _selected(self, ast: exp.Insert, names: tuple[str, ...], given: int) -> tuple[str, ...]:
+        """The columns that the `given` columns of a SELECT are for: the first columns of the
+        relation, if the INSERT has no list of columns."""
+        if not isinstance(ast.this, exp.Schema):
+            names = names[:given]
+        if given != len(names):
             raise SqlError(
-                f"INSERT INTO {self.relation.name}: {width} columns,"
-                f" the SELECT gives {len(query.prepared.columns)}.",
+                f"INSERT INTO {self.relation.name}: {len(names)} columns,"
+                f" the SELECT gives {given}.",
                 cure="Name the columns that are written, and give each a value.",
             )
-        return query
+        return names
 
     def _subquery(self, query: exp.Expr) -> Subquery:
         """Prepare `query`, a part of the statement, with the CTEs of the statement and with named

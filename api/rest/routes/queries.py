@@ -77,6 +77,7 @@ async def _answer(
             pending=[item.statement() for item in body.pending],
             replay=None if body.replay is None else body.replay.replay(),
             trace=body.trace,
+            serializable=body.trace and body.isolation == "serializable",
             use_views=body.use_views,
             timeout_s=timeout_s(body.timeout_ms, limits),
             max_rows=body.max_rows,

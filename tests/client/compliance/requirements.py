@@ -169,7 +169,7 @@ class Requirements(SuiteRequirements):
 
     def get_isolation_levels(self, config: Any) -> dict[str, Any]:
         levels = config.db.dialect.get_isolation_level_values(None)
-        return {"default": "SNAPSHOT", "supported": list(levels)}
+        return {"default": "REPEATABLE READ", "supported": list(levels)}
 
 
 for _name in OPEN:

@@ -1,0 +1,156 @@
+"""Isolation levels, and statements that begin and end transactions, with PostgreSQL's syntax."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hornbeam.errors import InterfaceError, NotSupportedError, ProgrammingError
+from hornbeam.statements import name_of, tokens
+
+LEVELS = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
+DEFAULT_LEVEL = "REPEATABLE READ"
+
+
+def level_of(name: str) -> str:
+    """The level with this name, in any case, with blanks, `_` or `-` between its words. READ
+    UNCOMMITTED is READ COMMITTED, as in PostgreSQL. Raises InterfaceError."""
+    level = " ".join(name.upper().replace("_", " ").replace("-", " ").split())
+    if level not in LEVELS:
+        raise InterfaceError(f"{name!r} is no isolation level. Levels are: {', '.join(LEVELS)}.")
+    return "READ COMMITTED" if level == "READ UNCOMMITTED" else level
+
+
+class Action(enum.Enum):
+    """What a statement does with the transaction."""
+
+    BEGIN = "begin"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    SAVEPOINT = "savepoint"
+    ROLLBACK_TO = "rollback to"
+    RELEASE = "release"
+    SET = "set transaction"
+    SET_SESSION = "set session characteristics"
+
+
+class Control(NamedTuple):
+    """A statement that controls transactions: `level` and `read_only` are None if it does not name
+    them. `name` is that of a savepoint."""
+
+    action: Action
+    level: str | None = None
+    read_only: bool | None = None
+    name: str = ""
+
+
+class Modes:
+    """The modes of one connection's transactions: of the open one, and of those to come."""
+
+    def __init__(self, level: str) -> None:
+        self.session_level = level
+        self.session_read_only = False
+        self.end()
+
+    def end(self) -> None:
+        """The open transaction ends."""
+        self.block = False
+        """Has BEGIN opened it on a connection in autocommit?"""
+        self._level: str | None = None
+        self._read_only: bool | None = None
+
+    @property
+    def level(self) -> str:
+        """The level of the open transaction."""
+        return self._level or self.session_level
+
+    @property
+    def read_only(self) -> bool:
+        """May the open transaction only read?"""
+        return self.session_read_only if self._read_only is None else self._read_only
+
+    @property
+    def serializable(self) -> bool:
+        return self.level == "SERIALIZABLE"
+
+    def set(self, control: Control) -> None:
+        """Take the modes that a statement names."""
+        if control.action is Action.SET_SESSION:
+            self.session_level = control.level or self.session_level
+            if control.read_only is not None:
+                self.session_read_only = control.read_only
+            return
+        self._level = control.level or self._level
+        if control.read_only is not None:
+            self._read_only = control.read_only
+
+
+_PLAIN: dict[tuple[str, ...], Action] = {
+    ("commit",): Action.COMMIT,
+    ("end",): Action.COMMIT,
+    ("rollback",): Action.ROLLBACK,
+    ("abort",): Action.ROLLBACK,
+}
+_WITH_MODES = {
+    ("begin",): Action.BEGIN,
+    ("start", "transaction"): Action.BEGIN,
+    ("set", "transaction"): Action.SET,
+    ("set", "session", "characteristics", "as", "transaction"): Action.SET_SESSION,
+}
+_WITH_NAME = {
+    ("savepoint",): Action.SAVEPOINT,
+    ("rollback", "to"): Action.ROLLBACK_TO,
+    ("release",): Action.RELEASE,
+}
+
+
+def control_of(sql: str) -> Control:
+    """The meaning of a statement that controls transactions. Raises ProgrammingError for other
+    statements, NotSupportedError for clauses that are not supported."""
+    words = [token.text for token in tokens(sql) if token.text != ";"]
+    lower = [word.lower() for word in words]
+    if lower[-3:] == ["and", "no", "chain"]:
+        lower = lower[:-3]
+    # WORK and TRANSACTION say nothing more behind these words.
+    if len(lower) > 1 and lower[1] in {"work", "transaction"} and lower[0] not in {"start", "set"}:
+        del lower[1], words[1]
+    if (action := _PLAIN.get(tuple(lower))) is not None:
+        return Control(action)
+    if lower[-2:] == ["and", "chain"]:
+        raise NotSupportedError("AND CHAIN is not supported: begin the next transaction.")
+    for start, action in _WITH_NAME.items():
+        rest = words[len(start) :]
+        if tuple(lower[: len(start)]) == start and rest:
+            if rest[0].lower() == "savepoint" and len(rest) == 2:
+                rest = rest[1:]
+            if len(rest) == 1:
+                return Control(action, name=name_of(rest[0]))
+    for start, action in _WITH_MODES.items():
+        if tuple(lower[: len(start)]) == start:
+            return _modes(action, lower[len(start) :], sql)
+    raise ProgrammingError(f"{sql.strip()!r} is no statement about transactions that is known.")
+
+
+def _modes(action: Action, words: Sequence[str], sql: str) -> Control:
+    """The modes of BEGIN and SET TRANSACTION: later ones replace earlier ones."""
+    level: str | None = None
+    read_only: bool | None = None
+    left = [word for word in words if word != ","]
+    while left:
+        if left[:2] == ["isolation", "level"]:
+            size = 3 if left[2:3] == ["serializable"] else 4
+            level, left = level_of(" ".join(left[2:size])), left[size:]
+        elif left[:2] in (["read", "only"], ["read", "write"]):
+            read_only, left = left[1] == "only", left[2:]
+        elif left[0] == "deferrable":
+            left = left[1:]  # reads never wait for a safe snapshot
+        elif left[:2] == ["not", "deferrable"]:
+            left = left[2:]
+        elif left[0] == "snapshot":
+            raise NotSupportedError("SET TRANSACTION SNAPSHOT is not supported: pass a bookmark.")
+        else:
+            raise ProgrammingError(f"{sql.strip()!r}: {' '.join(left)} is not known.")
+    if not words and action is not Action.BEGIN:
+        raise ProgrammingError(f"{sql.strip()!r} names no mode, such as ISOLATION LEVEL.")
+    return Control(action, level, read_only)
