@@ -7,10 +7,11 @@ and two source rows never share an index row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.query.expressions.declared import row_condition
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.types import Row
@@ -19,17 +20,26 @@ from hornbeam_server.storage.codec.rows import Codecs
 
 @dataclass(frozen=True, slots=True)
 class IndexProgram:
-    """Maintains one index. `key` encodes the key of an index row."""
+    """Maintains one index. `key` encodes the key of an index row. `holds`: whether the index has a
+    source row; None: it has all of them."""
 
     name: str
     project: Projection
     key: Callable[[Row], bytes]
+    holds: Callable[[Row], bool] | None = None
+
+    def rows(self, source: Iterable[Row]) -> list[Row]:
+        """The rows of the index for rows of its source."""
+        return [self.project(row) for row in source if self.holds is None or self.holds(row)]
 
     def mutations(self, old: Row | None, new: Row | None) -> list[Mutation]:
         """The mutations of the index when a source row changes from `old` to `new`.
 
         If the index key changes, there are two: a tombstone and a new row.
         """
+        if self.holds is not None:
+            old = old if old is not None and self.holds(old) else None
+            new = new if new is not None and self.holds(new) else None
         before = None if old is None else self.project(old)
         after = None if new is None else self.project(new)
         if before == after:
@@ -52,4 +62,13 @@ def compile_index(catalog: Catalog, codecs: Codecs, name: str) -> IndexProgram:
     layout = catalog.layout(name)
     source = catalog.layout(layout.source)
     positions = [source.positions[column] for column in layout.column_names]
-    return IndexProgram(name, projection(positions), codecs(name).key)
+    holds = condition_of(catalog, name)
+    return IndexProgram(name, projection(positions), codecs(name).key, holds)
+
+
+def condition_of(catalog: Catalog, name: str) -> Callable[[Row], bool] | None:
+    """Whether a partial index has a row of its relation; None for an index with all rows."""
+    index = catalog.index.get(name)
+    if index is None or not index.where:
+        return None
+    return row_condition(name, index.where, catalog.schema.relation(index.on))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from hornbeam_server.maintain.indexes import compile_index
+from hornbeam_server.maintain.indexes import compile_index, condition_of
 from hornbeam_server.maintain.paths import BaseRows, Key, compile_path
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.types import Row, Value
@@ -32,8 +32,11 @@ def recompute(catalog: Catalog, base: Mapping[str, Iterable[Row]], name: str) ->
         return _view_rows(catalog, base, name)
     layout = catalog.layout(name)
     source = catalog.layout(layout.source).column_names
+    holds = condition_of(catalog, name)
     records = (
-        dict(zip(source, row, strict=True)) for row in recompute(catalog, base, layout.source)
+        dict(zip(source, row, strict=True))
+        for row in recompute(catalog, base, layout.source)
+        if holds is None or holds(row)
     )
     return [tuple(record[column] for column in layout.column_names) for record in records]
 
@@ -128,7 +131,6 @@ def _stored_rows(
     catalog: Catalog, codecs: Codecs, name: str, rows: list[Row]
 ) -> list[tuple[bytes, Row]]:
     if name in catalog.index:
-        project = compile_index(catalog, codecs, name).project
-        rows = [project(row) for row in rows]
+        rows = compile_index(catalog, codecs, name).rows(rows)
     key = codecs(name).key
     return [(key(row), row) for row in rows]

@@ -99,7 +99,7 @@ def way_into_view(catalog: Catalog, view: JoinView, level: int) -> Way | None:
 
 
 def _readable_indexes(catalog: Catalog, source: str) -> Iterable[Layout]:
-    names = (index.name for index in catalog.indexes_on(source))
+    names = (index.name for index in catalog.whole_indexes_on(source))
     return (catalog.layout(name) for name in names if catalog.readable(name))
 
 

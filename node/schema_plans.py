@@ -27,7 +27,11 @@ from hornbeam_server.maintain.plain_views import plain_view
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.binding.renaming import renamed
-from hornbeam_server.query.expressions.declared import compile_check, compile_generated
+from hornbeam_server.query.expressions.declared import (
+    compile_check,
+    compile_generated,
+    row_condition,
+)
 from hornbeam_server.schema.altered import placed
 from hornbeam_server.schema.build import Place
 from hornbeam_server.schema.catalog import (
@@ -196,6 +200,10 @@ def _require_compiled(schema: Schema, request: PlanRequest) -> None:
         for check in relation.checks:
             with _expression_located(check.sql, request):
                 compile_check(check, relation)
+        for index in schema.indexes:
+            if index.where and index.relation == relation.name:
+                with _expression_located(index.where, request):
+                    row_condition(index.name, index.where, relation)
         for column in relation.generated:
             assert column.default is not None
             with _expression_located(column.default.sql, request):

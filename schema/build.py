@@ -118,6 +118,7 @@ class IndexDraft:
     columns: tuple[tuple[Name, bool], ...]
     include: tuple[Name, ...] = ()
     unique: bool = False
+    where: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ def build(
     bare = {draft.name.text: _bare_relation(draft, collected) for draft in relations}
     viewed = {draft.name.text: draft.view for draft in views}
     found = tuple(_indexes(indexes, bare, viewed, collected))
-    unique = [index for index in found if index.unique]
+    unique = [index for index in found if index.unique and not index.where]
     whole = tuple(_with_constraints(draft, bare, unique, collected) for draft in relations)
     taken = {*bare, *(index.name for index in found)}
     declared = tuple(draft.view for draft in _checked_views(views, taken, collected))
@@ -587,6 +588,7 @@ def _view_index(draft: IndexDraft, view: DeclaredView, taken: set[str]) -> Decla
             "Declare the view with refresh = 'immediate', or leave the index out.",
         ),
         (draft.unique, "on a view is UNIQUE", "Declare UNIQUE on a relation."),
+        (draft.where is not None, "on a view is partial", "Write WHERE in the view's SELECT."),
         (
             bool(draft.include),
             "on a view has INCLUDE",
@@ -617,7 +619,8 @@ def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> Dec
     _key_columns(names, relation.name, types, what)
     include = _check_columns((*names, *draft.include), relation.name, types, what)[len(names) :]
     parts = tuple(KeyPart(name.text, descending) for name, descending in draft.columns)
-    return DeclaredIndex(text, relation.name, parts, include, draft.unique)
+    where = "" if draft.where is None else draft.where.sql
+    return DeclaredIndex(text, relation.name, parts, include, draft.unique, where)
 
 
 def _checked_views(

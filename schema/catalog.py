@@ -291,7 +291,7 @@ class Index:
     """A covered index over a relation or a view: `columns`, then the source's key, then `include`.
 
     `purpose` and `reason` are explanations only. A unique index has at most one entry per value of
-    `columns` without NULLs.
+    `columns` without NULLs. A partial index has the rows of a relation for which `where` is true.
     """
 
     name: str
@@ -301,6 +301,7 @@ class Index:
     unique: bool = False
     purpose: Purpose = Purpose.DECLARED
     reason: str = ""
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -495,6 +496,11 @@ class Catalog:
         """Indexes over relation or view `name`, in any state."""
         return self._indexes_by_source.get(name, ())
 
+    def whole_indexes_on(self, name: str) -> tuple[Index, ...]:
+        """Indexes with all rows of relation or view `name`, in any state: those that are not
+        partial."""
+        return tuple(index for index in self.indexes_on(name) if not index.where)
+
     @cached_property
     def _indexes_by_source(self) -> dict[str, tuple[Index, ...]]:
         by_source: dict[str, tuple[Index, ...]] = {}
@@ -504,7 +510,7 @@ class Catalog:
 
     def unique_index(self, key: ForeignKey) -> Index:
         """The UNIQUE index on the columns that `key` references, which are no primary key."""
-        for index in self.indexes_on(key.parent):
+        for index in self.whole_indexes_on(key.parent):
             columns = tuple(part.column for part in index.columns)
             if index.unique and columns == key.parent_columns:
                 return index

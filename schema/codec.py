@@ -81,8 +81,9 @@ class Format(enum.IntEnum):
     """With relations that have been altered: dropped columns (an older server would show them), or
     columns whose value in older rows is not their default (an older server would show another); or
     with columns of type TIME, TIME(n) or TIMESTAMP(n) (an older server does not know them); or with
-    plain views (an older server would take them for views that are stored); or with renamed
-    indexes and identity columns (an older server would not find them)."""
+    plain views (an older server would take them for views that are stored); or with partial
+    indexes (an older server would put all rows into them); or with renamed indexes and identity
+    columns (an older server would not find them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -224,8 +225,11 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
+    partial = any(index.where for index in catalog.indexes)
+    partial = partial or any(index.where for index in catalog.schema.indexes)
     renamed = catalog.stored_as or any(begun.cell for begun in catalog.beginnings)
-    if catalog.plain or renamed or any(map(_is_altered, catalog.schema.relations)):
+    altered = any(map(_is_altered, catalog.schema.relations))
+    if partial or catalog.plain or renamed or altered:
         return Format.TENTH
     if any(_is_of_tenth(column.type) for column in _all_columns(catalog)):
         return Format.TENTH

@@ -158,7 +158,8 @@ def _indexed(index: DeclaredIndex) -> str:
     columns = ", ".join(p.column + (" desc" if p.descending else "") for p in index.columns)
     unique = "unique " if index.unique else ""
     include = f" include ({', '.join(index.include)})" if index.include else ""
-    return f"{unique}on {index.relation} ({columns}){include}"
+    where = f" where {index.where}" if index.where else ""
+    return f"{unique}on {index.relation} ({columns}){include}{where}"
 
 
 def refreshed(view: DeclaredView) -> str:

@@ -134,13 +134,14 @@ class KeyPart:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredIndex:
-    """CREATE [UNIQUE] INDEX … (columns) INCLUDE (include), or a UNIQUE constraint."""
+    """CREATE [UNIQUE] INDEX … (columns) INCLUDE (include) [WHERE where], or a UNIQUE constraint."""
 
     name: str
     relation: str
     columns: tuple[KeyPart, ...]
     include: tuple[str, ...] = ()
     unique: bool = False
+    where: str = ""
 
 
 @dataclass(frozen=True)

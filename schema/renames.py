@@ -83,7 +83,7 @@ def renamed_schema(
     return replace(
         schema,
         relations=tuple(_relation(r, rename, expression) for r in schema.relations),
-        indexes=tuple(_index(index, rename) for index in schema.indexes),
+        indexes=tuple(_index(index, schema, rename, expression) for index in schema.indexes),
         views=tuple(replace(view, sql=select(view)) for view in schema.views),
     )
 
@@ -111,9 +111,14 @@ def _column(column: Column, relation: Relation, rename: Rename, expression: Expr
     return replace(named, default=replace(default, sql=expression(default.sql, relation)))
 
 
-def _index(index: DeclaredIndex, rename: Rename) -> DeclaredIndex:
+def _index(
+    index: DeclaredIndex, schema: Schema, rename: Rename, expression: Expression
+) -> DeclaredIndex:
+    partial = index.where and index.relation == rename.relation
+    where = expression(index.where, schema.relation(index.relation)) if partial else index.where
     return replace(
         index,
+        where=where,
         columns=rename.parts(index.relation, index.columns),
         include=rename.names(index.relation, index.include),
     )

@@ -122,7 +122,9 @@ def _render_index(index: DeclaredIndex) -> str:
     text = (
         f"CREATE {unique}INDEX {identifier(index.name)} ON {identifier(index.relation)} ({columns})"
     )
-    return f"{text} INCLUDE {_listed(index.include)}" if index.include else text
+    if index.include:
+        text += f" INCLUDE {_listed(index.include)}"
+    return f"{text} WHERE ({index.where})" if index.where else text
 
 
 def _render_view(view: DeclaredView) -> str:

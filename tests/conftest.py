@@ -66,6 +66,7 @@ LONG = {
     "test_api_types",
     "test_api_workers",
     "test_binder_law",
+    "test_client_alembic",
     "test_client_cli",
     "test_client_load",
     "test_client_nodes",

@@ -345,7 +345,7 @@ class Objective:
 
     def _leading(self, relation: str) -> dict[str, None]:
         """First columns of the key and the indexes of a relation."""
-        names = (relation, *(index.name for index in self.base.indexes_on(relation)))
+        names = (relation, *(index.name for index in self.base.whole_indexes_on(relation)))
         return dict.fromkeys(self.base.layout(name).key[0].column for name in names)
 
     # upkeep

@@ -55,14 +55,21 @@ def base_indexes(schema: Schema) -> tuple[Index, ...]:
 def _declared(index: DeclaredIndex) -> Index:
     reason = "UNIQUE in the schema" if index.unique else "declared in the schema"
     return Index(
-        index.name, index.relation, index.columns, index.include, index.unique, reason=reason
+        index.name,
+        index.relation,
+        index.columns,
+        index.include,
+        index.unique,
+        reason=reason,
+        where=index.where,
     )
 
 
 def _leads(relation: Relation, key: ForeignKey, indexes: Iterable[Index]) -> bool:
     """Does the relation's key or one of its indexes begin with the foreign key, in any order?"""
     keys = [relation.primary_key]
-    keys += [tuple(p.column for p in i.columns) for i in indexes if i.on == relation.name]
+    whole = (i for i in indexes if i.on == relation.name and not i.where)
+    keys += [tuple(p.column for p in index.columns) for index in whole]
     wanted = sorted(key.columns)
     return any(sorted(columns[: len(wanted)]) == wanted for columns in keys)
 
@@ -193,7 +200,7 @@ def _served(
     def named(key: Iterable[KeyPart]) -> list[KeyPart]:
         return [replace(part, column=same.get(part.column, part.column)) for part in key]
 
-    names = [source.name, *(index.name for index in catalog.indexes_on(source.name))]
+    names = [source.name, *(index.name for index in catalog.whole_indexes_on(source.name))]
     return any(named(catalog.layout(name).key[: len(parts)]) == named(parts) for name in names)
 
 

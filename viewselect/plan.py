@@ -235,11 +235,12 @@ def _joined(view: JoinView, catalog: Catalog) -> list[tuple[list[int], list[int]
     ]
 
 
-def _indexed(index: Index, catalog: Catalog) -> tuple[str, bool, list[tuple[int, bool]], list[int]]:
+def _indexed(index: Index, catalog: Catalog) -> tuple[object, ...]:
     """An index by the places of its columns in the rows of its source."""
     places = catalog.layout(index.on).positions
     parts = [(places[part.column], part.descending) for part in index.columns]
-    return index.on, index.unique, parts, [places[column] for column in index.include]
+    include = [places[column] for column in index.include]
+    return index.on, index.unique, parts, include, index.where
 
 
 def plan(

@@ -266,6 +266,7 @@ def _index_document(catalog: Catalog, index: Index) -> dict[str, Any]:
         ],
         "include": list(index.include),
         "unique": index.unique,
+        "where": index.where,
         "purpose": index.purpose.value,
         "reason": index.reason,
         "state": catalog.state[index.name].value,

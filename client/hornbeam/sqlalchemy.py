@@ -341,7 +341,7 @@ class HornbeamDialect(default.DefaultDialect):
     delete_returning_multifrom = update_returning_multifrom = True
     insertmanyvalues_implicit_sentinel = InsertmanyvaluesSentinelOpts.ANY_AUTOINCREMENT
     postfetch_lastrowid = False
-    supports_alter = False
+    supports_alter = True
     supports_comments = False
     supports_default_metavalue = True
     supports_default_values = True

@@ -78,7 +78,7 @@ def _scan(node: Scan, wanted: Sequence[str], ways: Ways) -> Lookup:
     catalog = ways.catalog
     base = catalog.layout(node.relation)
     by_column = {node.column[name]: name for name in wanted}
-    indexes = [i.name for i in catalog.indexes_on(node.relation) if catalog.readable(i.name)]
+    indexes = [i.name for i in catalog.whole_indexes_on(node.relation) if catalog.readable(i.name)]
     layouts = [base, *(catalog.layout(name) for name in indexes)]
     # The longest key prefix wins. Among equals the relation wins, since it needs no second read.
     best = max(layouts, key=lambda layout: len(_leading(layout, by_column)))

@@ -28,6 +28,7 @@ import msgspec
 import pyarrow as pa
 
 from hornbeam.errors import Error
+from hornbeam_server.maintain.indexes import condition_of
 from hornbeam_server.maintain.recompute import build_batches, scanned_relation
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.pipeline.build.executor import REMEMBERED, Failed, stored
@@ -112,7 +113,10 @@ class Encoder:
         compared: dict[str, Callable[[Row], bytes | None]] = {}
         for number, index in enumerate(unique_indexes(catalog, relation)):
             names = [part.column for part in index.columns]
-            compared[f"u{number}"] = _encoded(self.relation, names, codecs(index.name).prefix)
+            holds = condition_of(catalog, index.name)
+            compared[f"u{number}"] = _encoded(
+                self.relation, names, codecs(index.name).prefix, holds
+            )
         for number, key in enumerate(references_itself(self.relation)):
             encode = self._codec.key_of
             if key.to_unique:
@@ -165,13 +169,17 @@ class Encoder:
 
 
 def _encoded(
-    relation: Relation, names: Sequence[str], encode: Callable[[Row], bytes]
+    relation: Relation,
+    names: Sequence[str],
+    encode: Callable[[Row], bytes],
+    holds: Callable[[Row], bool] | None = None,
 ) -> Callable[[Row], bytes | None]:
     project = projection([relation.positions[name] for name in names])
 
     def encoded(row: Row) -> bytes | None:
         values = project(row)
-        return None if None in values else encode(values)
+        outside = holds is not None and not holds(row)
+        return None if outside or None in values else encode(values)
 
     return encoded
 

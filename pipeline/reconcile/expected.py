@@ -14,6 +14,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+from hornbeam_server.maintain.indexes import condition_of
 from hornbeam_server.schema.catalog import Catalog, JoinView
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import ForeignKey
@@ -162,8 +163,12 @@ class IndexProgram:
         positions = catalog.layout(codec.layout.source).positions
         self._project = projection([positions[column] for column in codec.layout.column_names])
         self._codec = codec
+        self._holds = condition_of(catalog, name)
 
-    def cell(self, row: Row) -> tuple[bytes, bytes]:
-        """The expected key and value of the index row of a source row."""
+    def cell(self, row: Row) -> tuple[bytes, bytes] | None:
+        """The expected key and value of the index row of a source row; None if a partial index does
+        not have it."""
+        if self._holds is not None and not self._holds(row):
+            return None
         projected = self._project(row)
         return self._codec.key(projected), self._codec.encode(projected)

@@ -324,7 +324,8 @@ class _RelationPass:
         self, rows: Mapping[str, Sequence[Found]]
     ) -> Iterator[tuple[str, Iterator[tuple[bytes, bytes]]]]:
         for name, source, program in self._indexes:
-            yield name, (program.cell(one[0]) for one in rows[source] if isinstance(one, tuple))
+            cells = (program.cell(one[0]) for one in rows[source] if isinstance(one, tuple))
+            yield name, (cell for cell in cells if cell is not None)
 
     def _check_base(self, cells: Sequence[Cell], found: Sequence[Found], tally: Tally) -> None:
         tally.rows += len(cells)

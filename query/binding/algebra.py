@@ -117,6 +117,10 @@ class Block:
     conjunctive: bool = True
     columns: dict[str, frozenset[str]] = field(default_factory=dict, hash=False)
 
+    def filters_of(self, alias: str) -> list[Filter]:
+        """The filters of the source `alias`."""
+        return [each for each in self.filters if each.alias == alias]
+
     def relation(self, alias: str) -> str:
         """The relation of the source `alias`. Raises KeyError."""
         for source in self.sources:

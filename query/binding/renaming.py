@@ -56,7 +56,7 @@ def _renamed(catalog: Catalog, rename: Rename) -> Catalog:
         schema=renamed_schema(catalog.schema, rename, renaming.expression, select),
         forest=forest,
         views=renaming.after.views,
-        indexes=tuple(_index(index, rename) for index in catalog.indexes),
+        indexes=tuple(renaming.index(index) for index in catalog.indexes),
         plain=plain,
         deferred=tuple(replace(v, declared=renaming.declared(v.declared)) for v in deferred),
         immediate=tuple(replace(v, declared=renaming.declared(v.declared)) for v in immediate),
@@ -96,6 +96,17 @@ class _Renaming:
         text = self.statement(f"{head}{sql}{tail}")
         return text[len(head) : -len(tail)]
 
+    def index(self, index: Index) -> Index:
+        rename, where = self.rename, index.where
+        if where and index.on == rename.relation:
+            where = self.expression(where, self.before.schema.relation(index.on))
+        return replace(
+            index,
+            columns=rename.parts(index.on, index.columns),
+            include=rename.names(index.on, index.include),
+            where=where,
+        )
+
     def statement(self, sql: str, *, shown: bool = False) -> str:
         """A statement with the new name. `shown`: its result keeps the names of its columns. Raises
         SqlError if the statement would mean something else."""
@@ -124,14 +135,6 @@ def _beginning(begun: Beginning, rename: Rename) -> Beginning:
     if name == begun.column:
         return begun
     return replace(begun, column=name, cell=begun.cell or f"{begun.relation}\0{begun.column}")
-
-
-def _index(index: Index, rename: Rename) -> Index:
-    return replace(
-        index,
-        columns=rename.parts(index.on, index.columns),
-        include=rename.names(index.on, index.include),
-    )
 
 
 def _join_view(view: JoinView, rename: Rename) -> JoinView:

@@ -145,6 +145,20 @@ def compile_check(check: Check, relation: Relation) -> CompiledExpression:
     return compiled
 
 
+@lru_cache(RELATIONS)
+def row_condition(index: str, where: str, relation: Relation) -> Callable[[Row], bool]:
+    """Whether a row of `relation` belongs to the partial index `index`: `where` is true for it.
+    Raises SqlError and its subclasses for a condition that no index can have."""
+    what = f"The condition of index {index}"
+    compiled = _compiled(where, relation, what)
+    if compiled.type is not None and compiled.type.kind is not Kind.BOOLEAN:
+        raise TypeMismatch(
+            f"{what} is a value of type {compiled.type.sql()}.",
+            cure="Compare the value, for example with > or IN.",
+        )
+    return lambda row: compiled(row) is True
+
+
 class _RowScope:
     """The columns of a relation, `generated` ones included. There are no parameters."""
 

@@ -28,6 +28,7 @@ from hornbeam_server.query.binding.algebra import (
     Parameter,
     ParameterList,
 )
+from hornbeam_server.query.optimizer.partial_indexes import implies
 from hornbeam_server.schema.catalog import Catalog, Index, Layout, ProjectedView
 from hornbeam_server.schema.types import Kind, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
@@ -209,12 +210,12 @@ class Paths:
         self.catalog = catalog
         self.source = catalog.layout(block.relation(alias))
         columns = block.columns.get(alias, frozenset(self.source.column_names))
-        self.layouts = tuple(_layouts(catalog, self.source, columns))
+        self.layouts = tuple(_layouts(catalog, self.source, columns, block.filters_of(alias)))
         self.joins = tuple(_join_equalities(block, hints, alias))
         self.partners = tuple(
             dict.fromkeys(o.alias for equality in self.joins for o in equality.operands)
         )
-        filters = [f for f in block.filters if f.alias == alias]
+        filters = block.filters_of(alias)
         self.fixed = dict(_fixed(filters))
         self.filters: dict[str, tuple[Filter, ...]] = {}
         for item in filters:
@@ -304,12 +305,13 @@ def swapped(join: EquiJoin) -> EquiJoin:
 
 
 def _layouts(
-    catalog: Catalog, source: Layout, columns: Iterable[str]
+    catalog: Catalog, source: Layout, columns: Iterable[str], filters: Sequence[Filter]
 ) -> Iterator[tuple[Layout, bool]]:
-    """Yield the source and its readable indexes, and whether each holds all `columns`."""
+    """Yield the source and its readable indexes, and whether each holds all `columns`. A partial
+    index counts only if `filters` imply its condition."""
     yield source, True
     for index in catalog.indexes_on(source.name):
-        if catalog.readable(index.name):
+        if catalog.readable(index.name) and (not index.where or implies(filters, index, catalog)):
             layout = catalog.layout(index.name)
             yield layout, all(column in layout.positions for column in columns)
 

@@ -9,7 +9,8 @@ from hornbeam_server.schema.ddl.statement import Statement
 
 
 def read_index(statement: Statement, tree: exp.Create) -> IndexDraft:
-    cure = "Write CREATE [UNIQUE] INDEX name ON relation (columns) INCLUDE (columns)."
+    cure = "Write CREATE [UNIQUE] INDEX name ON relation (columns) INCLUDE (columns)"
+    cure += " [WHERE condition]."
     index = tree.this
     statement.only(tree, {"this", "kind", "unique", "exists", "concurrently"}, cure)
     statement.only(index, {"this", "table", "params"}, cure)
@@ -19,14 +20,14 @@ def read_index(statement: Statement, tree: exp.Create) -> IndexDraft:
         statement.refuse(f"USING {using.name}", statement.keyword("USING", statement.start), cure)
     relation = statement.table(index.args["table"])
     start = statement.offset(index.args["table"])
-    for word in ("where", "tablespace"):
-        if parameters.args.get(word):
-            statement.refuse(word.upper(), statement.keyword(word.upper(), start), cure)
-    statement.only(parameters, {"using", "columns", "include"}, cure)
+    if parameters.args.get("tablespace"):
+        statement.refuse("TABLESPACE", statement.keyword("TABLESPACE", start), cure)
+    statement.only(parameters, {"using", "columns", "include", "where"}, cure)
+    where = statement.condition(start) if parameters.args.get("where") else None
     columns = tuple(_index_part(statement, part) for part in parameters.args.get("columns") or ())
     include = statement.names(parameters.args.get("include") or ())
     name = statement.name(index.this) if index.this else None
-    return IndexDraft(name, relation, columns, include, bool(tree.args.get("unique")))
+    return IndexDraft(name, relation, columns, include, bool(tree.args.get("unique")), where)
 
 
 def _index_part(statement: Statement, part: exp.Expr) -> tuple[Name, bool]:
@@ -35,9 +36,4 @@ def _index_part(statement: Statement, part: exp.Expr) -> tuple[Name, bool]:
         cure = "Index columns only; put what you compute into a column."
         statement.refuse(node.sql("postgres"), statement.offset(part), cure)
     name = statement.name(node.this)
-    start = statement.offset(part)
-    nulls = statement.keyword("NULLS", start)
-    if nulls > start:
-        cure = "NULLs come first in ascending and last in descending order; leave it out."
-        statement.refuse("NULLS", nulls, cure)
     return name, bool(isinstance(part, exp.Ordered) and part.args.get("desc"))

@@ -174,6 +174,12 @@ class Statement:
         behind = next((n for n in (3, 2) if words[-n:] in _WITH_DATA), 0)
         return replace(self, tokens=self.tokens[: len(words) - behind])
 
+    def condition(self, after: int) -> Expression:
+        """The condition behind the first WHERE from offset `after` on, to the end."""
+        first = self._index(self.keyword("WHERE", after)) + 1
+        inside = self.tokens[first:]
+        return expression(inside, self.text, self.place(inside[0].start))
+
     def _syntax_error(self, error: ParseError) -> Exception:
         """The error at the offending token. The parser reports its *last* character's place."""
         found = error.errors[0]

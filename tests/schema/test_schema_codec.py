@@ -368,3 +368,11 @@ def test_plain_views_raise_the_format_number_and_are_decoded() -> None:
     assert data.startswith(b'{"format":10,')
     assert decode_catalog(data) == catalog
     assert decode_catalog(data).plain_view == {"v": view}
+
+
+def test_partial_indexes_raise_the_format_number_and_are_decoded() -> None:
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY); CREATE INDEX i ON r (a) WHERE a > 1;")
+    index = Index("i", "r", (KeyPart("a"),), where="a > 1")
+    catalog = Catalog(1, schema, Forest(("r",)), indexes=(index,))
+    assert encode_catalog(catalog).startswith(b'{"format":10,')
+    assert decode_catalog(encode_catalog(catalog)) == catalog

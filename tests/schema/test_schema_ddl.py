@@ -555,8 +555,6 @@ ERRORS = [
         "line 2",
     ),
     (I + "CREATE INDEX i ON t (lower(b))\n                     ^", "LOWER", "columns only"),
-    (I + "CREATE INDEX i ON t (a) WHERE a > 1\n                        ^", "WHERE", "Write"),
-    (I + "CREATE INDEX i ON t (a NULLS FIRST)\n                       ^", "NULLS", "first"),
     (I + "CREATE INDEX i ON t USING hash (b)\n                    ^", "USING hash", "Write"),
     # ALTER TABLE
     ("ALTER TABLE t ADD PRIMARY KEY (a)\n            ^", "not declared above", "CREATE TABLE"),
@@ -818,6 +816,21 @@ def test_a_materialized_view_without_options_is_immediate_and_has_its_rows() -> 
     for behind in ("", " WITH DATA", " WITH NO DATA"):
         (view,) = load_ddl(f"CREATE MATERIALIZED VIEW v AS SELECT 1 AS n{behind};").views
         assert view == DeclaredView("v", "SELECT 1 AS n", refresh=Refresh.IMMEDIATE)
+
+
+def test_partial_indexes_are_read_and_written_back() -> None:
+    schema = load_ddl(
+        "CREATE TABLE t (a INT PRIMARY KEY, b TEXT);"
+        "CREATE UNIQUE INDEX i ON t (b DESC NULLS FIRST) INCLUDE (a) WHERE (b IS NOT NULL);"
+        "CREATE INDEX j ON public.t USING btree (b) WHERE a > 1\n AND (b = 'x y'::text)"
+    )
+    assert [index.where for index in schema.indexes] == [
+        "b IS NOT NULL",
+        "a > 1 AND (b = 'x y'::text)",
+    ]
+    assert load_ddl(render_ddl(schema)) == schema
+    with pytest.raises(SchemaError, match="UNIQUE"):
+        load_ddl(render_ddl(schema) + "CREATE TABLE c (b TEXT PRIMARY KEY REFERENCES t (b));")
 
 
 def test_plain_views_are_read_and_written_back() -> None:

@@ -145,6 +145,7 @@ SCHEMA = load_ddl("""
 CREATE TABLE t (
   k INT PRIMARY KEY, a INT, b INT GENERATED ALWAYS AS (a + 1) STORED, CONSTRAINT p CHECK (a > 0));
 CREATE TABLE u (k INT PRIMARY KEY, t INT REFERENCES t, a INT);
+CREATE INDEX part ON t (k) WHERE a > 5;
 """)
 
 
@@ -180,6 +181,7 @@ def test_expressions_and_keys_follow_a_renamed_column():
     relation = catalog.schema.relation("t")
     assert relation.checks[0].sql == '"A z" > 0'
     assert relation.column("b").default.sql == '"A z" + 1'
+    assert catalog.schema.indexes[0].where == '"A z" > 5'
     keyed = renamed(catalog, [Rename("t", "k", "id"), Rename("u", "t", "of")])
     assert keyed.schema.relation("t").primary_key == ("id",)
     (key,) = keyed.schema.relation("u").foreign_keys

@@ -110,6 +110,8 @@ def _is_no_value(column: str, type_: ColumnType) -> str:
 async def _check_unique(index: DeclaredIndex, count: Count) -> None:
     columns = [quoted(part.column) for part in index.columns]
     listed, present = ", ".join(columns), " AND ".join(f"{c} IS NOT NULL" for c in columns)
+    if index.where:
+        present += f" AND ({index.where})"
     found = await count(
         f"SELECT count(*) FROM (SELECT {listed} FROM {quoted(index.relation)}"
         f" WHERE {present} GROUP BY {listed} HAVING count(*) > 1) AS repeated"

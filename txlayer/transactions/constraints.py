@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hornbeam_server.maintain.changes import Change
+from hornbeam_server.maintain.indexes import condition_of
 from hornbeam_server.query.expressions.declared import (
     GeneratedColumn,
     RowCheck,
@@ -212,7 +213,7 @@ class Constraints:
         """A layout whose key begins with `columns`, in this order: the child or an index."""
         if child.primary_key[: len(columns)] == columns:
             return child.name
-        for index in self._catalog.indexes_on(child.name):
+        for index in self._catalog.whole_indexes_on(child.name):
             leading = tuple(part.column for part in index.columns[: len(columns)])
             if leading == columns and self._catalog.readable(index.name):
                 return index.name
@@ -227,11 +228,23 @@ class Constraints:
 
     def _unique_check(self, relation: Relation, index: Index) -> UniqueCheck:
         layout = self._catalog.layout(index.name)
+        columns = _columns(relation, [part.column for part in index.columns])
         return UniqueCheck(
             index,
-            _columns(relation, [part.column for part in index.columns]),
+            _where(columns, condition_of(self._catalog, index.name), len(index.columns)),
             projection([layout.positions[column] for column in relation.primary_key]),
         )
+
+
+def _where(
+    columns: Columns, holds: Callable[[Row], bool] | None, width: int
+) -> Callable[[Row], tuple[Value, ...]]:
+    """The values of a row in a unique index. A row that is not in a partial index has no value that
+    another row may not have: NULLs."""
+    if holds is None:
+        return columns
+    outside: tuple[Value, ...] = (None,) * width
+    return lambda row: columns(row) if holds(row) else outside
 
 
 def _newly(project: Columns, change: Change) -> tuple[Value, ...] | None:

@@ -497,7 +497,7 @@ class _Compiler:
     def _conflict_index(self, keys: tuple[str, ...]) -> Index | None:
         if not keys or set(keys) == set(self.relation.declared_key):
             return None
-        for index in self.catalog.indexes_on(self.relation.name):
+        for index in self.catalog.whole_indexes_on(self.relation.name):
             if index.unique and {part.column for part in index.columns} == set(keys):
                 return index
         raise SqlError(

@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch, quoted, to_record_batch
 from hornbeam_server.query.duckdb.session import DuckSession
+from hornbeam_server.query.optimizer.partial_indexes import condition_sql
 from hornbeam_server.query.workers.pool import Workers
 from hornbeam_server.schema.catalog import Catalog, JoinView, Layout
 from hornbeam_server.schema.errors import NotFound
@@ -185,6 +186,8 @@ class _Check:
         await self._load(name)
         outputs = ", ".join(map(quoted, layout.column_names))
         expected = f"SELECT {outputs} FROM ({_definition(self._catalog, source)})"
+        if name in self._catalog.index and (where := self._catalog.index[name].where):
+            expected += f" WHERE {condition_sql(where, self._catalog.schema.relation(source))}"
         found = await self._compare(layout, view, expected)
         await self._forget(name)
         return found
