@@ -16,6 +16,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.types import ColumnType, Kind, Value
 
 _WHOLE = Decimal(1)
@@ -98,7 +99,7 @@ def text_of(value: Any) -> str | None:
     match value:
         case bool():
             return "true" if value else "false"
-        case int() | uuid.UUID():
+        case int() | uuid.UUID() | Interval():
             return str(value)
         case Decimal():
             return format(value, "f")

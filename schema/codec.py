@@ -47,7 +47,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind, Value
+from hornbeam_server.schema.types import MOMENTS, ColumnType, Declared, Kind, Value
 
 
 class Format(enum.IntEnum):
@@ -80,8 +80,8 @@ class Format(enum.IntEnum):
     TENTH = 10
     """With relations that have been altered: dropped columns (an older server would show them), or
     columns whose value in older rows is not their default (an older server would show another); or
-    with columns of type TIME, TIME(n) or TIMESTAMP(n) (an older server does not know them); or with
-    plain views (an older server would take them for views that are stored); or with partial
+    with columns of type TIME, TIMESTAMP(n), INTERVAL or JSONB (an older server does not know them);
+    or with plain views (an older server would take them for views that are stored); or with partial
     indexes (an older server would put all rows into them); or with renamed indexes and identity
     columns (an older server would not find them)."""
 
@@ -265,12 +265,17 @@ def _all_columns(catalog: Catalog) -> Iterator[Column]:
 
 
 def _is_of_tenth(type_: ColumnType) -> bool:
-    return type_.kind is Kind.TIME or (type_.kind in MOMENTS and type_.precision is not None)
+    rounded = type_.kind in MOMENTS and type_.precision is not None
+    newer = type_.kind in {Kind.TIME, Kind.INTERVAL} or type_.declared is Declared.JSONB
+    return newer or rounded
 
 
 def _is_altered(relation: Relation) -> bool:
     """Does the relation need format 10?"""
-    return any(column.dropped or column.missing is not None for column in relation.columns)
+    return any(
+        column.dropped or column.missing is not None or column.type.declared is Declared.JSONB
+        for column in relation.columns
+    )
 
 
 def _is_newer(relation: Relation) -> bool:

@@ -25,6 +25,7 @@ from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Default, DefaultKind
 from hornbeam_server.schema.seconds import SECOND_DIGITS
 from hornbeam_server.schema.types import (
+    JSONB,
     MAX_DECIMAL_PRECISION,
     MOMENTS,
     ColumnType,
@@ -92,6 +93,7 @@ _PLAIN: dict[T, Kind] = {
     T.TIMESTAMP: Kind.TIMESTAMP,
     T.TIMESTAMPNTZ: Kind.TIMESTAMP,
     T.TIMESTAMPTZ: Kind.TIMESTAMPTZ,
+    T.INTERVAL: Kind.INTERVAL,
     T.UUID: Kind.UUID,
     T.JSON: Kind.JSON,
 }
@@ -103,13 +105,11 @@ _ALIASES = {"serial2": T.SMALLSERIAL, "serial4": T.SERIAL, "serial8": T.BIGSERIA
 """Type names of PostgreSQL that the parser does not know."""
 
 _CURES: dict[T, str] = {
-    T.INTERVAL: "Store the length as BIGINT (say, microseconds), or two TIMESTAMP columns.",
     T.TIMETZ: "Use TIME, or TIMESTAMP WITH TIME ZONE.",
     T.ARRAY: "Make a child relation with one row per element, or use JSON.",
     T.STRUCT: "Make one column per field, or use JSON.",
     T.MAP: "Make a child relation with one row per entry, or use JSON.",
     T.ENUM: "Name its values: ENUM ('a', 'b').",
-    T.JSONB: "Use JSON; it is kept as the text that was written.",
     T.DATETIME: "Use TIMESTAMP.",
     T.TINYINT: "Use SMALLINT.",
     T.UTINYINT: "Use SMALLINT.",
@@ -141,7 +141,6 @@ _SUBSTITUTES: dict[T, Kind] = {
     T.STRUCT: Kind.JSON,
     T.MAP: Kind.JSON,
     T.HSTORE: Kind.JSON,
-    T.JSONB: Kind.JSON,
     T.DATETIME: Kind.TIMESTAMP,
     T.TINYINT: Kind.INTEGER,
     T.UTINYINT: Kind.INTEGER,
@@ -153,7 +152,7 @@ _SUBSTITUTES: dict[T, Kind] = {
 }
 _ALL_TYPES = (
     "Use INTEGER, BIGINT, DECIMAL(p,s), DOUBLE, BOOLEAN, VARCHAR(n), TEXT, BLOB, DATE, TIME, "
-    "TIMESTAMP [WITH TIME ZONE], UUID or JSON."
+    "TIMESTAMP [WITH TIME ZONE], INTERVAL, UUID, JSON or JSONB."
 )
 
 
@@ -168,8 +167,14 @@ def read_type(node: exp.DataType, place: Place) -> ColumnType:
         return _float(node, place)
     if kind in _SMALL and not node.expressions:
         return _SMALLINT
+    if kind is T.JSONB:
+        return JSONB
     if kind in _PLAIN and node.expressions and _PLAIN[kind] in MOMENTS:
         return _moment(node, _PLAIN[kind], place)
+    if isinstance(node.this, exp.Interval):
+        name = node.sql("postgres")
+        cure = "Write INTERVAL, which has all parts."
+        raise place.error(f"Type {name} is not supported.", cure=cure, name=name)
     if kind in _PLAIN and not node.expressions:
         return ColumnType(_PLAIN[kind])
     written = node.sql("postgres" if node.args.get("nested") else None)

@@ -18,18 +18,30 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
 from typing import Any
 
-from hornbeam_server.schema import spelling
+from hornbeam_server.schema import jsonb, spelling
 from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.intervals import Interval, interval, of_timedelta, within_range
 from hornbeam_server.schema.seconds import SECOND_DIGITS, round_to
 
 Value = (
-    None | bool | int | float | Decimal | str | bytes | dt.date | dt.datetime | dt.time | uuid.UUID
+    None
+    | bool
+    | int
+    | float
+    | Decimal
+    | str
+    | bytes
+    | dt.date
+    | dt.datetime
+    | dt.time
+    | Interval
+    | uuid.UUID
 )
 Row = tuple[Value, ...]
 
 
 class Kind(enum.StrEnum):
-    """The closed set of types. JSON is stored as the original text."""
+    """The closed set of types. JSON is stored as the original text, JSONB as its canonical text."""
 
     INTEGER = "integer"
     BIGINT = "bigint"
@@ -42,6 +54,7 @@ class Kind(enum.StrEnum):
     TIME = "time"
     TIMESTAMP = "timestamp"
     TIMESTAMPTZ = "timestamptz"
+    INTERVAL = "interval"
     UUID = "uuid"
     JSON = "json"
 
@@ -64,6 +77,8 @@ class Declared(enum.StrEnum):
     """Whole numbers of 16 bits, stored as INTEGER."""
     NUMERIC = "numeric"
     """NUMERIC without precision, stored as DECIMAL(38,9). A value with more digits is refused."""
+    JSONB = "jsonb"
+    """JSON whose text is canonical (`schema.jsonb`), so that equal values have equal texts."""
 
 
 PYTHON_TYPES: dict[Kind, type] = {
@@ -78,6 +93,7 @@ PYTHON_TYPES: dict[Kind, type] = {
     Kind.TIME: dt.time,
     Kind.TIMESTAMP: dt.datetime,
     Kind.TIMESTAMPTZ: dt.datetime,
+    Kind.INTERVAL: Interval,
     Kind.UUID: uuid.UUID,
     Kind.JSON: str,
 }
@@ -112,10 +128,12 @@ class ColumnType:
         return self.sql()
 
     def stored(self) -> ColumnType:
-        """The stored type: the type of computed values, and of values to compare with."""
+        """The stored type: the type of computed values, and of values to compare with. JSONB, which
+        is stored as JSON, remains: its values are compared by their canonical texts."""
         if self.kind in MOMENTS and self.precision is not None:
             return ColumnType(self.kind)
-        return self if self.declared is None else replace(self, declared=None)
+        kept = self.declared in (None, Declared.JSONB)
+        return self if kept else replace(self, declared=None)
 
     def sql(self) -> str:
         """The name of the stored type, which DuckDB, PostgreSQL and Hornbeam's loader all read."""
@@ -196,6 +214,9 @@ class ColumnType:
                 return self.stored().coerce(value)
 
 
+JSONB = ColumnType(Kind.JSON, declared=Declared.JSONB)
+
+
 def encoded_alike(one: ColumnType, other: ColumnType) -> bool:
     """Have values of both types the same bytes in rows and keys, if they are equal?"""
     return one == other or _encoding(one) == _encoding(other)
@@ -219,6 +240,8 @@ def _encoding(type_: ColumnType) -> ColumnType:
 def takes_all(wider: ColumnType, narrower: ColumnType) -> bool:
     """Is each value of `narrower` a value of `wider`, with the same bytes?"""
     if not encoded_alike(wider, narrower) or wider.kind is Kind.JSON is not narrower.kind:
+        return False
+    if wider == JSONB != narrower:
         return False
     match wider.kind:
         case Kind.INTEGER | Kind.BIGINT:
@@ -382,6 +405,16 @@ def _time(type_: ColumnType, value: Any) -> dt.time:
     return found.replace(fold=0) if found.fold else found
 
 
+def _interval(_: ColumnType, value: Any) -> Interval:
+    if isinstance(value, str):
+        return interval(value)
+    if isinstance(value, dt.timedelta):
+        value = of_timedelta(value)
+    if not isinstance(value, Interval):
+        raise ValueError("an interval is wanted")
+    return within_range(value)
+
+
 def _uuid(_: ColumnType, value: Any) -> uuid.UUID:
     if isinstance(value, uuid.UUID):
         return value
@@ -390,27 +423,14 @@ def _uuid(_: ColumnType, value: Any) -> uuid.UUID:
     raise ValueError("a UUID is wanted")
 
 
-MAX_JSON_DEPTH = 500
-"""Maximum nesting of arrays and objects. The interpreter's own limit differs by version."""
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-
-
-def _require_shallow(text: str) -> None:
-    if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
-        return
-    depth = 0
-    for bracket in re.findall(r"[\[{}\]]", _STRING.sub("", text)):
-        depth += 1 if bracket in "[{" else -1
-        if depth > MAX_JSON_DEPTH:
-            raise ValueError(f"it is nested too deeply: more than {MAX_JSON_DEPTH} levels")
-
-
-def _json(_: ColumnType, value: Any) -> str:
+def _json(type_: ColumnType, value: Any) -> str:
     import msgspec
 
     if not isinstance(value, str):
         raise ValueError("JSON text is wanted")
-    _require_shallow(value)
+    if type_.declared is Declared.JSONB:
+        return jsonb.canonical(value)
+    jsonb.require_shallow(value)
     try:
         msgspec.json.decode(value.encode())
     except RecursionError:
@@ -430,6 +450,7 @@ _COERCIONS: dict[Kind, Callable[[ColumnType, Any], Value]] = {
     Kind.TIME: _time,
     Kind.TIMESTAMP: _timestamp,
     Kind.TIMESTAMPTZ: _timestamptz,
+    Kind.INTERVAL: _interval,
     Kind.UUID: _uuid,
     Kind.JSON: _json,
 }

@@ -111,7 +111,7 @@ class Rows(Answer):
     columns: list[OutputColumn]
     rows: list[list[Cell]] = Field(
         examples=[[[1, "19.90", "2026-01-31"]]],
-        description="DECIMAL, DATE, TIME, TIMESTAMP and UUID as text, BLOB as base64.",
+        description="DECIMAL, DATE, TIME, TIMESTAMP, INTERVAL and UUID as text, BLOB as base64.",
     )
     snapshot: int
     served_by: list[str] = Field(examples=[["customer__orders"]])

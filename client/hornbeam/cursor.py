@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hornbeam.errors import InterfaceError
-from hornbeam.statements import Kind, kind
+from hornbeam.errors import InterfaceError, NotSupportedError
+from hornbeam.statements import Kind, kind, setting_of
 from hornbeam.transport import ARROW
 from hornbeam.types import Parameters, row_reader, wire_parameters
 
@@ -80,6 +80,8 @@ class Cursor:
                     self._take([{"name": "setval", "type": "BIGINT"}], [[value]])
             case Kind.EXPLAIN:
                 self._explain(operation, parameters)
+            case Kind.SET:
+                self._set(operation)
             case Kind.CONTROL:
                 self.connection.control(operation)
             case Kind.READ:
@@ -199,6 +201,17 @@ class Cursor:
         lines = self.connection.explain(explained, parameters)["text"].splitlines()
         self._rowcount = len(lines)
         self._take(_EXPLAIN_COLUMNS, [[line] for line in lines])
+
+    def _set(self, operation: str) -> None:
+        """SET of a setting to the value that it has. Raises NotSupportedError for another value."""
+        name, wanted = setting_of(operation)
+        self._read(f"SHOW {name}", ())
+        ((value,),) = self.fetchall()
+        self._begin()
+        if wanted.lower() not in (str(value).lower(), "default"):
+            raise NotSupportedError(
+                f"{name} is {value}, and cannot be set to {wanted}.\n  Leave the statement out."
+            )
 
     def _write(self, writes: list[Write]) -> None:
         if not writes:

@@ -33,15 +33,32 @@ from sqlalchemy.engine.interfaces import (
     ReflectedUniqueConstraint,
 )
 from sqlalchemy.engine.url import URL
-from sqlalchemy.sql import compiler, sqltypes
+from sqlalchemy.sql import compiler, sqltypes, type_api
 from sqlalchemy.sql.compiler import InsertmanyvaluesSentinelOpts
 
+from hornbeam.intervals import interval_text
 from hornbeam.isolation import LEVELS
 
 __all__ = ["HornbeamDialect", "distinct_on", "insert"]
 
 _PUBLIC = "public"
 """The only schema, whose name may be left out."""
+
+
+class Interval(type_api.NativeForEmulated, sqltypes._AbstractInterval):
+    """INTERVAL: a `datetime.timedelta`, or a `hornbeam.Interval` if it has months."""
+
+    __visit_name__ = "INTERVAL"
+    native = True
+
+    @classmethod
+    def adapt_emulated_to_native(cls, *_: Any, **__: Any) -> Interval:
+        return cls()
+
+    def literal_processor(self, dialect: Any) -> Callable[[Any], str]:
+        return lambda value: f"INTERVAL '{interval_text(value)}'"
+
+
 _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
     "SMALLINT": types.SMALLINT,
     "INTEGER": types.INTEGER,
@@ -56,6 +73,7 @@ _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
     "VARCHAR": types.VARCHAR,
     "BLOB": types.BLOB,
     "DATE": types.DATE,
+    "INTERVAL": Interval,
     "UUID": types.UUID,
     "JSON": types.JSON,
 }
@@ -267,6 +285,9 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
     def visit_JSON(self, type_: Any, **kw: Any) -> str:
         return "JSON"
 
+    def visit_INTERVAL(self, type_: Any, **kw: Any) -> str:
+        return "INTERVAL"
+
     def visit_TIME(self, type_: Any, **kw: Any) -> str:
         if type_.timezone:
             raise exc.CompileError("There is no TIME WITH TIME ZONE: use TIME, or a TIMESTAMP.")
@@ -366,6 +387,7 @@ class HornbeamDialect(default.DefaultDialect):
         sqltypes.Float: _Float,
         sqltypes.JSON.JSONIndexType: _JsonIndex,
         sqltypes.JSON.JSONPathType: _JsonPath,
+        sqltypes.Interval: Interval,
     }
     construct_arguments = [(schema.Index, {"include": None})]  # noqa: RUF012
 

@@ -21,6 +21,8 @@ class Kind(enum.Enum):
     WRITE = "write"
     DDL = "ddl"
     EXPLAIN = "explain"
+    SET = "set"
+    """SET name = value, which may only repeat the value that SHOW gives."""
     CONTROL = "control"
     """BEGIN, COMMIT, SET TRANSACTION and the like (`isolation.control_of`)."""
 
@@ -82,17 +84,37 @@ def kind(sql: str) -> Kind:
         word = _word_after_with(sql) if not _writes_in_with(sql) else "insert"
     if is_setval(sql):
         return Kind.DDL
-    if word == "set" and next(words, Token("", 0, 0)).text.lower() in {"transaction", "session"}:
+    if word == "set" and _sets_transactions([token.text.lower() for token in islice(words, 2)]):
         return Kind.CONTROL
     for words_, meaning in (
         (_WRITES, Kind.WRITE),
         (_DDL, Kind.DDL),
         ({"explain"}, Kind.EXPLAIN),
+        ({"set"}, Kind.SET),
         (_CONTROL, Kind.CONTROL),
     ):
         if word in words_:
             return meaning
     return Kind.READ
+
+
+def _sets_transactions(words: Sequence[str]) -> bool:
+    """Whether the words behind SET begin SET TRANSACTION or SET SESSION CHARACTERISTICS …"""
+    return words[:1] == ["transaction"] or words == ["session", "characteristics"]
+
+
+def setting_of(sql: str) -> tuple[str, str]:
+    """The name and the value of SET [SESSION | LOCAL] name { = | TO } value."""
+    words = [token.text for token in tokens(sql) if token.text != ";"][1:]
+    if words[:1] and words[0].lower() in {"session", "local"}:
+        words = words[1:]
+    if [word.lower() for word in words[:2]] == ["time", "zone"]:
+        words = ["timezone", "=", *words[2:]]
+    elif words[:1] and words[0].lower() == "names":
+        words = ["client_encoding", "=", *words[1:]]
+    name = words[0] if words else ""
+    value = " ".join(word[1:-1] if word[0] in "'\"" else word for word in words[2:])
+    return name, value.replace(" ,", ",")
 
 
 def is_setval(sql: str) -> bool:

@@ -52,8 +52,9 @@ from hornbeam_server.query.binding.blocks import (
     split,
 )
 from hornbeam_server.query.binding.comparisons import EXCHANGED, is_assignment, settle
-from hornbeam_server.query.binding.constants import named_type
+from hornbeam_server.query.binding.constants import CONSTANT, named_type
 from hornbeam_server.query.binding.dependencies import dependent_columns
+from hornbeam_server.query.binding.documents import mark_jsonb, require_order
 from hornbeam_server.query.binding.identities import (
     excluded_names,
     omit_identities,
@@ -77,15 +78,22 @@ from hornbeam_server.query.binding.plain_views import STORED, stand_in
 from hornbeam_server.query.binding.spellings import read_text
 from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
 from hornbeam_server.query.dialect.functions import DISPLAY, function_name
+from hornbeam_server.query.dialect.jsonb import (
+    concatenated_type,
+    function_of,
+    is_jsonb,
+    result_type,
+)
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
-from hornbeam_server.query.dialect.operand_kinds import mark_operands
+from hornbeam_server.query.dialect.operand_kinds import is_interval, mark_operands
 from hornbeam_server.query.dialect.session import value_of_word
 from hornbeam_server.query.dialect.sums import SUMMED, number_kind, sum_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import JSONB as JSONB_TYPE
+from hornbeam_server.schema.types import ColumnType, Declared, Kind
 
 __all__ = ["BoundQuery", "OutputColumn", "bind", "bind_tree"]
 
@@ -93,6 +101,7 @@ MAX_COLUMNS = 1_664
 """Maximum number of columns of a SELECT, as in PostgreSQL."""
 _BIGINT = ColumnType(Kind.BIGINT)
 _DOUBLE = ColumnType(Kind.DOUBLE)
+_INTERVAL = ColumnType(Kind.INTERVAL)
 _TEXT = ColumnType(Kind.TEXT)
 _TEXT_FUNCTIONS = (
     exp.Concat, exp.Lower, exp.Upper, exp.Substring, exp.Trim, exp.Left, exp.Right,
@@ -589,12 +598,15 @@ class _Binder:
 
     def _values(self, node: exp.Values, parent: Frame | None, ctes: Scope) -> _Shape:
         select = _Select(Frame(-1, parent), Gathered(-1), ctes)
+        documents: dict[int, ColumnType] = {}
         width = 0
         for row in node.expressions:
             width = len(row.expressions)
-            for cell in row.expressions:
+            for i, cell in enumerate(row.expressions):
                 self._expression(cell, select)
-        return _Shape(tuple(OutputColumn(f"col{i}", None) for i in range(width)))
+                if is_jsonb(self._type(cell)):
+                    documents[i] = JSONB_TYPE
+        return _Shape(tuple(OutputColumn(f"col{i}", documents.get(i)) for i in range(width)))
 
     def _modifiers(
         self, node: exp.Expr, parent: Frame | None, ctes: Scope, shape: _Shape | None = None
@@ -691,6 +703,7 @@ class _Binder:
             if isinstance(ordered.this, exp.Var):  # ORDER BY ALL
                 continue
             self._expression(ordered.this, select, aliases_first=True)
+            require_order(ordered, node, select.aliases, self._type, self.sql)
             found = self._plain(ordered.this, select)
             if found is not None:
                 flags = bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
@@ -1147,6 +1160,11 @@ class _Binder:
 
     def _type(self, node: exp.Expr) -> ColumnType | None:
         """The type of an expression if it follows from the syntax; None if only DuckDB knows it."""
+        if isinstance(node, exp.DPipe):
+            return concatenated_type(node, self._type)
+        name = function_of(node, self._type)
+        if name is not None:
+            return result_type(name)
         match node:
             case exp.Paren():
                 return self._type(node.this)
@@ -1165,8 +1183,8 @@ class _Binder:
                 return ColumnType(Kind.INTEGER)
             case exp.Predicate() | exp.Connector() | exp.Not() | exp.Boolean():
                 return ColumnType(Kind.BOOLEAN)
-            case exp.DPipe():
-                return _TEXT if _TEXT in map(self._type, (node.this, node.expression)) else None
+            case exp.Anonymous() if node.name.lower() == "unnest" and len(node.expressions) == 1:
+                return self._type(node.expressions[0])
             case _:
                 return _TEXT if isinstance(node, _TEXT_FUNCTIONS) else None
 
@@ -1179,7 +1197,7 @@ class _Binder:
             case exp.Sum():
                 return sum_type(self._type(node.this))
             case exp.Avg():
-                return _DOUBLE
+                return _INTERVAL if is_interval(node.this, self._type) else _DOUBLE
         return None
 
     def _double(self, node: exp.Expr) -> ColumnType | None:
@@ -1188,8 +1206,10 @@ class _Binder:
     def _cast_type(self, node: exp.Cast) -> ColumnType | None:
         """The type of a cast. NUMERIC without precision keeps a decimal argument's type; for other
         arguments it is unknown."""
+        if CONSTANT in node.meta and is_jsonb(node.meta[CONSTANT][0]):
+            return JSONB_TYPE
         type_ = named_type(node.args.get("to"))
-        if type_ is None or type_.declared is None:
+        if type_ is None or type_.declared is not Declared.NUMERIC:
             return type_
         inner = self._type(node.this)
         return inner if inner is not None and inner.kind is Kind.DECIMAL else None
@@ -1210,7 +1230,7 @@ class _Binder:
                 return None
             case exp.Neg():
                 return self._compared_type(node.this)
-            case exp.Add() | exp.Sub() | exp.Mul():
+            case exp.Add() | exp.Sub() | exp.Mul() if not is_jsonb(self._type(node)):
                 return self._whole_type(node)
             case _:
                 return self._type(node)
@@ -1227,6 +1247,7 @@ class _Binder:
 
     def _type_parameters(self, nodes: Sequence[exp.Expr]) -> None:
         for node in nodes:
+            mark_jsonb(node, self._type, self._argument, self.sql)
             if isinstance(node, _COMPARISONS) and not is_assignment(node):
                 pattern = isinstance(node, exp.Like | exp.ILike)
                 self._alike(_compared_with(node), _TEXT if pattern else None)
@@ -1235,8 +1256,9 @@ class _Binder:
                 node.meta[CAST_FROM] = self._type(node.this) or self._double(node.this)
             elif isinstance(node, exp.Sum | exp.Avg):
                 self._check_average(node)
-                node.meta[SUMMED] = number_kind(node.this, self._type)
-            elif isinstance(node, exp.Round | exp.DPipe | exp.Div | exp.Anonymous):
+                spans = is_interval(node.this, self._type)
+                node.meta[SUMMED] = Kind.INTERVAL if spans else number_kind(node.this, self._type)
+            elif isinstance(node, exp.Round | exp.DPipe | exp.Div | exp.Sub | exp.Anonymous):
                 mark_operands(node, self._type)
             elif isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
                 for value in (node.args.get("expression"), node.args.get("count")):
@@ -1259,6 +1281,9 @@ class _Binder:
                 f"AVG takes numbers, dates, times and intervals, not BOOLEAN{at(node, self.sql)}.",
                 cure="Write avg(CASE WHEN … THEN 1 ELSE 0 END).",
             )
+
+    def _argument(self, node: exp.Expr, type_: ColumnType) -> None:
+        self._compare(node, Use(type_))
 
     def _alike(self, nodes: Sequence[exp.Expr], known: ColumnType | None) -> None:
         """Give parameters among compared `nodes` the type `known`, or else the first known type of

@@ -18,7 +18,7 @@ from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.sqltext import NUMERIC
-from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind
+from hornbeam_server.schema.types import JSONB, MOMENTS, ColumnType, Kind
 
 Constant = bool | int | Decimal | float | str | Any
 
@@ -36,8 +36,10 @@ _KINDS = {
     exp.DType.TIMESTAMP: Kind.TIMESTAMP,
     exp.DType.TIMESTAMPNTZ: Kind.TIMESTAMP,
     exp.DType.TIMESTAMPTZ: Kind.TIMESTAMPTZ,
+    exp.DType.INTERVAL: Kind.INTERVAL,
     exp.DType.UUID: Kind.UUID,
     exp.DType.JSON: Kind.JSON,
+    exp.DType.JSONB: Kind.JSON,
 }
 CONSTANT = "constant"
 """Key in the meta of a node for a typed constant: (type, value)."""
@@ -52,6 +54,8 @@ def named_type(node: exp.Expr | None) -> ColumnType | None:
     kind = _KINDS.get(node.this) if isinstance(node, exp.DataType) else None
     if kind is None or node is None:
         return None
+    if node.this is exp.DType.JSONB:
+        return JSONB
     if kind is not Kind.DECIMAL:
         return ColumnType(kind)
     sizes = [int(size.name) for size in node.expressions if size.name.isdigit()]

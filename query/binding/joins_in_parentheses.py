@@ -19,11 +19,8 @@ def open_first_joins(select: exp.Select) -> None:
         _open_inside(item)
     first = origin.this
     while _is_join(first) and not first.alias:
-        inner, behind = first.this, first.args.get("joins") or []
-        joins = [*(inner.args.get("joins") or ()), *behind, *(select.args.get("joins") or ())]
-        supersede(first, inner)
-        inner.set("joins", None)
-        select.set("joins", joins)
+        inner, joins = _opened(first)
+        select.set("joins", [*joins, *(select.args.get("joins") or ())])
         first = inner
 
 
@@ -38,13 +35,21 @@ def _open_inside(item: exp.Expr) -> None:
     if not _is_join(item):
         return
     while _is_join(item.this) and not item.this.alias:
-        nested = item.this
-        inner, behind = nested.this, nested.args.get("joins") or []
-        joins = [*(inner.args.get("joins") or ()), *behind]
-        supersede(nested, inner)
+        inner, joins = _opened(item.this)
         inner.set("joins", joins)
     for join in item.this.args.get("joins") or ():
         _open_inside(join.this)
+
+
+def _opened(join: exp.Expr) -> tuple[exp.Expr, list[exp.Expr]]:
+    """Replace a join in parentheses by its first item. Returns the item, and the joins behind it,
+    which are detached."""
+    inner = join.this
+    joins = [*(inner.args.get("joins") or ()), *(join.args.get("joins") or ())]
+    inner.set("joins", None)
+    join.set("joins", None)
+    supersede(join, inner)
+    return inner, joins
 
 
 def _is_join(node: exp.Expr) -> bool:

@@ -31,6 +31,7 @@ from hornbeam_server.query.dialect import grammar
 from hornbeam_server.query.dialect.duckdb_sql import check_cast
 from hornbeam_server.query.dialect.fidelity import check as check_faithful
 from hornbeam_server.query.dialect.functions import DISPLAY, function_name, in_duckdb, is_translated
+from hornbeam_server.query.dialect.settings import show_as_query
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
@@ -96,6 +97,7 @@ def parse(sql: str) -> exp.Expr:
             f"The statement is longer than {MAX_SQL_CHARACTERS} characters.",
             cure="Send less at a time, or values as parameters.",
         )
+    sql = show_as_query(sql)
     tokens, tree = _only_statement(sql)
     if not isinstance(tree, STATEMENTS):
         raise _not_a_statement(type(tree).__name__.upper())
@@ -143,12 +145,12 @@ def at(node: exp.Expr, sql: str) -> str:
 
 def _only_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
     try:
-        tokens = grammar.tokenize(sql)
+        tokens = grammar.with_jsonb_operators(grammar.tokenize(sql))
         _check_length(tokens)
-        tokens = _with_insert(tokens)
+        tokens = list(_with_insert(tokens))
         _check_first_word(tokens)
         check_nesting(tokens)
-        tokens, overriding = _without_overriding(_without_default_values(list(tokens)))
+        tokens, overriding = _without_overriding(_without_default_values(tokens))
         numbered = list(_number_parameters(tokens))
         trees = grammar.read(numbered, sql)
     except SqlglotError as error:

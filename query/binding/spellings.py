@@ -20,6 +20,7 @@ from typing import Any
 
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.intervals import interval
 from hornbeam_server.schema.types import LONG, MAX_TEXT, ColumnType, Kind
 
 _MOMENT = re.compile(
@@ -46,7 +47,7 @@ def read_text(type_: ColumnType, text: str) -> Any:
     try:
         if len(text) > MAX_TEXT and type_.kind not in LONG:
             raise ValueError
-        return _READERS[type_.kind](text)
+        return type_.coerce(text) if type_.kind is Kind.JSON else _READERS[type_.kind](text)
     except (ValueError, ArithmeticError) as error:
         reason = f": {error}" if isinstance(error, ValueError) and str(error) else ""
         shown = text if len(text) <= 60 else text[:57] + "..."
@@ -146,8 +147,8 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
     Kind.TIME: spelling.time,
     Kind.TIMESTAMP: _timestamp,
     Kind.TIMESTAMPTZ: _timestamptz,
+    Kind.INTERVAL: interval,
     Kind.UUID: spelling.uuid_of,
-    Kind.JSON: ColumnType(Kind.JSON).coerce,
 }
 _CURES = {
     Kind.INTEGER: "Write a whole number in range; other numbers without quotes.",
@@ -158,4 +159,5 @@ _CURES = {
     Kind.TIME: "Write a time as 12:00:00.",
     Kind.TIMESTAMP: "Write a timestamp as 2024-01-31 12:00:00.",
     Kind.TIMESTAMPTZ: "Write a timestamp as 2024-01-31 12:00:00+00.",
+    Kind.INTERVAL: "Write an interval as 1 day 02:30:00.",
 }

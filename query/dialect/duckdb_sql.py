@@ -12,13 +12,15 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+from hornbeam_server.query.dialect.functions import is_json_step, json_step
 from hornbeam_server.query.dialect.grammar import NAME
-from hornbeam_server.query.dialect.intervals import interval
+from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, PREFIX, write_jsonb
 from hornbeam_server.query.dialect.macros import TEXT_MACROS, call, is_plain, macro
 from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
 from hornbeam_server.query.dialect.sums import write_average, write_sum
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
+from hornbeam_server.schema.intervals import interval
 from hornbeam_server.schema.seconds import SECOND_DIGITS
 from hornbeam_server.schema.trees import supersede, unlink, written
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, Kind
@@ -66,7 +68,11 @@ def duckdb_sql(tree: exp.Expr) -> str:
     _keep_names(root)
     nodes = list(root.walk(bfs=False))
     for node in reversed(nodes):  # inner nodes first, and FILTER and OVER before their aggregate
-        if isinstance(node, exp.Cast):
+        if JSONB in node.meta:
+            write_jsonb(node)
+        elif is_json_step(node):
+            supersede(node, json_step(node))
+        elif isinstance(node, exp.Cast):
             _write_cast(node)
         elif isinstance(node, exp.Sum):
             write_sum(node)
@@ -99,7 +105,9 @@ def _keep_names(root: exp.Expr) -> None:
 
 _REWRITTEN = (
     exp.Cast, exp.Sum, exp.Avg, exp.Div, exp.Like, exp.ILike, exp.Substring, exp.Round, exp.DPipe,
-    exp.RegexpLike, exp.RegexpILike,
+    exp.RegexpLike, exp.RegexpILike, exp.JSONExtract, exp.JSONExtractScalar, exp.JSONBExtract,
+    exp.JSONBExtractScalar, exp.Sub, exp.ArrayContainsAll, exp.ArrayContainedBy, exp.JSONBContains,
+    exp.JSONBContainsAnyTopKeys, exp.JSONBContainsAllTopKeys, exp.JSONBDeleteAtPath,
 )  # fmt: skip
 
 
@@ -142,6 +150,9 @@ def _is_count(node: exp.Expr) -> bool:
 def _write_cast(node: exp.Cast) -> None:
     to = node.args["to"]
     kind = to.this if isinstance(to, exp.DataType) else None
+    if DIGITS in node.meta:
+        digits = exp.Anonymous(this=PREFIX + node.meta[DIGITS], expressions=[node.this.copy()])
+        node.set("this", digits)
     if kind in _TEXTS:
         _write_text(node, to)
     elif kind is _D.DECIMAL and not to.expressions:
@@ -195,6 +206,8 @@ def _write_text(node: exp.Cast, to: exp.DataType) -> None:
         supersede(whole.this, call("text_of_bytes", node.this.copy()))
     elif type_ is not None and type_.kind is Kind.DOUBLE:
         supersede(whole.this, call("text_of_double", node.this.copy()))
+    elif type_ is not None and type_.kind is Kind.INTERVAL:
+        supersede(whole.this, call("text_of_any", node.this.copy()))
     elif type_ is not None and type_.kind is Kind.DECIMAL and type_.precision == type_.scale:
         supersede(whole.this, call("text", node.this.copy()))
     elif (type_ is None and not isinstance(node.this, _WRITTEN)) or _has_exponent(node.this):
@@ -270,9 +283,6 @@ def check_cast(node: exp.Cast) -> None:
     to = node.args["to"]
     if not isinstance(to, exp.DataType):
         return
-    if to.this in _REFUSED:
-        name, cure = _REFUSED[to.this]
-        raise Unsupported(f"Type {name} is not supported.", cure=cure)
     if to.this in _MOMENTS and to.expressions:
         _check_second_digits(to)
     written = written_text(node.this)
@@ -305,7 +315,6 @@ def not_read(text: str, type_: str, reason: Exception) -> TypeMismatch:
 
 
 _MOMENTS = {_D.TIME, _D.TIMESTAMP, _D.TIMESTAMPNTZ, _D.TIMESTAMPTZ}
-_REFUSED = {_D.JSONB: ("JSONB", "Use JSON; it is kept as the text that was written.")}
 
 
 def canonical(text: str, what: str) -> str:
@@ -328,7 +337,7 @@ def canonical(text: str, what: str) -> str:
         case "timestamptz":
             return spelling.timestamptz(text).isoformat(sep=" ")
         case "interval":
-            return interval(text).text()
+            return interval(text).plain()
         case "uuid":
             return str(spelling.uuid_of(text))
         case _:

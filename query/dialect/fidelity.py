@@ -58,6 +58,9 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "substr": ("substring",),
     "today": ("current_date",),
     "current_localtimestamp": ("localtimestamp",),
+    "?|": ("?", "|"),
+    "?&": ("?", "&"),
+    "#-": ("#", "-"),
     "jsonb_extract": ("#>",),
     "jsonb_extract_scalar": ("#>>",),
 }

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.catalogue import AGGREGATES, ROWS
 from hornbeam_server.query.dialect.grammar import EXACT
+from hornbeam_server.query.dialect.jsonb_rows import has_rows, with_rows
 from hornbeam_server.query.dialect.session import session_value
 from hornbeam_server.query.dialect.templates import (
     filled,
@@ -24,6 +25,7 @@ from hornbeam_server.query.dialect.templates import (
     is_pattern,
     matched_part,
 )
+from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.schema.errors import Unsupported
 
 DISPLAY = "display"
@@ -41,10 +43,6 @@ _DIGITS = re.compile(r"[0-9]+")
 _PLACE = re.compile(r"0|[1-9][0-9]*")
 _ODD_PLACE = re.compile(r"\s*[+-]?[0-9]+\s*")
 """All spellings that PostgreSQL reads as a position in an array; DuckDB reads only `_PLACE`."""
-_ARRAY_ELEMENT = re.compile(
-    r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s"{},\\][^"{},\\]*?))\s*(?:,|$)', re.DOTALL
-)
-
 _KEY_OF_ANY_TYPE = """
 CASE WHEN typeof(key) IN ('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT') THEN '$[' || key || ']'
 WHEN regexp_full_match(CAST(key AS TEXT), '[0-9]+') THEN '$."' || key || '"'
@@ -75,6 +73,19 @@ def _filled(template: str, value: exp.Expr) -> exp.Expr:
     return filled(template, {"key": value})
 
 
+def is_json_step(node: exp.Expr) -> bool:
+    """Is the node `->`, `->>`, `#>` or `#>>`?"""
+    return type(node) in _EXTRACT
+
+
+def json_step(node: exp.Expr) -> exp.Expr:
+    """A node for which `is_json_step` holds, of a value that is no JSONB, for DuckDB. Raises
+    Unsupported."""
+    if isinstance(node, exp.JSONExtract | exp.JSONExtractScalar):
+        return _arrow(node)
+    return _steps(node)
+
+
 def _arrow(node: exp.Expr) -> exp.Expr:
     return exp.Anonymous(
         this=_EXTRACT[type(node)], expressions=[node.this, _key_path(node.expression)]
@@ -83,36 +94,18 @@ def _arrow(node: exp.Expr) -> exp.Expr:
 
 def _steps(node: exp.Expr) -> exp.Expr:
     """Translate `#>` and `#>>`, whose right operand is an array of texts."""
-    steps = _texts(node.expression.unnest())
-    if steps is None:
+    return _extracted(_EXTRACT[type(node)], node.this, path_steps(node))
+
+
+def path_steps(node: exp.Expr) -> list[str]:
+    """The steps of `#>` and `#>>` of a value that is no JSONB. Raises Unsupported."""
+    steps = texts_of(node.expression)
+    if steps is None or None in steps:
         raise Unsupported(
-            "#> and #>> take a constant array of texts, like '{a,b}'.",
-            cure="Write j -> 'a' -> 'b'.",
+            "#> and #>> of JSON take a constant array of texts, like '{a,b}'.",
+            cure="Write j -> 'a' -> 'b', or j::JSONB.",
         )
-    return _extracted(_EXTRACT[type(node)], node.this, steps)
-
-
-def _texts(node: exp.Expr) -> list[str] | None:
-    """The elements of a constant array of texts; None for other nodes or for NULL elements."""
-    if isinstance(node, exp.Cast):
-        node = node.this.unnest()
-    if isinstance(node, exp.Array):
-        return _constants(node.expressions)
-    if not isinstance(node, exp.Literal) or not node.is_string:
-        return None
-    written = node.this.strip()
-    if written[:1] != "{" or written[-1:] != "}":
-        return None
-    rest, found = written[1:-1].strip(), []
-    while rest:
-        element = _ARRAY_ELEMENT.match(rest)
-        if element is None or (element[2] or "").lower() == "null":
-            return None
-        found.append(element[2] if element[1] is None else re.sub(r"\\(.)", r"\1", element[1]))
-        if rest.rstrip().endswith(",") and element.end() == len(rest):
-            return None
-        rest = rest[element.end() :]
-    return found
+    return _checked([str(step) for step in steps])
 
 
 def _constants(nodes: Sequence[exp.Expr]) -> list[str] | None:
@@ -122,15 +115,20 @@ def _constants(nodes: Sequence[exp.Expr]) -> list[str] | None:
     return None
 
 
-def _extracted(function: str, value: exp.Expr, steps: Sequence[str]) -> exp.Expr:
-    """A call of `function` with the path `steps`; a step of digits is a key or an array
-    position."""
+def _checked(steps: list[str]) -> list[str]:
+    """The steps of a path. Raises Unsupported for a step that DuckDB reads in another way."""
     for step in steps:
         if _ODD_PLACE.fullmatch(step) and not _PLACE.fullmatch(step):
             raise Unsupported(
                 f"The step {step!r} of a JSON path is not supported.",
                 cure=f"Write j -> {step.strip()}.",
             )
+    return steps
+
+
+def _extracted(function: str, value: exp.Expr, steps: Sequence[str]) -> exp.Expr:
+    """A call of `function` with the path `steps`; a step of digits is a key or an array
+    position."""
     path = exp.Literal.string("".join(map(_pointer, steps)))
     return exp.Anonymous(this=function, expressions=[value, path])
 
@@ -144,7 +142,7 @@ def _path_of_arguments(function: str) -> Callable[[exp.Anonymous], exp.Expr]:
                 f"{call.name} takes JSON and the constant texts of a path.",
                 cure="Write j -> key -> key.",
             )
-        return _extracted(function, value, steps)
+        return _extracted(function, value, _checked(steps))
 
     return written
 
@@ -331,16 +329,10 @@ _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "format": formatted,
     "json_extract_path": _path_of_arguments("json_extract"),
     "json_extract_path_text": _path_of_arguments("json_extract_string"),
-    "jsonb_extract_path": _path_of_arguments("json_extract"),
-    "jsonb_extract_path_text": _path_of_arguments("json_extract_string"),
 }
 """PostgreSQL's functions that DuckDB lacks or interprets differently."""
 
 _OPERATORS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
-    exp.JSONExtract: _arrow,
-    exp.JSONExtractScalar: _arrow,
-    exp.JSONBExtract: _steps,
-    exp.JSONBExtractScalar: _steps,
     exp.SimilarTo: _similar,
     exp.WithinGroup: _within_group,
 }
@@ -348,6 +340,8 @@ _OPERATORS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
 
 def is_translated(node: exp.Expr) -> bool:
     """Whether the node needs a translation (`in_duckdb`) from PostgreSQL to DuckDB."""
+    if has_rows(node):
+        return True
     if isinstance(node, exp.Anonymous):
         known = node.name.lower() in _CALLS or has_template(node)
         return known or session_value(node) is not None
@@ -359,6 +353,8 @@ def is_translated(node: exp.Expr) -> bool:
 def in_duckdb(node: exp.Expr) -> exp.Expr:
     """Translate `node`, for which `is_translated` holds, to DuckDB. The result reuses parts of
     `node`. Raises Unsupported."""
+    if has_rows(node):
+        return with_rows(node)
     constant = session_value(node)
     if constant is not None:
         return constant

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.parser import binary_range_parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.trees import unlink_unfinished
@@ -31,6 +32,7 @@ NAME = "hornbeamsql"
 EXACT = "exact"
 """Key in the meta of a call of date_part that is written EXTRACT, whose value is exact."""
 _DUCKDB: Any = DuckDB.Parser
+_GENERATOR: Any = DuckDB.Generator
 _Build = Callable[[list[Any]], exp.Expr]
 
 
@@ -115,6 +117,10 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
         kind: read for kind, read in _DUCKDB.LAMBDAS.items() if kind is not TokenType.ARROW
     }
     JSON_OPERATORS = _JSON_OPERATORS
+    RANGE_PARSERS = {  # noqa: RUF012
+        **_DUCKDB.RANGE_PARSERS,
+        TokenType.AT_QMARK: binary_range_parser(exp.JSONBContains),
+    }
     COLUMN_OPERATORS = {  # noqa: RUF012
         kind: read
         for kind, read in _DUCKDB.COLUMN_OPERATORS.items()
@@ -186,6 +192,12 @@ class HornbeamSQL(DuckDB):
             "VARCHAR": TokenType.VARCHAR,
         }
 
+    class Generator(_GENERATOR):  # type: ignore[misc]
+        TRANSFORMS: ClassVar[dict[Any, Any]] = {
+            **_GENERATOR.TRANSFORMS,
+            exp.JSONBContains: lambda self, node: self.binary(node, "?"),
+        }
+
     Parser = _Parser
 
 
@@ -198,6 +210,56 @@ def tokenize(sql: str) -> Sequence[Token]:
         _with_code_points(token, sql) if token.token_type is TokenType.BYTE_STRING else token
         for token in _DIALECT.tokenize(sql)
     ]
+
+
+_BEFORE_OPERATOR = {
+    TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.R_PAREN, TokenType.R_BRACKET,
+    TokenType.PLACEHOLDER,
+}  # fmt: skip
+_BEHIND_OPERATOR = {
+    TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.L_PAREN, TokenType.COLON,
+    TokenType.PLACEHOLDER, TokenType.ARRAY, TokenType.NULL,
+}  # fmt: skip
+_OF_TWO_SIGNS = {
+    (TokenType.PLACEHOLDER, TokenType.PIPE): TokenType.QMARK_PIPE,
+    (TokenType.PLACEHOLDER, TokenType.AMP): TokenType.QMARK_AMP,
+    (TokenType.HASH, TokenType.DASH): TokenType.HASH_DASH,
+}
+
+
+def with_jsonb_operators(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens with `?`, `?|`, `?&` and `#-` as one token each where they are operators. A `?`
+    between two operands is one; any other is a parameter."""
+    found: list[Token] = []
+    for i, token in enumerate(tokens):
+        second = tokens[i + 1] if i + 1 < len(tokens) else None
+        if found and found[-1].end >= token.start:
+            continue  # the second sign of an operator
+        if second is None or token.token_type not in (TokenType.PLACEHOLDER, TokenType.HASH):
+            found.append(token)
+            continue
+        kind = _OF_TWO_SIGNS.get((token.token_type, second.token_type))
+        if kind is not None and second.start == token.end + 1:
+            found.append(_joined(kind, token, second))
+        elif _is_operator(found, token, second):
+            found.append(_joined(TokenType.AT_QMARK, token, token))
+        else:
+            found.append(token)
+    return found
+
+
+def _is_operator(before: Sequence[Token], token: Token, behind: Token) -> bool:
+    if token.token_type is not TokenType.PLACEHOLDER or not before:
+        return False
+    last = before[-1]
+    cast = len(before) > 1 and before[-2].token_type is TokenType.DCOLON
+    operand = cast or (last.token_type in _BEFORE_OPERATOR and last.text.lower() != "zone")
+    return operand and behind.token_type in _BEHIND_OPERATOR
+
+
+def _joined(kind: TokenType, first: Token, last: Token) -> Token:
+    text = first.text if first is last else first.text + last.text
+    return Token(kind, text, first.line, first.col, first.start, last.end, first.comments)
 
 
 _ESCAPE = re.compile(

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.binding.placeholders import number_placeholders, parameter_key
+from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, Parameter, arguments
 from hornbeam_server.query.dialect.operand_kinds import is_rounded_to_even
 from hornbeam_server.query.dialect.sums import QUOTIENT
 from hornbeam_server.query.expressions import (
@@ -22,6 +23,7 @@ from hornbeam_server.query.expressions import (
     casts,
     comparison,
     functions,
+    jsonb,
     logic,
     text,
 )
@@ -81,6 +83,8 @@ class _Compiler:
             type_, value = node.meta[CONSTANT]
             if value == value:  # noqa: PLR0124  NaN sorts differently
                 return constant(type_, value)
+        if JSONB in node.meta:
+            return self._jsonb(node)
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise NotNativeError
@@ -88,6 +92,18 @@ class _Compiler:
         if any(value and name not in known for name, value in node.args.items()):
             raise NotNativeError
         return function(self, node)
+
+    def _jsonb(self, node: Any) -> Operand:
+        given = ((parameter, nodes) for parameter, nodes in arguments(node))
+        return jsonb.called(
+            node.meta[JSONB],
+            [
+                jsonb.texts(nodes[0])
+                if parameter is Parameter.TEXTS and nodes
+                else self.all(*nodes)
+                for parameter, nodes in given
+            ],
+        )
 
     def all(self, *nodes: Any) -> list[Operand]:
         return [self.compile(node) for node in nodes]
@@ -311,6 +327,8 @@ def _round(compiler: _Compiler, node: exp.Round) -> Operand:
 @_handles(exp.Cast, "to")
 def _cast(compiler: _Compiler, node: exp.Cast) -> Operand:
     to, operand = node.args["to"], compiler.compile(node.this)
+    if DIGITS in node.meta:
+        operand = jsonb.number(node.meta[DIGITS], operand)
     if casts.is_numeric(to):
         return casts.numeric(operand, node.this)
     if casts.is_padded(to):

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from hornbeam_server.query.dialect.duckdb_types import column_type, connect, quoted
+from hornbeam_server.query.dialect.duckdb_types import bound, column_type, connect, quoted
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import (
     Append,
@@ -47,6 +47,11 @@ MAX_VALUE_BYTES = 64 << 20
 """Maximum size of one result row in bytes. It is checked after DuckDB has produced the row."""
 _ROWS_AT_ONCE = 256
 _DIVIDED = re.compile(r"Division by zero in expression \(?(?P<expression>.*?)\)?\. Use TRY")
+
+_RAISED = re.compile(
+    r"Python exception occurred while executing the UDF: TypeMismatch: (?P<message>.*)"
+)
+"""The error of a function of ours (`query/dialect/jsonb.py`)."""
 
 
 class Statements:
@@ -117,7 +122,8 @@ class Statements:
         self._cursor.unregister("incoming")
 
     def _begin(self, sql: str, parameters: Mapping[str, Any]) -> _Result:
-        relation = self._cursor.sql(sql, params=dict(parameters))
+        given = {name: bound(value) for name, value in parameters.items()}
+        relation = self._cursor.sql(sql, params=given)
         if relation is None:  # DDL has no result
             return _Result([], [], None)
         types = [column_type(type_) for type_ in relation.types]
@@ -205,6 +211,8 @@ def translated(error: Exception) -> HornbeamError:
         return _out_of_memory()
     if divided := _DIVIDED.match(message):
         return DivisionByZero.of(divided["expression"])
+    if (raised := _RAISED.match(message)) is not None:
+        return TypeMismatch(raised["message"])
     if kind.strip() in ("Conversion", "Out of Range"):
         return TypeMismatch(message)
     return SqlError(message)

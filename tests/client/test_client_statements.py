@@ -27,6 +27,7 @@ from hornbeam.statements import Kind, is_complete, kind, quote, split, tokens
         ("truncate table t", Kind.WRITE),
         ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE", Kind.WRITE),
         ("REFRESH MATERIALIZED VIEW v", Kind.DDL),
+        ("set search_path to public", Kind.SET),
         ("WITH replace AS (SELECT 1) SELECT * FROM replace", Kind.READ),
         ("WITH x AS (SELECT 1) SELECT * FROM x", Kind.READ),
         ("WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x", Kind.WRITE),

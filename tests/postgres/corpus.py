@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.postgres.conditions import conditions
+from tests.postgres.documents import documents
 from tests.postgres.moments import moments
 from tests.postgres.numbers import numbers
 from tests.postgres.statements import ROWS, TABLES, statements
@@ -39,7 +40,7 @@ def is_statement(case: str) -> bool:
 
 def corpus() -> list[str]:
     """All cases, without duplicates. A case is an expression or a whole query."""
-    found = (*numbers(), *texts(), *moments(), *conditions(), *statements())
+    found = (*numbers(), *texts(), *moments(), *conditions(), *documents(), *statements())
     return list(dict.fromkeys(found))
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
+from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.types import Kind, Value
 from tests.postgres.corpus import Answer, corpus, is_ordered, recorded
 from tests.postgres.hornbeam import Found, answers, database
@@ -49,10 +50,12 @@ _KINDS_OF_TYPE = {
     "bytea": Kind.BYTES,
     "date": Kind.DATE,
     "time without time zone": Kind.TIME,
+    "interval": Kind.INTERVAL,
     "timestamp without time zone": Kind.TIMESTAMP,
     "timestamp with time zone": Kind.TIMESTAMPTZ,
     "uuid": Kind.UUID,
     "json": Kind.JSON,
+    "jsonb": Kind.JSON,
 }
 """How Hornbeam shows a type of PostgreSQL: it shows SMALLINT as INTEGER and REAL as DOUBLE."""
 _FLOATS = {"real": 1e-6, "double precision": 1e-14}
@@ -118,7 +121,7 @@ def same_value(type_: str, wanted: str | None, found: Value) -> bool:
         return wanted is found
     if isinstance(found, bool) or type_ == "boolean":
         return shown(found) == wanted
-    if type_ == "json" and isinstance(found, str):
+    if type_ in ("json", "jsonb") and isinstance(found, str):
         return _as_json(wanted) == _as_json(found)
     if isinstance(found, int | float | Decimal):
         return _same_number(type_, wanted, found)
@@ -165,7 +168,7 @@ def shown(value: Value) -> str:
             return f"{value:f}"
         case float() if value.is_integer() and abs(value) < 1e15:
             return str(int(value))
-        case str() | uuid.UUID() | int() | float() | dt.date():
+        case str() | Interval() | uuid.UUID() | int() | float() | dt.date():
             return str(value)
 
 

@@ -29,6 +29,7 @@ def test_the_same_join_without_parentheses(written: str, opened: str) -> None:
     tree = sqlglot.parse_one(sql, dialect="duckdb")
     assert isinstance(tree, exp.Select)
     open_first_joins(tree)
+    assert all(node is tree or node.parent is not None for node in tree.walk())
     assert tree.sql("duckdb") == sqlglot.parse_one(same, dialect="duckdb").sql("duckdb")
     with duckdb.connect() as db:
         for number, name in enumerate("abcd"):

@@ -43,7 +43,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.types import ColumnType, Declared, Kind
+from hornbeam_server.schema.types import JSONB, ColumnType, Declared, Kind
 from tests.strategies import schemas
 
 
@@ -376,3 +376,14 @@ def test_partial_indexes_raise_the_format_number_and_are_decoded() -> None:
     catalog = Catalog(1, schema, Forest(("r",)), indexes=(index,))
     assert encode_catalog(catalog).startswith(b'{"format":10,')
     assert decode_catalog(encode_catalog(catalog)) == catalog
+
+
+DOCUMENTS = (Path(__file__).parent / "fixtures" / "catalog_10_jsonb.json").read_bytes()
+"""A catalog with a column of JSONB, as the first version that has them writes it."""
+
+
+def test_jsonb_raises_the_format_number_and_is_decoded() -> None:
+    columns = (Column("a", ColumnType(Kind.INTEGER), False), Column("j", JSONB))
+    catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
+    assert encode_catalog(catalog) == DOCUMENTS
+    assert decode_catalog(DOCUMENTS) == catalog

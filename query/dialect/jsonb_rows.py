@@ -1,0 +1,154 @@
+"""Aggregates that make JSONB of several rows, and functions that make rows of JSONB.
+
+The parser writes both over DuckDB's lists: `jsonb_agg(x)` as a function of `array_agg(x)`, and
+`jsonb_array_elements(j)` as `unnest` of a list. In FROM it becomes a LATERAL query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from hornbeam_server.query.dialect.jsonb import PREFIX
+from hornbeam_server.query.dialect.macros import call
+from hornbeam_server.schema.errors import SqlError, Unsupported
+
+_AGGREGATES: Mapping[str, tuple[str, int]] = {
+    "jsonb_agg": ("build_array", 1),
+    "json_agg": ("json_array", 1),
+    "jsonb_object_agg": ("object_of_pairs", 2),
+}
+"""PostgreSQL's aggregates: the function over the lists of their arguments, and their number."""
+_ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "jsonb_array_elements": (("value", "elements"),),
+    "jsonb_array_elements_text": (("value", "element_texts"),),
+    "jsonb_each": (("key", "keys"), ("value", "member_values")),
+    "jsonb_each_text": (("key", "keys"), ("value", "member_texts")),
+    "jsonb_object_keys": (("", "keys"),),
+}
+"""PostgreSQL's functions that return rows: their columns, and the function that gives the list of
+its values. A column without a name has that of the function's alias."""
+_AROUND = (exp.Filter, exp.Window)
+
+
+def has_rows(node: exp.Expr) -> bool:
+    """Is the node one that `with_rows` writes?"""
+    if isinstance(node, exp.Table | exp.Lateral):
+        return _rows_of(node.this) is not None
+    if isinstance(node.parent, _AROUND) and node.arg_key == "this":
+        return False  # written with the clauses around it
+    if isinstance(node, _AROUND):
+        return _aggregate(node) is not None
+    return _aggregate(node) is not None or (
+        _rows_of(node) is not None and not isinstance(node.parent, exp.Table | exp.Lateral)
+    )
+
+
+def with_rows(node: exp.Expr) -> exp.Expr:
+    """The node, for which `has_rows` holds, over lists. Raises Unsupported and SqlError."""
+    if isinstance(node, exp.Table | exp.Lateral):
+        return _lateral(node)
+    found = _aggregate(node)
+    if found is not None:
+        return _aggregated(node, found)
+    columns = _rows_of(node)
+    assert columns is not None
+    if len(columns) > 1:
+        raise Unsupported(
+            f"{node.name.lower()} gives rows of two columns.",
+            cure=f"Write FROM {node.name.lower()}(…) AS e, and e.key and e.value.",
+        )
+    return _unnested(columns[0][1], node)
+
+
+def _rows_of(node: exp.Expr | None) -> tuple[tuple[str, str], ...] | None:
+    return _ROWS.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None
+
+
+def _aggregate(node: exp.Expr) -> exp.Anonymous | None:
+    """The aggregate in a call with FILTER and OVER; None for other nodes."""
+    while isinstance(node, _AROUND):
+        node = node.this
+    if isinstance(node, exp.Anonymous) and node.name.lower() in _AGGREGATES:
+        return node
+    return None
+
+
+def _aggregated(node: exp.Expr, aggregate: exp.Anonymous) -> exp.Expr:
+    function, number = _AGGREGATES[aggregate.name.lower()]
+    given = aggregate.expressions
+    if len(given) != number:
+        raise SqlError(
+            f"Function {aggregate.name.lower()} does not take {len(given)} arguments.",
+            cure=f"Give it {number}.",
+        )
+    lists = [_list(node, aggregate, i) for i in range(number)]
+    return exp.Anonymous(this=PREFIX + function, expressions=lists)
+
+
+def _list(node: exp.Expr, aggregate: exp.Anonymous, number: int) -> exp.Expr:
+    """The list of argument `number`, in the order that the last argument has, with the clauses
+    around the aggregate."""
+    value, last = aggregate.expressions[number].copy(), aggregate.expressions[-1]
+    order = last.copy() if isinstance(last, exp.Order) else None
+    inner = value.this if isinstance(value, exp.Order) else value
+    if isinstance(inner, exp.Distinct):
+        if len(aggregate.expressions) > 1:
+            raise Unsupported(
+                f"DISTINCT in {aggregate.name.lower()} is not supported.",
+                cure="Write it over SELECT DISTINCT in FROM.",
+            )
+        inner.set("expressions", [call("json", inner.expressions[0].copy())])
+    else:
+        inner = call("json", inner.copy())
+    if order is not None:
+        order.set("this", inner)
+    listed: exp.Expr = exp.Anonymous(this="array_agg", expressions=[order or inner])
+    around = []
+    while isinstance(node, _AROUND):
+        around.append(node)
+        node = node.this
+    for clause in reversed(around):
+        outer = clause.copy()
+        outer.set("this", listed)
+        listed = outer
+    return listed
+
+
+def _unnested(function: str, node: exp.Expr) -> exp.Expr:
+    if len(node.expressions) != 1:
+        raise SqlError(f"Function {node.name.lower()} takes one argument.", cure="Give it one.")
+    return exp.Anonymous(this="unnest", expressions=[_listed(function, node.expressions)])
+
+
+def _listed(function: str, given: Sequence[exp.Expr]) -> exp.Expr:
+    return exp.Anonymous(this=PREFIX + function, expressions=[each.copy() for each in given])
+
+
+def _lateral(node: exp.Expr) -> exp.Expr:
+    """A function in FROM as a query: `LATERAL (SELECT unnest(…) AS value) AS alias`."""
+    call_, alias = node.this, node.args.get("alias")
+    columns = _rows_of(call_)
+    assert columns is not None
+    name = node.alias or call_.name.lower()
+    given = [column.name for column in alias.columns] if alias else []
+    names = [column or name for column, _ in columns]
+    cells = [_unnested(function, call_) for _, function in columns]
+    if node.args.get("ordinality"):
+        names.append("ordinality")
+        places = [_listed(columns[0][1], call_.expressions), exp.Literal.number(1)]
+        cells.append(exp.Anonymous(this="generate_subscripts", expressions=places))
+    if len(given) > len(names):
+        raise SqlError(
+            f"{len(given)} names for {len(names)} columns of {call_.name.lower()}.",
+            cure="Give at most one name for each column.",
+        )
+    names[: len(given)] = given
+    items = [
+        exp.Alias(this=cell, alias=exp.to_identifier(each, quoted=True))
+        for cell, each in zip(cells, names, strict=True)
+    ]
+    query = exp.Subquery(this=exp.Select(expressions=items))
+    title = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+    return exp.Lateral(this=query, alias=title)

@@ -1,0 +1,50 @@
+"""SHOW: the settings that clients of PostgreSQL ask for. They have one value, and do not change."""
+
+from __future__ import annotations
+
+import re
+
+from hornbeam_server.query.dialect.session import POSTGRESQL
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.model import PUBLIC
+from hornbeam_server.schema.sqltext import literal_sql
+
+SETTINGS = {
+    "bytea_output": ("hex", "The form of bytes as text."),
+    "client_encoding": ("UTF8", "The encoding of text."),
+    "DateStyle": ("ISO, MDY", "The form of dates as text."),
+    "default_transaction_read_only": ("off", "Transactions may write."),
+    "integer_datetimes": ("on", "Timestamps are integers of microseconds."),
+    "IntervalStyle": ("postgres", "The form of intervals as text."),
+    "lc_collate": ("C", "Text is ordered by code point."),
+    "search_path": (PUBLIC, "The schema of names without a schema."),
+    "server_encoding": ("UTF8", "The encoding of stored text."),
+    "server_version": (POSTGRESQL, "The version of PostgreSQL whose SQL this is."),
+    "standard_conforming_strings": ("on", "A backslash in '…' is a character."),
+    "TimeZone": ("UTC", "The time zone of the session."),
+}
+"""Value and description of each setting, by its name as SHOW gives it."""
+_SHOW = re.compile(r"\s*SHOW\s+(?P<name>\S.*?)\s*;?\s*", re.IGNORECASE | re.DOTALL)
+_SPELLINGS = {"time zone": "timezone", "names": "client_encoding"}
+
+
+def show_as_query(sql: str) -> str:
+    """The SELECT that SHOW stands for; any other statement unchanged. Raises Unsupported for a
+    setting that does not exist."""
+    found = _SHOW.fullmatch(sql)
+    if found is None:
+        return sql
+    name = " ".join(found["name"].lower().split()).strip('"')
+    if name == "all":
+        rows = ", ".join(
+            f"({literal_sql(each)}, {literal_sql(value)}, {literal_sql(text)})"
+            for each, (value, text) in SETTINGS.items()
+        )
+        return f"SELECT * FROM (VALUES {rows}) AS settings (name, setting, description)"
+    by_name = {each.lower(): (each, value) for each, (value, _) in SETTINGS.items()}
+    known = by_name.get(_SPELLINGS.get(name, name))
+    if known is None:
+        raise Unsupported(
+            f"There is no setting {name}.", cure=f"SHOW ALL lists them: {', '.join(SETTINGS)}."
+        )
+    return f'SELECT {literal_sql(known[1])} AS "{known[0]}"'
