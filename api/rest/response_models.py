@@ -156,6 +156,10 @@ class Applied(Answer):
 class AlteredSchema(Answer):
     ddl: str = Field(description="The schema after the statement, to plan and apply.")
     same: bool = Field(description="The statement changes nothing.")
+    renames: list[dict[str, str]] = Field(
+        description="Renamed columns, for plan and apply.",
+        examples=[[{"relation": "orders", "column": "o_note", "new": "o_remark"}]],
+    )
     notes: list[str] = Field(description="What else the statement changes, or why it does nothing.")
     insert: str = Field(description="What fills the new table; empty if there is nothing to fill.")
     catalog_version: int

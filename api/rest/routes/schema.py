@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query, Request, Response
@@ -118,16 +119,18 @@ async def alter_schema(body: AlterBody, db: Db) -> Response:
             {
                 "ddl": table.ddl,
                 "same": table.same,
+                "renames": [],
                 "notes": [],
                 "insert": table.insert,
                 "catalog_version": catalog.version,
             }
         )
-    change = await asyncio.to_thread(altered, catalog.schema, body.sql)
+    change = await asyncio.to_thread(altered, catalog, body.sql)
     return encoded(
         {
             "ddl": change.ddl,
             "same": change.same,
+            "renames": [asdict(rename) for rename in change.renames],
             "notes": list(change.notes),
             "insert": "",
             "catalog_version": catalog.version,
