@@ -146,7 +146,7 @@ async def run(options: DemoOptions, console: Console) -> int:
         learned = database.plan_schema(replace(request, roots=None))
         _print_views(console, planned.plan)
         load_rows_s = [await load(each, size, console) for each in (database, baseline)]
-        statements = {s.name: s.sql for s in load_workload(request.workload)}
+        statements = {s.name: s.sql for s in load_workload(request.workload or "")}
         with console.status("Running every read statement with and without views"):
             compared = await compare_statements(
                 database, baseline, statements, size, options.rounds

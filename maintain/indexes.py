@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.query.expressions.declared import row_condition
 from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.intervals import identical
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import Codecs
@@ -42,7 +43,7 @@ class IndexProgram:
             new = new if new is not None and self.holds(new) else None
         before = None if old is None else self.project(old)
         after = None if new is None else self.project(new)
-        if before == after:
+        if identical(before, after):
             return []
         if before is None or after is None:
             return [self._mutation(before, after)]

@@ -58,6 +58,7 @@ from hornbeam_server.maintain.indexes import IndexProgram, compile_index
 from hornbeam_server.maintain.paths import BaseRows, JoinPath, Key, Level, compile_path
 from hornbeam_server.maintain.ways import Way, way_into_view, way_to_children
 from hornbeam_server.schema.catalog import Catalog, JoinView
+from hornbeam_server.schema.intervals import identical
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.turns import chunks, made, turn
 from hornbeam_server.schema.types import Row
@@ -79,7 +80,7 @@ class Stored:
     def mutations(self, pairs: Iterable[Pair]) -> Iterator[Mutation]:
         for old, new in pairs:
             row = old if new is None else new
-            if old == new or row is None:
+            if row is None or identical(old, new):
                 continue
             yield Mutation(self.name, self.key(row), old, new)
             for index in self.indexes:
@@ -294,7 +295,7 @@ class Programs:
         for some in chunks(changes):
             for change in some:
                 row = change.old if change.new is None else change.new
-                if row is None or change.old == change.new:
+                if row is None or identical(change.old, change.new):
                     continue
                 key = self._keys[change.relation](row)
                 of_relation = by_key.setdefault(change.relation, {})

@@ -27,7 +27,9 @@ from hornbeam_server.node.dependents import (
     without_unique,
     without_view,
 )
+from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.schema.build import Place
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl, render_ddl
 from hornbeam_server.schema.ddl.alterations import (
     Action,
@@ -49,30 +51,35 @@ from hornbeam_server.schema.ddl.alterations import (
 from hornbeam_server.schema.ddl.statement import DIALECT
 from hornbeam_server.schema.errors import SchemaError
 from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
+from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.types import encoded_alike
 
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """The schema after a statement, as DDL. `notes` say what else the statement changes, or why it
-    changes nothing (`same`)."""
+    """The schema after a statement, as DDL, with `renames` of columns in force. `notes` say what
+    else the statement changes, or why it changes nothing (`same`)."""
 
     ddl: str
     same: bool
     notes: tuple[str, ...] = ()
+    renames: tuple[Rename, ...] = ()
 
 
-def altered(schema: Schema, sql: str) -> Altered:
-    """The schema in force, `schema`, after the statement `sql`. Raises SchemaError with the place
-    in the statement."""
+def altered(catalog: Catalog, sql: str) -> Altered:
+    """The schema in force, that of `catalog`, after the statement `sql`. Raises SchemaError with
+    the place in the statement, and the errors of `renamed`."""
     asked = read_alteration(sql)
     # Without what only stored rows have, such as dropped columns.
-    before = load_ddl(render_ddl(schema))
+    before = load_ddl(render_ddl(catalog.schema))
     work = _Work(sql, before)
     if isinstance(asked, Removal):
         work.remove(asked)
     else:
         work.alter(asked)
+    if work.rename is not None:
+        ddl = render_ddl(renamed(catalog, (work.rename,)).schema)
+        return Altered(ddl, same=False, renames=(work.rename,))
     return Altered(render_ddl(work.schema), work.schema == before, tuple(work.notes))
 
 
@@ -83,6 +90,7 @@ class _Work:
         self._sql = sql
         self.schema = schema
         self.notes: list[str] = []
+        self.rename: Rename | None = None
 
     # ------------------------------------------------------------ DROP
 
@@ -130,8 +138,11 @@ class _Work:
     # ------------------------------------------------------------ ALTER
 
     def alter(self, asked: Alteration) -> None:
-        if asked.kind != "table":
-            raise self._error("RENAME TO of an index or a view is not supported yet.", "")
+        if asked.kind == "index":
+            self._rename_index(asked)
+            return
+        if asked.kind == "view":
+            raise self._error("A view is not renamed.", "Declare it under the other name.")
         if asked.name not in self.schema:
             if asked.guarded:
                 self.notes.append(f"The table {asked.name} does not exist: nothing is changed.")
@@ -158,11 +169,22 @@ class _Work:
                 self._set_identity(table, action)
             case DropExpression():
                 self._drop_expression(table, action)
-            case Validate(name):
-                if name not in _constraints(self.schema, table):
-                    raise self._unknown_constraint(table, name)
+            case Validate():
+                self._validate(table, action.constraint)
             case RenameElement() | RenameTo():
-                raise self._error("RENAME is not supported yet.", "")
+                self._rename(table, action)
+
+    def _rename(self, table: str, action: RenameElement | RenameTo) -> None:
+        match action:
+            case RenameElement(old, new, constraint=True):
+                self._rename_constraint(table, old, new)
+            case RenameElement(old, new):
+                self._column(table, old)
+                self.rename = Rename(table, old, new)
+            case RenameTo():
+                raise self._error(
+                    "A table is not renamed.", "Make one with the other name, and copy the rows."
+                )
 
     def _add(self, table: str, action: AddElement) -> None:
         relation = self.schema.relation(table)
@@ -215,6 +237,44 @@ class _Work:
             users = list(users_of_unique(self.schema, table, columns))
             self._refuse_used(f"The constraint {name} of {table}", users)
         self.schema = without_unique(self.schema, name)
+
+    def _validate(self, table: str, constraint: str) -> None:
+        """Do nothing: constraints are validated when they are added."""
+        if constraint not in _constraints(self.schema, table):
+            raise self._unknown_constraint(table, constraint)
+
+    def _rename_constraint(self, table: str, old: str, new: str) -> None:
+        known = _constraints(self.schema, table)
+        if old not in known:
+            raise self._unknown_constraint(table, old)
+        if new in known:
+            raise self._error(f"{table} has a constraint {new} already.", "Choose another name.")
+        relation = self.schema.relation(table)
+        changed = replace(
+            relation,
+            foreign_keys=tuple(
+                replace(key, name=new) if key.name == old else key for key in relation.foreign_keys
+            ),
+            checks=tuple(
+                replace(check, name=new) if check.name == old else check
+                for check in relation.checks
+            ),
+        )
+        self.schema = _with_index_name(_with_relation(self.schema, changed), old, new, table)
+        self.schema = self._loaded(render_ddl(self.schema))
+
+    def _rename_index(self, asked: Alteration) -> None:
+        index = next((i for i in self.schema.indexes if i.name == asked.name), None)
+        if index is None:
+            if asked.guarded:
+                self.notes.append(f"The index {asked.name} does not exist: nothing is changed.")
+                return
+            known = (index.name for index in self.schema.indexes)
+            raise self._error(f"The index {asked.name} does not exist.", _listed(known))
+        for action in asked.actions:
+            assert isinstance(action, RenameTo)
+            schema = _with_index_name(self.schema, index.name, action.new, index.relation)
+            self.schema = self._loaded(render_ddl(schema))
 
     def _set_type(self, table: str, action: SetType) -> None:
         """Change the type of a column, and of all columns that foreign keys connect with it."""
@@ -359,6 +419,16 @@ def _constraints(schema: Schema, table: str) -> list[str]:
 def _with_relation(schema: Schema, relation: Relation) -> Schema:
     relations = tuple(relation if r.name == relation.name else r for r in schema.relations)
     return replace(schema, relations=relations)
+
+
+def _with_index_name(schema: Schema, old: str, new: str, relation: str) -> Schema:
+    return replace(
+        schema,
+        indexes=tuple(
+            replace(i, name=new) if (i.name, i.relation) == (old, relation) else i
+            for i in schema.indexes
+        ),
+    )
 
 
 def _with_column(

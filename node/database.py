@@ -298,7 +298,7 @@ class Database:
             # The request's row counts are for the choice only; the catalog has the stored counts.
             return replace(plan.catalog, row_counts=counts)
 
-        await self.keeper.change(planned, external=build_externally)
+        await self.keeper.change(planned, external=build_externally, renames=request.renames)
         return self.catalog
 
     async def sizes(self, names: Sequence[str] | None = None) -> dict[str, int]:
@@ -359,5 +359,6 @@ def _require_allowed(changes: SchemaDiff, allow_drop: bool) -> None:
         )
         raise InvalidRequest(
             f"These would be dropped with all their rows or values: {kinds}.",
-            cure="Keep them in the DDL, or say that they may go: allow_drop, --allow-drop.",
+            cure="Keep them in the DDL; or say which columns have other names there: renames,"
+            " --rename; or say that they may go: allow_drop, --allow-drop.",
         )

@@ -10,7 +10,7 @@ from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind, bind_tree
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog, Forest
-from hornbeam_server.schema.model import DeclaredView, ForeignKey, Relation, Schema
+from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, ForeignKey, Relation, Schema
 from hornbeam_server.schema.trees import unlink
 
 
@@ -31,11 +31,7 @@ def users_of_column(schema: Schema, relation: str, column: str) -> Iterator[Depe
     """Everything that uses a column, without the primary key."""
     owner = schema.relation(relation)
     for index in schema.indexes:
-        if index.relation == relation and column in (
-            *(part.column for part in index.columns),
-            *index.include,
-            *(_columns_of(index.where, owner) if index.where else ()),
-        ):
+        if index.relation == relation and column in _columns_of_index(index, owner):
             yield Dependent("UNIQUE" if index.unique else "index", relation, index.name)
     for key in owner.foreign_keys:
         if column in key.columns:
@@ -159,6 +155,11 @@ def _columns_of(sql: str, relation: Relation) -> set[str]:
     bound = bind(f"SELECT ({sql}) FROM {quoted(relation.name)}", catalog)
     unlink(bound.ast)
     return {column for _, column in _read(bound.statement)}
+
+
+def _columns_of_index(index: DeclaredIndex, relation: Relation) -> set[str]:
+    read = _columns_of(index.where, relation) if index.where else set()
+    return {*(part.column for part in index.columns), *index.include, *read}
 
 
 def _columns_of_view(view: DeclaredView, schema: Schema) -> set[tuple[str, str]]:

@@ -26,6 +26,7 @@ from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.maintain.plain_views import plain_view
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.query.expressions.declared import (
     compile_check,
     compile_generated,
@@ -52,6 +53,7 @@ from hornbeam_server.schema.diff import DiffRow, SchemaDiff, diff, refreshed
 from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported, capitalised
 from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, Refresh, Schema
 from hornbeam_server.schema.problems import Problems
+from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
 from hornbeam_server.txlayer.transactions.default_expressions import (
@@ -70,7 +72,8 @@ class PlanRequest:
     """The inputs of a plan, as an administrator uploads them. `roots` None: learn the roots."""
 
     ddl: str
-    workload: str = ""
+    workload: str | None = ""
+    """None: the workload in force, with the new names of `renames`."""
     roots: tuple[str, ...] | None = None
     method: str = "optimal"
     budget: float | None = None
@@ -83,6 +86,8 @@ class PlanRequest:
     """One statement per line, or JSON lines with `sql` and `count`. It weighs the workload."""
     aggregates: bool = True
     """Aggregate views may be chosen."""
+    renames: tuple[Rename, ...] = ()
+    """Columns in force that the DDL and the workload call by other names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +141,9 @@ def plan_schema(
     texts, and all errors of a text in the detail `problems`; and StatementTimeout when `watch` is
     stopped."""
     watch = Watch() if watch is None else watch
+    in_force, current = current, renamed(current, request.renames)
     declared = load_ddl(request.ddl, request.ddl_file, request.source)
-    changes = diff(current.schema, declared)
+    changes = replace(diff(current.schema, declared), renames=request.renames)
     if changes.refused:
         raise SchemaError(
             "This schema cannot follow the one in force: "
@@ -147,12 +153,14 @@ def plan_schema(
         )
     _require_compiled(declared, request)
     schema = placed(declared, current.schema)
-    statements = load_workload(request.workload, request.workload_file)
+    statements = current.workload
+    if request.workload is not None:
+        statements = load_workload(request.workload, request.workload_file)
     if request.query_log:
         log = load_query_log(request.query_log.splitlines(), "<query log>")
         statements = weighted_by_log(statements, log)
     schema, base = _with_outlines(schema, current, request)
-    changes = diff(current.schema, schema)
+    changes = replace(diff(current.schema, schema), renames=request.renames)
     bound, problems = [], Problems()
     for statement in statements:
         watch.check()
@@ -180,7 +188,7 @@ def plan_schema(
     )
     chosen = replace(selection.to_catalog(current.version + 1, current), plain=base.plain)
     catalog = _with_deferred(chosen, current, request)
-    plan_id = _plan_id(request, current, catalog)
+    plan_id = _plan_id(request, in_force, catalog)
     rebuilt = _rebuilt(catalog, current)
     return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
 
@@ -301,8 +309,8 @@ def _bound(statement: WorkloadStatement, base: Catalog, request: PlanRequest) ->
     try:
         bound = bind(statement.sql, base)
     except SqlError as error:
-        begins = request.workload.find(statement.sql)
-        place = Place.at(request.workload, begins, request.workload_file)
+        text = request.workload or ""
+        place = Place.at(text, max(0, text.find(statement.sql)), request.workload_file)
         error.details["statement"] = statement.name
         raise _located(error, f"In statement {statement.name}", place) from None
     unlink(bound.ast)
@@ -491,6 +499,7 @@ def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:
             request.method,
             request.budget,
             request.aggregates,
+            list(map(str, request.renames)),
         )
     )
     catalogs = [

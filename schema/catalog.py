@@ -14,12 +14,11 @@ import enum
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from hornbeam_server.schema.counters import Beginning, Counter, counters_of
 from hornbeam_server.schema.model import (
     Column,
     DeclaredView,
-    DefaultKind,
     ForeignKey,
-    Identity,
     KeyPart,
     Schema,
 )
@@ -354,31 +353,6 @@ class Load:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """The current counter of an identity column: the counter with this `number` began at `at`.
-    Numbers that a node has reserved from an earlier counter are discarded. An identity column
-    without an entry (in databases older than this class) has counter number 0."""
-
-    relation: str
-    column: str
-    number: int
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Counter:
-    """The counter of an identity column: it counts as `identity` says, up to `last`; the counter
-    with this `number` began at `at`."""
-
-    relation: str
-    column: str
-    number: int
-    at: int
-    identity: Identity
-    last: int
-
-
 @dataclass(frozen=True)
 class Catalog:
     """One version of the catalog. `states` has all views and indexes by name.
@@ -390,7 +364,8 @@ class Catalog:
     column was appended has fewer values (`storage/codec/rows.py`). `since` is the minimum
     timestamp of snapshots that this catalog can read: before it, another catalog was in effect.
     `method`, `budget` and `aggregates` are the options that chose its views. `beginnings` (of
-    identity columns) have numbers like tables.
+    identity columns) have numbers like tables. `stored_as` has the names of indexes in the names of
+    their tables, if they are not their own: those that were renamed.
     """
 
     version: int
@@ -412,6 +387,7 @@ class Catalog:
     aggregates: bool = True
     projected: tuple[ProjectedView, ...] = ()
     plain: tuple[PlainView, ...] = ()
+    stored_as: tuple[tuple[str, str], ...] = ()
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )
@@ -425,6 +401,14 @@ class Catalog:
             or name in self.declared_view
         )
 
+    def stored_name(self, name: str) -> str:
+        """The name of a relation, view or index in the name of its table."""
+        return self._stored_as.get(name, name)
+
+    @cached_property
+    def _stored_as(self) -> dict[str, str]:
+        return dict(self.stored_as)
+
     @cached_property
     def stored(self) -> tuple[str, ...]:
         """Names of all layouts that have a table of their own."""
@@ -432,21 +416,16 @@ class Catalog:
         return (*self.schema.names, *self.view, *self.index, *declared)
 
     @cached_property
+    def begun(self) -> tuple[Beginning, ...]:
+        """The beginnings of all identity columns, also of those without an entry."""
+        return tuple(
+            Beginning(c.relation, c.column, c.number, c.at, c.cell) for c in self.counters.values()
+        )
+
+    @cached_property
     def counters(self) -> dict[tuple[str, str], Counter]:
         """The counters of identity columns, by relation and column."""
-        begun = {(one.relation, one.column): one for one in self.beginnings}
-        found = {}
-        for relation in self.schema.relations:
-            for column in relation.columns:
-                if column.default is None or column.default.kind is not DefaultKind.IDENTITY:
-                    continue
-                key, identity = (relation.name, column.name), column.default.identity
-                began = begun.get(key, Beginning(*key, 0, identity.start))
-                numbers = column.type.integers
-                edge = numbers[-1] if identity.increment > 0 else numbers[0]
-                last = edge if identity.last is None else identity.last
-                found[key] = Counter(*key, began.number, began.at, identity, last)
-        return found
+        return counters_of(self.schema, self.beginnings)
 
     @cached_property
     def state(self) -> dict[str, State]:
@@ -643,7 +622,7 @@ class Catalog:
                 table = f"a.{name}.{numbers.get(folded.name, 0)}"
                 made[name] = Layout(name, table, state.columns, state.key, folded.name)
             for index in self.indexes_on(folded.name):
-                table = f"i.{index.name}.{numbers.get(index.name, 0)}"
+                table = f"i.{self.stored_name(index.name)}.{numbers.get(index.name, 0)}"
                 made |= _folded_index(index, folded, table, made[folded.name])
         return made
 
@@ -671,7 +650,8 @@ class Catalog:
         names = [part.column for part in key]
         names += [column for column in index.include if column not in in_key]
         columns = tuple(source.columns[source.positions[column]] for column in names)
-        return Layout(index.name, f"i.{index.name}.{number}", columns, key, index.on)
+        table = f"i.{self.stored_name(index.name)}.{number}"
+        return Layout(index.name, table, columns, key, index.on)
 
 
 def cells_of_index(index: str) -> str:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from hornbeam_server.schema.catalog import (
-    Beginning,
     Catalog,
     Computed,
     DeferredView,
@@ -31,6 +30,7 @@ from hornbeam_server.schema.catalog import (
     StateLayout,
     WorkloadStatement,
 )
+from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import Corruption, TypeMismatch
 from hornbeam_server.schema.model import (
     Action,
@@ -80,9 +80,10 @@ class Format(enum.IntEnum):
     TENTH = 10
     """With relations that have been altered: dropped columns (an older server would show them), or
     columns whose value in older rows is not their default (an older server would show another); or
-    with columns of type TIME, TIME(n), TIMESTAMP(n) or JSONB (an older server does not know them);
+    with columns of type TIME, TIMESTAMP(n), INTERVAL or JSONB (an older server does not know them);
     or with plain views (an older server would take them for views that are stored); or with partial
-    indexes (an older server would put all rows into them)."""
+    indexes (an older server would put all rows into them); or with renamed indexes and identity
+    columns (an older server would not find them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -185,6 +186,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     aggregates: bool = True
     projected: tuple[_ProjectedForm, ...] = ()
     plain: tuple[_PlainForm, ...] = ()
+    stored_as: tuple[tuple[str, str], ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -217,6 +219,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.aggregates,
             tuple(_projected_form(view) for view in catalog.projected),
             tuple(_plain_form(view) for view in catalog.plain),
+            catalog.stored_as,
         )
     )
 
@@ -224,7 +227,9 @@ def encode_catalog(catalog: Catalog) -> bytes:
 def _format(catalog: Catalog) -> Format:
     partial = any(index.where for index in catalog.indexes)
     partial = partial or any(index.where for index in catalog.schema.indexes)
-    if partial or catalog.plain or any(map(_is_altered, catalog.schema.relations)):
+    renamed = catalog.stored_as or any(begun.cell for begun in catalog.beginnings)
+    altered = any(map(_is_altered, catalog.schema.relations))
+    if partial or catalog.plain or renamed or altered:
         return Format.TENTH
     if any(_is_of_tenth(column.type) for column in _all_columns(catalog)):
         return Format.TENTH
@@ -261,7 +266,8 @@ def _all_columns(catalog: Catalog) -> Iterator[Column]:
 
 def _is_of_tenth(type_: ColumnType) -> bool:
     rounded = type_.kind in MOMENTS and type_.precision is not None
-    return type_.kind is Kind.TIME or rounded or type_.declared is Declared.JSONB
+    newer = type_.kind in {Kind.TIME, Kind.INTERVAL} or type_.declared is Declared.JSONB
+    return newer or rounded
 
 
 def _is_altered(relation: Relation) -> bool:
@@ -321,6 +327,7 @@ def decode_catalog(data: bytes) -> Catalog:
         form.aggregates,
         projected,
         plain,
+        form.stored_as,
     )
 
 

@@ -24,6 +24,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
+from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.render import render_default, render_identity
 from hornbeam_server.schema.types import Kind, encoded_alike, takes_all
 
@@ -78,12 +79,16 @@ class SchemaDiff:
     added_views: tuple[DeclaredView, ...] = ()
     dropped_views: tuple[DeclaredView, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    renames: tuple[Rename, ...] = ()
+    """Renames that come before all other changes, whose names are the new ones."""
 
     def __bool__(self) -> bool:
         return any(True for _ in self.rows())
 
     def rows(self) -> Iterator[DiffRow]:
         """All changes in a fixed order; refused changes come last."""
+        for rename in self.renames:
+            yield DiffRow("rename", "column", f"{rename.relation}.{rename.column}", rename.new)
         for relation in self.dropped_relations:
             yield DiffRow("drop", "relation", relation.name)
         for relation in self.added_relations:
@@ -330,5 +335,6 @@ def _refused_append(relation: str, column: Column) -> Iterator[Refusal]:
             column.name,
             "new column",
             "it is NOT NULL and stored rows have no value for it",
-            "allow NULL, or give it a literal default",
+            "allow NULL, or give it a literal default; if it is a column in force with another"
+            " name, say so: --rename relation.old=new",
         )

@@ -93,6 +93,7 @@ _PLAIN: dict[T, Kind] = {
     T.TIMESTAMP: Kind.TIMESTAMP,
     T.TIMESTAMPNTZ: Kind.TIMESTAMP,
     T.TIMESTAMPTZ: Kind.TIMESTAMPTZ,
+    T.INTERVAL: Kind.INTERVAL,
     T.UUID: Kind.UUID,
     T.JSON: Kind.JSON,
 }
@@ -104,7 +105,6 @@ _ALIASES = {"serial2": T.SMALLSERIAL, "serial4": T.SERIAL, "serial8": T.BIGSERIA
 """Type names of PostgreSQL that the parser does not know."""
 
 _CURES: dict[T, str] = {
-    T.INTERVAL: "Store the length as BIGINT (say, microseconds), or two TIMESTAMP columns.",
     T.TIMETZ: "Use TIME, or TIMESTAMP WITH TIME ZONE.",
     T.ARRAY: "Make a child relation with one row per element, or use JSON.",
     T.STRUCT: "Make one column per field, or use JSON.",
@@ -152,7 +152,7 @@ _SUBSTITUTES: dict[T, Kind] = {
 }
 _ALL_TYPES = (
     "Use INTEGER, BIGINT, DECIMAL(p,s), DOUBLE, BOOLEAN, VARCHAR(n), TEXT, BLOB, DATE, TIME, "
-    "TIMESTAMP [WITH TIME ZONE], UUID, JSON or JSONB."
+    "TIMESTAMP [WITH TIME ZONE], INTERVAL, UUID, JSON or JSONB."
 )
 
 
@@ -171,6 +171,10 @@ def read_type(node: exp.DataType, place: Place) -> ColumnType:
         return JSONB
     if kind in _PLAIN and node.expressions and _PLAIN[kind] in MOMENTS:
         return _moment(node, _PLAIN[kind], place)
+    if isinstance(node.this, exp.Interval):
+        name = node.sql("postgres")
+        cure = "Write INTERVAL, which has all parts."
+        raise place.error(f"Type {name} is not supported.", cure=cure, name=name)
     if kind in _PLAIN and not node.expressions:
         return ColumnType(_PLAIN[kind])
     written = node.sql("postgres" if node.args.get("nested") else None)

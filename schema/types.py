@@ -20,10 +20,22 @@ from typing import Any
 
 from hornbeam_server.schema import jsonb, spelling
 from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.intervals import Interval, interval, of_timedelta, within_range
 from hornbeam_server.schema.seconds import SECOND_DIGITS, round_to
 
 Value = (
-    None | bool | int | float | Decimal | str | bytes | dt.date | dt.datetime | dt.time | uuid.UUID
+    None
+    | bool
+    | int
+    | float
+    | Decimal
+    | str
+    | bytes
+    | dt.date
+    | dt.datetime
+    | dt.time
+    | Interval
+    | uuid.UUID
 )
 Row = tuple[Value, ...]
 
@@ -42,6 +54,7 @@ class Kind(enum.StrEnum):
     TIME = "time"
     TIMESTAMP = "timestamp"
     TIMESTAMPTZ = "timestamptz"
+    INTERVAL = "interval"
     UUID = "uuid"
     JSON = "json"
 
@@ -80,6 +93,7 @@ PYTHON_TYPES: dict[Kind, type] = {
     Kind.TIME: dt.time,
     Kind.TIMESTAMP: dt.datetime,
     Kind.TIMESTAMPTZ: dt.datetime,
+    Kind.INTERVAL: Interval,
     Kind.UUID: uuid.UUID,
     Kind.JSON: str,
 }
@@ -391,6 +405,16 @@ def _time(type_: ColumnType, value: Any) -> dt.time:
     return found.replace(fold=0) if found.fold else found
 
 
+def _interval(_: ColumnType, value: Any) -> Interval:
+    if isinstance(value, str):
+        return interval(value)
+    if isinstance(value, dt.timedelta):
+        value = of_timedelta(value)
+    if not isinstance(value, Interval):
+        raise ValueError("an interval is wanted")
+    return within_range(value)
+
+
 def _uuid(_: ColumnType, value: Any) -> uuid.UUID:
     if isinstance(value, uuid.UUID):
         return value
@@ -426,6 +450,7 @@ _COERCIONS: dict[Kind, Callable[[ColumnType, Any], Value]] = {
     Kind.TIME: _time,
     Kind.TIMESTAMP: _timestamp,
     Kind.TIMESTAMPTZ: _timestamptz,
+    Kind.INTERVAL: _interval,
     Kind.UUID: _uuid,
     Kind.JSON: _json,
 }

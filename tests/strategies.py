@@ -16,6 +16,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from hornbeam_server.schema import types
+from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import (
     Action,
     Column,
@@ -34,6 +35,7 @@ from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 KEY_KINDS = tuple(kind for kind in Kind if kind is not Kind.JSON)
 SIMPLE_KINDS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.TEXT, Kind.DATE, Kind.BOOLEAN)
 CLOCK_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+SOME = st.integers(-(1 << 31) + 1, (1 << 31) - 1)
 FEW = 6  # values of one type in `few_values`: they differ often and recur often
 
 MOMENTS = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 12, 31)).map(
@@ -83,6 +85,8 @@ def values(type_: ColumnType) -> st.SearchStrategy[Any]:  # noqa: PLR0912 (one b
             return MOMENTS.map(lambda moment: _cut(moment, type_))
         case Kind.TIMESTAMPTZ:
             return MOMENTS.map(lambda moment: _cut(moment.replace(tzinfo=dt.UTC), type_))
+        case Kind.INTERVAL:
+            return st.builds(Interval, SOME, SOME, st.integers(-(10**15), 10**15))
         case Kind.UUID:
             return st.uuids()
         case Kind.JSON:
@@ -124,6 +128,8 @@ def few_values(type_: ColumnType) -> st.SearchStrategy[Any]:
         case Kind.TIME:
             times = [dt.time(hour, 59, 59, hour) for hour in range(0, 24, 4)]
             return st.sampled_from([_cut(time, type_) for time in times])
+        case Kind.INTERVAL:
+            return st.builds(Interval, st.integers(-1, 1), st.sampled_from([-30, 0, 30]))
         case Kind.UUID:
             return st.integers(0, FEW - 1).map(_uuid)
         case _:

@@ -157,13 +157,27 @@ class SelectionPlan:
         )  # fmt: skip
         numbers = dict(base.incarnations)
         states: dict[str, State] = {}
+        stored_as = {name: stored for name, stored in base.stored_as if name in catalog.index}
         for name in (*self.schema.names, *catalog.view, *catalog.index):
+            before = _renamed_from(name, catalog, base)
+            if before is not None:
+                numbers[name], states[name] = numbers.get(before, 0), base.state[before]
+                stored_as[name] = base.stored_name(before)
+                continue
             kept = _unchanged(name, catalog, base)
             known = name in numbers or name in base.schema or name in base.state
             numbers[name] = numbers.get(name, 0) + int(known and not kept)
             if name not in self.schema:
                 states[name] = base.state[name] if kept else State.BUILDING
-        return replace(catalog, states=tuple(states.items()), incarnations=tuple(numbers.items()))
+            if not kept:
+                stored_as.pop(name, None)
+        return replace(
+            catalog,
+            states=tuple(states.items()),
+            incarnations=tuple(numbers.items()),
+            stored_as=tuple(stored_as.items()),
+            beginnings=tuple(begun for begun in base.beginnings if begun.cell),
+        )
 
     def _known_rows(self, base: Catalog) -> dict[str, int]:
         """Counted rows of the relations and views that still exist, without assumed rows."""
@@ -184,6 +198,20 @@ def _unchanged(name: str, new: Catalog, base: Catalog) -> bool:
     if before is None or not _unchanged(index.on, new, base):
         return False
     return _indexed(index, new) == _indexed(before, base)
+
+
+def _renamed_from(name: str, new: Catalog, base: Catalog) -> str | None:
+    """The index of `base` that has the rows of the new index `name` under a name that is gone."""
+    if name not in new.index or name in base.index:
+        return None
+    index = new.index[name]
+    if not _unchanged(index.on, new, base):
+        return None
+    for other in base.indexes_on(index.on):
+        gone = other.name not in new.index and base.state[other.name] is not State.DROPPING
+        if gone and _indexed(other, base) == _indexed(index, new):
+            return other.name
+    return None
 
 
 def _joins_alike(view: str, new: Catalog, base: Catalog) -> bool:
@@ -207,11 +235,12 @@ def _joined(view: JoinView, catalog: Catalog) -> list[tuple[list[int], list[int]
     ]
 
 
-def _indexed(index: Index, catalog: Catalog) -> tuple[str, bool, list[tuple[int, bool]], list[int]]:
+def _indexed(index: Index, catalog: Catalog) -> tuple[object, ...]:
     """An index by the places of its columns in the rows of its source."""
     places = catalog.layout(index.on).positions
     parts = [(places[part.column], part.descending) for part in index.columns]
-    return index.on, index.unique, parts, [places[column] for column in index.include]
+    include = [places[column] for column in index.include]
+    return index.on, index.unique, parts, include, index.where
 
 
 def plan(

@@ -41,6 +41,23 @@ ROUTERS = (queries, transactions, schema, upkeep, exports, builds, groups, keys,
 """Routes are matched in this order, each by a regular expression: the most frequent ones first."""
 
 
+TAGS = {
+    "queries": "Run and explain queries.",
+    "transactions": "Write, and ask what became of a transaction.",
+    "schema": "Plan, apply and show the schema and its views.",
+    "upkeep": "Verify and repair views, load rows.",
+    "keys": "API keys.",
+    "health": "The state of a node.",
+}
+"""The groups of routes for clients."""
+INTERNAL_TAGS = {
+    "builds": "For Hornbeam's Spark jobs: builds of views, and initial loads.",
+    "exports": "For Hornbeam's Spark jobs: snapshots and changes.",
+    "groups": "For Hornbeam's Spark jobs: batches of deferred views.",
+}
+"""The groups of routes for Hornbeam's own programs, which may change with each version."""
+
+
 def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     """The application over a database that the caller opens and closes. Raises InvalidRequest when
     the audit log cannot be written."""
@@ -50,6 +67,9 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
         description="Errors are RFC 9457 problem documents; `code` is stable, `retryable` says"
         " whether to send the same again, `outcome` what is known of the transaction.",
         version=__version__,
+        openapi_tags=[
+            {"name": name, "description": text} for name, text in {**TAGS, **INTERNAL_TAGS}.items()
+        ],
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         docs_url=None,  # FastAPI's page would load scripts from another server
         redoc_url=None,
@@ -82,14 +102,18 @@ class _Application(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas.update(response_models.problem_schemas())
         for methods in document["paths"].values():
             for operation in methods.values():
+                if not INTERNAL_TAGS.keys().isdisjoint(operation["tags"]):
+                    operation["x-internal"] = True
                 if "requestBody" in operation:
                     _document(operation, 408, 415)
                 if is_guarded(self.state.settings):
                     _document(operation, 400, 403, 421)
         if self.state.settings.authentication == "keys":
-            schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
+            schemes = document["components"].setdefault("securitySchemes", {})
             schemes["apiKey"] = {
                 "type": "http",
                 "scheme": "bearer",

@@ -21,6 +21,7 @@ from hornbeam_server.api.security.roles import Grant, Role
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.renames import Rename
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import ReadItem
 from hornbeam_server.txlayer.transactions.manager import TransactionLimits
@@ -228,7 +229,8 @@ class QueryBody(Body):
     trace: bool = Field(False, description="Return the row versions read.")
     isolation: Isolation | None = Field(
         None,
-        description="With `trace`, serializable: return the ranges read instead of row versions.",
+        description="With `trace`, serializable: return the ranges read instead of row versions;"
+        " read committed: return row versions only of a query with FOR UPDATE.",
     )
     use_views: bool = True
     max_staleness_ms: Milliseconds | None = Field(None, description=STALENESS)
@@ -252,9 +254,19 @@ class ExplainBody(Body):
     max_staleness_ms: Milliseconds | None = Field(None, description=STALENESS)
 
 
+class RenameItem(Body):
+    relation: str = Field(examples=["orders"])
+    column: str = Field(examples=["o_note"])
+    new: str = Field(examples=["o_remark"])
+
+
 class PlanBody(Body):
     ddl: str = Field(examples=["CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)"])
-    workload: str = Field("", examples=["-- name: by_id\nSELECT name FROM t WHERE id = ?;"])
+    workload: str | None = Field(
+        "",
+        examples=["-- name: by_id\nSELECT name FROM t WHERE id = ?;"],
+        description="null: the workload in force.",
+    )
     roots: Names | None = Field(None, description="null: learn the roots.")
     method: Literal["optimal", "paper"] = "optimal"
     budget: float | None = Field(
@@ -274,6 +286,12 @@ class PlanBody(Body):
         None, description="The dialect of the DDL; null: it is recognised."
     )
     workload_file: str = Field("<workload>", description="Name of the workload in messages.")
+    renames: list[RenameItem] = Field(
+        [],
+        max_length=1_000,
+        description="Columns in force that the DDL calls by other names. Without it, the column"
+        " would be dropped, and another one added.",
+    )
     query_log: str = Field(
         "", description="A statement per line, or JSON lines with sql and count: gives weights."
     )
@@ -291,6 +309,7 @@ class PlanBody(Body):
             source=None if self.dialect is None else Source(self.dialect),
             workload_file=self.workload_file,
             query_log=self.query_log,
+            renames=tuple(Rename(each.relation, each.column, each.new) for each in self.renames),
         )
 
 

@@ -111,7 +111,7 @@ class Rows(Answer):
     columns: list[OutputColumn]
     rows: list[list[Cell]] = Field(
         examples=[[[1, "19.90", "2026-01-31"]]],
-        description="DECIMAL, DATE, TIME, TIMESTAMP and UUID as text, BLOB as base64.",
+        description="DECIMAL, DATE, TIME, TIMESTAMP, INTERVAL and UUID as text, BLOB as base64.",
     )
     snapshot: int
     served_by: list[str] = Field(examples=[["customer__orders"]])
@@ -156,6 +156,10 @@ class Applied(Answer):
 class AlteredSchema(Answer):
     ddl: str = Field(description="The schema after the statement, to plan and apply.")
     same: bool = Field(description="The statement changes nothing.")
+    renames: list[dict[str, str]] = Field(
+        description="Renamed columns, for plan and apply.",
+        examples=[[{"relation": "orders", "column": "o_note", "new": "o_remark"}]],
+    )
     notes: list[str] = Field(description="What else the statement changes, or why it does nothing.")
     insert: str = Field(description="What fills the new table; empty if there is nothing to fill.")
     catalog_version: int
@@ -440,7 +444,7 @@ def leading_to(answer: Documented, **links: dict[str, Any]) -> Documented:
 
 
 OUTCOME_OF_IT = {
-    "operationId": "outcome",
+    "operationId": "transaction_outcome",
     "parameters": {"transaction_id": "$response.body#/transaction_id"},
     "description": "What became of the transaction.",
 }
@@ -453,7 +457,7 @@ READ_OF_IT = {
     "description": "A read that is sure to see the commit.",
 }
 APPLY_IT = {
-    "operationId": "apply",
+    "operationId": "apply_schema",
     "requestBody": {
         "plan_id": "$response.body#/plan_id",
         "ddl": "$request.body#/ddl",
@@ -462,10 +466,13 @@ APPLY_IT = {
     "description": "The same body with the plan's id puts the plan into force.",
 }
 FIRST_OF_THEM = {
-    "operationId": "view",
+    "operationId": "show_view",
     "parameters": {"name": "$response.body#/0/name"},
     "description": "One of the views.",
 }
+
+
+_SCHEMAS = "#/components/schemas/"
 
 
 def problems(*statuses: int) -> Documented:
@@ -473,9 +480,14 @@ def problems(*statuses: int) -> Documented:
 
 
 def _problem(status: int) -> dict[str, Any]:
-    schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    content = {"application/problem+json": {"schema": schema}}
+    content = {"application/problem+json": {"schema": {"$ref": f"{_SCHEMAS}Problem"}}}
     return {"description": HTTPStatus(status).phrase, "content": content}
+
+
+def problem_schemas() -> dict[str, Any]:
+    """The schemas that answers of `problems` refer to, by name."""
+    schema = Problem.model_json_schema(ref_template=_SCHEMAS + "{model}")
+    return {**schema.pop("$defs", {}), "Problem": schema}
 
 
 def text(description: str, *media_types: str) -> Documented:

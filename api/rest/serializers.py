@@ -2,7 +2,8 @@
 
 msgspec writes decimals, dates, times, timestamps and UUIDs as text, and bytes as base64, all
 exactly. JSON has no infinities and no NaN: they are written "Infinity", "-Infinity" and "NaN",
-which a DOUBLE parameter accepts. A TIMESTAMPTZ has the offset +00:00.
+which a DOUBLE parameter accepts. A TIMESTAMPTZ has the offset +00:00, an INTERVAL PostgreSQL's
+text.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from hornbeam_server.schema.catalog import (
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
+from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Identity, Relation
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.types import Kind, Row, Value
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from hornbeam_server.node.reads import QueryResult
     from hornbeam_server.node.schema_plans import PlannedSchema
 
-_SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, None}
+_SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, Kind.INTERVAL, None}
 """Kinds with values that need `json_value`; None: the kind is not known."""
 
 
@@ -59,7 +61,7 @@ def json_value(value: Value) -> Value:
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         return value.isoformat()
-    return value
+    return str(value) if isinstance(value, Interval) else value
 
 
 def json_rows(rows: Sequence[Row], columns: Sequence[OutputColumn]) -> Sequence[Row]:

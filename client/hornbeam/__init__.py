@@ -23,6 +23,7 @@ from hornbeam.errors import (
     ProgrammingError,
     Warning,
 )
+from hornbeam.intervals import Interval
 from hornbeam.types import (
     BINARY,
     DATETIME,
@@ -60,6 +61,7 @@ __all__ = [
     "IntegrityError",
     "InterfaceError",
     "InternalError",
+    "Interval",
     "NotSupportedError",
     "OperationalError",
     "ProgrammingError",

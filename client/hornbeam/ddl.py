@@ -67,21 +67,25 @@ def _restarts(statement: str) -> bool:
 def _plan_and_apply(transport: Transport, statement: str) -> str:
     """Change the schema; the INSERT that fills a new table, or ""."""
     current = transport.json("GET", "/v1/schema")
-    ddl, insert = _changed(transport, current["ddl"], statement)
+    ddl, insert, renames = _changed(transport, current["ddl"], statement)
     try:
-        put_into_force(transport, current, ddl, allow_drop=True)
+        put_into_force(transport, current, ddl, allow_drop=True, renames=renames)
     except ProgrammingError as error:
         explained = _still_read(error, current["ddl"])
         raise (placed(error, ddl, statement) if explained is error else explained) from None
     return insert
 
 
-def _changed(transport: Transport, ddl: str, statement: str) -> tuple[str, str]:
-    """The schema in force, `ddl`, after `statement`, and the INSERT that fills a new table."""
+def _changed(
+    transport: Transport, ddl: str, statement: str
+) -> tuple[str, str, Sequence[dict[str, str]]]:
+    """The schema in force, `ddl`, after `statement`; the INSERT that fills a new table; and the
+    columns that the statement renames."""
     if not _needs_server(statement):
-        return evolve(ddl, statement), ""
+        return evolve(ddl, statement), "", ()
     answer = transport.json("POST", "/v1/schema/alter", {"sql": statement})
-    return ddl if answer["same"] else str(answer["ddl"]), str(answer["insert"])
+    changed = ddl if answer["same"] else str(answer["ddl"])
+    return changed, str(answer["insert"]), answer["renames"]
 
 
 def _needs_server(statement: str) -> bool:
@@ -93,20 +97,26 @@ def _needs_server(statement: str) -> bool:
 
 
 def put_into_force(
-    transport: Transport, current: dict[str, Any], ddl: str, *, allow_drop: bool
+    transport: Transport,
+    current: dict[str, Any],
+    ddl: str,
+    *,
+    allow_drop: bool,
+    renames: Sequence[dict[str, str]] = (),
 ) -> None:
     """Plan and apply `ddl` with the workload and the options of `current`, the schema in force. Do
-    nothing if it is the same."""
+    nothing if it is the same. `renames`: columns that `ddl` calls by other names."""
     if ddl == current["ddl"]:
         return
     body: dict[str, Any] = {
         "ddl": ddl,
         "ddl_file": DDL,
-        "workload": workload_text(current["workload"]),
+        "workload": None if renames else workload_text(current["workload"]),
         "roots": _kept_roots(current, ddl),
         "method": current["method"],
         "budget": current["budget"],
         "aggregates": current["aggregates"],
+        "renames": list(renames),
     }
     planned = transport.json("POST", "/v1/schema/plan", body)
     confirmed = body | {"plan_id": planned["plan_id"], "allow_drop": allow_drop}

@@ -33,15 +33,32 @@ from sqlalchemy.engine.interfaces import (
     ReflectedUniqueConstraint,
 )
 from sqlalchemy.engine.url import URL
-from sqlalchemy.sql import compiler, sqltypes
+from sqlalchemy.sql import compiler, sqltypes, type_api
 from sqlalchemy.sql.compiler import InsertmanyvaluesSentinelOpts
 
+from hornbeam.intervals import interval_text
 from hornbeam.isolation import LEVELS
 
 __all__ = ["HornbeamDialect", "distinct_on", "insert"]
 
 _PUBLIC = "public"
 """The only schema, whose name may be left out."""
+
+
+class Interval(type_api.NativeForEmulated, sqltypes._AbstractInterval):
+    """INTERVAL: a `datetime.timedelta`, or a `hornbeam.Interval` if it has months."""
+
+    __visit_name__ = "INTERVAL"
+    native = True
+
+    @classmethod
+    def adapt_emulated_to_native(cls, *_: Any, **__: Any) -> Interval:
+        return cls()
+
+    def literal_processor(self, dialect: Any) -> Callable[[Any], str]:
+        return lambda value: f"INTERVAL '{interval_text(value)}'"
+
+
 _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
     "SMALLINT": types.SMALLINT,
     "INTEGER": types.INTEGER,
@@ -56,8 +73,10 @@ _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
     "VARCHAR": types.VARCHAR,
     "BLOB": types.BLOB,
     "DATE": types.DATE,
+    "INTERVAL": Interval,
     "UUID": types.UUID,
     "JSON": types.JSON,
+    "JSONB": postgresql.JSONB,
 }
 
 
@@ -176,8 +195,8 @@ class HornbeamCompiler(compiler.SQLCompiler):
         )
 
     def for_update_clause(self, select: Any, **kw: Any) -> str:
-        """No clause: a read takes no locks, since the commit validates the rows that were read."""
-        return ""
+        borrowed: Any = PGCompiler.for_update_clause
+        return str(borrowed(self, select, **kw))
 
     def update_from_clause(
         self, update_stmt: Any, from_table: Any, extra_froms: Any, from_hints: Any, **kw: Any
@@ -220,6 +239,14 @@ class HornbeamCompiler(compiler.SQLCompiler):
         return f"{'json_extract_string' if _cast else 'json_extract'}({left}, {right})"
 
     visit_json_path_getitem_op_binary = visit_json_getitem_op_binary
+
+    def visit_custom_op_binary(self, element: Any, operator: Any, **kw: Any) -> str:
+        """`astext` of JSON takes the same paths as its other members."""
+        if operator.opstring in ("->>", "#>>"):
+            left, right = self.process(element.left, **kw), self.process(element.right, **kw)
+            return f"json_extract_string({left}, {right})"
+        inherited: Any = super().visit_custom_op_binary
+        return str(inherited(element, operator, **kw))
 
     def visit_aggregate_strings_func(self, fn: Any, **kw: Any) -> str:
         inherited: Any = super().visit_aggregate_strings_func
@@ -266,6 +293,12 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
 
     def visit_JSON(self, type_: Any, **kw: Any) -> str:
         return "JSON"
+
+    def visit_JSONB(self, type_: Any, **kw: Any) -> str:
+        return "JSONB"
+
+    def visit_INTERVAL(self, type_: Any, **kw: Any) -> str:
+        return "INTERVAL"
 
     def visit_TIME(self, type_: Any, **kw: Any) -> str:
         if type_.timezone:
@@ -366,6 +399,7 @@ class HornbeamDialect(default.DefaultDialect):
         sqltypes.Float: _Float,
         sqltypes.JSON.JSONIndexType: _JsonIndex,
         sqltypes.JSON.JSONPathType: _JsonPath,
+        sqltypes.Interval: Interval,
     }
     construct_arguments = [(schema.Index, {"include": None})]  # noqa: RUF012
 
@@ -480,8 +514,11 @@ class HornbeamDialect(default.DefaultDialect):
     def get_view_definition(
         self, connection: Any, view_name: str, schema: str | None = None, **kw: Any
     ) -> str:
-        """The SELECT of a declared view; empty for a join view, which has none."""
+        """The SELECT of a declared view; empty for a join view, which has none. Raises
+        NoSuchTableError for a relation."""
         thing = self._known(connection, view_name, schema, **kw)
+        if "primary_key" in thing:
+            raise exc.NoSuchTableError(view_name)
         declared = thing.get("deferred") or thing.get("immediate") or thing
         return str(declared.get("sql", ""))
 

@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 from hornbeam.errors import InterfaceError
+from hornbeam.intervals import Interval, interval_text, read_interval
 from hornbeam.statements import names_in
 
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -48,7 +49,7 @@ def base_name(sql_type: str) -> str:
 STRING = TypeObject("TEXT", "VARCHAR", "UUID", "JSON")
 BINARY = TypeObject("BLOB")
 NUMBER = TypeObject("INTEGER", "BIGINT", "DECIMAL", "DOUBLE", "HUGEINT", "BOOLEAN")
-DATETIME = TypeObject("DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+DATETIME = TypeObject("DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "INTERVAL")
 ROWID = TypeObject()
 
 Date = dt.date
@@ -74,6 +75,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "BLOB": base64.b64decode,
     "DATE": dt.date.fromisoformat,
     "TIME": dt.time.fromisoformat,
+    "INTERVAL": read_interval,
     "TIMESTAMP": dt.datetime.fromisoformat,
     "TIMESTAMP WITH TIME ZONE": dt.datetime.fromisoformat,
     "UUID": uuid.UUID,
@@ -120,10 +122,10 @@ def to_wire(value: Any) -> Any:
     if isinstance(value, dt.datetime):
         zone = "" if value.tzinfo is None else " WITH TIME ZONE"
         return _typed(f"TIMESTAMP{zone}", value.isoformat())
-    if isinstance(value, dt.date):
-        return _typed("DATE", value.isoformat())
-    if isinstance(value, dt.time):
-        return _typed("TIME", value.isoformat())
+    if isinstance(value, dt.date | dt.time):
+        return _typed("DATE" if isinstance(value, dt.date) else "TIME", value.isoformat())
+    if isinstance(value, dt.timedelta | Interval):
+        return _typed("INTERVAL", interval_text(value))
     if isinstance(value, bytes | bytearray | memoryview):
         return _typed("BLOB", base64.b64encode(bytes(value)).decode())
     if isinstance(value, numbers.Integral):

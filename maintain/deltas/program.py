@@ -189,13 +189,41 @@ def _described(
     allowed: Callable[[exp.Expr, str], None],
 ) -> Fields:
     """Bind a view's SELECT, check it with `allowed`, and return its columns."""
-    _require_visible(bind_tree(tree, declared.sql, catalog), catalog)
+    bound = bind_tree(tree, declared.sql, catalog)
+    _require_visible(bound, catalog)
+    if declared.refresh is not Refresh.RECOMPUTE:
+        _require_exact(bound, catalog)
     allowed(tree, declared.sql)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         raise Unsupported("A view is a SELECT.", cure="Write SELECT … FROM …")
     named_relations(tree, catalog)
     relations = {r.name: stored_fields(r.visible) for r in catalog.schema.relations}
-    return describe(text(tree), relations)
+    fields = describe(text(tree), relations)
+    for field in fields:
+        if field.type.kind is Kind.INTERVAL:
+            raise Unsupported(
+                f"Column {field.name} of the view is an INTERVAL, which a declared view does not"
+                " keep.",
+                cure="CAST it to TEXT, or write extract(epoch FROM …).",
+            )
+    return fields
+
+
+def _require_exact(bound: BoundQuery, catalog: Catalog) -> None:
+    """Raises Unsupported for a SELECT that reads intervals. Changes of rows are netted by equal
+    values, and equal intervals may have other parts."""
+    for block in bound.statement.blocks:
+        for alias, used in block.columns.items():
+            columns = catalog.layout(block.relation(alias)).columns
+            if name := next((c.name for c in columns if _is_span(c) and c.name in used), None):
+                raise Unsupported(
+                    f"A declared view is not kept from changes of the INTERVAL column {name}.",
+                    cure="Declare it with refresh = 'recompute', or query the relation.",
+                )
+
+
+def _is_span(column: Column) -> bool:
+    return column.type.kind is Kind.INTERVAL
 
 
 def _require_visible(bound: BoundQuery, catalog: Catalog) -> None:

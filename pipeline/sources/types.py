@@ -1,7 +1,7 @@
 """Conversion of column types to Spark's types, and of rows to Arrow batches for Spark.
 
-Types are converted exactly, except that TIME, UUID and JSON, which Spark lacks, become text. A
-TIMESTAMP without a time zone is Spark's TIMESTAMP_NTZ.
+Types are converted exactly, except that TIME, INTERVAL, UUID and JSON, which Spark lacks, become
+text. A TIMESTAMP without a time zone is Spark's TIMESTAMP_NTZ.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hornbeam_server.schema.errors import NotFound
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
 
-_TEXT = frozenset({Kind.TIME, Kind.UUID, Kind.JSON})
+_TEXT = frozenset({Kind.TIME, Kind.INTERVAL, Kind.UUID, Kind.JSON})
 _SPARK: dict[Kind, spark.DataType] = {
     Kind.INTEGER: spark.IntegerType(),
     Kind.BIGINT: spark.LongType(),
@@ -30,6 +30,7 @@ _SPARK: dict[Kind, spark.DataType] = {
     Kind.TIMESTAMP: spark.TimestampNTZType(),
     Kind.TIMESTAMPTZ: spark.TimestampType(),
     Kind.TIME: spark.StringType(),
+    Kind.INTERVAL: spark.StringType(),
     Kind.UUID: spark.StringType(),
     Kind.JSON: spark.StringType(),
 }

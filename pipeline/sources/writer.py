@@ -63,6 +63,7 @@ _FITTING: Final[dict[Kind, tuple[type[spark.DataType], ...]]] = {
     Kind.TIMESTAMP: (spark.TimestampNTZType,),
     Kind.TIMESTAMPTZ: (spark.TimestampType,),
     Kind.TIME: (spark.StringType,),
+    Kind.INTERVAL: (spark.StringType,),
     Kind.UUID: (spark.StringType,),
     Kind.JSON: (spark.StringType,),
 }

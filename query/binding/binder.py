@@ -85,7 +85,7 @@ from hornbeam_server.query.dialect.jsonb import (
     result_type,
 )
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
-from hornbeam_server.query.dialect.operand_kinds import mark_operands
+from hornbeam_server.query.dialect.operand_kinds import is_interval, mark_operands
 from hornbeam_server.query.dialect.session import value_of_word
 from hornbeam_server.query.dialect.sums import SUMMED, number_kind, sum_type
 from hornbeam_server.schema.catalog import Catalog
@@ -101,6 +101,7 @@ MAX_COLUMNS = 1_664
 """Maximum number of columns of a SELECT, as in PostgreSQL."""
 _BIGINT = ColumnType(Kind.BIGINT)
 _DOUBLE = ColumnType(Kind.DOUBLE)
+_INTERVAL = ColumnType(Kind.INTERVAL)
 _TEXT = ColumnType(Kind.TEXT)
 _TEXT_FUNCTIONS = (
     exp.Concat, exp.Lower, exp.Upper, exp.Substring, exp.Trim, exp.Left, exp.Right,
@@ -1196,7 +1197,7 @@ class _Binder:
             case exp.Sum():
                 return sum_type(self._type(node.this))
             case exp.Avg():
-                return _DOUBLE
+                return _INTERVAL if is_interval(node.this, self._type) else _DOUBLE
         return None
 
     def _double(self, node: exp.Expr) -> ColumnType | None:
@@ -1255,8 +1256,9 @@ class _Binder:
                 node.meta[CAST_FROM] = self._type(node.this) or self._double(node.this)
             elif isinstance(node, exp.Sum | exp.Avg):
                 self._check_average(node)
-                node.meta[SUMMED] = number_kind(node.this, self._type)
-            elif isinstance(node, exp.Round | exp.DPipe | exp.Div | exp.Anonymous):
+                spans = is_interval(node.this, self._type)
+                node.meta[SUMMED] = Kind.INTERVAL if spans else number_kind(node.this, self._type)
+            elif isinstance(node, exp.Round | exp.DPipe | exp.Div | exp.Sub | exp.Anonymous):
                 mark_operands(node, self._type)
             elif isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
                 for value in (node.args.get("expression"), node.args.get("count")):

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from hornbeam_server.query.binding.spellings import Beyond, read_text
 from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.intervals import Interval, of_timedelta
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Value
 
 INTEGER_BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
@@ -107,6 +108,7 @@ _OWN: dict[Kind, type] = {
     Kind.BOOLEAN: bool,
     Kind.BYTES: bytes,
     Kind.DATE: dt.date,
+    Kind.INTERVAL: Interval,
     Kind.UUID: uuid.UUID,
 }
 _KIND_NAMES: dict[type, str] = {
@@ -119,6 +121,7 @@ _KIND_NAMES: dict[type, str] = {
     dt.date: "A date",
     dt.datetime: "A timestamp",
     dt.time: "A time",
+    Interval: "An interval",
     uuid.UUID: "A UUID",
 }
 
@@ -237,6 +240,11 @@ def _time(_: ColumnType, value: Any) -> dt.time | None:
     return value.replace(fold=0) if plain else None
 
 
+def _interval(_: ColumnType, value: Any) -> Interval | None:
+    found = of_timedelta(value) if isinstance(value, dt.timedelta) else value
+    return found if isinstance(found, Interval) else None
+
+
 def _of_class(class_: type[T]) -> Callable[[ColumnType, Any], T | None]:
     return lambda _, value: value if isinstance(value, class_) else None
 
@@ -253,6 +261,7 @@ _MEANT: dict[Kind, Callable[[ColumnType, Any], Value | Gap]] = {
     Kind.TIME: _time,
     Kind.TIMESTAMP: _moment,
     Kind.TIMESTAMPTZ: _moment,
+    Kind.INTERVAL: _interval,
     Kind.UUID: _of_class(uuid.UUID),
     Kind.JSON: _of_class(str),
 }

@@ -36,6 +36,7 @@ _KINDS = {
     exp.DType.TIMESTAMP: Kind.TIMESTAMP,
     exp.DType.TIMESTAMPNTZ: Kind.TIMESTAMP,
     exp.DType.TIMESTAMPTZ: Kind.TIMESTAMPTZ,
+    exp.DType.INTERVAL: Kind.INTERVAL,
     exp.DType.UUID: Kind.UUID,
     exp.DType.JSON: Kind.JSON,
     exp.DType.JSONB: Kind.JSON,

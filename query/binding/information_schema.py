@@ -142,6 +142,7 @@ _TYPES: dict[Kind, tuple[str, str]] = {
     Kind.TIME: ("time without time zone", "time"),
     Kind.TIMESTAMP: ("timestamp without time zone", "timestamp"),
     Kind.TIMESTAMPTZ: ("timestamp with time zone", "timestamptz"),
+    Kind.INTERVAL: ("interval", "interval"),
     Kind.UUID: ("uuid", "uuid"),
     Kind.JSON: ("json", "json"),
 }
@@ -149,6 +150,8 @@ _BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64, Kind.DOUBLE: 53}
 
 
 def _second_digits(type_: ColumnType) -> int | None:
+    if type_.kind is Kind.INTERVAL:
+        return SECOND_DIGITS
     if type_.kind not in MOMENTS:
         return 0 if type_.kind is Kind.DATE else None
     return SECOND_DIGITS if type_.precision is None else type_.precision

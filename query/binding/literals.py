@@ -18,6 +18,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.comparands import exact_number
 from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.intervals import Interval, of_timedelta
 from hornbeam_server.schema.spelling import hexadecimal
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Value
 
@@ -70,6 +71,8 @@ def literal(value: Any) -> exp.Expr:
     TypeMismatch for a value of an unsupported Python type."""
     number = exact_number(value)
     if number is None:
+        if isinstance(value, dt.timedelta):
+            value = of_timedelta(value)
         return exp.Literal.string(value) if isinstance(value, str) else typed(_type(value), value)
     if isinstance(number, Decimal) and not number.is_finite():
         return typed(ColumnType(Kind.DOUBLE), float(number))
@@ -84,7 +87,7 @@ def _type(value: Any) -> ColumnType:
             return _TYPES[class_]
     raise TypeMismatch(
         f"A value of the Python type {type(value).__name__} is no parameter.",
-        cure="Give a number, text, bytes, a truth value, a date, a time, a timestamp or a UUID.",
+        cure="Give a number, text, bytes, a truth value, a date, a time, an interval or a UUID.",
     )
 
 
@@ -94,6 +97,8 @@ _TYPES: dict[type, ColumnType] = {
     dt.date: ColumnType(Kind.DATE),
     dt.datetime: ColumnType(Kind.TIMESTAMP),
     dt.time: ColumnType(Kind.TIME),
+    dt.timedelta: ColumnType(Kind.INTERVAL),
+    Interval: ColumnType(Kind.INTERVAL),
     uuid.UUID: ColumnType(Kind.UUID),
 }
 
@@ -124,6 +129,8 @@ def _text(value: Value) -> str:
             return value.isoformat(" ")
         case bytes():
             return hexadecimal(value)
+        case Interval():
+            return value.plain()
         case _:
             return str(value)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.intervals import interval
 from hornbeam_server.schema.types import LONG, MAX_TEXT, ColumnType, Kind
 
 _MOMENT = re.compile(
@@ -146,6 +147,7 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
     Kind.TIME: spelling.time,
     Kind.TIMESTAMP: _timestamp,
     Kind.TIMESTAMPTZ: _timestamptz,
+    Kind.INTERVAL: interval,
     Kind.UUID: spelling.uuid_of,
 }
 _CURES = {
@@ -157,4 +159,5 @@ _CURES = {
     Kind.TIME: "Write a time as 12:00:00.",
     Kind.TIMESTAMP: "Write a timestamp as 2024-01-31 12:00:00.",
     Kind.TIMESTAMPTZ: "Write a timestamp as 2024-01-31 12:00:00+00.",
+    Kind.INTERVAL: "Write an interval as 1 day 02:30:00.",
 }

@@ -14,13 +14,13 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.functions import is_json_step, json_step
 from hornbeam_server.query.dialect.grammar import NAME
-from hornbeam_server.query.dialect.intervals import interval
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, PREFIX, write_jsonb
 from hornbeam_server.query.dialect.macros import TEXT_MACROS, call, is_plain, macro
 from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
 from hornbeam_server.query.dialect.sums import write_average, write_sum
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
+from hornbeam_server.schema.intervals import interval
 from hornbeam_server.schema.seconds import SECOND_DIGITS
 from hornbeam_server.schema.trees import supersede, unlink, written
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, Kind
@@ -206,6 +206,8 @@ def _write_text(node: exp.Cast, to: exp.DataType) -> None:
         supersede(whole.this, call("text_of_bytes", node.this.copy()))
     elif type_ is not None and type_.kind is Kind.DOUBLE:
         supersede(whole.this, call("text_of_double", node.this.copy()))
+    elif type_ is not None and type_.kind is Kind.INTERVAL:
+        supersede(whole.this, call("text_of_any", node.this.copy()))
     elif type_ is not None and type_.kind is Kind.DECIMAL and type_.precision == type_.scale:
         supersede(whole.this, call("text", node.this.copy()))
     elif (type_ is None and not isinstance(node.this, _WRITTEN)) or _has_exponent(node.this):
@@ -335,7 +337,7 @@ def canonical(text: str, what: str) -> str:
         case "timestamptz":
             return spelling.timestamptz(text).isoformat(sep=" ")
         case "interval":
-            return interval(text).text()
+            return interval(text).plain()
         case "uuid":
             return str(spelling.uuid_of(text))
         case _:

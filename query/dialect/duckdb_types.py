@@ -17,6 +17,7 @@ import pyarrow as pa
 from hornbeam_server.query.dialect.jsonb import create_functions
 from hornbeam_server.query.dialect.macros import macros
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
+from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.seconds import time_at
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
@@ -38,6 +39,7 @@ _ARROW: dict[Kind, pa.DataType] = {
     Kind.TIME: pa.time64("us"),
     Kind.TIMESTAMP: pa.timestamp("us"),
     Kind.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
+    Kind.INTERVAL: pa.month_day_nano_interval(),
     Kind.UUID: pa.uuid(),
     Kind.JSON: pa.json_(),
 }
@@ -67,6 +69,7 @@ _DUCKDB: dict[str, ColumnType] = {
     "timestamp_s": ColumnType(Kind.TIMESTAMP),
     "timestamp_ms": ColumnType(Kind.TIMESTAMP),
     "timestamp with time zone": ColumnType(Kind.TIMESTAMPTZ),
+    "interval": ColumnType(Kind.INTERVAL),
     "uuid": ColumnType(Kind.UUID),
 }
 
@@ -110,6 +113,16 @@ def connect(
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def bound(value: Any) -> Any:
+    """A parameter's value for DuckDB, which knows no intervals with months in Python."""
+    if not isinstance(value, Interval):
+        return value
+    import duckdb
+    from duckdb.sqltypes import INTERVAL
+
+    return duckdb.Value(value.plain(), INTERVAL)
 
 
 def quoted(name: str) -> str:
@@ -163,6 +176,7 @@ _ARROW_KINDS: tuple[tuple[Callable[[pa.DataType], bool], Kind], ...] = (
     (lambda t: pa.types.is_timestamp(t) and t.tz is not None, Kind.TIMESTAMPTZ),
     (pa.types.is_timestamp, Kind.TIMESTAMP),
     (pa.types.is_date, Kind.DATE),
+    (lambda t: t == pa.month_day_nano_interval(), Kind.INTERVAL),
     (pa.types.is_time, Kind.TIME),
     (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t), Kind.BYTES),
     (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t), Kind.TEXT),
@@ -189,9 +203,17 @@ def _array(values: Sequence[Value], type_: pa.DataType) -> pa.Array:
     if type_ == pa.uuid():
         packed = [value.bytes if isinstance(value, uuid.UUID) else None for value in values]
         return pa.ExtensionArray.from_storage(type_, pa.array(packed, type_.storage_type))
+    if type_ == pa.month_day_nano_interval():
+        return pa.array([_nanoseconds(value) for value in values], type_)
     if isinstance(type_, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(type_, pa.array(values, type_.storage_type))
     return pa.array(values, type_)
+
+
+def _nanoseconds(value: Value) -> tuple[int, int, int] | None:
+    if not isinstance(value, Interval):
+        return None
+    return value.months, value.days, value.microseconds * 1_000
 
 
 def from_record_batch(
@@ -220,6 +242,8 @@ def _values(column: pa.Array, wanted: ColumnType | None) -> list[Any]:
             raise TypeMismatch(message) from None
     if kind is Kind.TIME:
         return _times(column)
+    if kind is Kind.INTERVAL:
+        return [_interval(value) for value in column.to_pylist()]
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     return list(plain.to_pylist())
 
@@ -238,6 +262,11 @@ def _moments(column: pa.Array, kind: Kind) -> list[Any]:
     epoch = _EPOCH if kind is Kind.TIMESTAMP else _EPOCH.replace(tzinfo=dt.UTC)
     ticks = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
     return [None if tick is None else epoch + dt.timedelta(microseconds=tick) for tick in ticks]
+
+
+def _interval(value: Any) -> Interval | None:
+    """The interval of Arrow's (months, days, nanoseconds)."""
+    return None if value is None else Interval(value[0], value[1], value[2] // 1_000)
 
 
 def _times(column: pa.Array) -> list[Any]:

@@ -44,10 +44,15 @@ _TEXT_OF_DOUBLE = (
     rf" 'NaN' ELSE regexp_replace(regexp_replace({_DIGITS}, '\.?0+e', 'e'), '\.0$', '') END"
 )
 """A DOUBLE as PostgreSQL prints it: an exponent from 1e15 on (DuckDB: 1e16), no `.0`."""
-_TEXT_OF_INTERVAL = (
+_SHORT_INTERVAL = (
     "regexp_replace(replace(CAST(x AS TEXT), 'month', 'mon'),"
     r" '(^| )(-1 (?:year|mon|day))( |$)', '\1\2s\3', 'g')"
 )
+_TEXT_OF_INTERVAL = (
+    f"regexp_replace({_SHORT_INTERVAL}, '(-[0-9]+ (?:year|mon|day)s?) ([0-9])', "
+    r"'\1 +\2', 'g')"
+)
+"""A part that follows a negative one has its sign."""
 _TEXT = (
     f"CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') THEN {_TEXT_OF_DOUBLE} WHEN typeof(x) = 'INTERVAL'"
     f" THEN {_TEXT_OF_INTERVAL} WHEN starts_with(typeof(x), 'DECIMAL')"
@@ -73,6 +78,24 @@ _EARLY, _LATE = (f"x + to_microseconds({_NEAR.format(more=more)})" for more in (
 """A time rounded to a unit of `u` microseconds; half a unit goes down before 2000, as in
 PostgreSQL."""
 _NO_MIDNIGHT = "error('there is no 24:00:00; the last time of a day is 23:59:59.999999')"
+_DAY_US = 86_400_000_000
+_MONTHS = "CAST(date_part('year', x) * 12 + date_part('month', x) AS HUGEINT)"
+_DAYS = "CAST(date_part('day', x) AS HUGEINT)"
+_TICKS = (
+    "CAST((date_part('hour', x) * 60 + date_part('minute', x)) * 60000000"
+    " + date_part('microseconds', x) AS HUGEINT)"
+)
+"""The parts of an interval."""
+
+
+def _justified(months: str, days: str, ticks: str) -> str:
+    parts = (("months", months, "INTEGER"), ("days", days, "INTEGER"))
+    whole = " + ".join(f"to_{name}(CAST({value} AS {type_}))" for name, value, type_ in parts)
+    return f"(x) AS {whole} + to_microseconds(CAST({ticks} AS BIGINT))"
+
+
+_ALL = f"(({_MONTHS} * 30 + {_DAYS}) * {_DAY_US} + {_TICKS})"
+_OF_DAYS, _OF_TICKS = f"({_MONTHS} * 30 + {_DAYS})", f"({_DAYS} * {_DAY_US} + {_TICKS})"
 _SHORT_NUMBER = r"\s*[+-]?[0-9]*(?:\.[0-9]{0,9}0*)?\s*"
 _BLANKS = r"regexp_replace(x, '\s', '', 'g')"
 _LINES = r"rtrim(regexp_replace(to_base64(x), '(.{76})', '\1' || chr(10), 'g'), chr(10))"
@@ -134,6 +157,20 @@ _MACROS: dict[str, Sequence[str]] = {
     "json": (f"(x) AS {_JSON}",),
     "letter": ("(x) AS CASE WHEN x THEN 't' WHEN NOT x THEN 'f' END",),
     "octets": ("(x) AS strlen(x)", "(x BLOB) AS octet_length(x)"),
+    "months": (f"(x) AS {_MONTHS}",),
+    "days": (f"(x) AS {_DAYS}",),
+    "ticks": (f"(x) AS {_TICKS}",),
+    "justify_days": (_justified(f"{_OF_DAYS} // 30", f"{_OF_DAYS} % 30", _TICKS),),
+    "justify_hours": (
+        _justified(_MONTHS, f"{_OF_TICKS} // {_DAY_US}", f"{_OF_TICKS} % {_DAY_US}"),
+    ),
+    "justify_interval": (
+        _justified(
+            f"{_ALL} // {30 * _DAY_US}",
+            f"{_ALL} % {30 * _DAY_US} // {_DAY_US}",
+            f"{_ALL} % {_DAY_US}",
+        ),
+    ),
     "seconds": (
         f"(x, u) AS CASE WHEN x < '2000-01-01' THEN {_EARLY} ELSE {_LATE} END",
         f"(x TIME, u) AS CASE WHEN {_LATE} < x - INTERVAL 1 SECOND THEN {_NO_MIDNIGHT}"

@@ -34,8 +34,13 @@ def mark_operands(node: exp.Expr, type_of: TypeOf) -> None:
     """Note the kinds of a node's operands (`KINDS`), if they matter. `type_of` gives the types of
     names."""
     if isinstance(node, exp.Div):
-        if _is_interval(node.this, type_of):
+        if is_interval(node.this, type_of):
             node.meta[KINDS] = (None, None)
+        return
+    if isinstance(node, exp.Sub):
+        kinds = [_kind_of(type_of(side)) for side in (node.this, node.expression)]
+        if kinds == [Kind.TIME, Kind.TIME]:
+            node.meta[KINDS] = kinds
         return
     joined = isinstance(node, exp.Anonymous) and node.name.lower() in _JOINED
     if joined or isinstance(node, exp.Round | exp.DPipe):
@@ -52,6 +57,11 @@ def write_operands(node: exp.Expr) -> None:
         divide = exp.to_identifier("/", quoted=True)
         sides = [node.this.copy(), node.expression.copy()]
         supersede(node, exp.Anonymous(this=divide, expressions=sides))
+        return
+    if isinstance(node, exp.Sub):  # DuckDB has no difference of times
+        day = exp.cast(exp.Literal.string("2000-01-01"), "DATE", dialect="duckdb")
+        for side in (node.this, node.expression):
+            supersede(side, exp.Paren(this=exp.Add(this=day.copy(), expression=side.copy())))
         return
     if isinstance(node, exp.Round):
         if is_rounded_to_even(node):
@@ -71,10 +81,14 @@ def _operands(node: exp.Expr) -> Sequence[exp.Expr]:
     return (node.this,) if isinstance(node, exp.Round) else tuple(node.expressions)
 
 
-_MOMENTS = {Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+def _kind_of(type_: ColumnType | None) -> Kind | None:
+    return None if type_ is None else type_.kind
 
 
-def _is_interval(node: exp.Expr, type_of: TypeOf) -> bool:
+_MOMENTS = {Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+
+
+def is_interval(node: exp.Expr, type_of: TypeOf) -> bool:
     """Is the value an INTERVAL, by the syntax?"""
     inner = node.unnest()
     match inner:
@@ -84,18 +98,26 @@ def _is_interval(node: exp.Expr, type_of: TypeOf) -> bool:
             return inner.is_type(exp.DType.INTERVAL)
         case exp.Sub():
             types = [type_of(inner.this), type_of(inner.expression)]
-            if all(type_ is not None and type_.kind in _MOMENTS for type_ in types):
+            if all(_kind_of(type_) in _MOMENTS for type_ in types):
                 return True
-            return _is_interval(inner.this, type_of)
+            return is_interval(inner.this, type_of)
         case exp.Add():
-            return all(_is_interval(side, type_of) for side in (inner.this, inner.expression))
+            return all(is_interval(side, type_of) for side in (inner.this, inner.expression))
         case exp.Mul():
-            return any(_is_interval(side, type_of) for side in (inner.this, inner.expression))
+            return any(is_interval(side, type_of) for side in (inner.this, inner.expression))
         case exp.Neg() | exp.Div():
-            return _is_interval(inner.this, type_of)
+            return is_interval(inner.this, type_of)
         case exp.Anonymous():
-            return inner.name.lower() in {"age", "make_interval", "justify_days", "to_days"}
-    return False
+            return inner.name.lower() in {
+                "age",
+                "make_interval",
+                "justify_days",
+                "justify_hours",
+                "justify_interval",
+                "to_days",
+            }
+    type_ = type_of(inner)
+    return type_ is not None and type_.kind is Kind.INTERVAL
 
 
 def _kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:

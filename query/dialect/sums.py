@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.macros import call, is_plain
+from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
@@ -34,10 +35,35 @@ _EXACT = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
 def write_sum(node: exp.Sum) -> None:
     """Cast a sum, together with its FILTER and OVER, to PostgreSQL's type."""
     known: Kind | None = node.meta.get(SUMMED)
+    if known is Kind.INTERVAL:
+        top = _whole(node)
+        supersede(top, _sum_of_intervals(top))
+        return
     if known not in (None, Kind.INTEGER, Kind.BIGINT) or node.meta.get(WIDE):
         return
     top = _whole(node)
     supersede(top, _typed_by_argument(top) if known is None else _typed(top, known))
+
+
+def _sum_of_intervals(total: exp.Expr) -> exp.Expr:
+    """The sum of the months, the days and the microseconds, which DuckDB sums apart."""
+    sums = []
+    for part, type_ in (("months", "INTEGER"), ("days", "INTEGER"), ("ticks", "BIGINT")):
+        one = exp.Paren(this=total.copy())
+        summed = one.find(exp.Sum)
+        assert summed is not None
+        if isinstance(summed.this, exp.Distinct | exp.Order):
+            raise Unsupported(
+                "SUM of intervals takes no DISTINCT and no ORDER BY.",
+                cure="Write them into a subquery.",
+            )
+        supersede(summed.this, call(part, summed.this.copy()))
+        made = f"to_{'microseconds' if part == 'ticks' else part}"
+        whole = exp.cast(one.this.copy(), type_, dialect="duckdb")
+        sums.append(exp.Anonymous(this=made, expressions=[whole]))
+    first, second, third = sums
+    inner = exp.Add(this=first, expression=second)
+    return exp.Paren(this=exp.Add(this=inner, expression=third))
 
 
 def _whole(aggregate: exp.Expr) -> exp.Expr:
@@ -149,7 +175,7 @@ def sum_type(argument: ColumnType | None) -> ColumnType | None:
             return ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, 0)
         case ColumnType(kind=Kind.DECIMAL, scale=scale):
             return ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, scale or 0)
-        case ColumnType(kind=Kind.DOUBLE):
+        case ColumnType(kind=Kind.DOUBLE | Kind.INTERVAL):
             return argument
     return None
 

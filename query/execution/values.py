@@ -344,6 +344,6 @@ def _aggregate_type(node: exp.Expr, scope: RowScope) -> ColumnType:
     if not isinstance(node, exp.Sum):
         return type_
     total = sum_type(type_)
-    if total is None or total.kind is Kind.DOUBLE:
+    if total is None or total.kind in (Kind.DOUBLE, Kind.INTERVAL):
         raise NotNative(f"the sum {written(node, NAME)}")
     return total

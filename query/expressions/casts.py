@@ -203,6 +203,7 @@ _TEXTS: dict[Kind, Cast] = {
     Kind.DOUBLE: text_of_double,
     Kind.DATE: dt.date.isoformat,
     Kind.TIME: text_of_time,
+    Kind.INTERVAL: str,
     Kind.UUID: str,
     Kind.JSON: str,
 }

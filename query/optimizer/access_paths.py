@@ -30,6 +30,7 @@ from hornbeam_server.query.binding.algebra import (
 )
 from hornbeam_server.query.optimizer.partial_indexes import implies
 from hornbeam_server.schema.catalog import Catalog, Index, Layout, ProjectedView
+from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.types import Kind, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
 
@@ -647,6 +648,7 @@ LOWEST: dict[Kind, Value] = {
     Kind.TIME: dt.time.min,
     Kind.TIMESTAMP: dt.datetime.min,
     Kind.TIMESTAMPTZ: dt.datetime.min.replace(tzinfo=dt.UTC),
+    Kind.INTERVAL: Interval(-(1 << 31), -(1 << 31), -(1 << 63)),
     Kind.UUID: uuid.UUID(int=0),
     Kind.JSON: "",
 }

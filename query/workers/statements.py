@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from hornbeam_server.query.dialect.duckdb_types import column_type, connect, quoted
+from hornbeam_server.query.dialect.duckdb_types import bound, column_type, connect, quoted
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import (
     Append,
@@ -122,7 +122,8 @@ class Statements:
         self._cursor.unregister("incoming")
 
     def _begin(self, sql: str, parameters: Mapping[str, Any]) -> _Result:
-        relation = self._cursor.sql(sql, params=dict(parameters))
+        given = {name: bound(value) for name, value in parameters.items()}
+        relation = self._cursor.sql(sql, params=given)
         if relation is None:  # DDL has no result
             return _Result([], [], None)
         types = [column_type(type_) for type_ in relation.types]

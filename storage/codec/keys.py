@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.intervals import Interval, of_length
 from hornbeam_server.schema.seconds import ticks_of, time_at
 from hornbeam_server.schema.types import Kind, Value
 
@@ -38,6 +39,7 @@ class Code(enum.IntEnum):
     TIMESTAMP = 0x41
     TIMESTAMPTZ = 0x42
     TIME = 0x43
+    INTERVAL = 0x44
     UUID = 0x50
 
 
@@ -214,6 +216,15 @@ def _decode_time(data: bytes, offset: int) -> tuple[dt.time, int]:
     return time_at(int.from_bytes(data[offset:end])), end
 
 
+def _interval(value: Interval) -> bytes:
+    return b"\x44" + _any_integer(value.length)
+
+
+def _decode_interval(data: bytes, offset: int) -> tuple[Interval, int]:
+    length, end = _decode_integer(data, offset)
+    return of_length(length), end
+
+
 def _uuid(value: uuid.UUID) -> bytes:
     return b"\x50" + value.bytes
 
@@ -234,6 +245,7 @@ ENCODERS: dict[Kind, Encode] = {
     Kind.TIME: _time,
     Kind.TIMESTAMP: _timestamp,
     Kind.TIMESTAMPTZ: _timestamptz,
+    Kind.INTERVAL: _interval,
     Kind.UUID: _uuid,
     Kind.JSON: _text,
 }
@@ -247,6 +259,7 @@ _DECODERS: dict[int, Decode] = {
     Code.TIME: _decode_time,
     Code.TIMESTAMP: _decode_timestamp,
     Code.TIMESTAMPTZ: _decode_timestamptz,
+    Code.INTERVAL: _decode_interval,
     Code.UUID: _decode_uuid,
 }
 

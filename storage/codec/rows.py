@@ -4,7 +4,7 @@ Value: byte 0x01 (format), then all columns of the layout as a MessagePack array
 (DECIMAL, DATE, TIME, TIMESTAMP and UUID as text, TIMESTAMPTZ as the timestamp extension, BYTES as
 bin; msgspec's native forms). A row written before columns were appended to its relation is shorter;
 the missing ones read as `Column.value_in_older_rows`. A dropped column keeps its place: older rows
-have its value, later rows NULL.
+have its value, later rows NULL. An INTERVAL is a map of `months`, `days` and `microseconds`.
 """
 
 from __future__ import annotations

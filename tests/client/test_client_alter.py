@@ -8,12 +8,17 @@ import pytest
 
 import hornbeam
 from tests.client import client_world
+from tests.client.client_world import Run
 
 
-def test_statements_alter_a_table_with_rows(tmp_path: Path) -> None:
-    where = client_world.embedded(tmp_path / "db")
-    client_world.apply(where)
-    with hornbeam.connect(where, autocommit=True) as db:
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return client_world.embedded(tmp_path / "db")
+
+
+def test_statements_alter_a_table_with_rows(url: str) -> None:
+    client_world.apply(url)
+    with hornbeam.connect(url, autocommit=True) as db:
         cursor = db.cursor()
         cursor.execute("INSERT INTO author VALUES (1, 'A'), (2, 'B')")
         cursor.execute("INSERT INTO book VALUES (1, 1, 'x', 2, 3), (2, NULL, NULL, 1, NULL)")
@@ -22,8 +27,12 @@ def test_statements_alter_a_table_with_rows(tmp_path: Path) -> None:
             "ALTER TABLE author ALTER COLUMN a_id TYPE BIGINT",
             "ALTER TABLE book DROP COLUMN b_price",
             "ALTER TABLE author ALTER a_name DROP NOT NULL",
+            "ALTER TABLE author RENAME COLUMN a_id TO id",
+            "ALTER INDEX book_title RENAME TO titles",
         ):
             cursor.execute(statement)
+        cursor.execute("SELECT a_name, id FROM author WHERE id = 1")
+        assert cursor.fetchall() == [("A", 1)]
         cursor.execute("INSERT INTO author VALUES (5000000000, NULL)")
         cursor.execute("INSERT INTO book (b_id, b_a_id) VALUES (3, 5000000000)")
         cursor.execute("SELECT * FROM book ORDER BY b_id")
@@ -34,10 +43,28 @@ def test_statements_alter_a_table_with_rows(tmp_path: Path) -> None:
         ]
         with pytest.raises(hornbeam.IntegrityError, match="2 stored rows have NULL"):
             cursor.execute("ALTER TABLE book ALTER b_title SET NOT NULL")
-        with pytest.raises(hornbeam.ProgrammingError, match="is used by: index book_title"):
+        with pytest.raises(hornbeam.ProgrammingError, match="is used by: index titles"):
             cursor.execute("ALTER TABLE book DROP b_title")
         with pytest.raises(hornbeam.ProgrammingError, match="foreign key book_b_a_id_fkey"):
             cursor.execute("DROP TABLE author RESTRICT")
         cursor.execute("ALTER TABLE IF EXISTS nothing DROP x")
         with pytest.raises(hornbeam.ProgrammingError, match="Statement by_author"):
             cursor.execute("DROP TABLE author CASCADE")
+
+
+def test_a_changed_file_says_which_columns_it_renames(run: Run, url: str, tmp_path: Path) -> None:
+    client_world.apply(url)
+    assert run("sql", "INSERT INTO book (b_id, b_stock) VALUES (1, 77)")[0] == 0
+    file = tmp_path / "schema.sql"
+    file.write_text(client_world.DDL.replace("b_stock", "stock"))
+    code, _, err = run("schema", "apply", str(file), "-y")
+    assert code == 3
+    assert "columns book.b_stock" in err
+    assert "--rename" in err
+    code, _, err = run("schema", "apply", str(file), "-y", "--rename", "b_stock=stock")
+    assert "Write --rename relation.old=new" in err
+    renamed = ("--rename", "book.b_stock=stock")
+    code, out, err = run("schema", "apply", str(file), "-y", *renamed)
+    assert code == 0, err
+    assert "rename" in out
+    assert "77" in run("sql", "SELECT stock FROM book")[1]

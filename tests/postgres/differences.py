@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
+from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.types import Kind, Value
 from tests.postgres.corpus import Answer, corpus, is_ordered, recorded
 from tests.postgres.hornbeam import Found, answers, database
@@ -49,6 +50,7 @@ _KINDS_OF_TYPE = {
     "bytea": Kind.BYTES,
     "date": Kind.DATE,
     "time without time zone": Kind.TIME,
+    "interval": Kind.INTERVAL,
     "timestamp without time zone": Kind.TIMESTAMP,
     "timestamp with time zone": Kind.TIMESTAMPTZ,
     "uuid": Kind.UUID,
@@ -166,7 +168,7 @@ def shown(value: Value) -> str:
             return f"{value:f}"
         case float() if value.is_integer() and abs(value) < 1e15:
             return str(int(value))
-        case str() | uuid.UUID() | int() | float() | dt.date():
+        case str() | Interval() | uuid.UUID() | int() | float() | dt.date():
             return str(value)
 
 

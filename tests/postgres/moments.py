@@ -88,6 +88,49 @@ INTERVAL '1 day' = INTERVAL '24 hours'
 INTERVAL '1 month' = INTERVAL '30 days'
 INTERVAL '1 month' > INTERVAL '29 days'
 INTERVAL '1 day' < INTERVAL '25 hours'
+INTERVAL '1 year 2 months -3 days 04:05:06.789'
+TIMESTAMPTZ '2024-03-01 12:00Z' - TIMESTAMPTZ '2024-02-01 10:30Z'
+TIME '12:30' - TIME '10:00'
+TIME '10:00' - TIME '12:30'
+justify_days(INTERVAL '35 days')
+justify_days(INTERVAL '-35 days')
+justify_days(INTERVAL '1 mon -35 days')
+justify_hours(INTERVAL '27 hours')
+justify_hours(INTERVAL '1 day -27 hours')
+justify_interval(INTERVAL '1 mon -1 hour')
+justify_interval(INTERVAL '-1 mon 1 hour')
+justify_interval(INTERVAL '400 days 49:00')
+sum(INTERVAL '1 day')
+avg(INTERVAL '1 day 3 hours')
+INTERVAL '1 month' < INTERVAL '31 days'
+INTERVAL '1 day' * 1.5
+INTERVAL '1 mon' * 1.5
+INTERVAL '1 day' / 2
+-INTERVAL '1 mon 2 days'
+INTERVAL '1 mon' - INTERVAL '1 day'
+INTERVAL '-1 mon' + INTERVAL '1 day'
+(INTERVAL '-1 mon' + INTERVAL '1 day')::TEXT
+extract(day FROM INTERVAL '40 days')
+date_trunc('hour', INTERVAL '1 day 2 hours 3 minutes')
+age(TIMESTAMP '2024-03-01', TIMESTAMP '2023-01-31')
+coalesce(NULL, INTERVAL '1 day')
+greatest(INTERVAL '1 month', INTERVAL '29 days')
+INTERVAL '1 day' > '23 hours'
+'1 day'::INTERVAL
+CAST('1 day' AS INTERVAL)
+CAST(INTERVAL '1 day' AS TEXT)
+INTERVAL '1 day' BETWEEN '1 hour' AND '2 days'
+SELECT sum(x) FROM (VALUES (INTERVAL '1 day'), (INTERVAL '2 mons 3 hours'), (NULL)) AS v (x)
+SELECT avg(x) FROM (VALUES (INTERVAL '1 day'), (INTERVAL '2 mons 3 hours'), (NULL)) AS v (x)
+SELECT min(x), max(x) FROM (VALUES (INTERVAL '31 days'), (INTERVAL '1 mon')) AS v (x)
+SELECT x, count(*) FROM (VALUES (INTERVAL '30 days'), (INTERVAL '1 mon'), (INTERVAL '1 day')) AS v (x) GROUP BY x ORDER BY x
+SELECT sum(x) OVER (ORDER BY x) FROM (VALUES (INTERVAL '1 day'), (INTERVAL '2 days')) AS v (x) ORDER BY 1
+TIMESTAMP '2024-01-31' + INTERVAL '1 mon'
+DATE '2024-01-31' - DATE '2024-01-01'
+TIME '10:00'::INTERVAL
+INTERVAL '1 day' + TIME '10:00'
+make_interval(days => 10)
+INTERVAL '26 hours'::TIME
 INTERVAL '1 day'
 TIME '12:30'
 (TIME '12:30')::TEXT

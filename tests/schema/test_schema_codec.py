@@ -29,6 +29,7 @@ from hornbeam_server.schema.catalog import (
     WorkloadStatement,
 )
 from hornbeam_server.schema.codec import decode_catalog, encode_catalog
+from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import (
@@ -277,6 +278,19 @@ def test_types_of_format_10_raise_the_format_number_and_are_decoded(type_: Colum
     data = encode_catalog(catalog)
     assert data.startswith(b'{"format":10,')
     assert decode_catalog(data) == catalog
+
+
+def test_renames_raise_the_format_number_and_are_decoded() -> None:
+    index = Index("new", "r", (KeyPart("a"),))
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY)")
+    catalog = Catalog(1, schema, Forest(("r",)), indexes=(index,), incarnations=(("new", 7),))
+    assert catalog.layout("new").table == "i.new.7"
+    catalog = replace(catalog, stored_as=(("new", "old"),))
+    assert catalog.layout("new").table == "i.old.7"
+    counted = replace(catalog, stored_as=(), beginnings=(Beginning("r", "a", 3, 1, "r\0b"),))
+    for each in (catalog, counted):
+        assert encode_catalog(each).startswith(b'{"format":10,')
+        assert decode_catalog(encode_catalog(each)) == each
 
 
 def test_computed_columns_raise_the_format_number_and_are_decoded() -> None:

@@ -33,9 +33,11 @@ import structlog
 from hornbeam_server.maintain.lifecycle import Event, transition
 from hornbeam_server.maintain.recompute import scanned_relation
 from hornbeam_server.maintain.spans import Span
+from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.query.engine import QueryEngine
-from hornbeam_server.schema.catalog import Beginning, Catalog, Counter, State
+from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.codec import encode_catalog
+from hornbeam_server.schema.counters import Beginning, Counter
 from hornbeam_server.schema.errors import (
     Corruption,
     HornbeamError,
@@ -44,6 +46,7 @@ from hornbeam_server.schema.errors import (
     StalePlan,
     Unavailable,
 )
+from hornbeam_server.schema.renames import Rename
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.limits import require_storable
 from hornbeam_server.storage.ports import Clock, Put, TableStore
@@ -155,10 +158,12 @@ class CatalogKeeper:
         *,
         external: bool = False,
         splits: Mapping[str, Sequence[bytes]] = MappingProxyType({}),
+        renames: Sequence[Rename] = (),
     ) -> None:
         """Put the result of `make`, called with the catalog in force, into force, and begin to
         build its new views and indexes. `external`: leave the builds to an external builder, which
         calls `finish`. `splits`: keys by relation at which to split the tables of a new load.
+        `renames`: columns in force that the result calls by other names.
 
         No other change of the catalog runs at the same time. Raises the errors of `make`, those of
         `check_stored` when stored rows break an added constraint, and BeingLoaded when the change
@@ -166,13 +171,14 @@ class CatalogKeeper:
         its caller is cancelled.
         """
         self.led()
-        await self.carry_out(self._change(make, external, splits))
+        await self.carry_out(self._change(make, external, splits, renames))
 
     async def _change(
         self,
         make: Callable[[Catalog], Awaitable[Catalog]],
         external: bool,
         splits: Mapping[str, Sequence[bytes]],
+        renames: Sequence[Rename],
     ) -> None:
         claim, _ = self.led()
         async with self.changing:
@@ -180,6 +186,7 @@ class CatalogKeeper:
             made = await make(current)
             if made == current:
                 return
+            current = renamed(current, renames)
             load_records.require_same(made, current)
             await claim.put_in_force(current.version)
             catalog = with_numbers(made, current, claim.number)
@@ -191,7 +198,7 @@ class CatalogKeeper:
                 await self._note_external(build_records.external(catalog).keys() & new)
             await self._stop_building()
             try:
-                await self._publish(lambda at: self._admitted(catalog, at))
+                await self._publish(lambda at: self._admitted(current, catalog, at))
             except Unavailable:
                 raise  # the version may be in force; the next start finds out, and cleans up
             except Corruption:
@@ -488,15 +495,14 @@ class CatalogKeeper:
         if self.state.catalog.row_counts:
             self._manager.growth.count()
 
-    async def _admitted(self, catalog: Catalog, at: int) -> Catalog:
-        """Check stored rows against the new constraints of `catalog`, and fill its new UNIQUE
-        indexes. Returns `catalog` with these indexes READABLE, in force since `at`.
+    async def _admitted(self, current: Catalog, catalog: Catalog, at: int) -> Catalog:
+        """Check stored rows, as `current` reads them, against the new constraints of `catalog`, and
+        fill its new UNIQUE indexes. Returns `catalog` with these READABLE, in force since `at`.
 
         The first commit under the catalog relies on both, so writers wait for it. Raises the errors
         of `check_stored` for stored rows that break a constraint.
         """
         codecs, states = Codecs(catalog), dict(catalog.states)
-        current = self.state.catalog
         await check_stored(
             current, catalog, partial(self._count, catalog, at), partial(self._count, current, at)
         )

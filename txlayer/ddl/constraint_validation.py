@@ -7,6 +7,7 @@ at the switch, while no writer is inside (`TransactionManager.switch`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog
@@ -36,13 +37,20 @@ async def check_stored(current: Catalog, new: Catalog, count: Count, count_befor
     for relation, column in changes.restricted_columns:
         before = current.schema.relation(relation).column(column.name)
         await _check_column(relation, before, column, count_before)
+    # Rows meet a constraint that has only got another name.
+    known = {replace(index, name="") for index in changes.dropped_indexes}
     for index in changes.added_indexes:
-        if index.unique and index.relation in current.schema:
+        added = replace(index, name="") not in known
+        if index.unique and index.relation in current.schema and added:
             await _check_unique(index, count)
+    dropped = {(owner, replace(key, name="")) for owner, key in changes.dropped_foreign_keys}
     for relation, foreign_key in changes.added_foreign_keys:
-        await _check_foreign_key(relation, foreign_key, count)
+        if (relation, replace(foreign_key, name="")) not in dropped:
+            await _check_foreign_key(relation, foreign_key, count)
+    conditions = {(owner, check.sql) for owner, check in changes.dropped_checks}
     for relation, check in changes.added_checks:
-        await _check_rows(relation, check, count)
+        if (relation, check.sql) not in conditions:
+            await _check_rows(relation, check, count)
     if new.load is not None and current.load is None:
         for name in new.load.relations:
             await _check_empty(name, count)

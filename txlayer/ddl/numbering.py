@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from hornbeam_server.maintain.lifecycle import Event, transition
-from hornbeam_server.schema.catalog import Beginning, Catalog, Counter, State
+from hornbeam_server.schema.catalog import Catalog, State
+from hornbeam_server.schema.counters import Beginning, Counter
 from hornbeam_server.schema.errors import NotFound
 from hornbeam_server.txlayer.ddl import load_records
 
@@ -32,14 +33,20 @@ def tables_of(catalog: Catalog) -> set[str]:
 def with_numbers(made: Catalog, current: Catalog, number: int) -> Catalog:
     """`made` with table numbers. A name gets a new table, with `number` or higher, when it is not
     in `current`, or when `made` gives it another number than it has there; a new load gets this
-    number, too. A loaded name keeps its table. Databases older than claims may have higher
-    numbers."""
+    number, too. A loaded name keeps its table, and so does a renamed one (`Catalog.stored_as`).
+    Databases older than claims may have higher numbers."""
     known, asked = dict(current.incarnations), dict(made.incarnations)
     loaded = dict(current.loaded.incarnations) if made.load is None else known
     number = max([number, *(n + 1 for n in (*known.values(), *loaded.values()))])
-    for name in (*made.schema.names, *made.view, *made.index, *made.declared_view):
+    before = (*current.schema.names, *current.view, *current.index, *current.declared_view)
+    free = {(current.stored_name(n), of.get(n, 0)) for n in before for of in (known, loaded)}
+    renamed = dict(made.stored_as)
+    names = (*made.schema.names, *made.view, *made.index, *made.declared_view)
+    for name in sorted(names, key=lambda name: name not in renamed):
         wanted = asked.get(name, known.get(name, 0))
-        kept = name in current and wanted in (known.get(name, 0), loaded.get(name, 0))
+        place = (made.stored_name(name), wanted)
+        kept = place in free and (name in current or name in renamed)
+        free.discard(place)
         asked[name] = wanted if kept else number
     numbered = replace(
         made,
@@ -55,9 +62,12 @@ def _begun(made: Catalog, current: Catalog, number: int) -> Iterator[Beginning]:
     """The beginnings of identity columns with their numbers: `number` for new and restarted
     counters, the present number for the others."""
     known = {(b.relation, b.column): b for b in current.beginnings}
+    kept = {(b.relation, b.column): b for b in made.beginnings if b.cell}
     again = {(b.relation, b.column): b for b in made.beginnings if b.number == load_records.NEW}
     for key, counter in made.counters.items():
-        if key not in current.counters:
+        if key in kept and key not in again:
+            yield kept[key]
+        elif key not in current.counters:
             yield Beginning(*key, number, counter.identity.start)
         elif key in again:
             yield replace(again[key], number=number)

@@ -25,7 +25,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from hornbeam_server.query.binding.parameters import Misfit
-from hornbeam_server.schema.catalog import Catalog, Counter
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.counters import Counter
 from hornbeam_server.schema.errors import (
     HornbeamError,
     InvalidRequest,

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from hornbeam_server.schema.catalog import Counter
+from hornbeam_server.schema.counters import Counter
 from hornbeam_server.schema.errors import LimitExceeded
 from hornbeam_server.schema.render import identifier
 from hornbeam_server.storage.ports import NEWEST, TableStore
@@ -165,7 +165,7 @@ def _before(counter: Counter, one: int, other: int) -> bool:
 def _cell(counter: Counter) -> bytes:
     """The key of a counter's cell. Counters of databases older than such numbers have number 0."""
     if not counter.number:
-        return f"{counter.relation}\0{counter.column}".encode()
+        return counter.cell.encode()
     return _named(_CELL, counter)
 
 
@@ -175,7 +175,7 @@ def _mark(counter: Counter) -> bytes:
 
 def _named(kind: bytes, counter: Counter) -> bytes:
     """A key. No key is a prefix of another, as stores require."""
-    name = f"{counter.relation}\0{counter.column}\0"
+    name = f"{counter.cell}\0"
     return kind + counter.number.to_bytes(8, "big") + name.encode()
 
 

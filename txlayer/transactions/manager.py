@@ -19,7 +19,8 @@ from functools import partial
 
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.query.engine import SHORT, QueryEngine
-from hornbeam_server.schema.catalog import Catalog, Counter
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.counters import Counter
 from hornbeam_server.schema.errors import (
     HornbeamError,
     InvalidRequest,

@@ -22,6 +22,7 @@ import msgspec
 from msgspec.msgpack import Ext
 
 from hornbeam_server.schema.errors import Corruption, IdempotencyMismatch, InvalidRequest
+from hornbeam_server.schema.intervals import Interval, interval
 from hornbeam_server.schema.turns import made
 from hornbeam_server.storage.ports import NEWEST, Cell, TableStore
 from hornbeam_server.txlayer.transactions.requests import (
@@ -145,6 +146,7 @@ _EXTENSIONS: dict[type, tuple[int, Callable[[Any], bytes]]] = {
     dt.date: (2, lambda value: value.isoformat().encode()),
     dt.datetime: (3, lambda value: value.isoformat().encode()),
     uuid.UUID: (4, lambda value: value.bytes),
+    Interval: (6, lambda value: str(value).encode()),
     dt.time: (5, lambda value: value.isoformat().encode()),
 }
 _FROM_EXTENSION: dict[int, Callable[[bytes], Any]] = {
@@ -152,6 +154,7 @@ _FROM_EXTENSION: dict[int, Callable[[bytes], Any]] = {
     2: lambda data: dt.date.fromisoformat(data.decode()),
     3: lambda data: dt.datetime.fromisoformat(data.decode()),
     4: lambda data: uuid.UUID(bytes=data),
+    6: lambda data: interval(data.decode()),
     5: lambda data: dt.time.fromisoformat(data.decode()),
 }
 

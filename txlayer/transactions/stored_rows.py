@@ -13,6 +13,7 @@ from hornbeam_server.schema.errors import (
     PreconditionFailed,
     ReadConflict,
 )
+from hornbeam_server.schema.intervals import identical
 from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.types import Row
@@ -153,7 +154,7 @@ class StoredRows:
         stored = await self._store.get(codec.layout.table, damaged.keys, NEWEST)
         for key, cell in zip(damaged.keys, stored, strict=True):
             old, new = _decoded(codec, cell), expected.get(key)
-            if old != new or (cell is not None and old is None):
+            if not identical(old, new) or (cell is not None and old is None):
                 self._workspace.repairs.append(Mutation(damaged.layout, key, old, new))
         return StatementResult(len(self._workspace.repairs))
 

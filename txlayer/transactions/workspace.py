@@ -9,6 +9,7 @@ from hornbeam_server.maintain.changes import Addition, Change, Mutation
 from hornbeam_server.maintain.immediate.program import Joined
 from hornbeam_server.query.engine import QueryStream
 from hornbeam_server.schema.errors import BeingLoaded, LimitExceeded, TransactionAborted
+from hornbeam_server.schema.intervals import identical
 from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.turns import chunks, made, selected, turn
@@ -271,7 +272,7 @@ class Workspace:
         """The changes whose old and new rows differ, by relation, in the order of first change."""
         found: list[Change] = []
         for changes in self.changes.values():
-            found += await selected(list(changes.values()), lambda c: c.old != c.new)
+            found += await selected(list(changes.values()), lambda c: not identical(c.old, c.new))
         return found
 
     async def mutations(self) -> list[Mutation]:

@@ -66,7 +66,7 @@ def _decoded(content: bytes) -> tuple[_Puts, dict[str, list[Put]]]:
     responses=response_models.of(list[response_models.Build], 503),
     openapi_extra=ADMIN,
 )
-async def builds(db: Db) -> Response:
+async def list_builds(db: Db) -> Response:
     """The unfinished external builds, with the keys that are missing. Only the node that leads
     knows them; other nodes answer 503."""
     return encoded([build_document(db, name) for name in db.keeper.external_builds()])
@@ -109,7 +109,7 @@ async def finish_ranges(body: FinishedBody, db: Db) -> Response:
     responses=response_models.of(list[response_models.Build], 400, 404, 422, 503, 507),
     openapi_extra=ADMIN,
 )
-async def build_failed(body: BuildFailedBody, request: Request, db: Db) -> Response:
+async def report_build_failure(body: BuildFailedBody, request: Request, db: Db) -> Response:
     """Report that the build of an immediate view has failed, and would fail again. The view is
     quarantined: nothing maintains it, and its tables are dropped. `POST /v1/builds` rebuilds it."""
     note(request.scope, failed=body.table)
@@ -133,7 +133,7 @@ async def cancel_build(name: str, request: Request, db: Db) -> Response:
 @router.get(
     "/v1/loads", responses=response_models.of(response_models.Loads, 503), openapi_extra=ADMIN
 )
-async def loads(db: Db) -> Response:
+async def list_loads(db: Db) -> Response:
     """The initial load under way, with the keys that are missing; null: there is none. Only the
     node that leads knows it; other nodes answer 503."""
     return encoded(load_document(db))

@@ -22,7 +22,7 @@ ADMIN = needs(Role.ADMIN)
     responses=response_models.of(response_models.Exported, 400, 404, 410, 422, 503, 507),
     openapi_extra=ADMIN,
 )
-async def begin(body: ExportBody, request: Request, db: Db) -> Response:
+async def begin_export(body: ExportBody, request: Request, db: Db) -> Response:
     """Begin an export: a snapshot of all relations, its catalog, and the place of its rows.
 
     Only for administrators: a reader with access to that place sees the rows of all relations.
@@ -37,7 +37,7 @@ async def begin(body: ExportBody, request: Request, db: Db) -> Response:
     responses=response_models.of(response_models.ExportEnded, 404, 503, 507),
     openapi_extra=ADMIN,
 )
-async def end(name: str, db: Db) -> Response:
+async def end_export(name: str, db: Db) -> Response:
     """Remove the checkpoint of an export before the export expires. 404: it has no checkpoint, or
     none any more; exports from HBase have none."""
     if not await db.exports.end(name):
@@ -50,7 +50,7 @@ async def end(name: str, db: Db) -> Response:
     responses=response_models.of(response_models.ChangesFound, 400, 410, 422, 503, 507),
     openapi_extra=ADMIN,
 )
-async def changes(body: ChangesBody, request: Request, db: Db) -> Response:
+async def read_changes(body: ChangesBody, request: Request, db: Db) -> Response:
     """The changes of all relations between two snapshots: the place of the logs, and the segments
     that hold them. The segments do not change, and are kept for the retention.
 

@@ -20,7 +20,7 @@ ADMIN = needs(Role.ADMIN)
     responses=response_models.of(list[response_models.Group], 503),
     openapi_extra=needs(Role.READER),
 )
-async def groups(db: ReadDb, asking: Asking) -> Response:
+async def list_groups(db: ReadDb, asking: Asking) -> Response:
     """All groups with a view that the API key may read: the snapshot that they show, and its
     age."""
     found = [group_document(group) for group in await db.deferred.status()]
@@ -78,7 +78,7 @@ async def finish_batch(
     responses=response_models.of(response_models.Rebuilding, 400, 404, 422, 503, 507),
     openapi_extra=ADMIN,
 )
-async def rebuild(body: RebuildBody, request: Request, db: Db) -> Response:
+async def rebuild_groups(body: RebuildBody, request: Request, db: Db) -> Response:
     """Let the next batch rebuild deferred views. They cannot be read until it is finished."""
     await db.deferred.rebuild(body.views)
     note(request.scope, rebuilt=body.views)

@@ -54,7 +54,7 @@ async def metrics(request: Request) -> Response:
     responses=response_models.of(response_models.Status, 422, 503),
     openapi_extra=READER,
 )
-async def status(
+async def node_status(
     db: Db,
     asking: Asking,
     sizes: Annotated[bool, Query(description="Count the bytes of all tables; slow.")] = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query, Request, Response
@@ -48,7 +49,7 @@ READER, ADMIN = needs(Role.READER), needs(Role.ADMIN)
     ),
     openapi_extra=ADMIN,
 )
-async def plan(
+async def plan_schema(
     body: PlanBody,
     request: Request,
     db: Db,
@@ -84,7 +85,7 @@ async def plan(
     responses=response_models.of(response_models.Applied, 400, 409, 413, 422, 429, 503, 507),
     openapi_extra=ADMIN,
 )
-async def apply(body: ApplyBody, db: Db) -> Response:
+async def apply_schema(body: ApplyBody, db: Db) -> Response:
     """Put a plan into force. Views are built in the background; see /v1/views.
 
     409 when planning again gives another plan than `plan_id`, or when stored rows break a UNIQUE
@@ -105,7 +106,7 @@ async def apply(body: ApplyBody, db: Db) -> Response:
     responses=response_models.of(response_models.AlteredSchema, 400, 413, 422, 429, 503),
     openapi_extra=ADMIN,
 )
-async def alter(body: AlterBody, db: Db) -> Response:
+async def alter_schema(body: AlterBody, db: Db) -> Response:
     """The schema in force after ALTER, DROP or CREATE TABLE … AS, as DDL. Changes nothing: plan and
     apply it, then run `insert`, if there is one.
 
@@ -118,16 +119,18 @@ async def alter(body: AlterBody, db: Db) -> Response:
             {
                 "ddl": table.ddl,
                 "same": table.same,
+                "renames": [],
                 "notes": [],
                 "insert": table.insert,
                 "catalog_version": catalog.version,
             }
         )
-    change = await asyncio.to_thread(altered, catalog.schema, body.sql)
+    change = await asyncio.to_thread(altered, catalog, body.sql)
     return encoded(
         {
             "ddl": change.ddl,
             "same": change.same,
+            "renames": [asdict(rename) for rename in change.renames],
             "notes": list(change.notes),
             "insert": "",
             "catalog_version": catalog.version,
@@ -140,7 +143,7 @@ async def alter(body: AlterBody, db: Db) -> Response:
     responses=response_models.of(response_models.Restarted, 400, 404, 413, 422, 429, 503, 507),
     openapi_extra=ADMIN,
 )
-async def restart(body: RestartBody, request: Request, db: Db) -> Response:
+async def restart_identity(body: RestartBody, request: Request, db: Db) -> Response:
     """Set the next number of an identity column, at all nodes. The column may then give numbers
     that rows have already."""
     restart = load_restart(body.sql, db.catalog.schema)
@@ -160,13 +163,13 @@ async def restart(body: RestartBody, request: Request, db: Db) -> Response:
 @router.get(
     "/v1/schema", responses=response_models.of(response_models.Schema, 503), openapi_extra=READER
 )
-async def show(db: ReadDb, asking: Asking) -> Response:
+async def show_schema(db: ReadDb, asking: Asking) -> Response:
     """The part of the catalog in force that the API key may read."""
     return encoded(schema_document(db, visible_catalog(asking, db.catalog)))
 
 
 @router.get("/v1/schema/graph", responses=response_models.graph(422, 503), openapi_extra=READER)
-async def graph(
+async def schema_graph(
     db: ReadDb, asking: Asking, format: Literal["svg", "mermaid", "json"] = "svg"
 ) -> Response:
     """The schema graph with its trees and views: the part that the API key may read."""
@@ -189,7 +192,7 @@ Sizes = Annotated[bool, Query(description="Count the bytes, which reads the tabl
     ),
     openapi_extra=READER,
 )
-async def views(db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
+async def list_views(db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
     """All views that the API key may read, with their states and the progress of their builds."""
     shown = visible_catalog(asking, db.catalog)
     found = [await _view(db, shown, name, sizes, program=False) for name in shown.all_views]
@@ -201,7 +204,7 @@ async def views(db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
     responses=response_models.of(response_models.View, 404, 422, 503),
     openapi_extra=READER,
 )
-async def view(name: str, db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
+async def show_view(name: str, db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
     """A view, with its state and the progress of its build."""
     shown = visible_catalog(asking, db.catalog)
     if not db.catalog.relations_of(name):

@@ -78,7 +78,7 @@ TransactionId = Annotated[
     responses=response_models.of(response_models.Outcome, 404, 422, 503),
     openapi_extra=WRITER,
 )
-async def outcome(transaction_id: TransactionId, db: Db, asking: Asking) -> Response:
+async def transaction_outcome(transaction_id: TransactionId, db: Db, asking: Asking) -> Response:
     """The outcome of a transaction: "committed", or "unknown" while the log has not answered.
 
     404 when no commit of it is recorded: it was not committed, or its outcome is older than

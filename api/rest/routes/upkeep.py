@@ -41,7 +41,7 @@ router = tagged("upkeep")
     response_class=Response,
     openapi_extra=needs(Role.READER),
 )
-async def verify(body: VerifyBody, request: Request, db: Db, asking: Asking) -> Response:
+async def verify_views(body: VerifyBody, request: Request, db: Db, asking: Asking) -> Response:
     """Recompute views and indexes, and compare them with the stored rows. The answer has lines of
     progress, then a line with the report.
 
@@ -58,7 +58,7 @@ async def verify(body: VerifyBody, request: Request, db: Db, asking: Asking) -> 
     responses=response_models.of(response_models.Repaired, 400, 404, 409, 422, 429, 503, 504, 507),
     openapi_extra=needs(Role.ADMIN),
 )
-async def repair(name: str, body: RepairBody, request: Request, db: Db) -> Response:
+async def repair_view(name: str, body: RepairBody, request: Request, db: Db) -> Response:
     """Recompute some rows of a view or index from the base relations, under their locks, and write
     those that differ."""
     note(request.scope, repaired=[name])
@@ -72,7 +72,7 @@ async def repair(name: str, body: RepairBody, request: Request, db: Db) -> Respo
     ),
     openapi_extra=needs(Role.WRITER, **response_models.LOAD_BODY),
 )
-async def load(
+async def load_rows(
     relation: str,
     request: Request,
     db: Db,
@@ -116,7 +116,7 @@ async def load(
     ),
     openapi_extra=needs(Role.WRITER),
 )
-async def load_together(
+async def load_relations(
     body: LoadTogetherBody,
     request: Request,
     db: Db,

@@ -111,6 +111,16 @@ Rows = Annotated[
     ),
 ]
 
+Renames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rename",
+        metavar="RELATION.OLD=NEW",
+        help="A column that the file calls by another name. Repeat for several columns. Without it,"
+        " the column would be dropped, and another one added.",
+    ),
+]
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -126,6 +136,7 @@ class Wanted:
     query_log: QueryLog = None
     rows: Rows = None
     dialect: DialectOption = None
+    rename: Renames = None
 
 
 def planning(command: Callable[..., None]) -> Callable[..., None]:
@@ -179,7 +190,7 @@ def plan(
         _print_suggestion(wanted, as_json)
         return
     with opened(url) as db:
-        body = _body(db, wanted)
+        body = _body(wanted)
         planned = _plan(db, body)
     if as_json:
         print_json({key: planned[key] for key in planned if key != "svg"})
@@ -210,7 +221,7 @@ def apply(
     With --yes the command plans again when row counts have changed the plan since it was made.
     """
     with opened(url) as db:
-        body = _body(db, wanted)
+        body = _body(wanted)
         options = {"allow_drop": allow_drop, "build": build.value}
 
         def put_into_force() -> dict[str, Any]:
@@ -248,7 +259,7 @@ def diff(
 ) -> None:
     """Show the changes that applying a schema would make. Exit code 1: there are changes."""
     with opened(url) as db:
-        body = _body(db, wanted)
+        body = _body(wanted)
         changes = _changes(db, _plan(db, body))
     if as_json:
         print_json(changes)
@@ -303,18 +314,14 @@ def _roots(wanted: Wanted) -> list[str] | None:
     return [name.strip() for name in wanted.roots.split(",") if name.strip()]
 
 
-def _body(db: Connection, wanted: Wanted) -> dict[str, Any]:
+def _body(wanted: Wanted) -> dict[str, Any]:
     """The request body of plan and apply."""
     ddl, workload, query_log = wanted.ddl, wanted.workload, wanted.query_log
     roots = _roots(wanted)
-    if workload is not None:
-        statements = read_text(workload)
-    else:
-        statements = workload_text(db.transport.json("GET", "/v1/schema")["workload"])
     text, dialect = (_reflected(ddl), None) if "://" in ddl else _schema_text(wanted)
     return {
         "ddl": text,
-        "workload": statements,
+        "workload": read_text(workload) if workload is not None else None,
         "roots": roots,
         "method": wanted.method.value,
         "budget": wanted.budget,
@@ -324,7 +331,17 @@ def _body(db: Connection, wanted: Wanted) -> dict[str, Any]:
         "query_log": read_text(query_log) if query_log is not None else "",
         "row_counts": dict(map(_expected, wanted.rows or ())) or None,
         "dialect": dialect,
+        "renames": list(map(_renamed, wanted.rename or ())),
     }
+
+
+def _renamed(text: str) -> dict[str, str]:
+    """The rename that RELATION.OLD=NEW asks for. Names are as they are stored, without quotes."""
+    old, equals, new = text.partition("=")
+    relation, dot, column = old.rpartition(".")
+    if not (equals and dot and relation and column and new):
+        fail(f"--rename {text} names no column.", "Write --rename relation.old=new.")
+    return {"relation": relation, "column": column, "new": new}
 
 
 def _print_suggestion(wanted: Wanted, as_json: bool) -> None:
