@@ -76,6 +76,7 @@ _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
     "INTERVAL": Interval,
     "UUID": types.UUID,
     "JSON": types.JSON,
+    "JSONB": postgresql.JSONB,
 }
 
 
@@ -194,8 +195,8 @@ class HornbeamCompiler(compiler.SQLCompiler):
         )
 
     def for_update_clause(self, select: Any, **kw: Any) -> str:
-        """No clause: a read takes no locks, since the commit validates the rows that were read."""
-        return ""
+        borrowed: Any = PGCompiler.for_update_clause
+        return str(borrowed(self, select, **kw))
 
     def update_from_clause(
         self, update_stmt: Any, from_table: Any, extra_froms: Any, from_hints: Any, **kw: Any
@@ -238,6 +239,14 @@ class HornbeamCompiler(compiler.SQLCompiler):
         return f"{'json_extract_string' if _cast else 'json_extract'}({left}, {right})"
 
     visit_json_path_getitem_op_binary = visit_json_getitem_op_binary
+
+    def visit_custom_op_binary(self, element: Any, operator: Any, **kw: Any) -> str:
+        """`astext` of JSON takes the same paths as its other members."""
+        if operator.opstring in ("->>", "#>>"):
+            left, right = self.process(element.left, **kw), self.process(element.right, **kw)
+            return f"json_extract_string({left}, {right})"
+        inherited: Any = super().visit_custom_op_binary
+        return str(inherited(element, operator, **kw))
 
     def visit_aggregate_strings_func(self, fn: Any, **kw: Any) -> str:
         inherited: Any = super().visit_aggregate_strings_func
@@ -284,6 +293,9 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
 
     def visit_JSON(self, type_: Any, **kw: Any) -> str:
         return "JSON"
+
+    def visit_JSONB(self, type_: Any, **kw: Any) -> str:
+        return "JSONB"
 
     def visit_INTERVAL(self, type_: Any, **kw: Any) -> str:
         return "INTERVAL"

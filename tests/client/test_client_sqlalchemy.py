@@ -281,6 +281,34 @@ def test_json_paths_are_queried(engine: Engine) -> None:
         assert connection.scalars(select(table.c.id).where(where)).all() == [1]
 
 
+def test_jsonb_has_the_operators_of_postgresql(engine: Engine) -> None:
+    metadata = MetaData()
+    columns = Column("id", Integer, primary_key=True), Column("j", postgresql.JSONB)
+    table = Table("d", metadata, *columns)
+    metadata.create_all(engine)
+    j = table.c.j
+    with engine.begin() as connection:
+        connection.execute(
+            insert(table),
+            [{"id": 1, "j": {"b": [1, {"c": 2}], "a": "x"}}, {"id": 2, "j": [1, "a"]}],
+        )
+        assert connection.scalar(select(j).where(table.c.id == 1)) == {"a": "x", "b": [1, {"c": 2}]}
+        for condition, wanted in (
+            (j.contains({"b": [{"c": 2}]}), [1]),
+            (j.contained_by([1, "a", 3]), [2]),
+            (j.has_key("a"), [1, 2]),
+            (j.has_key("b"), [1]),
+            (j["a"].astext == "x", [1]),
+            (j[("b", 1, "c")].astext == "2", [1]),
+            (j["b"][0].as_integer() == 1, [1]),
+            (j == [1, "a"], [2]),
+        ):
+            found = connection.scalars(select(table.c.id).where(condition).order_by(table.c.id))
+            assert found.all() == wanted, condition
+    reflected = Table("d", MetaData(), autoload_with=engine)
+    assert isinstance(reflected.c.j.type, postgresql.JSONB)
+
+
 JSON_KEYS = ("a.b", "$", "$.a", "*", "", "/a", 'x"y', "c\\d", "0", "-1", "b[0]", "é", "~", "n\nl")
 
 
