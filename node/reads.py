@@ -100,6 +100,7 @@ class Reads:
         replay: Replay | None = None,
         trace: bool = False,
         serializable: bool = False,
+        locking_only: bool = False,
         use_views: bool = True,
         timeout_s: float | None = None,
         max_rows: int | None = None,
@@ -111,21 +112,24 @@ class Reads:
         Without `snapshot` the query reads at a snapshot that holds every commit up to `bookmark`
         and every commit that this node has acknowledged, with `strong` that any node has
         acknowledged. `trace` collects the row versions that are read, `serializable` the ranges of
-        keys instead. `columnar` plans for a result that is read as Arrow. A query that names
-        deferred views reads at the snapshot of their group instead, and fails if that snapshot is
-        older than `max_staleness_s`. Deferred views that are not older may also answer the
-        aggregates of a query that does not name them, unless it is traced, strong, or has a
+        keys instead, `locking_only` neither unless the query has FOR UPDATE. `columnar` plans for a
+        result that is read as Arrow. A query that names deferred views reads at the snapshot of
+        their group instead, and fails if that snapshot is older than `max_staleness_s`. Deferred
+        views that are not older may also answer the aggregates of a query that does not name them,
+        unless it is traced, strong, or has a
         `snapshot`, pending writes, or a later `bookmark`. Then the whole query reads at their
         snapshot. Raises HornbeamError.
         """
         deadline = self._clock.monotonic() + (timeout_s or self._settings.statement_timeout_s)
+        traced = (trace and not locking_only) or serializable
         wanted = _Wanted(
-            sql, bookmark, snapshot, strong, bool(pending), trace or serializable, use_views,
-            columnar, max_staleness_s, deadline,
+            sql, bookmark, snapshot, strong, bool(pending), traced, use_views, columnar,
+            max_staleness_s, deadline,
         )  # fmt: skip
         async with self.at(snapshot, bookmark, strong=strong) as (state, newest):
             prepared, at = await self._planned(wanted, state.catalog, newest)
-            reads: list[ReadItem] | None = [] if trace and not serializable else None
+            trace = trace and not serializable and (prepared.locking or not locking_only)
+            reads: list[ReadItem] | None = [] if trace else None
             ranges: list[ReadRange] | None = [] if serializable else None
             overlay = None
             if pending:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from hornbeam_server.query.binding.algebra import StatementKind
 from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind
+from hornbeam_server.query.binding.locking import LOCKING
 from hornbeam_server.query.binding.parameters import Misfit, read, readers, with_literals
 from hornbeam_server.query.dialect.duckdb_types import (
     arrow_schema,
@@ -203,6 +204,8 @@ class PreparedQuery:
         """Names of the relations and views that the plan reads, directly or through indexes."""
         self.deferred = tuple(name for name in self.served_by if name in catalog.deferred_view)
         """Names of the deferred views that the plan reads."""
+        self.locking = bool(bound.ast.meta.get(LOCKING))
+        """Has the statement FOR UPDATE or the like?"""
         self._engine = engine
         self._workers = engine.workers
         self._bound = bound

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
@@ -36,12 +37,25 @@ def assign(type_: ColumnType, value: Any) -> Value:
     return type_.coerce(found)
 
 
-def assign_all(type_: ColumnType, values: Sequence[Any]) -> Sequence[Value]:
-    """`assign` for a whole column. Raises TypeMismatch."""
+_WITH_ZEROS = re.compile(r"\s*([+-]?\d+)\.0*\s*")
+_INTEGERS = {Kind.INTEGER, Kind.BIGINT}
+
+
+def assign_of_file(type_: ColumnType, value: Any) -> Value:
+    """`assign` for a value that is read from a file: the text 20.0, as which programs write a whole
+    number beside missing ones, is the integer 20. Raises TypeMismatch."""
+    if isinstance(value, str) and type_.kind in _INTEGERS:
+        found = _WITH_ZEROS.fullmatch(value)
+        value = value if found is None else found[1]
+    return assign(type_, value)
+
+
+def assign_all_of_file(type_: ColumnType, values: Sequence[Any]) -> Sequence[Value]:
+    """`assign_of_file` for a whole column. Raises TypeMismatch."""
     try:
         return type_.coerce_all(values)
     except TypeMismatch:
-        return [assign(type_, value) for value in values]
+        return [assign_of_file(type_, value) for value in values]
 
 
 def _integer(_: ColumnType, value: Any) -> Any:

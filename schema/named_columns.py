@@ -8,6 +8,20 @@ from hornbeam_server.schema.errors import InvalidRequest, SqlError, UnknownName
 from hornbeam_server.schema.model import Column, Relation
 
 
+def spelled(relation: Relation, names: Sequence[str]) -> list[str]:
+    """The names of columns as the relation spells them, which a file may write in another case. A
+    name that no column or several columns have without regard to case stays as it is."""
+    alike: dict[str, list[str]] = {}
+    for name in relation.visible_names:
+        alike.setdefault(name.lower(), []).append(name)
+
+    def one(name: str) -> str:
+        found = alike.get(name.lower(), [])
+        return found[0] if name not in found and len(found) == 1 else name
+
+    return [one(name) for name in names]
+
+
 def require_columns(relation: Relation, names: Sequence[str], where: str = "") -> None:
     """Raise UnknownName for a name that is no visible column of `relation`, InvalidRequest for one
     that is given twice. Messages begin with `where`, such as the name of a file."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch
-from hornbeam_server.schema.assignment import assign
+from hornbeam_server.schema.assignment import assign_of_file
 from hornbeam_server.schema.errors import (
     ConstraintViolation,
     InvalidRequest,
@@ -20,13 +22,14 @@ from hornbeam_server.schema.errors import (
     TypeMismatch,
 )
 from hornbeam_server.schema.model import Relation
-from hornbeam_server.schema.named_columns import require_columns
+from hornbeam_server.schema.named_columns import require_columns, spelled
 from hornbeam_server.schema.sqltext import literal_sql
 
 ARROW = "application/vnd.apache.arrow.stream"
 MAX_EXPANSION = 8
 """Maximum ratio of the unpacked size of an Arrow stream to its size (plus 1 MiB)."""
-_OPENING, _QUOTES = re.compile(rb'[,\r\n]"'), re.compile(rb'"+')
+_QUOTES = re.compile(rb'"+')
+_DELIMITER = re.compile(r";\s*delimiter=\"?([^;\"\s]+)", re.IGNORECASE)
 _WINDOW = 1 << 20
 MAX_REFERRED_BYTES = 64 << 20
 """Maximum bytes, in all rows together, of texts that are sent once and referred to by many rows."""
@@ -49,7 +52,7 @@ def read_rows(
     try:
         if media_type == ARROW:
             return _arrow_rows(body, relation, max_rows)
-        return _csv_rows(body, relation, max_rows)
+        return _csv_rows(body, relation, max_rows, _delimiter(content_type))
     except (pa.ArrowException, OSError, UnicodeError, ArithmeticError) as error:
         # The last two come from Python: names that are no UTF-8, decimals of an invalid scale.
         raise InvalidRequest(
@@ -62,7 +65,7 @@ def _arrow_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[st
     rows: list[Sequence[Any]] = []
     unpacked = referred = 0
     with pa.ipc.open_stream(body) as reader:
-        names = list(reader.schema.names)
+        names = spelled(relation, reader.schema.names)
         require_columns(relation, names)
         for batch in reader:
             batch.validate(full=True)  # its offsets may be wrong
@@ -106,11 +109,26 @@ def _text_lengths(texts: pa.Array) -> pa.Array:
     return pa.nulls(len(texts), pa.int32())
 
 
-def _csv_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str], Rows]:
+def _delimiter(content_type: str) -> str:
+    """The sign between fields: the parameter `delimiter` of the media type, percent-encoded. Raises
+    InvalidRequest."""
+    found = _DELIMITER.search(content_type)
+    sign = "," if found is None else unquote(found[1])
+    if len(sign) != 1 or not sign.isascii() or sign in '"\r\n':
+        raise InvalidRequest(
+            f"{sign!r} is no delimiter of CSV.",
+            cure="Give one ASCII sign: text/csv; delimiter=%3B for a semicolon.",
+        )
+    return sign
+
+
+def _csv_rows(
+    body: bytes, relation: Relation, max_rows: int, delimiter: str
+) -> tuple[list[str], Rows]:
     """Read all fields as text: the coercion to column types, later, is exact. An empty unquoted
     field is NULL."""
-    _check_width(body, relation)
-    if _cut_in_quotes(body):  # pyarrow would take the cut field for a whole one
+    _check_width(body, relation, delimiter.encode())
+    if _cut_in_quotes(body, delimiter.encode()):  # pyarrow would take the cut field for a whole one
         raise InvalidRequest(
             "The body ends inside a quoted field.", cure="Send all of it; nothing was loaded."
         )
@@ -118,15 +136,15 @@ def _csv_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str]
         io.BytesIO(body),
         # Without threads errors name the row. A row must lie within a block.
         read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=max(len(body), 1)),
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(
-            column_types={name: pa.string() for name in relation.visible_names},
+            column_types=dict.fromkeys(_header(body, delimiter), pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
             null_values=[""],
         ),
     )
-    names = list(table.column_names)
+    names = spelled(relation, table.column_names)
     require_columns(relation, names)
     _check_count(table.num_rows, max_rows)
     rows: list[Sequence[Any]] = []
@@ -136,12 +154,18 @@ def _csv_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str]
     return names, rows
 
 
-def _check_width(body: bytes, relation: Relation) -> None:
+def _header(body: bytes, delimiter: str) -> list[str]:
+    """The names in the first line."""
+    first = re.split(rb"[\r\n]", body[:HEADER_BYTES], maxsplit=1)[0]
+    return next(csv.reader([first.removeprefix(b"\xef\xbb\xbf").decode()], delimiter=delimiter), [])
+
+
+def _check_width(body: bytes, relation: Relation, delimiter: bytes) -> None:
     """Raises InvalidRequest for a header with far more names than the relation has columns: each
     name would take memory. Names may hold commas."""
     header = re.split(rb"[\r\n]", body[:HEADER_BYTES], maxsplit=1)[0]
-    names = 1 + header.count(b",")
-    limit = 100 + sum(1 + name.count(",") for name in relation.visible_names)
+    names = 1 + header.count(delimiter)
+    limit = 100 + sum(1 + name.encode().count(delimiter) for name in relation.visible_names)
     if names > limit or len(header) == HEADER_BYTES:
         raise InvalidRequest(
             f"The first line has {len(header)} bytes and {names} names; {relation.name} has"
@@ -150,25 +174,26 @@ def _check_width(body: bytes, relation: Relation) -> None:
         )
 
 
-def _cut_in_quotes(body: bytes) -> bool:
+def _cut_in_quotes(body: bytes, delimiter: bytes) -> bool:
     """Does the body end inside a quoted field? A quoted field begins after a separator. In a run of
     quotes inside the field two quotes stand for one, and an odd quote ends the field. The search
     makes many short calls, so that other threads go on."""
-    at = 0 if body.startswith(b'"') else _opening_quote(body, 0)
+    opening = re.compile(b"[\r\n" + re.escape(delimiter) + b']"')
+    at = 0 if body.startswith(b'"') else _opening_quote(body, 0, opening)
     while at >= 0:
         quotes = _QUOTES.search(body, at + 1)
         while quotes is not None and len(quotes[0]) % 2 == 0:
             quotes = _QUOTES.search(body, quotes.end())
         if quotes is None:
             return True
-        at = _opening_quote(body, quotes.end())
+        at = _opening_quote(body, quotes.end(), opening)
     return False
 
 
-def _opening_quote(body: bytes, start: int) -> int:
+def _opening_quote(body: bytes, start: int, opening: re.Pattern[bytes]) -> int:
     """The position of the quote that opens the next quoted field; -1: there is none."""
     for low in range(start, len(body), _WINDOW):
-        found = _OPENING.search(body, low, low + _WINDOW + 1)
+        found = opening.search(body, low, low + _WINDOW + 1)
         if found is not None:
             return found.start() + 1
     return -1
@@ -190,7 +215,7 @@ def name_bad_row(
     for number, row in enumerate(rows, start=1):
         for name, type_, value in zip(columns, types, row, strict=True):
             try:
-                assign(type_, value)
+                assign_of_file(type_, value)
             except TypeMismatch as found:
                 message = f"Row {number}, column {name}: {found.message}"
                 details = {**found.details, "row": number, "column": name}
@@ -209,7 +234,7 @@ def name_orphan(
     places = [columns.index(column) for column in keys[0].columns]
     types = [relation.column(column).type for column in keys[0].columns]
     for number, row in enumerate(rows, start=1):
-        values = (assign(type_, row[i]) for type_, i in zip(types, places, strict=True))
+        values = (assign_of_file(type_, row[i]) for type_, i in zip(types, places, strict=True))
         if [literal_sql(value) for value in values] == wanted:
             return type(error)(error.message, cure=error.cure, **error.details, row=number)
     return error

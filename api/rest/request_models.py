@@ -229,7 +229,8 @@ class QueryBody(Body):
     trace: bool = Field(False, description="Return the row versions read.")
     isolation: Isolation | None = Field(
         None,
-        description="With `trace`, serializable: return the ranges read instead of row versions.",
+        description="With `trace`, serializable: return the ranges read instead of row versions;"
+        " read committed: return row versions only of a query with FOR UPDATE.",
     )
     use_views: bool = True
     max_staleness_ms: Milliseconds | None = Field(None, description=STALENESS)

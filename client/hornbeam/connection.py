@@ -350,7 +350,7 @@ class Connection:
 
     def query(self, sql: str, parameters: Parameters) -> dict[str, Any]:
         """Run a SELECT in the open transaction, and return the answer's document."""
-        body = self._query_body(sql, parameters) | {"trace": self._is_traced}
+        body = self._query_body(sql, parameters) | {"trace": not self._automatic}
         answer: dict[str, Any] = persistently(
             lambda: self.transport.json("POST", "/v1/query", body)
         )

@@ -195,8 +195,8 @@ class HornbeamCompiler(compiler.SQLCompiler):
         )
 
     def for_update_clause(self, select: Any, **kw: Any) -> str:
-        """No clause: a read takes no locks, since the commit validates the rows that were read."""
-        return ""
+        borrowed: Any = PGCompiler.for_update_clause
+        return str(borrowed(self, select, **kw))
 
     def update_from_clause(
         self, update_stmt: Any, from_table: Any, extra_froms: Any, from_hints: Any, **kw: Any
@@ -514,8 +514,11 @@ class HornbeamDialect(default.DefaultDialect):
     def get_view_definition(
         self, connection: Any, view_name: str, schema: str | None = None, **kw: Any
     ) -> str:
-        """The SELECT of a declared view; empty for a join view, which has none."""
+        """The SELECT of a declared view; empty for a join view, which has none. Raises
+        NoSuchTableError for a relation."""
         thing = self._known(connection, view_name, schema, **kw)
+        if "primary_key" in thing:
+            raise exc.NoSuchTableError(view_name)
         declared = thing.get("deferred") or thing.get("immediate") or thing
         return str(declared.get("sql", ""))
 

@@ -45,7 +45,7 @@ from hornbeam_server.query.expressions.declared import (
     row_checks,
     with_generated,
 )
-from hornbeam_server.schema.assignment import assign, assign_all
+from hornbeam_server.schema.assignment import assign, assign_all_of_file, assign_of_file
 from hornbeam_server.schema.errors import (
     CheckViolation,
     InvalidRequest,
@@ -327,12 +327,12 @@ def _default(column: Column, current_timestamp: dt.datetime) -> Value:
 
 def _coerced(column: Column, values: Sequence[Any], reasons: dict[int, Fault]) -> Sequence[Value]:
     try:
-        return assign_all(column.type, values)
+        return assign_all_of_file(column.type, values)
     except (TypeMismatch, RecursionError):
         coerced: list[Value] = [None] * len(values)
     for i, value in enumerate(values):
         try:
-            coerced[i] = assign(column.type, value)
+            coerced[i] = assign_of_file(column.type, value)
         except TypeMismatch as error:
             reasons.setdefault(i, _mismatch(column.name, error.message))
         except RecursionError:  # raised by the JSON parser

@@ -26,6 +26,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.query.binding.algebra import Parameter
+from hornbeam_server.query.binding.locking import without_locking
 from hornbeam_server.query.binding.nesting import check_nesting, list_equalities, shallow, too_deep
 from hornbeam_server.query.dialect import grammar
 from hornbeam_server.query.dialect.duckdb_sql import check_cast
@@ -114,6 +115,7 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
     nodes = shallow(tree)
     for node in nodes:
         _prepare(node, sql)
+    tokens = without_locking(tree, tokens)
     check_faithful(tokens, tree, sql)
     for node in nodes:
         if isinstance(node, exp.Table | exp.Column) and node.args.get("db"):

@@ -427,3 +427,48 @@ def test_wrong_usage_is_refused(run: Run, tmp_path: Path, words: list[str], said
     code, _, err = run("load", *(word.format(file=path) for word in words))
     assert (code, said in err) == (2, True), err
     assert path.read_text() == "a_id,a_name\n"
+
+
+def test_headers_in_another_case_and_integers_with_zeros_are_read(
+    run: Run, db: Connection, tmp_path: Path
+) -> None:
+    table, lines = tmp_path / "b.csv", tmp_path / "b.jsonl"
+    table.write_text('B_ID,"B_Price"\n20.0,1\n+21.,2\n')
+    lines.write_text('{"B_Id": 22.0, "b_price": 3}\n{"b_id": "23.00"}\n')
+    for path in (table, lines):
+        assert run("load", "book", str(path))[0] == 0
+    found = rows(db, "SELECT b_id, b_price FROM book WHERE b_id BETWEEN 20 AND 29 ORDER BY b_id")
+    assert [tuple(row) for row in found] == [(20, 1.0), (21, 2.0), (22, 3.0), (23, None)]
+    for name, text, said in (
+        ("fraction.csv", "b_id\n24.5\n", "Row 1, column b_id"),
+        ("twice.csv", "b_id,B_ID\n24,24\n", "given twice"),
+        ("twice.jsonl", '{"b_id": 24, "B_ID": 24}\n', "Two names mean the same column"),
+    ):
+        (tmp_path / name).write_text(text)
+        code, _, err = run("load", "book", str(tmp_path / name))
+        assert code == 3 or "Two names" in err
+        assert said in err or said.split(", ")[-1] in err, err
+
+
+@pytest.mark.parametrize(
+    ("name", "sign", "option"),
+    [("b.csv", ";", [";"]), ("b.txt", "|", ["|"]), ("b.tsv", "\t", []), ("b.csv", "\t", ["tab"])],
+)
+def test_fields_may_have_another_sign_between_them(
+    run: Run, db: Connection, tmp_path: Path, name: str, sign: str, option: list[str]
+) -> None:
+    path = tmp_path / name
+    lines = [["a_id", "a_name"], ["1", f'"a{sign}b,c"'], ["2", '"x\ny"'], ["3", "z"]]
+    path.write_text("".join(sign.join(line) + "\n" for line in lines))
+    words = [word for each in option for word in ("--delimiter", each)]
+    code, _, err = run("load", "author", str(path), "--again", "--batch-rows", "1", *words)
+    assert code == 0, err
+    found = [tuple(row) for row in rows(db, "SELECT a_id, a_name FROM author")]
+    assert found == [(1, f"a{sign}b,c"), (2, "x\ny"), (3, "z")]
+
+
+def test_a_wrong_delimiter_is_refused(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a_id;a_name\n1;A\n")
+    for words in (["--delimiter", ";;"], ["--delimiter", '"'], ["--delimiter", ";", "--spark"]):
+        assert run("load", "author", str(path), *words)[0] == 2

@@ -255,3 +255,29 @@ def test_reads_of_pending_writes_rest_on_what_these_have_read(world: World, leve
     insert(two, 3, 30)
     assert commits(two)
     assert commits(one) == (level != SERIALIZABLE)
+
+
+@pytest.mark.parametrize("strength", ["UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE OF test"])
+def test_rows_that_are_selected_for_update_are_validated_at_every_level(
+    world: World, strength: str
+) -> None:
+    one, two = world(), world()
+    sql = f"SELECT value FROM test WHERE id = 1 FOR {strength}"
+    assert one.cursor().execute(sql).fetchall() == [(10,)]
+    read(one, "id = 2")
+    put(one, 1, 11)
+    put(two, 1, 15)
+    assert commits(two)
+    assert not commits(one)
+
+
+def test_rows_beside_those_that_are_selected_for_update_are_as_at_the_level(
+    world: World, level: str
+) -> None:
+    one, two = world(), world()
+    one.cursor().execute("SELECT value FROM test WHERE id = 1 FOR UPDATE")
+    read(one, "id = 2")
+    put(one, 1, 11)
+    put(two, 2, 15)
+    assert commits(two)
+    assert commits(one) == (level == RC)

@@ -269,7 +269,7 @@ def test_translated_functions_have_postgresqls_meaning(database, value, wanted):
         ("'a' SIMILAR TO ?", "SIMILAR TO"),
         ("'a' SIMILAR TO 'a' ESCAPE '!'", "SIMILAR TO"),
         ("string_agg('a') WITHIN GROUP (ORDER BY 1)", "WITHIN GROUP"),
-        ("(SELECT 1 FOR UPDATE)", "FOR"),
+        ("(SELECT 1 FOR UPDATE NOWAIT)", "NOWAIT"),
         ("(SELECT 1 ORDER BY 1 FETCH FIRST 1 ROWS WITH TIES)", "WITH"),
         ("array_agg(1 IGNORE NULLS)", "IGNORE"),
         ("CAST('a' AS DATE FORMAT 'YYYY')", "FORMAT"),
@@ -280,6 +280,41 @@ def test_functions_without_an_exact_translation_are_refused_by_name(value, name)
     with pytest.raises(Unsupported) as raised:
         parse(f"SELECT {value}")
     assert name in str(raised.value)
+    assert raised.value.cure
+
+
+@pytest.mark.parametrize(
+    ("sql", "left"),
+    [
+        ("SELECT a FROM t LIMIT 1 FOR UPDATE", "SELECT a FROM t LIMIT 1"),
+        ("SELECT a FROM t x, u FOR NO KEY UPDATE OF x, u", "SELECT a FROM t AS x, u"),
+        ("SELECT a FROM t FOR SHARE FOR KEY SHARE OF t", "SELECT a FROM t"),
+        ("SELECT a FROM t WHERE substring(a FOR 3) = 'x'", None),
+        ("SELECT * FROM (SELECT a FROM t FOR UPDATE) s", "SELECT * FROM (SELECT a FROM t) AS s"),
+    ],
+)
+def test_locking_clauses_are_taken_out(sql, left):
+    tree = parse(sql)
+    assert bool(tree.meta.get("locking")) == (left is not None)
+    assert left is None or tree.sql("duckdb") == left
+
+
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        ("SELECT a FROM t FOR UPDATE SKIP LOCKED", "SKIP LOCKED"),
+        ("SELECT DISTINCT a FROM t FOR UPDATE", "DISTINCT"),
+        ("SELECT a FROM t GROUP BY a FOR UPDATE", "GROUP BY"),
+        ("SELECT max(a) FROM t FOR UPDATE", "aggregates"),
+        ("SELECT row_number() OVER () FROM t FOR SHARE", "window functions"),
+        ("SELECT a FROM t UNION SELECT 1 FOR UPDATE", "UNION"),
+        ("SELECT a FROM t FOR UPDATE OF other", "other"),
+        ("DELETE FROM t WHERE a IN (SELECT a FROM t FOR UPDATE)", "writes"),
+    ],
+)
+def test_locking_clauses_without_a_meaning_are_refused_by_name(sql, name):
+    with pytest.raises(SqlError, match=name) as raised:
+        parse(sql)
     assert raised.value.cure
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hornbeam_server.schema.assignment import assign, assign_all, text_of
+from hornbeam_server.schema.assignment import assign, assign_all_of_file, assign_of_file, text_of
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import ColumnType, Kind
 
@@ -96,4 +96,29 @@ def test_other_types_take_only_their_own_values(kind: Kind) -> None:
 @given(st.lists(st.none() | st.integers(-9, 9) | st.floats(-9, 9) | st.decimals(-9, 9, places=2)))
 def test_a_column_is_assigned_as_its_values_are(values: list[Any]) -> None:
     for type_ in (INTEGER, TEXT, ColumnType(Kind.DOUBLE), ColumnType(Kind.DECIMAL, 6, 1)):
-        assert list(assign_all(type_, values)) == [assign(type_, value) for value in values]
+        found = list(assign_all_of_file(type_, values))
+        assert found == [assign_of_file(type_, value) for value in values]
+
+
+@pytest.mark.parametrize("text", ["20.0", "+20.", " 20.000 ", "20"])
+def test_whole_numbers_of_files_may_have_zeros_behind_a_point(text: str) -> None:
+    assert assign_of_file(INTEGER, text) == 20
+    assert assign_all_of_file(INTEGER, [text, None, 7]) == [20, None, 7]
+    if "." in text:
+        with pytest.raises(TypeMismatch):
+            assign(INTEGER, text)
+
+
+@pytest.mark.parametrize("text", ["20.5", ".0", "2e1", "20.0.0", "20,0"])
+def test_other_texts_of_files_are_no_integers(text: str) -> None:
+    with pytest.raises(TypeMismatch):
+        assign_of_file(INTEGER, text)
+    assert assign_of_file(TEXT, "20.0") == "20.0"
+
+
+@pytest.mark.parametrize(
+    ("texts", "value"), [("true TRUE t Yes y on 1", True), ("False f no N OFF 0", False)]
+)
+def test_booleans_of_files_have_all_spellings(texts: str, value: bool) -> None:
+    for text in texts.split():
+        assert assign_of_file(ColumnType(Kind.BOOLEAN), text) is value

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hornbeam_server.schema.assignment import assign, assign_all
+from hornbeam_server.schema.assignment import assign, assign_all_of_file
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
 from hornbeam_server.schema.row_identity import spread
 from hornbeam_server.schema.types import Kind, Row, Value
@@ -56,7 +56,7 @@ class NewRows:
         columns: list[Sequence[Value]] = []
         for i, column in enumerate(relation.columns):
             if i in values:
-                columns.append(assign_all(column.type, values[i]))
+                columns.append(assign_all_of_file(column.type, values[i]))
             elif column.default_kind in _FOR_EACH_ROW:
                 columns.append([await self.default(relation, column) for _ in given])
             else:

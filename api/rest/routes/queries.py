@@ -78,6 +78,7 @@ async def _answer(
             replay=None if body.replay is None else body.replay.replay(),
             trace=body.trace,
             serializable=body.trace and body.isolation == "serializable",
+            locking_only=body.isolation == "read committed",
             use_views=body.use_views,
             timeout_s=timeout_s(body.timeout_ms, limits),
             max_rows=body.max_rows,

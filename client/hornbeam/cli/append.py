@@ -77,6 +77,8 @@ class Loader:
     resume: bool
     again: bool
     rejects: Rejects | None
+    delimiter: str | None = None
+    """The sign between fields of CSV; None: the ending of the file's name decides."""
 
     def __post_init__(self) -> None:
         self._salt = uuid.uuid4().hex if self.again else ""
@@ -86,7 +88,7 @@ class Loader:
 
     def load(self, relation: str, columns: Columns, path: Path, on_progress: OnProgress) -> None:
         """Insert a file. Raises DatabaseError, InterfaceError."""
-        length, batches = batches_of(path, self.batch_rows, columns)
+        length, batches = batches_of(path, self.batch_rows, columns, self.delimiter)
         self.insert(relation, path, batches, lambda position: on_progress(position, length))
 
     def insert(

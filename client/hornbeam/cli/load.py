@@ -77,6 +77,14 @@ SingleLines = Annotated[
         help="With --spark: each record of CSV is one line, so files may be split.",
     ),
 ]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIGN",
+        help="The sign between fields of CSV files, or `tab`; by default a comma, and a tab in"
+        " files with the ending .tsv (without --spark).",
+    ),
+]
 Cancel = Annotated[bool, typer.Option("--cancel", help="Cancel the running load with Spark.")]
 
 
@@ -90,6 +98,7 @@ def load(
     spark: Spark = False,
     master: Master = "local[*]",
     single_lines: SingleLines = False,
+    delimiter: Delimiter = None,
     cancel: Cancel = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
@@ -110,6 +119,11 @@ def load(
     if cancel:
         initial.cancel(url, as_json)
         return
+    if delimiter is not None and spark:
+        fail("Spark reads CSV with commas.", "Leave --delimiter or --spark out.")
+    sign = "\t" if delimiter == "tab" else delimiter
+    if sign is not None and (len(sign) != 1 or not sign.isascii() or sign in '"\r\n'):
+        fail(f"{sign!r} is no delimiter.", "Give one ASCII sign, such as ';' or '|', or tab.")
     if again and (resume or spark):
         fail(f"Give {'--resume' if resume else '--spark'} or --again, not both.")
     sources = sources_of(what or fail("Give a relation and its files."))
@@ -128,7 +142,7 @@ def load(
         )
         return
     with opened(url) as db, rejects_file(rejects, max_rejects) as rejected:
-        loader = Loader(db, batch_rows, resume, again, rejected)
+        loader = Loader(db, batch_rows, resume, again, rejected, sign)
         _load_all(db, loader, sources)
     _print_report(loader, rejects, as_json)
 
@@ -157,7 +171,7 @@ def _load_together(loader: Loader, sources: Sources, columns: Mapping[str, Colum
         )
     parts: list[tuple[str, Rows, int, int]] = []
     for name, path in ((name, path) for name, paths in sources.items() for path in paths):
-        for batch in batches_of(path, loader.batch_rows, columns[name])[1]:
+        for batch in batches_of(path, loader.batch_rows, columns[name], loader.delimiter)[1]:
             for row in batch.unreadable:
                 fail(f"{path}:{row.place}: {row.reason}")
             parts.append((name, batch.rows, 0, len(batch.rows)))

@@ -25,6 +25,7 @@ from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn, Protocol, cast
+from urllib.parse import quote
 
 from hornbeam.cli.common import fail, json_form
 from hornbeam.cli.csvtext import csv_line, records
@@ -59,6 +60,17 @@ class Columns:
     names: frozenset[str]
     defaults: frozenset[str]
 
+    def spelled(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row with the names of columns as the relation spells them. Raises ValueError if two
+        names mean the same column."""
+        if row.keys() <= self.names:
+            return row
+        alike = {name.lower(): name for name in self.names}
+        found = {n if n in self.names else alike.get(n.lower(), n): v for n, v in row.items()}
+        if len(found) < len(row):
+            raise ValueError("Two names mean the same column.")
+        return found
+
 
 class Unreadable(NamedTuple):
     """A record that cannot be parsed as a row. `code` is an error code."""
@@ -81,15 +93,21 @@ class Batch:
     unreadable: Sequence[Unreadable] = ()
 
 
-def batches_of(path: Path, rows: int, columns: Columns) -> tuple[int, Iterator[Batch]]:
-    """The file's length in bytes (in Parquet: in rows), and its batches of at most `rows` rows."""
+def batches_of(
+    path: Path, rows: int, columns: Columns, delimiter: str | None = None
+) -> tuple[int, Iterator[Batch]]:
+    """The file's length in bytes (in Parquet: in rows), and its batches of at most `rows` rows.
+    `delimiter` separates the fields of CSV; None: a tab in files with the ending .tsv, else a
+    comma."""
     match (Path(path.stem) if is_compressed(path) else path).suffix.lower():
         case ".parquet" | ".pq":
             return _parquet(path, rows)
         case ".jsonl" | ".ndjson":
             return path.stat().st_size, _json_lines(path, rows, columns)
+        case ".tsv":
+            return path.stat().st_size, _csv(path, rows, delimiter or "\t")
         case _:
-            return path.stat().st_size, _csv(path, rows)
+            return path.stat().st_size, _csv(path, rows, delimiter or ",")
 
 
 def is_compressed(path: Path) -> bool:
@@ -135,14 +153,15 @@ def _text_of(text: bytes) -> str:
     return text.rstrip(b"\r\n").decode(errors="backslashreplace")
 
 
-def _csv(path: Path, rows: int) -> Iterator[Batch]:
+def _csv(path: Path, rows: int, delimiter: str) -> Iterator[Batch]:
+    content_type = _CSV if delimiter == "," else f"{_CSV}; delimiter={quote(delimiter, safe='')}"
     with _opened(path) as (file, position):
         lines = records(file)
         header = next(lines, (1, b""))[1].removeprefix(b"\xef\xbb\xbf")
         name = len(header)
         chunk = list(islice(lines, rows))
         while True:  # a header without rows is also sent, so that the server checks its columns
-            text = _Text(header, [line for _, line in chunk], chunk)
+            text = _Text(header, [line for _, line in chunk], chunk, content_type)
             yield Batch(text, name, position())
             name += sum(map(len, text.lines))
             if not (chunk := list(islice(lines, rows))):
@@ -163,7 +182,7 @@ def _json_batches(
     groups: dict[frozenset[str], list[tuple[int, bytes, dict[str, Any]]]] = {}
     for number, line in chunk:
         try:
-            row = _json_row(line)
+            row = columns.spelled(_json_row(line))
         except (ValueError, ArithmeticError, RecursionError) as error:
             unreadable.append(Unreadable(number, "invalid-request", f"{error}", _text_of(line)))
             continue

@@ -1,0 +1,107 @@
+"""FOR UPDATE, FOR SHARE and the like. No row is locked before the commit, which validates the rows
+that a transaction has read; so the clause only asks for that (docs/transactions.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from hornbeam_server.schema.errors import SqlError, Unsupported
+
+LOCKING = "locking"
+"""The key in a tree's `meta` that says that the statement had such a clause."""
+_STRENGTHS = ("update", "no key update", "share", "key share")
+
+
+def without_locking(tree: exp.Expr, tokens: Sequence[Token]) -> Sequence[Token]:
+    """Take the locking clauses out of `tree`. Returns the tokens without them. Raises Unsupported,
+    SqlError."""
+    if not any(token.token_type is TokenType.FOR for token in tokens):
+        return tokens
+    locked = [node for node in tree.find_all(exp.Query) if node.args.get("locks")]
+    for node in locked:
+        _check(node, tree)
+        node.set("locks", None)
+    if locked:
+        tree.meta[LOCKING] = True
+        return [token for i, token in enumerate(tokens) if not _in_clause(tokens, i)]
+    return tokens
+
+
+def _check(node: exp.Query, tree: exp.Expr) -> None:
+    """Raises Unsupported, SqlError unless PostgreSQL allows the clauses of `node`, and they can be
+    had."""
+    for lock in node.args["locks"]:
+        if lock.args.get("wait") is not None:
+            raise Unsupported(
+                f"{'NOWAIT' if lock.args['wait'] else 'SKIP LOCKED'} is not supported: no row is"
+                " locked before the commit.",
+                cure="Leave it out, and run the transaction again if its commit is refused.",
+            )
+    if not isinstance(tree, exp.Query) or tree.find(exp.Insert, exp.Update, exp.Delete, exp.Merge):
+        raise Unsupported(
+            "FOR UPDATE inside a statement that writes is not supported.",
+            cure="Send the SELECT by itself before, or use the isolation level SERIALIZABLE.",
+        )
+    if (clause := _forbidding(node)) is not None:
+        raise SqlError(
+            f"FOR UPDATE is not allowed with {clause}, as in PostgreSQL.",
+            cure="Select the rows in a subquery that has the clause.",
+        )
+    sources = [source.alias_or_name for source in _sources(node)]
+    for lock in node.args["locks"]:
+        for named in lock.args.get("expressions") or ():
+            if named.name not in sources:
+                raise SqlError(
+                    f"{named.name} in FOR UPDATE OF is not in FROM.",
+                    cure="Name relations of FROM by their aliases.",
+                )
+
+
+def _forbidding(node: exp.Query) -> str | None:
+    """The part of a query that excludes a locking clause."""
+    if not isinstance(node, exp.Select) or isinstance(node.parent, exp.SetOperation):
+        return "UNION, INTERSECT or EXCEPT"
+    for part, name in (("distinct", "DISTINCT"), ("group", "GROUP BY"), ("having", "HAVING")):
+        if node.args.get(part):
+            return name
+    for kind, name in ((exp.AggFunc, "aggregates"), (exp.Window, "window functions")):
+        for found in node.find_all(kind):
+            if found.find_ancestor(exp.Query) is node:
+                return name
+    return None
+
+
+def _sources(node: exp.Query) -> list[exp.Expr]:
+    first = node.args.get("from_")
+    joined = [join.this for join in node.args.get("joins") or ()]
+    return joined if first is None else [first.this, *joined]
+
+
+def _in_clause(tokens: Sequence[Token], i: int) -> bool:
+    """Is a token part of a locking clause: FOR, a strength, and OF with names?"""
+    start = i
+    while start >= 0 and tokens[start].token_type is not TokenType.FOR:
+        start -= 1
+    return start >= 0 and i < _end(tokens, start)
+
+
+def _end(tokens: Sequence[Token], start: int) -> int:
+    """The position behind the locking clause that begins with FOR at `start`; `start` if none
+    does."""
+    words = [token.text.lower() for token in tokens[start + 1 : start + 4]]
+    for strength in _STRENGTHS:
+        size = len(strength.split())
+        if " ".join(words[:size]) == strength:
+            return _behind_names(tokens, start + 1 + size)
+    return start
+
+
+def _behind_names(tokens: Sequence[Token], at: int) -> int:
+    if at < len(tokens) and tokens[at].text.lower() == "of":
+        at += 2
+        while at + 1 < len(tokens) and tokens[at].token_type in {TokenType.COMMA, TokenType.DOT}:
+            at += 2
+    return at
