@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hornbeam.errors import InterfaceError, NotSupportedError
-from hornbeam.statements import Kind, kind, setting_of
+from hornbeam.statements import Kind, kind, setting_of, tokens
 from hornbeam.transport import ARROW
 from hornbeam.types import Parameters, row_reader, wire_parameters
 
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 Description = tuple[str, str, None, None, None, None, None]
+_EXPLAIN_OPTIONS = {
+    *("analyze", "analyse", "verbose", "costs", "settings", "buffers", "wal", "timing"),
+    *("summary", "format"),
+}
+"""Words behind EXPLAIN that PostgreSQL has."""
 _EXPLAIN_COLUMNS = [{"name": "explanation", "type": "TEXT"}]
 
 
@@ -198,6 +203,12 @@ class Cursor:
 
     def _explain(self, sql: str, parameters: Parameters) -> None:
         explained = sql[sql.lower().index("explain") + len("explain") :]
+        words = (token.text.lower() for token in tokens(explained) if token.text != "(")
+        if next(words, "") in _EXPLAIN_OPTIONS:
+            raise NotSupportedError(
+                "EXPLAIN has no options: it shows the plan and the estimated rows, and does not run"
+                " the statement.\n  Write EXPLAIN SELECT …"
+            )
         lines = self.connection.explain(explained, parameters)["text"].splitlines()
         self._rowcount = len(lines)
         self._take(_EXPLAIN_COLUMNS, [[line] for line in lines])
