@@ -117,6 +117,21 @@ def test_api1_versions_of_unreadable_rows_stay_hidden(secured):
     assert hidden.json()["code"] == "forbidden"
 
 
+def test_api1_ranges_of_unreadable_relations_stay_hidden(secured):
+    """Otherwise validated ranges would reveal how many rows there are, and when they change."""
+    reader = secured.made("writer", {"orders": "write", "customer": "read"})
+    sql = "SELECT c_id FROM customer"
+    read = secured.query(reader, sql, trace=True, isolation="serializable").json()
+    assert read["reads"] is None
+    update = "UPDATE orders SET o_total = 1 WHERE o_id = -1"
+    allowed = secured.transact(reader, update, ranges=read["ranges"], isolation="serializable")
+    assert allowed.status_code == 200, allowed.text
+    writer = secured.made("writer", {"orders": "write"})
+    for table, *rest in read["ranges"]:
+        refused = secured.transact(writer, update, ranges=[[table, *rest]])
+        assert refused.json()["code"] == "forbidden"
+
+
 def test_api1_reads_of_a_view_that_served_a_query_may_be_validated(secured):
     """The client sends back the reads of its query, which name the view."""
     writer = secured.made("writer", {"orders": "write", "customer": "read"})
