@@ -106,7 +106,7 @@ _ALIASES = {"serial2": T.SMALLSERIAL, "serial4": T.SERIAL, "serial8": T.BIGSERIA
 
 _CURES: dict[T, str] = {
     T.TIMETZ: "Use TIME, or TIMESTAMP WITH TIME ZONE.",
-    T.ARRAY: "Make a child relation with one row per element, or use JSON.",
+    T.ARRAY: "Make a child relation with one row per element, or use JSONB.",
     T.STRUCT: "Make one column per field, or use JSON.",
     T.MAP: "Make a child relation with one row per entry, or use JSON.",
     T.ENUM: "Name its values: ENUM ('a', 'b').",

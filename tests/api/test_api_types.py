@@ -319,8 +319,8 @@ def test_lengths_in_casts_truncate(shop):
 
 def test_types_in_casts_are_those_of_postgresql(shop):
     assert shop.rows("SELECT 0.1::float = 0.1::float8") == [[True]]
-    for sql in ("SELECT '{}'::jsonb", "SELECT now()::timestamp(0)", "SELECT 'x'::citext"):
-        assert shop.post("/v1/query", {"sql": sql}).status_code == 422
+    assert shop.rows("""SELECT '{"b":1,"a":[ ]}'::jsonb""") == [['{"a": [], "b": 1}']]
+    assert shop.post("/v1/query", {"sql": "SELECT 'x'::citext"}).status_code == 422
 
 
 SUMS = [

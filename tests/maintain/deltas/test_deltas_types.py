@@ -4,6 +4,7 @@ import datetime as dt
 import uuid
 from random import Random
 
+from hornbeam_server.schema.types import JSONB
 from tests.maintain.deltas.deltas_world import World, catalog_of
 
 JOINED = ("u", "b", "z", "f", "m", "o", "t")
@@ -61,6 +62,31 @@ def test_views_over_every_type_equal_duckdb():
                 for _ in range(5)
             ),
             ("p", (VALUES["uuid"][0],), None),
+        )
+        world.check()
+    world.check_anew()
+
+
+def test_views_over_jsonb_equal_duckdb():
+    views = {
+        "kinds": "SELECT j ->> 'a' AS a, COUNT(*) AS n, SUM((j -> 'n')::INTEGER) AS s FROM p"
+        " WHERE j ? 'a' GROUP BY j ->> 'a'",
+        "parts": "SELECT i, j || '{\"z\": 1}' AS joined, jsonb_typeof(j -> 'a') AS t FROM p"
+        " WHERE j @> '{\"n\": 1}' OR j IS NULL",
+        "pairs": "SELECT p.i, q.i AS other FROM p JOIN q ON p.i = q.i AND p.j -> 'a' = q.j",
+    }
+    tables = "".join(f"CREATE TABLE {name} (i INT PRIMARY KEY, j JSONB);" for name in "pq")
+    world = World(catalog_of(tables), views)
+    documents = ['{"a": "x", "n": 1}', '{"n": 2, "a": [ 1 ]}', '{"n":1}', '"x"', "[1.0]", None]
+    random = Random(7)
+    for _ in range(3):
+        world.commit(
+            *(
+                (name, (random.randrange(5), JSONB.coerce(random.choice(documents))))
+                for name in "pq"
+                for _ in range(3)
+            ),
+            ("p", (1,), None),
         )
         world.check()
     world.check_anew()
