@@ -3,6 +3,7 @@
 import base64
 import datetime as dt
 import json
+from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from hornbeam_server.pipeline.load import files
 from hornbeam_server.query.dialect.duckdb_types import to_record_batch
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import InvalidRequest, SqlError, UnknownName
+from hornbeam_server.schema.types import ColumnType, Kind
 from tests.strategies import rows_for, schemas
 
 MOMENT = dt.datetime(2026, 3, 1, 12, 30, tzinfo=dt.UTC)
@@ -71,7 +73,14 @@ def write_json(path, relation, rows):
 
 
 def write_parquet(path, relation, rows):
-    table = pa.Table.from_batches([to_record_batch(relation.columns, rows)])
+    """Parquet has no type for intervals; they are text in it."""
+    columns = [
+        replace(c, type=ColumnType(Kind.TEXT)) if c.type.kind is Kind.INTERVAL else c
+        for c in relation.columns
+    ]
+    spans = {i for i, c in enumerate(relation.columns) if c.type.kind is Kind.INTERVAL}
+    plain = [tuple(text(v) if i in spans else v for i, v in enumerate(row)) for row in rows]
+    table = pa.Table.from_batches([to_record_batch(columns, plain)])
     pq.write_table(table, path, row_group_size=2)
 
 
