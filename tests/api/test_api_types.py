@@ -65,6 +65,10 @@ BAD = [
     ("z", "2024-01-05 12:00 Europe/Berlin"), ("z", "2024-01-05 12:00+99"), ("z", "epoch"),
     ("u", " " + UUID), ("u", UUID[:-1]), ("u", "urn:uuid:" + UUID), ("u", "{" + UUID),
 ]  # fmt: skip
+WHOLE_NUMBERS = {("i", "1.0"): [1], ("i", "5."): [5]}
+"""Refused as in PostgreSQL, but files have them: programs write integers with NULLs as `1.0`."""
+ROUNDED = {("n", "+1.005"), ("n", "-1.005"), ("m", "2024-01-05 12:00:00.1235")}
+"""What an assignment rounds. A comparison does not."""
 KEYS = itertools.count(1)
 
 
@@ -166,15 +170,16 @@ def test_text_is_converted_alike_by_every_interface(shop, way):
     read = {(column, text): way(shop, column, text) for column, text, _ in GOOD}
     assert read == {(column, text): [value] for column, text, value in GOOD}
     refused = {(column, text): way(shop, column, text) for column, text in BAD}
-    assert {case: values for case, values in refused.items() if values not in ([], [None])} == {}
+    taken = {case: values for case, values in refused.items() if values not in ([], [None])}
+    assert taken == (WHOLE_NUMBERS if way in (by_csv, by_arrow) else {})
 
 
 def test_text_compared_with_a_column_is_converted_alike(shop):
     for column, text, value in GOOD:
         key = next(KEYS)
         assert shop.transact(f"INSERT INTO v (k, {column}) VALUES (?, ?)", key, value).is_success
-        if (column, text.strip()) in {("n", "+1.005"), ("n", "-1.005")}:
-            continue  # comparison does not round
+        if (column, text.strip()) in ROUNDED:
+            continue
         for condition in (f"{column} = {quoted(text)}", f"{column} IN ({quoted(text)})"):
             sql = f"SELECT count(*) FROM v WHERE k = {key} AND {condition}"
             assert shop.rows(sql) == [[1]], condition
