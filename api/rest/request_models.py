@@ -286,7 +286,7 @@ class PlanBody(Body):
         None, description="The dialect of the DDL; null: it is recognised."
     )
     workload_file: str = Field("<workload>", description="Name of the workload in messages.")
-    renames: list[RenameItem] = Field(
+    renames: Items[RenameItem] = Field(
         [],
         max_length=1_000,
         description="Columns in force that the DDL calls by other names. Without it, the column"

@@ -1,8 +1,9 @@
 """Optimistic transactions, as the client library runs them: read, decide, commit if it still holds.
 
-All reads of a transaction are of one snapshot, and it records the version of every row read. Writes
-can be tried, to get their results. The commit is refused (ReadConflict) when a row that was read
-has changed, or a write that was tried would have another result. Writes may also be left pending:
+All reads of a transaction are of one snapshot, and it records the version of every row read, or the
+ranges of keys if it is serializable. Writes can be tried, to get their results. The commit is
+refused (ReadConflict) when a row that was read has changed, when rows in a range have changed, or
+when a write that was tried would have another result. Writes may also be left pending:
 later reads include them, and the commit executes them.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hornbeam_server.node.database import Database
+from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import ReadItem
 from hornbeam_server.txlayer.transactions.requests import (
     Replay,
@@ -26,8 +28,12 @@ from tests.sim.simulation import Client
 class Interactive:
     """One transaction of `client`; a `stranger` begins without the client's bookmark."""
 
-    def __init__(self, client: Client, *, stranger: bool = False) -> None:
+    def __init__(
+        self, client: Client, *, stranger: bool = False, serializable: bool = False
+    ) -> None:
         self.client = client
+        self._serializable = serializable
+        self._ranges: dict[ReadRange, None] = {}
         self._bookmark = 0 if stranger else client.bookmark
         self.snapshot: int | None = None
         self._reads: dict[tuple[str, bytes], ReadItem] = {}
@@ -37,7 +43,7 @@ class Interactive:
     async def look(self, sql: str, parameters: Sequence[Any] = (), **options: Any) -> list | None:
         """The rows of a query at the transaction's snapshot; None when there was no answer."""
 
-        async def work(database: Database) -> tuple[int, list[tuple], list[ReadItem]]:
+        async def work(database: Database) -> tuple[int, list[tuple], list, list]:
             async with database.query(
                 sql,
                 parameters,
@@ -46,18 +52,20 @@ class Interactive:
                 pending=self._pending,
                 replay=self._replay if self._pending else None,
                 trace=True,
+                serializable=self._serializable,
                 **options,
             ) as result:
                 rows = list(await result.stream.all())
-                return result.snapshot, rows, result.reads
+                return result.snapshot, rows, result.reads or [], result.ranges or []
 
         answer = await self.client.ask_persistently("look", work)
         if answer is None:
             return None
-        self.snapshot, rows, reads = answer
+        self.snapshot, rows, reads, ranges = answer
         assert self.snapshot >= self._bookmark, f"{self.snapshot} is before {self._bookmark}"
         for item in reads:
             self._reads.setdefault((item.layout, item.key), item)
+        self._ranges.update(dict.fromkeys(ranges))
         return rows
 
     async def attempt(self, *statements: Statement) -> list[StatementResult] | None:
@@ -88,9 +96,13 @@ class Interactive:
     async def commit(self, *statements: Statement) -> TransactionResult | None:
         """Commit like `Client.transact`, pending writes first, provided that reads and trials still
         hold."""
-        reads = tuple(self._reads.values())
         return await self.client.transact(
-            *self._pending, *statements, reads=reads, replay=self._replay
+            *self._pending,
+            *statements,
+            reads=tuple(self._reads.values()),
+            ranges=tuple(self._ranges),
+            serializable=self._serializable,
+            replay=self._replay,
         )
 
 

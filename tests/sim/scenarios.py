@@ -25,6 +25,7 @@ from tests.sim.workload_orders import Orders
 from tests.sim.workload_random import Random
 from tests.sim.workload_schema import ChangingSchema
 from tests.sim.workload_totals import Totals
+from tests.sim.workload_wards import Wards
 
 WORKLOADS: Mapping[str, type[Workload]] = {
     "bank": Bank,
@@ -34,6 +35,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "append": ListAppend,
     "claims": Claims,
     "bookings": Bookings,
+    "wards": Wards,
     "random": Random,
     "schema": ChangingSchema,
     "load": Loads,

@@ -422,6 +422,7 @@ def _stuck(database: Database) -> str:
     found = {
         "locks are held": locks.held_count,
         "somebody waits for a lock": locks.waiting_count,
+        "ranges are guarded": locks.guard_count,
         "transactions are in doubt": manager.unfinished,
         "a transaction has not ended": manager.gate.inside,
     }

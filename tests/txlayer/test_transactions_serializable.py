@@ -42,7 +42,7 @@ async def hospital(folder, doctors=4, wards=2):
         await database.execute(f"INSERT INTO doctor VALUES {rows}")
         yield database
         assert database.locks.held_count == 0
-        assert not database.locks._guards
+        assert database.locks.guard_count == 0
 
 
 def serializable(*statements, **options):

@@ -271,6 +271,11 @@ class LockTable:
         return len(self._holders)
 
     @property
+    def guard_count(self) -> int:
+        """The number of guards."""
+        return len(self._guards)
+
+    @property
     def waiting_count(self) -> int:
         """The number of waiting owners."""
         return sum(map(len, self._queues.values()))
