@@ -54,6 +54,9 @@ from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.types import encoded_alike
 
+_OF_COLUMNS = ("index", "UNIQUE", "foreign key", "CHECK")
+"""The kinds of elements of a table that end with a column that they use."""
+
 
 @dataclass(frozen=True, slots=True)
 class Altered:
@@ -212,9 +215,12 @@ class _Work:
             )
         if len(relation.visible) == 1:
             raise self._error(f"{action.name} is the only column of {table}.", "Drop the table.")
+        users = list(users_of_column(self.schema, table, action.name))
+        own = [user for user in users if user.relation == table and user.kind in _OF_COLUMNS]
         if not action.cascade:
-            users = list(users_of_column(self.schema, table, action.name))
-            self._refuse_used(f"The column {table}.{action.name}", users)
+            others = [user for user in users if user not in own]
+            self._refuse_used(f"The column {table}.{action.name}", others)
+        self.notes += [f"The {user} is dropped with the column {action.name}." for user in own]
         self.schema = without_column(self.schema, table, action.name)
 
     def _drop_constraint(self, table: str, action: DropElement) -> None:
