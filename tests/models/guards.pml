@@ -1,5 +1,5 @@
 /*
- * Guards (decision 61): serializable transactions validate the ranges that they have read, under
+ * Guards (decision 60): serializable transactions validate the ranges that they have read, under
  * guards at all members, each committed in the log of the member that runs it.
  *
  * Transactions form a ring: each writes a row of its own, and has read the range of the next one's
