@@ -96,6 +96,14 @@ class _AsyncConnection(AdaptedConnection):
         self._driver.autocommit = value
 
     @property
+    def isolation(self) -> str:
+        return self._driver.isolation
+
+    @isolation.setter
+    def isolation(self, value: str) -> None:
+        self._driver.isolation = value
+
+    @property
     def _driver(self) -> Connection:
         return self._connection  # type: ignore[return-value]
 
