@@ -164,7 +164,7 @@ _VARIADIC = {"jsonb_extract_path", "jsonb_extract_path_text"}
 
 
 def create_functions(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the functions in a new DuckDB database."""
+    """Create the functions in a new DuckDB database. DuckDB needs numpy for them."""
     create: Any = connection.create_function
     for name, function in FUNCTIONS.items():
         types = [_DUCKDB.get(parameter, "VARCHAR") for parameter in function.parameters]

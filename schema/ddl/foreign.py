@@ -59,7 +59,10 @@ def readable_tokens(tokens: Sequence[Token], source: Source) -> Sequence[Token]:
     return list(_without_storage(tokens, words))
 
 
-_ON_ONLY = ["ON", "ONLY"]
+def _is_only(tokens: Sequence[Token], words: Sequence[str], at: int) -> bool:
+    """Is the token the word ONLY behind ON, and not a name in quotes?"""
+    quoted = tokens[at].token_type is TokenType.IDENTIFIER
+    return not quoted and words[at - 1 : at + 1] == ["ON", "ONLY"]
 
 
 def _with_stored(tokens: Sequence[Token], source: Source) -> Iterator[Token]:
@@ -83,7 +86,7 @@ def _without_partition(tokens: Sequence[Token], words: Sequence[str]) -> Sequenc
     if words[0] != "CREATE" or "(" not in words:
         return tokens
     if "INDEX" in words[:3]:
-        only = next((at for at in range(1, len(words)) if words[at - 1 : at + 1] == _ON_ONLY), 0)
+        only = next((at for at in range(1, len(words)) if _is_only(tokens, words, at)), 0)
         return [*tokens[:only], *tokens[only + 1 :]] if only else tokens
     opening = words.index("(")
     behind = _closing(words, opening) + 1

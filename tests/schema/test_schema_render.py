@@ -21,7 +21,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind
 from tests.strategies import schemas
 
 RESERVED = st.sampled_from(
@@ -117,15 +117,17 @@ def test_duckdb_reads_the_rendered_ddl(schema: Schema) -> None:
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         for relation in schema.relations:
-            plain = tuple(without_identity(column) for column in relation.columns)
+            plain = tuple(for_duckdb(column) for column in relation.columns)
             database.execute(render_ddl(Schema((replace(relation, columns=plain),))))
             for column in plain:
                 if column.default is not None and column.default.kind is DefaultKind.LITERAL:
                     assert stored_default(database, relation, column.name) == column.default.value
 
 
-def without_identity(column):  # type: ignore[no-untyped-def]
-    """Remove identities, and defaults of bytes, which have PostgreSQL's syntax."""
+def for_duckdb(column: Column) -> Column:
+    """Remove identities and what has PostgreSQL's syntax: defaults of bytes, and types of times."""
+    if column.type.kind in (Kind.INTERVAL, *MOMENTS):
+        return replace(column, type=ColumnType(Kind.TEXT), default=None)
     identity = column.default is not None and column.default.kind is DefaultKind.IDENTITY
     without = identity or column.type.kind is Kind.BYTES
     return replace(column, default=None) if without else column
