@@ -8,9 +8,6 @@ the client does not depend on them.
 from __future__ import annotations
 
 import asyncio
-import importlib
-import logging
-import sys
 import threading
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
@@ -116,22 +113,10 @@ def _give_back(embedded: _Embedded) -> None:
             embedded.close()
 
 
-def _quieten() -> None:
-    """Log only warnings, to standard error, unless the application has configured structlog. By
-    default the server logs to standard output, which here belongs to the application."""
-    structlog = importlib.import_module("structlog")
-    if not structlog.is_configured():
-        structlog.configure(
-            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        )
-
-
 async def _open(folder: Path) -> tuple[Any, Any]:
     database, settings, app, errors = map(
         server_module, ("node.database", "node.settings", "api.rest.app", "schema.errors")
     )
-    _quieten()
     try:
         # A process that can open the folder can read all data, so a key would protect nothing.
         chosen = settings.load_settings(data=folder, authentication="none")

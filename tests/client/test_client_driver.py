@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import io
 import json
+import sys
 import uuid
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -14,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import structlog
 
 import hornbeam
 from hornbeam.connection import Connection
@@ -426,3 +429,15 @@ def test_ddl_keeps_plan_options_and_relations_of_the_workload(tmp_path: Path) ->
         with pytest.raises(hornbeam.ProgrammingError, match="Statement by_author of the"):
             db.cursor().execute("DROP TABLE book")
         db.cursor().execute("DROP TABLE z")
+
+
+def test_an_embedded_database_logs_to_the_present_standard_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program may replace its standard error after it has connected."""
+    structlog.reset_defaults()
+    with hornbeam.connect(client_world.embedded(tmp_path / "db")):
+        replaced = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", replaced)
+        structlog.get_logger().warning("disk is slow", seconds=2)
+    assert 'level=warning event="disk is slow" seconds=2' in replaced.getvalue()
