@@ -26,7 +26,7 @@ def without_locking(tree: exp.Expr, tokens: Sequence[Token]) -> Sequence[Token]:
         node.set("locks", None)
     if locked:
         tree.meta[LOCKING] = True
-        return [token for i, token in enumerate(tokens) if not _in_clause(tokens, i)]
+        return _without_clauses(tokens)
     return tokens
 
 
@@ -80,12 +80,16 @@ def _sources(node: exp.Query) -> list[exp.Expr]:
     return joined if first is None else [first.this, *joined]
 
 
-def _in_clause(tokens: Sequence[Token], i: int) -> bool:
-    """Is a token part of a locking clause: FOR, a strength, and OF with names?"""
-    start = i
-    while start >= 0 and tokens[start].token_type is not TokenType.FOR:
-        start -= 1
-    return start >= 0 and i < _end(tokens, start)
+def _without_clauses(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens without locking clauses: FOR, a strength, and OF with names."""
+    kept: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        end = _end(tokens, at) if tokens[at].token_type is TokenType.FOR else at
+        if end == at:
+            kept.append(tokens[at])
+        at = max(end, at + 1)
+    return kept
 
 
 def _end(tokens: Sequence[Token], start: int) -> int:

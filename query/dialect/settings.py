@@ -24,17 +24,18 @@ SETTINGS = {
     "TimeZone": ("UTC", "The time zone of the session."),
 }
 """Value and description of each setting, by its name as SHOW gives it."""
-_SHOW = re.compile(r"\s*SHOW\s+(?P<name>\S.*?)\s*;?\s*", re.IGNORECASE | re.DOTALL)
+_SHOW = re.compile(r"SHOW\s+(?=\S)", re.IGNORECASE)
 _SPELLINGS = {"time zone": "timezone", "names": "client_encoding"}
 
 
 def show_as_query(sql: str) -> str:
     """The SELECT that SHOW stands for; any other statement unchanged. Raises Unsupported for a
     setting that does not exist."""
-    found = _SHOW.fullmatch(sql)
+    text = sql.strip()
+    found = _SHOW.match(text)
     if found is None:
         return sql
-    name = " ".join(found["name"].lower().split()).strip('"')
+    name = " ".join(text[found.end() :].removesuffix(";").lower().split()).strip('"')
     if name == "all":
         rows = ", ".join(
             f"({literal_sql(each)}, {literal_sql(value)}, {literal_sql(text)})"

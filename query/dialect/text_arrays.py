@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-_ELEMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s"{},\\][^"{},\\]*?))\s*(?:,|$)', re.DOTALL)
+_WORD = r'[^\s"{},\\]+'
+_ELEMENT = re.compile(rf'\s*(?:"((?:[^"\\]|\\.)*)"|({_WORD}(?:\s+{_WORD})*))\s*(?:,|$)', re.DOTALL)
 
 
 def texts_of(node: exp.Expr) -> list[str | None] | None:
@@ -27,16 +28,16 @@ def texts_in(written: str) -> list[str | None] | None:
     written = written.strip()
     if written[:1] != "{" or written[-1:] != "}":
         return None
-    rest, found = written[1:-1].strip(), list[str | None]()
-    while rest:
-        element = _ELEMENT.match(rest)
-        if element is None or (rest.rstrip().endswith(",") and element.end() == len(rest)):
+    inner, found, at = written[1:-1].strip(), list[str | None](), 0
+    while at < len(inner):
+        element = _ELEMENT.match(inner, at)
+        if element is None or (element.end() == len(inner) and inner.endswith(",")):
             return None
         if element[1] is not None:
             found.append(re.sub(r"\\(.)", r"\1", element[1]))
         else:
             found.append(None if element[2].lower() == "null" else element[2])
-        rest = rest[element.end() :]
+        at = element.end()
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from typing import Any
@@ -13,6 +14,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.binding.nesting import MAX_NESTING, WIDTH
 from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.dialect.text_arrays import texts_in
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.errors import LimitExceeded, SqlError
 from tests.query.query_world import MemoryReader, make_catalog, sample
@@ -185,6 +187,30 @@ def test_deep_nests_are_refused_with_a_cure(name, count):
         bind(text, CATALOG)
     assert raised.value.cure or "characters" in raised.value.message
     assert time.process_time() - began < 10
+
+
+LONG = {
+    "SHOW": "SHOW a" + " " * 4_000 + "b",
+    "FOR UPDATE": "SELECT i_id FROM item WHERE i_id IN (" + "1, " * 10_000 + "1) FOR UPDATE",
+}
+"""Statements whose parts could be looked through again and again."""
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_statements_are_read_in_linear_time(name: str) -> None:
+    began = time.process_time()
+    with contextlib.suppress(SqlError, LimitExceeded):
+        bind(LONG[name], CATALOG)
+    assert time.process_time() - began < 5
+
+
+def test_a_long_array_of_texts_is_read_in_linear_time() -> None:
+    began = time.process_time()
+    assert texts_in("{a" + " " * 100_000 + "{}") is None
+    found = texts_in("{" + "a, " * 200_000 + "b}")
+    assert found is not None
+    assert len(found) == 200_001
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("name", ["brackets", "NOT", "minus", "CASE", "calls", "casts"])
