@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from hornbeam_server.maintain.deltas.nesting import named, written_out
-from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind, bind_tree
 from hornbeam_server.query.dialect.duckdb_types import quoted
+from hornbeam_server.query.expressions.declared import alone
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, ForeignKey, Relation, Schema
 from hornbeam_server.schema.trees import unlink
@@ -151,10 +151,9 @@ def _with_relation(schema: Schema, name: str, change: Callable[[Relation], Relat
 
 def _columns_of(sql: str, relation: Relation) -> set[str]:
     """The columns of its relation that an expression reads."""
-    catalog = Catalog(0, Schema((relation,)), Forest((relation.name,)))
-    bound = bind(f"SELECT ({sql}) FROM {quoted(relation.name)}", catalog)
+    bound = bind(f"SELECT ({sql}) FROM {quoted(relation.name)}", alone(relation))
     unlink(bound.ast)
-    return {column for _, column in _read(bound.statement)}
+    return {column for _, column in bound.statement.reads}
 
 
 def _columns_of_index(index: DeclaredIndex, relation: Relation) -> set[str]:
@@ -166,7 +165,7 @@ def _columns_of_view(view: DeclaredView, schema: Schema) -> set[tuple[str, str]]
     tree = written_out(view, schema.views)
     bound = bind_tree(tree, view.sql, Catalog(0, schema, Forest(schema.names)))
     unlink(bound.ast)
-    return _read(bound.statement)
+    return bound.statement.reads
 
 
 def _relations_of_view(view: DeclaredView, schema: Schema) -> set[str]:
@@ -174,13 +173,3 @@ def _relations_of_view(view: DeclaredView, schema: Schema) -> set[str]:
     bound = bind_tree(tree, view.sql, Catalog(0, schema, Forest(schema.names)))
     unlink(bound.ast)
     return {source.relation for block in bound.statement.blocks for source in block.sources}
-
-
-def _read(statement: BoundStatement) -> set[tuple[str, str]]:
-    """The columns of relations that a statement reads."""
-    return {
-        (block.relation(alias), column)
-        for block in statement.blocks
-        for alias, columns in block.columns.items()
-        for column in columns
-    }

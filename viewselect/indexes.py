@@ -132,7 +132,7 @@ def wanted_indexes(block: Block, alias: str, catalog: Catalog, statement: str) -
     """
     source = catalog.layout(block.relation(alias))
     kinds = {column.name: column.type.kind for column in source.columns}
-    filters = [f for f in block.filters if f.alias == alias and kinds[f.column] is not Kind.JSON]
+    filters = [f for f in block.filters_of(alias) if kinds[f.column] is not Kind.JSON]
     stored = (column.name for column in source.columns if not column.dropped)
     include = frozenset(block.columns.get(alias, stored))
     same = _same_columns(catalog, source)

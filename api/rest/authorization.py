@@ -97,9 +97,9 @@ class _Names:
 
 
 def named_in(sql: str, catalog: Catalog) -> Named:
-    """All relations and views that a statement names, subqueries included (of a plain view its name
-    alone), and relations of the
-    information schema by their qualified names. Raises SqlError."""
+    """All relations and views that a statement names, subqueries included, and relations of the
+    information schema by their qualified names. Of a plain view this is its name alone, without
+    the relations below it. Raises SqlError."""
     bound = bind(sql, catalog)
     reads = {*read_in(bound.ast), *names_in(bound.ast)}
     unlink(bound.ast)

@@ -149,3 +149,13 @@ class BoundStatement:
     target: str | None = None
     written: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def reads(self) -> set[tuple[str, str]]:
+        """The columns of relations that the statement reads, as (relation, column)."""
+        return {
+            (block.relation(alias), column)
+            for block in self.blocks
+            for alias, columns in block.columns.items()
+            for column in columns
+        }

@@ -279,12 +279,10 @@ class _Binder:
         select.gathered.nodes.clear()
         spell_out(tree, self.catalog.schema.relation(table.name))
         item = select.frame.items[0]
-        names = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
-        named = [self._target_column(name, item) for name in names]
-        columns: Sequence[OutputColumn] = named or [column for _, column in item.columns]
+        columns = self._columns_of_insert(tree, item)
         source = tree.args.get("expression")
         if isinstance(source, exp.Values):
-            columns = self._first(tree, _width(source.expressions[0]), columns)
+            columns = self._first(tree, len(_cells(source.expressions[0])), columns)
             self._insert_values(source, columns, _Select(Frame(-1), Gathered(-1), ctes))
         elif source is not None:
             self._insert_query(tree, source, columns, ctes)
@@ -292,6 +290,12 @@ class _Binder:
         if conflict is not None:
             self._on_conflict(conflict, select)
         return self._returning(tree, select)
+
+    def _columns_of_insert(self, insert: exp.Insert, item: Item) -> Sequence[OutputColumn]:
+        """The columns that an INSERT lists; without a list those of its target, `item`."""
+        names = insert.this.expressions if isinstance(insert.this, exp.Schema) else []
+        named = [self._target_column(name, item) for name in names]
+        return named or [column for _, column in item.columns]
 
     def _first(
         self, tree: exp.Insert, given: int, columns: Sequence[OutputColumn]
@@ -309,8 +313,8 @@ class _Binder:
         self, values: exp.Values, columns: Sequence[OutputColumn], select: _Select
     ) -> None:
         for row in values.expressions:
-            cells = row.expressions if isinstance(row, exp.Tuple) else [row]
-            self._same_width(_width(row), len(columns), row)
+            cells = _cells(row)
+            self._same_width(len(cells), len(columns), row)
             for cell, column in zip(cells, columns, strict=True):
                 self._assign(cell, column, select)
 
@@ -411,10 +415,8 @@ class _Binder:
 
     def _merged_row(self, insert: exp.Insert, item: Item, source: _Select) -> None:
         """Bind WHEN NOT MATCHED THEN INSERT, whose values see the source alone."""
-        names = insert.this.expressions if isinstance(insert.this, exp.Schema) else []
-        named = [self._target_column(name, item) for name in names]
-        columns: Sequence[OutputColumn] = named or [column for _, column in item.columns]
         values = insert.args.get("expression")
+        columns = self._columns_of_insert(insert, item)
         if values is not None:
             self._insert_values(values, columns, source)
 
@@ -1386,9 +1388,9 @@ def _by_name(left: _Shape, right: _Shape) -> _Shape:
     return _Shape(tuple(columns), left.open or right.open)
 
 
-def _width(row: exp.Expr) -> int:
-    """The number of values of a row of VALUES."""
-    return len(row.expressions) if isinstance(row, exp.Tuple) else 1
+def _cells(row: exp.Expr) -> list[exp.Expr]:
+    """The values of a row of VALUES."""
+    return row.expressions if isinstance(row, exp.Tuple) else [row]
 
 
 def _branches(node: exp.Expr) -> Iterator[exp.Select]:

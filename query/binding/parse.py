@@ -166,7 +166,7 @@ def _only_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
         )
     if overriding:
         if not isinstance(statements[0], exp.Insert | exp.Merge):
-            raise SqlError("OVERRIDING is for INSERT only.", cure="Leave it out.")
+            raise SqlError("OVERRIDING is for INSERT and MERGE only.", cure="Leave it out.")
         statements[0].set(OVERRIDING, overriding)
     return numbered, statements[0]
 
@@ -184,10 +184,13 @@ def _without_overriding(tokens: list[Token]) -> tuple[list[Token], str]:
 def _without_default_values(tokens: list[Token]) -> list[Token]:
     """The tokens with INSERT for INSERT DEFAULT VALUES of a MERGE, which the library's parser does
     not know."""
-    words = [token.text.upper() for token in tokens]
-    places = range(len(tokens) - 2)
-    found = [i for i in places if words[i : i + 3] == ["INSERT", "DEFAULT", "VALUES"]]
-    gone = {place for i in found for place in (i + 1, i + 2)}
+    gone = {
+        i + n
+        for i, token in enumerate(tokens)
+        if token.token_type is TokenType.INSERT
+        and [_text(tokens, i + n).upper() for n in (1, 2)] == ["DEFAULT", "VALUES"]
+        for n in (1, 2)
+    }
     return [token for i, token in enumerate(tokens) if i not in gone] if gone else tokens
 
 

@@ -67,8 +67,8 @@ def _renamed(catalog: Catalog, rename: Rename) -> Catalog:
 
 
 class _Renaming:
-    """Renames a column in statements. `before` and `after` are catalogs for binding them; plain
-    views stand for their SELECTs there."""
+    """Renames a column in statements. `before` and `after` are catalogs for binding them, in
+    which the name of a plain view stands for its SELECT."""
 
     def __init__(self, before: Catalog, rename: Rename) -> None:
         self.before, self.rename = before, rename
@@ -116,7 +116,8 @@ class _Renaming:
         before = list(_targets(bound, rename))
         columns = [column.name for column in bound.columns]
         unlink(bound.ast)
-        if not edits and not _is_read(bound, rename):  # a star reads it without naming it
+        # A star reads a column without naming it.
+        if not edits and (rename.relation, rename.column) not in bound.statement.reads:
             return sql
         text = sql
         for start, end, new in sorted(edits, reverse=True):
@@ -164,14 +165,6 @@ def _explained(what: str, rename: Rename) -> Iterator[None]:
         ) from None
 
 
-def _is_read(bound: BoundQuery, rename: Rename) -> bool:
-    return any(
-        rename.column in columns and block.relation(alias) == rename.relation
-        for block in bound.statement.blocks
-        for alias, columns in block.columns.items()
-    )
-
-
 def _targets(bound: BoundQuery, rename: Rename | None) -> Iterator[tuple[object, ...]]:
     """The columns that the references of a statement mean, in the order of the tree; with `rename`,
     by their new names."""
@@ -187,7 +180,7 @@ def _targets(bound: BoundQuery, rename: Rename | None) -> Iterator[tuple[object,
 
 
 def _edits(bound: BoundQuery, rename: Rename) -> Iterator[_Edit]:
-    target = _target(bound.ast)
+    target = bound.statement.target
     for node in bound.ast.walk():
         if isinstance(node, exp.Column) and "start" in node.this.meta:  # not inside a plain view
             if node.name == rename.column and _means(node, bound, rename, target):
@@ -220,11 +213,6 @@ def _relation(bound: BoundQuery, number: int | None, alias: str) -> str | None:
     if table is not None and alias in {"excluded", table.alias_or_name}:
         return table.name
     return None
-
-
-def _target(tree: exp.Expr) -> str | None:
-    table = _target_table(tree)
-    return None if table is None else table.name
 
 
 def _target_table(tree: exp.Expr) -> exp.Table | None:

@@ -1,4 +1,5 @@
-"""What PostgreSQL does with operands that are doubles, booleans or intervals, and DuckDB does not.
+"""What PostgreSQL does with operands that are doubles, booleans, times or intervals, and DuckDB
+does not.
 
 ROUND takes the even number for half of a DOUBLE, `||` and CONCAT show it without `.0`, and CONCAT
 shows a boolean by one letter. An interval may be divided. Binding marks such operands where the
@@ -14,11 +15,11 @@ from sqlglot import exp
 from hornbeam_server.query.dialect.macros import call
 from hornbeam_server.query.dialect.sums import number_kind
 from hornbeam_server.schema.trees import supersede
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind
 
 KINDS = "kinds"
-"""Key in the meta of ROUND, `||` and CONCAT: for each operand DOUBLE, BOOLEAN, or None for others
-and where only DuckDB knows the type."""
+"""Key in the meta of ROUND, `||`, CONCAT, `/` and `-`: for each operand its kind if that matters,
+None for others and where only DuckDB knows the type."""
 TypeOf = Callable[[exp.Expr], ColumnType | None]
 _JOINED = frozenset({"concat", "concat_ws"})
 _DOUBLE_FUNCTIONS = frozenset(
@@ -85,9 +86,6 @@ def _kind_of(type_: ColumnType | None) -> Kind | None:
     return None if type_ is None else type_.kind
 
 
-_MOMENTS = {Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
-
-
 def is_interval(node: exp.Expr, type_of: TypeOf) -> bool:
     """Is the value an INTERVAL, by the syntax?"""
     inner = node.unnest()
@@ -98,7 +96,7 @@ def is_interval(node: exp.Expr, type_of: TypeOf) -> bool:
             return inner.is_type(exp.DType.INTERVAL)
         case exp.Sub():
             types = [type_of(inner.this), type_of(inner.expression)]
-            if all(_kind_of(type_) in _MOMENTS for type_ in types):
+            if all(_kind_of(type_) in MOMENTS for type_ in types):
                 return True
             return is_interval(inner.this, type_of)
         case exp.Add():

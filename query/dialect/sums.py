@@ -19,7 +19,8 @@ from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
 SUMMED = "summed"
-"""Key in the meta of a SUM or AVG: the kind of number that it adds, if the syntax tells it."""
+"""Key in the meta of a SUM or AVG: the kind of number that it adds, or INTERVAL, if the syntax
+tells it."""
 WIDE = "wide"
 """Key in the meta of a SUM that keeps DuckDB's type, which may be wider."""
 QUOTIENT = "quotient"

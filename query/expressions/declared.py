@@ -188,7 +188,7 @@ def _compiled(
         tree = parse(f"SELECT ({sql}) FROM {quoted(relation.name)}")
         try:
             _require_value_of_row(tree, what)
-            (bound,) = bind_tree(tree, sql, _alone(relation)).ast.expressions
+            (bound,) = bind_tree(tree, sql, alone(relation)).ast.expressions
             compiled = compile_expression(bound, _RowScope(relation, reads_generated))
         finally:
             unlink(tree)
@@ -207,7 +207,7 @@ def _compiled(
 
 
 @lru_cache(RELATIONS)
-def _alone(relation: Relation) -> Catalog:
+def alone(relation: Relation) -> Catalog:
     """A catalog of just this relation."""
     bare = replace(relation, foreign_keys=(), checks=())
     return Catalog(0, Schema((bare,)), Forest((relation.name,)))

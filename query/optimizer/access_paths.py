@@ -211,12 +211,12 @@ class Paths:
         self.catalog = catalog
         self.source = catalog.layout(block.relation(alias))
         columns = block.columns.get(alias, frozenset(self.source.column_names))
-        self.layouts = tuple(_layouts(catalog, self.source, columns, block.filters_of(alias)))
+        filters = block.filters_of(alias)
+        self.layouts = tuple(_layouts(catalog, self.source, columns, filters))
         self.joins = tuple(_join_equalities(block, hints, alias))
         self.partners = tuple(
             dict.fromkeys(o.alias for equality in self.joins for o in equality.operands)
         )
-        filters = block.filters_of(alias)
         self.fixed = dict(_fixed(filters))
         self.filters: dict[str, tuple[Filter, ...]] = {}
         for item in filters:

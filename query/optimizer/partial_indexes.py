@@ -14,8 +14,9 @@ from hornbeam_server.query.binding.blocks import split
 from hornbeam_server.query.binding.parse import DIALECT
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.schema.catalog import Catalog, Forest, Index
-from hornbeam_server.schema.model import Relation, Schema
+from hornbeam_server.query.expressions.declared import alone
+from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.trees import unlink, written
 
 CONDITIONS = 1_000
@@ -52,8 +53,7 @@ def condition_sql(where: str, relation: Relation) -> str:
 
 
 def _bound(where: str, relation: Relation) -> BoundQuery:
-    alone = Catalog(0, Schema((relation,)), Forest((relation.name,)))
-    return bind(f"SELECT 1 FROM {quoted(relation.name)} WHERE {where}", alone)
+    return bind(f"SELECT 1 FROM {quoted(relation.name)} WHERE {where}", alone(relation))
 
 
 @lru_cache(CONDITIONS)

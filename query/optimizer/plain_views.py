@@ -41,7 +41,7 @@ _WHOLE = (exp.Query, exp.Window, exp.AggFunc, exp.Placeholder, exp.Lambda)
 
 def with_merged_views(bound: BoundQuery, catalog: Catalog) -> BoundQuery:
     """The statement with the SELECTs of plain views as parts of the SELECTs around them."""
-    if not catalog.plain:
+    if not catalog.plain or not any(VIEW in n.meta for n in bound.ast.find_all(exp.Subquery)):
         return bound
     tree = bound.ast.copy()
     before = list(tree.walk())
@@ -57,11 +57,11 @@ def merge_plain_views(tree: exp.Expr, catalog: Catalog) -> bool:
     """Merge the views of a bound tree into the SELECTs around them, in place; inner views first.
     The tree is then to be bound again. Whether it has changed."""
     views = [node for node in tree.find_all(exp.Subquery) if _is_of_view(node)]
-    namer = Namer(tree) if views else None
+    namer = Namer(tree)
     changed = False
     for view in reversed(views):
         outer = _mergeable_into(view, catalog)
-        if namer is not None and outer is not None:
+        if outer is not None:
             _merge(view, outer, namer)
             changed = True
     return changed
