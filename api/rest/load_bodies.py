@@ -53,8 +53,9 @@ def read_rows(
         if media_type == ARROW:
             return _arrow_rows(body, relation, max_rows)
         return _csv_rows(body, relation, max_rows, _delimiter(content_type))
-    except (pa.ArrowException, OSError, UnicodeError, ArithmeticError) as error:
-        # The last two come from Python: names that are no UTF-8, decimals of an invalid scale.
+    except (pa.ArrowException, OSError, UnicodeError, ArithmeticError, csv.Error) as error:
+        # The last three come from Python: names that are no UTF-8, decimals of an invalid scale,
+        # and names of more than 131 072 characters.
         raise InvalidRequest(
             f"The body cannot be read as {media_type}: {error}",
             cure="Send a complete file of this type; nothing was loaded.",
@@ -154,16 +155,20 @@ def _csv_rows(
     return names, rows
 
 
+def _first_line(body: bytes) -> bytes:
+    return re.split(rb"[\r\n]", body[:HEADER_BYTES], maxsplit=1)[0]
+
+
 def _header(body: bytes, delimiter: str) -> list[str]:
     """The names in the first line."""
-    first = re.split(rb"[\r\n]", body[:HEADER_BYTES], maxsplit=1)[0]
-    return next(csv.reader([first.removeprefix(b"\xef\xbb\xbf").decode()], delimiter=delimiter), [])
+    first = _first_line(body).removeprefix(b"\xef\xbb\xbf").decode()
+    return next(csv.reader([first], delimiter=delimiter), [])
 
 
 def _check_width(body: bytes, relation: Relation, delimiter: bytes) -> None:
     """Raises InvalidRequest for a header with far more names than the relation has columns: each
     name would take memory. Names may hold commas."""
-    header = re.split(rb"[\r\n]", body[:HEADER_BYTES], maxsplit=1)[0]
+    header = _first_line(body)
     names = 1 + header.count(delimiter)
     limit = 100 + sum(1 + name.encode().count(delimiter) for name in relation.visible_names)
     if names > limit or len(header) == HEADER_BYTES:

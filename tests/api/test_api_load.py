@@ -150,3 +150,9 @@ def test_a_compressed_bomb_is_refused(shop):
         writer.write_table(table)
     response = load(shop, "customer", sink.getvalue().to_pybytes(), ARROW)
     assert response.status_code == 413, response.text
+
+
+def test_a_very_long_name_of_a_column_is_refused():
+    relation = load_ddl("CREATE TABLE t (a INTEGER PRIMARY KEY)").relation("t")
+    with pytest.raises(InvalidRequest, match="cannot be read as text/csv"):
+        read_rows(b"x" * 200_000 + b"\n1\n", "text/csv", relation, 10)
