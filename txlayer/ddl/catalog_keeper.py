@@ -186,7 +186,8 @@ class CatalogKeeper:
             made = await make(current)
             if made == current:
                 return
-            current = renamed(current, renames)
+            if renames:  # binds all views and statements again
+                current = await asyncio.to_thread(renamed, current, renames)
             load_records.require_same(made, current)
             await claim.put_in_force(current.version)
             catalog = with_numbers(made, current, claim.number)

@@ -26,9 +26,11 @@ from hornbeam_server.schema.errors import (
     InvalidRequest,
     LimitExceeded,
     OutcomeUnknown,
+    Overloaded,
     ReadConflict,
     StatementTimeout,
     TransactionAborted,
+    Unavailable,
     UniqueViolation,
 )
 from hornbeam_server.schema.turns import chunks, turn
@@ -86,6 +88,8 @@ TURN, PLANS_A_TURN = 25, 5
 """After this many statements of a transaction are run, or planned, other tasks have a turn, and the
 time limit is checked."""
 _SLOW_LANE = ("slow lane",)
+_WITHOUT_ROWS = (TransactionAborted, Unavailable, Overloaded, StatementTimeout)
+"""Errors that rest on no rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +183,8 @@ class TransactionManager:
                 searched = attempt.ranges
                 await self._clock.sleep(min(0.001 * 2**number, 0.05))
         raise TransactionAborted(
-            "The transaction lost its locks to older ones too often.",
-            cure="Try again when there is less contention on these roots.",
+            "The transaction was begun again too often because of others.",
+            cure="Try again when there is less contention on the rows that it reads and writes.",
         )
 
     async def _guarded(self, attempt: _Attempt, *, alone: bool) -> TransactionResult:
@@ -231,7 +235,7 @@ class TransactionManager:
                 raise TransactionAborted(
                     "Identity numbers were taken by rows that were loaded.", cure="Try again."
                 ) from error
-            if not isinstance(error, TransactionAborted):
+            if not isinstance(error, _WITHOUT_ROWS):
                 await self._require_justified(attempt)
             raise
         if isinstance(prepared, TransactionResult):
@@ -388,10 +392,10 @@ class TransactionManager:
 
     def _check_limits(self, request: TransactionRequest) -> None:
         limits = self._limits
-        rests_on = (*request.preconditions, *request.reads, *request.ranges)
-        if not request.statements and not rests_on:
+        if not (request.statements or request.preconditions or request.reads or request.ranges):
             raise InvalidRequest(
-                "The transaction is empty.", cure="Send at least one statement or precondition."
+                "The transaction is empty.",
+                cure="Send at least one statement, precondition, read or range.",
             )
         self._require_few(request.statements)
         if len(request.reads) + len(request.ranges) > limits.reads:
