@@ -69,7 +69,7 @@ class Authorizer:
         self._statements(principal, [statement.sql for statement in body.statements], catalog)
         principal.require_read(condition.relation for condition in body.preconditions)
         tables = {table for table, *_ in body.ranges}
-        ranged = [name for name in catalog.stored if catalog.layout(name).table in tables]
+        ranged = [n for n in catalog.stored if catalog.layout(n).table in tables] if tables else []
         for layout in dict.fromkeys([*(layout for layout, _, _ in body.reads), *ranged]):
             if layout in catalog and not may_validate(principal, catalog, layout):
                 principal.require_read([layout])

@@ -24,7 +24,7 @@ class SchemaProblem(BaseModel):
     """A problem of a schema's text, of a view in it, or of a workload."""
 
     code: str = Field(examples=["schema-invalid"])
-    detail: str = Field(examples=["Type TIME is not supported."])
+    detail: str = Field(examples=["Type INET is not supported."])
     cure: str
     file: str = ""
     line: int = Field(0, description="From 1.")

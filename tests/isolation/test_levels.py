@@ -238,7 +238,7 @@ def test_rows_that_begin_to_match_any_query_are_seen(world: World, level: str, q
         "SELECT value FROM test WHERE id IN (1, 2)",
     ],
 )
-def test_rows_beside_what_was_read_are_no_conflict(world: World, query: str) -> None:
+def test_rows_outside_what_was_read_are_no_conflict(world: World, query: str) -> None:
     one, two = world(), world()
     one.cursor().execute(query)
     insert(one, 5, 50)
@@ -271,7 +271,7 @@ def test_rows_that_are_selected_for_update_are_validated_at_every_level(
     assert not commits(one)
 
 
-def test_rows_beside_those_that_are_selected_for_update_are_as_at_the_level(
+def test_other_rows_than_those_selected_for_update_are_as_at_the_level(
     world: World, level: str
 ) -> None:
     one, two = world(), world()

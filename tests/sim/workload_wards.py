@@ -33,18 +33,19 @@ SCHEMA = load_ddl(
 _DOCTORS = "SELECT d_id, d_ward, d_on FROM doctor"
 _WARD = "SELECT d_id, d_on FROM doctor WHERE d_ward = ?"
 _ENOUGH = "(SELECT count(*) FROM doctor WHERE d_ward = ? AND d_on) > 1"
-_TOLD = "RETURNING d_id, d_ward, d_on"
+_RETURNED = "RETURNING d_id, d_ward, d_on"
 _LEAVE = (
-    f"UPDATE doctor SET d_on = FALSE WHERE d_id = ? AND d_ward = ? AND d_on AND {_ENOUGH} {_TOLD}"
+    "UPDATE doctor SET d_on = FALSE"
+    f" WHERE d_id = ? AND d_ward = ? AND d_on AND {_ENOUGH} {_RETURNED}"
 )
-_COME = f"UPDATE doctor SET d_on = TRUE WHERE d_id = ? {_TOLD}"
-_MOVE = f"UPDATE doctor SET d_ward = ? WHERE d_id = ? {_TOLD}"
+_COME = f"UPDATE doctor SET d_on = TRUE WHERE d_id = ? {_RETURNED}"
+_MOVE = f"UPDATE doctor SET d_ward = ? WHERE d_id = ? {_RETURNED}"
 _DISMISS = (
     f"DELETE FROM doctor WHERE d_id = ? AND d_ward = ? AND {_ENOUGH} RETURNING d_id, NULL, d_on"
 )
 _HIRE = (
     "INSERT INTO doctor SELECT ?, ?, FALSE"
-    f" WHERE (SELECT count(*) FROM doctor WHERE d_ward = ?) < ? {_TOLD}"
+    f" WHERE (SELECT count(*) FROM doctor WHERE d_ward = ?) < ? {_RETURNED}"
 )
 
 
@@ -121,7 +122,7 @@ class Wards:
 
     def _verify(self, doctors: Sequence[tuple]) -> None:
         on_call = Counter(ward for _, ward, on in doctors if on)
-        assert len(on_call) == self.wards, f"a ward has nobody on call: {sorted(doctors)}"
+        assert len(on_call) == self.wards, f"a ward has no doctor on call: {sorted(doctors)}"
         crowded = Counter(ward for _, ward, _ in doctors)
         assert max(crowded.values()) <= self.most, f"a ward is crowded: {sorted(doctors)}"
 
@@ -135,5 +136,5 @@ class Wards:
                     del doctors[number]
                 else:
                     doctors[number] = (ward, on)
-        told = [(number, *rest) for number, rest in doctors.items()]
-        assert sorted(stored) == sorted(told), "effects are not answers"
+        expected = [(number, *rest) for number, rest in doctors.items()]
+        assert sorted(stored) == sorted(expected), "effects are not answers"

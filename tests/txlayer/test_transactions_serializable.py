@@ -83,7 +83,7 @@ async def test_without_serializability_such_a_condition_may_break(tmp_path):
 
 
 async def test_a_where_finds_rows_that_begin_to_match_while_it_waits(tmp_path):
-    """The search finds doctor 0 and waits for its lock. Meanwhile doctor 1 begins to match."""
+    """The search finds doctor 0 and waits for its lock. Doctor 1 begins to match then."""
     async with hospital(tmp_path) as database:
         owner = LockOwner((1 << 62, 0, ""))
         name = database.manager.state.roots.name("doctor", (0,))
@@ -148,13 +148,13 @@ async def test_a_guard_waits_until_earlier_commits_are_applied(tmp_path, monkeyp
         )
         await until(database.committer.unapplied)
         leaving = asyncio.ensure_future(leave(database, 2, 0))
-        beside = asyncio.ensure_future(
+        unrelated = asyncio.ensure_future(
             database.execute("UPDATE doctor SET d_ward = 5 WHERE d_id = 3")
         )
         await asyncio.sleep(0.02)
         assert not leaving.done()
         released.set()
-        await asyncio.gather(committing, beside)
+        await asyncio.gather(committing, unrelated)
         assert await leaving == 0
 
 

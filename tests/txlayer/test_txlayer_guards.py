@@ -24,7 +24,7 @@ from tests.virtual_time import in_virtual_time
 TABLE = "r.t.1"
 HERE = Ranges({TABLE: [(b"b", b"d")]})
 INSIDE = Prepared("0" * 32, 1, {TABLE: [Put(b"c", b"new")]}, [b"record"])
-BESIDE = Prepared("0" * 32, 1, {TABLE: [Put(b"d", b"new")], "r.u.1": [Put(b"c", b"new")]}, [b""])
+OUTSIDE = Prepared("0" * 32, 1, {TABLE: [Put(b"d", b"new")], "r.u.1": [Put(b"c", b"new")]}, [b""])
 
 
 def asking(attempt=1, timeout_s=60.0):
@@ -45,7 +45,7 @@ async def test_every_member_guards_and_frees():
     owner = await guard(a)
     for party in parties:
         assert party.locks.is_guarded(other, INSIDE)
-        assert not party.locks.is_guarded(other, BESIDE)
+        assert not party.locks.is_guarded(other, OUTSIDE)
     assert not a.locks.is_guarded(owner, INSIDE)
     a.locks.require_in_force(owner)
     a.locks.release_all(owner, 7_000)
@@ -73,7 +73,7 @@ async def test_a_member_answers_when_earlier_commits_into_the_range_are_applied(
 
 
 @in_virtual_time
-async def test_commits_beside_the_range_are_not_waited_for():
+async def test_commits_outside_the_range_are_not_waited_for():
     world, (a, b) = await members("a", "b")
     put, go_on = b.store.put, asyncio.Event()
 
@@ -82,7 +82,7 @@ async def test_commits_beside_the_range_are_not_waited_for():
         await put(writes, ts)
 
     b.store.put = late
-    answer = b.committer.commit(BESIDE)
+    answer = b.committer.commit(OUTSIDE)
     assert isinstance(await a.do(b.guests.guard("a", asking(), b.committer)), GuardedHere)
     assert not answer.done()
     go_on.set()
@@ -139,7 +139,7 @@ async def test_a_commit_needs_the_guards_of_all_members():
         a.locks.require_in_force(owner)
     world.write(members=world.assignment.members[:-1])
     world.show(a)
-    with pytest.raises(TransactionAborted):  # it has been a member meanwhile
+    with pytest.raises(TransactionAborted):  # it was a member in between
         a.locks.require_in_force(owner)
     another = await guard(a)
     world.bury("c")
@@ -194,7 +194,7 @@ async def test_a_condition_holds_over_the_commits_of_all_nodes():
 
 @in_virtual_time
 async def test_a_condition_holds_over_the_death_of_a_node():
-    """The node dies while its commits are under way; the others go on beside its recovery."""
+    """The node dies while its commits are under way; the others go on during its recovery."""
     for delay in (0.002, 0.005, 0.012):
         world = await nodes(0, 0, 0, catalog=catalog_of(SCHEMA))
         rows = ", ".join(f"({n}, 0, TRUE)" for n in range(6))

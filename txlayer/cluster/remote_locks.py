@@ -48,6 +48,7 @@ from hornbeam_server.txlayer.transactions.locks import (
     LockTable,
     Mode,
     only_first,
+    waited_too_long,
 )
 
 LONGEST_S = 3_600.0
@@ -236,7 +237,7 @@ class TravellingLocks:
             async with asyncio.timeout_at(deadline):
                 return await self._links.ask(member, request)
         except TimeoutError:
-            raise _too_late() from None
+            raise waited_too_long() from None
         except Unavailable as error:
             raise _aborted(f"A node did not answer: {error.message}", "no answer") from error
 
@@ -369,7 +370,7 @@ def _no_grant(answer: Response) -> TransactionAborted | StatementTimeout:
     """The error for an answer that grants nothing."""
     match answer:
         case Refused(reason=reason) if reason == TIMEOUT:
-            return _too_late()
+            return waited_too_long()
         case Refused():
             return _aborted(answer.why, answer.reason)
     return _aborted(f"A node answered {answer!r}.", "no answer")
@@ -377,10 +378,3 @@ def _no_grant(answer: Response) -> TransactionAborted | StatementTimeout:
 
 def _aborted(why: str, reason: str) -> TransactionAborted:
     return TransactionAborted(why, cure="Try again.", reason=reason)
-
-
-def _too_late() -> StatementTimeout:
-    return StatementTimeout(
-        "The transaction waited for a lock until its time limit; nothing was written.",
-        cure="Raise timeout_ms, or do less in the transactions that hold this lock.",
-    )

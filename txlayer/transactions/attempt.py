@@ -355,10 +355,7 @@ class Transaction:
             rows_found = await gathered(stream, relation.name, budget_of_writes())
             _require_width(len(stream.columns), len(plan.query_positions), relation)
             given += await made(plan.selected(row) for row in rows_found)
-        rows: list[Row] = []
-        for some in chunks(given):
-            rows += [await self._new_rows.complete(relation, values) for values in some]
-            await turn(some)
+        rows = await self._new_rows.complete_each(relation, given)
         upsert = None if plan.conflict is None else _Upsert(plan.conflict, bound, values)
         written = await self.insert_rows(relation, rows, upsert)
         return _Written(written, [bound.parameters] * len(written), values)
@@ -613,11 +610,8 @@ class Transaction:
         nothing: list[Row] = [()] * len(pairs.keys)
         given = await values.add_all(action.queries, nothing, pairs.parameters)
         taken = budget_of_writes().taking(map(action.given, given), _values_of)
-        new: list[Row] = []
-        for some in chunks(await self._all_computed(bound, taken)):
-            new += [await self._new_rows.complete(relation, each) for each in some]
-            await turn(some)
-        return new
+        computed = await self._all_computed(bound, taken)
+        return await self._new_rows.complete_each(relation, computed)
 
     async def _truncate(self, plan: TruncatePlan) -> int:
         """Delete all rows of the relations. None is left that references one of them."""

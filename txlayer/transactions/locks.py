@@ -1,7 +1,8 @@
 """Locks on names: shared and exclusive, first in first out, deadlock-free by wait-die.
 
 The table is one slave's memory. A lock protects the named object until the transaction that holds
-the lock is applied. The table is plain state and futures: no I/O, no clock of its own.
+the lock is applied. The table is plain state and futures: no I/O, no clock of its own. Only `guard`
+waits for the committer.
 
 Why there is no deadlock. "First locks", of the kinds in `FIRST`, are taken before all others, in
 that order. An owner that holds any other lock may wait only if it is older than *every* other
@@ -146,6 +147,14 @@ class _Waiter:
     granted: asyncio.Future[None] = field(default_factory=_new_future)
 
 
+def waited_too_long() -> StatementTimeout:
+    """The error at the end of a wait for a lock, or for commits in a range to be guarded."""
+    return StatementTimeout(
+        "The transaction waited for others until its time limit; nothing was written.",
+        cure="Raise timeout_ms, or do less in the transactions that hold its locks.",
+    )
+
+
 class LockTable:
     """All locks and guards of one slave. `_queues` has an entry only for names with waiters."""
 
@@ -215,11 +224,7 @@ class LockTable:
             async with asyncio.timeout_at(deadline):
                 return await applied_under(committer, ranges)
         except TimeoutError:
-            raise StatementTimeout(
-                "The transaction waited for other commits until its time limit; nothing was"
-                " written.",
-                cure="Raise timeout_ms.",
-            ) from None
+            raise waited_too_long() from None
 
     def is_guarded(self, owner: LockOwner, prepared: Prepared) -> bool:
         return bool(self._guards) and any(
@@ -345,10 +350,7 @@ class LockTable:
             async with asyncio.timeout_at(deadline):
                 await waiter.granted
         except TimeoutError:
-            raise StatementTimeout(
-                "The transaction waited for a lock until its time limit; nothing was written.",
-                cure="Raise timeout_ms, or do less in the transactions that hold this lock.",
-            ) from None
+            raise waited_too_long() from None
         finally:
             owner.waiting = None
             self._leave(name, waiter)

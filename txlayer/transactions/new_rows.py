@@ -9,6 +9,7 @@ from typing import Any
 from hornbeam_server.schema.assignment import assign, assign_all_of_file
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
 from hornbeam_server.schema.row_identity import spread
+from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Kind, Row, Value
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
@@ -41,6 +42,16 @@ class NewRows:
             for i, column in enumerate(relation.columns)
         ]
         return self._constraints.completed(relation, tuple(row))
+
+    async def complete_each(
+        self, relation: Relation, given: Sequence[Mapping[int, Value]]
+    ) -> list[Row]:
+        """`complete` for many rows."""
+        rows: list[Row] = []
+        for some in chunks(given):
+            rows += [await self.complete(relation, values) for values in some]
+            await turn(some)
+        return rows
 
     async def complete_all(
         self,

@@ -146,16 +146,16 @@ _EXTENSIONS: dict[type, tuple[int, Callable[[Any], bytes]]] = {
     dt.date: (2, lambda value: value.isoformat().encode()),
     dt.datetime: (3, lambda value: value.isoformat().encode()),
     uuid.UUID: (4, lambda value: value.bytes),
-    Interval: (6, lambda value: str(value).encode()),
     dt.time: (5, lambda value: value.isoformat().encode()),
+    Interval: (6, lambda value: str(value).encode()),
 }
 _FROM_EXTENSION: dict[int, Callable[[bytes], Any]] = {
     1: lambda data: Decimal(data.decode()),
     2: lambda data: dt.date.fromisoformat(data.decode()),
     3: lambda data: dt.datetime.fromisoformat(data.decode()),
     4: lambda data: uuid.UUID(bytes=data),
-    6: lambda data: interval(data.decode()),
     5: lambda data: dt.time.fromisoformat(data.decode()),
+    6: lambda data: interval(data.decode()),
 }
 
 

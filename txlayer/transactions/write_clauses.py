@@ -1,4 +1,4 @@
-"""Refusal of clauses of INSERT, UPDATE and DELETE that no plan carries out."""
+"""Refusal of clauses of INSERT, UPDATE, DELETE and MERGE that no plan carries out."""
 
 from __future__ import annotations
 

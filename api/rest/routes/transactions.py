@@ -50,7 +50,7 @@ async def transact(
     request: Request,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Run INSERT, UPDATE, DELETE and TRUNCATE statements as one transaction."""
+    """Run INSERT, UPDATE, DELETE, MERGE and TRUNCATE statements as one transaction."""
     db, limits, principal = database_of(request), settings_of(request), principal_of(request)
     check_parameters(body.parameter_lists(), limits)
     characters = sum(len(statement.sql) for statement in body.statements)

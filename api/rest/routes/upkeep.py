@@ -159,7 +159,8 @@ def _located(error: TypeMismatch, batches: Sequence[InsertRows], catalog: Catalo
         into = catalog.schema.relation(batch.relation)
         found = name_bad_row(error, into, batch.columns, batch.rows)
         if found is not error:
-            return TypeMismatch(f"{batch.relation}: {found.message}", cure=found.cure)
+            details = {**found.details, "relation": batch.relation}
+            return TypeMismatch(f"{batch.relation}: {found.message}", cure=found.cure, **details)
     return error
 
 

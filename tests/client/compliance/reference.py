@@ -7,7 +7,7 @@ from tests.client.compliance.requirements import CLOSED, FAILING
 from tests.client.compliance.running import ROOT
 
 PAGE = ROOT / "docs" / "sqlalchemy.md"
-_BEGIN = "<!-- `python -m tests.client.compliance.reference.reference` writes this section -->\n"
+_BEGIN = "<!-- `python -m tests.client.compliance.reference` writes this section -->\n"
 _END = "<!-- end of the section -->\n"
 
 
