@@ -124,6 +124,6 @@ class PostgreSQL:
     def close(self) -> None:
         self.restart()
         with self._server.connect(self._name) as db:
-            schemas = db.execute(_SCHEMAS).fetchall()
-            db.execute("; ".join(f'DROP SCHEMA "{name}" CASCADE' for (name,) in schemas))
+            for (name,) in db.execute(_SCHEMAS).fetchall():
+                db.execute(f'DROP SCHEMA "{name}" CASCADE')
             db.execute("CREATE SCHEMA public")
