@@ -30,6 +30,7 @@ from hornbeam_server.schema.catalog import (
     StateLayout,
     WorkloadStatement,
 )
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import Corruption, TypeMismatch
 from hornbeam_server.schema.model import (
@@ -84,6 +85,8 @@ class Format(enum.IntEnum):
     or with plain views (an older server would take them for views that are stored); or with partial
     indexes (an older server would put all rows into them); or with renamed indexes and identity
     columns (an older server would not find them)."""
+    ELEVENTH = 11
+    """With copies of relations (an older server would not keep them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -161,6 +164,11 @@ class _PlainForm(msgspec.Struct):
     columns: tuple[_ColumnForm, ...]
 
 
+class _CopyForm(msgspec.Struct):
+    target: _RelationForm
+    conversions: tuple[tuple[str, str], ...]
+
+
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
     format: Format
     version: int
@@ -187,6 +195,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     projected: tuple[_ProjectedForm, ...] = ()
     plain: tuple[_PlainForm, ...] = ()
     stored_as: tuple[tuple[str, str], ...] = ()
+    copies: tuple[_CopyForm, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -220,11 +229,14 @@ def encode_catalog(catalog: Catalog) -> bytes:
             tuple(_projected_form(view) for view in catalog.projected),
             tuple(_plain_form(view) for view in catalog.plain),
             catalog.stored_as,
+            tuple(_copy_form(copy) for copy in catalog.copies),
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
+    if catalog.copies:
+        return Format.ELEVENTH
     partial = any(index.where for index in catalog.indexes)
     partial = partial or any(index.where for index in catalog.schema.indexes)
     renamed = catalog.stored_as or any(begun.cell for begun in catalog.beginnings)
@@ -302,6 +314,7 @@ def decode_catalog(data: bytes) -> Catalog:
         immediate = tuple(_immediate(view) for view in form.immediate)
         projected = tuple(_projected(view) for view in form.projected)
         plain = tuple(_plain_view(view) for view in form.plain)
+        copies = tuple(Copy(_relation(each.target), each.conversions) for each in form.copies)
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
             f"The stored catalog cannot be read: {error}",
@@ -328,7 +341,12 @@ def decode_catalog(data: bytes) -> Catalog:
         projected,
         plain,
         form.stored_as,
+        copies,
     )
+
+
+def _copy_form(copy: Copy) -> _CopyForm:
+    return _CopyForm(_relation_form(copy.target), copy.conversions)
 
 
 def _relation_form(relation: Relation) -> _RelationForm:
