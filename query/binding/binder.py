@@ -85,12 +85,19 @@ from hornbeam_server.query.dialect.jsonb import (
     result_type,
 )
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
-from hornbeam_server.query.dialect.operand_kinds import is_interval, mark_operands
+from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
 from hornbeam_server.query.dialect.session import value_of_word
-from hornbeam_server.query.dialect.sums import SUMMED, number_kind, sum_type
+from hornbeam_server.query.dialect.sums import (
+    SUMMED,
+    number_kind,
+    number_of,
+    sum_type,
+    widest,
+)
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA
+from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.types import JSONB as JSONB_TYPE
 from hornbeam_server.schema.types import ColumnType, Declared, Kind
@@ -583,7 +590,8 @@ class _Binder:
             )
         pairs = zip(left.columns, right.columns, strict=False)
         columns = tuple(
-            OutputColumn(a.name, a.type if a.type == b.type else None) for a, b in pairs
+            a if a.type == b.type is not None else OutputColumn(a.name, None, _united(a, b))
+            for a, b in pairs
         )
         return _Shape(columns, left.open)
 
@@ -826,7 +834,7 @@ class _Binder:
     def _derived(self, node: exp.Expr, shape: _Shape, select: _Select, name: str = "") -> set[str]:
         alias = node.alias or name or f"{ANONYMOUS}{len(select.frame.items)}"
         visible = tuple(self._visible(node, shape.columns))
-        columns = tuple((name, OutputColumn(name, column.type)) for name, column in visible)
+        columns = tuple((name, replace(column, name=name)) for name, column in visible)
         self._add_item(Item(alias, columns, open=shape.open), node, select)
         return {alias}
 
@@ -981,7 +989,9 @@ class _Binder:
                 continue
             self._expression(node, select)
             value = node.unalias()
-            columns.append(OutputColumn(output_name(node), self._type(value)))
+            type_ = self._type(value)
+            number = self._number(value) if type_ is None else None
+            columns.append(OutputColumn(output_name(node), type_, number))
             open_ = open_ or not isinstance(node.unnest(), exp.Alias | exp.Column)
             if isinstance(node, exp.Alias):
                 select.aliases.setdefault(node.alias, value)
@@ -1005,10 +1015,9 @@ class _Binder:
                 self._use(item, column, self._gathered_of(item, select))
         self.stars.append((star, [(entry, renames.get(entry[3], entry[3])) for entry in kept]))
         return [
-            OutputColumn(
-                renames.get(name, name),
-                self._type(replaced[name]) if name in replaced else column.type,
-            )
+            OutputColumn(renames.get(name, name), self._type(replaced[name]))
+            if name in replaced
+            else replace(column, name=renames.get(name, name))
             for _, _, column, name in kept
         ]
 
@@ -1168,17 +1177,17 @@ class _Binder:
         if name is not None:
             return result_type(name)
         match node:
-            case exp.Paren():
+            case exp.Paren() | exp.Window() | exp.Filter():
                 return self._type(node.this)
             case exp.Column():
                 target = self.targets.get(id(node))
                 return target.column.type if target is not None else None
             case exp.Cast() if not isinstance(node, exp.TryCast):
                 return self._cast_type(node)
-            case exp.Window() | exp.Filter():
-                return self._type(node.this)
             case exp.AggFunc():
                 return self._aggregate_type(node)
+            case exp.Div() if self._number(node) is Kind.DECIMAL:
+                return QUOTIENT
             case exp.Literal() if node.is_string:
                 return _TEXT
             case exp.Literal() if node.name.isdigit() and len(node.name) < 10:
@@ -1203,7 +1212,19 @@ class _Binder:
         return None
 
     def _double(self, node: exp.Expr) -> ColumnType | None:
-        return _DOUBLE if number_kind(node, self._type) is Kind.DOUBLE else None
+        return _DOUBLE if self._number(node) is Kind.DOUBLE else None
+
+    def _number(self, node: exp.Expr) -> Kind | None:
+        return number_kind(node, self._number_type)
+
+    def _number_type(self, node: exp.Expr) -> ColumnType | None:
+        """The type of a name, or one of the same kind if only DuckDB knows its type."""
+        type_ = self._type(node)
+        if type_ is None and isinstance(node, exp.Column):
+            target = self.targets.get(id(node))
+            kind = None if target is None else target.column.number
+            return None if kind is None else ColumnType(kind)
+        return type_
 
     def _cast_type(self, node: exp.Cast) -> ColumnType | None:
         """The type of a cast. NUMERIC without precision keeps a decimal argument's type; for other
@@ -1259,9 +1280,9 @@ class _Binder:
             elif isinstance(node, exp.Sum | exp.Avg):
                 self._check_average(node)
                 spans = is_interval(node.this, self._type)
-                node.meta[SUMMED] = Kind.INTERVAL if spans else number_kind(node.this, self._type)
-            elif isinstance(node, exp.Round | exp.DPipe | exp.Div | exp.Sub | exp.Anonymous):
-                mark_operands(node, self._type)
+                node.meta[SUMMED] = Kind.INTERVAL if spans else self._number(node.this)
+            elif isinstance(node, MARKED):
+                mark_operands(node, self._number_type)
             elif isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
                 for value in (node.args.get("expression"), node.args.get("count")):
                     if value is not None:
@@ -1373,9 +1394,14 @@ def _made_nullable(side: str, left: set[str], right: set[str]) -> set[str]:
     return {"LEFT": right, "RIGHT": left, "FULL": left | right}.get(side, set())
 
 
+def _united(*columns: OutputColumn) -> Kind | None:
+    """The kind of numbers of a column of a set operation."""
+    return widest([c.number if c.type is None else number_of(c.type) for c in columns])
+
+
 def _renamed(shape: _Shape, names: Sequence[str]) -> _Shape:
     columns = tuple(
-        OutputColumn(names[i] if i < len(names) else column.name, column.type)
+        replace(column, name=names[i]) if i < len(names) else column
         for i, column in enumerate(shape.columns)
     )
     return _Shape(columns, shape.open and len(names) < len(columns))

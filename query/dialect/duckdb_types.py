@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hornbeam_server.query.dialect.jsonb import create_functions
+from hornbeam_server.query.dialect import jsonb, numerics
 from hornbeam_server.query.dialect.macros import macros
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.intervals import Interval
@@ -106,7 +106,8 @@ def connect(
         },
     )
     connection.execute("SET GLOBAL TimeZone = 'UTC'")  # GLOBAL also covers cursors
-    create_functions(connection)
+    jsonb.create_functions(connection)
+    numerics.create_functions(connection)
     for statement in macros():
         connection.execute(statement)
     # Last, because DuckDB refuses to set temp_directory without external access.

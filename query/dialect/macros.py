@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 
 from hornbeam_server.schema import spelling
+from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION
 
 PARAMETER_TYPE = "parameter_type"
@@ -187,6 +188,13 @@ _MACROS: dict[str, Sequence[str]] = {
         f"(x VARCHAR) AS {_OF_TEXT['time']}",
         "(x TIMESTAMPTZ) AS CAST(x AS TIMESTAMP)",
     ),
+    **{
+        name: (
+            f"(x, y) AS CAST(hornbeam_{name}_of_texts(CAST(x AS VARCHAR), CAST(y AS VARCHAR))"
+            f" AS {QUOTIENT.sql()})",
+        )
+        for name in ("quotient", "product")
+    },
     "summed": (
         "(x) AS list_sum([x])",
         *(f"(x {type_}) AS CAST(x AS BIGINT)" for type_ in _SMALL),

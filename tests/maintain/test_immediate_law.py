@@ -43,6 +43,7 @@ AGGREGATES = [
 ]
 COMPUTED = [
     *("sum({}) / count(*)", "count(*) * 2 - count({})", "coalesce(max({}), 0) + min({})"),
+    "sum({}) * 1.00 / count(*) * (1 / 3.0)",
     *("round(avg({}), 1)", "CASE WHEN count(*) > 1 THEN sum({}) END", "count({}) // count({})"),
 ]
 HAVINGS = ["count(*) > 1", "sum({}) > 1 OR min({}) IS NULL", "count(DISTINCT {}) < count(*)"]
