@@ -6,7 +6,7 @@ are functions over texts in Python (`schema.quotients`), which our own loops cal
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -21,30 +21,26 @@ from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, Kind
 if TYPE_CHECKING:
     import duckdb
 
+FUNCTIONS: Mapping[str, Callable[[Decimal, Decimal], Decimal]] = {
+    "hornbeam_quotient_of_texts": quotient,
+    "hornbeam_product_of_texts": product,
+}
+"""The functions by their names in DuckDB, where they take and return texts. Macros call them."""
 LONG = "long_product"
 """Key in the meta of `*`: has it more decimal places than DuckDB multiplies?"""
 _FEW = 4
 """DuckDB multiplies a quotient by a number of so many decimal places."""
 
 
-def create_functions(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the functions in a new DuckDB database. The macros of `query/dialect/macros.py` call
-    them."""
-    create: Any = connection.create_function
-    for name, function in (("quotient", quotient), ("product", product)):
-        run = _of_texts(function)
-        create(
-            f"hornbeam_{name}_of_texts", run, ["VARCHAR"] * 2, "VARCHAR", null_handling="special"
-        )
+def create_function(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Create the function `name` of `FUNCTIONS` in a DuckDB database."""
+    function = FUNCTIONS[name]
 
-
-def _of_texts(
-    function: Callable[[Decimal, Decimal], Decimal],
-) -> Callable[[str | None, str | None], str | None]:
     def of_texts(a: str | None, b: str | None) -> str | None:
         return None if a is None or b is None else f"{function(Decimal(a), Decimal(b)):f}"
 
-    return of_texts
+    create: Any = connection.create_function
+    create(name, of_texts, ["VARCHAR", "VARCHAR"], "VARCHAR", null_handling="special")
 
 
 def write_numeric(node: exp.Expr) -> bool:
