@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 _MACROS = macros.definitions()
 _FUNCTIONS: Mapping[str, Callable[[duckdb.DuckDBPyConnection], None]] = {
-    **{
-        jsonb.PREFIX + name: partial(jsonb.create_function, name=name) for name in jsonb.FUNCTIONS
-    },
+    **{jsonb.PREFIX + name: partial(jsonb.create_function, name=name) for name in jsonb.FUNCTIONS},
     **{name: partial(numerics.create_function, name=name) for name in numerics.FUNCTIONS},
 }
 _CALLED = re.compile(r"\bhornbeam_\w+", re.IGNORECASE)

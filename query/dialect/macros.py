@@ -220,8 +220,15 @@ def definitions() -> Mapping[str, str]:
     }
 
 
+_PREFIX = "hornbeam_"
+
+
 def macro(name: str) -> str:
-    return f"hornbeam_{name}"
+    return f"{_PREFIX}{name}"
+
+
+def is_macro(name: str) -> bool:
+    return name.lower().startswith(_PREFIX)
 
 
 def call(name: str, *arguments: exp.Expr) -> exp.Expr:

@@ -216,8 +216,8 @@ def number_kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
         case exp.Sum():
             summed = number_kind(node.this, type_of)
             return summed if summed is None else _SUMS.get(summed, summed)
-        case exp.Cast() if node.is_type(_D.DECIMAL):
-            return Kind.DECIMAL
+        case exp.Cast() if node.is_type(_D.DECIMAL, _D.SMALLINT):
+            return Kind.DECIMAL if node.is_type(_D.DECIMAL) else Kind.INTEGER
         case exp.Subquery(this=exp.Select(expressions=[value])) | exp.Select(expressions=[value]):
             return number_kind(value.unalias(), type_of)
         case exp.Anonymous(expressions=[value, *_]) if node.name.lower() in _SAME:

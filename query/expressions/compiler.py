@@ -16,6 +16,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.binding.placeholders import number_placeholders, parameter_key
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, Parameter, arguments
+from hornbeam_server.query.dialect.macros import is_macro
 from hornbeam_server.query.dialect.numerics import is_long_product, is_quotient
 from hornbeam_server.query.dialect.operand_kinds import is_rounded_to_even
 from hornbeam_server.query.dialect.sums import QUOTIENT
@@ -360,7 +361,7 @@ def _number(node: exp.Expr | None) -> int | None:
 
 @_handles(exp.Anonymous, "expressions")
 def _call(compiler: _Compiler, node: exp.Anonymous) -> Operand:
-    if node.find(exp.Column) is None:
+    if node.find(exp.Column) is None and not is_macro(node.name):
         raise NotNativeError  # the type of DATE_PART of a constant depends on its value
     return functions.called(node.name, compiler.all(*node.expressions))
 
