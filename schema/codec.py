@@ -84,6 +84,8 @@ class Format(enum.IntEnum):
     or with plain views (an older server would take them for views that are stored); or with partial
     indexes (an older server would put all rows into them); or with renamed indexes and identity
     columns (an older server would not find them)."""
+    ELEVENTH = 11
+    """With indexes on expressions (an older server would look for their columns)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -225,6 +227,9 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
+    computed = any(index.expressions for index in catalog.indexes)
+    if computed or any(index.expressions for index in catalog.schema.indexes):
+        return Format.ELEVENTH
     partial = any(index.where for index in catalog.indexes)
     partial = partial or any(index.where for index in catalog.schema.indexes)
     renamed = catalog.stored_as or any(begun.cell for begun in catalog.beginnings)

@@ -111,8 +111,8 @@ class Statements:
         return self._session
 
     def _defined_for(self, sql: str) -> duckdb.DuckDBPyConnection:
-        """The session's cursor, in whose database all is defined that `sql` calls. The database's
-        own connection keeps our functions: those of a cursor are freed when it is closed."""
+        """The session's cursor, in whose database all is defined that `sql` calls. DuckDB frees a
+        function of Python with the connection that created it, so it is none of a session."""
         self._definitions.create_for(sql, self._database)
         return self._cursor
 
