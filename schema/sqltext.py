@@ -288,7 +288,7 @@ def _float(node: exp.DataType, place: Place) -> ColumnType:
 
 
 def _array(node: exp.DataType, place: Place) -> ColumnType:
-    """The type of an array; a type has no number of dimensions and of elements, as in PostgreSQL."""
+    """The type of an array; a type has no number of dimensions and elements, as in PostgreSQL."""
     inner = node.expressions[0]
     while inner.this is T.ARRAY:
         inner = inner.expressions[0]

@@ -107,8 +107,8 @@ PYTHON_TYPES: dict[Kind, type] = {
 _INTEGER_BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
 MAX_DECIMAL_PRECISION = 38
 NUMERIC_SCALE = 9
-"""The scale of NUMERIC without precision. It leaves the product of two such columns 20 digits before
-the decimal point."""
+"""The scale of NUMERIC without precision. It leaves the product of two such columns 20 digits
+before the decimal point."""
 _ROUNDING = Context(prec=2 * MAX_DECIMAL_PRECISION, rounding=ROUND_HALF_UP)
 """Halves are rounded away from zero, as in DuckDB. The thread's own context would refuse more than
 28 digits."""

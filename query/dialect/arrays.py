@@ -12,10 +12,13 @@ if TYPE_CHECKING:  # only workers load DuckDB, not the server process
     import duckdb
 
 
-def create_array_functions(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the functions in a new DuckDB database. DuckDB needs numpy for them."""
+ELEMENTS = macro("array_elements")
+
+
+def create_elements(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the function `elements` in a DuckDB database. DuckDB needs numpy for it."""
     create: Any = connection.create_function
-    create(macro("array_elements"), elements, ["VARCHAR"], "VARCHAR[]", null_handling="special")
+    create(ELEMENTS, elements, ["VARCHAR"], "VARCHAR[]", null_handling="special")
 
 
 def elements(text: str | None) -> list[str | None] | None:
