@@ -292,10 +292,12 @@ class Statement:
                 what = written if len(written) < 40 else part.upper()
                 self.refuse(what, self.offset(node) if at is None else at, cure)
 
-    def bare_index(self, node: exp.Expr, cure: str, at: int | None = None) -> None:
-        """Refuse INCLUDE, USING INDEX … after PRIMARY KEY and UNIQUE."""
-        if (parameters := node.args.get("include")) is not None:
-            self.only(parameters, set(), cure, self.offset(node) if at is None else at)
+    def included(self, node: exp.Expr, cure: str, at: int | None = None) -> tuple[Name, ...]:
+        """The columns of INCLUDE after PRIMARY KEY and UNIQUE. USING INDEX … is refused."""
+        if (parameters := node.args.get("include")) is None:
+            return ()
+        self.only(parameters, {"include"}, cure, self.offset(node) if at is None else at)
+        return self.names(parameters.args.get("include") or ())
 
     def refuse(self, what: str, offset: int, cure: str) -> NoReturn:
         raise self.place(offset).error(f"{what} is not supported here.", cure=cure, name=what)

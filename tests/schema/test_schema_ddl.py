@@ -455,7 +455,6 @@ ERRORS = [
     (T + " EXCLUDE (a WITH =))\n ^", "EXCLUDE", "UNIQUE"),
     (T + " LIKE p)\n ^", "LIKE", "Write the columns"),
     (T + " c INT UNIQUE NULLS NOT DISTINCT)\n ^", "NULLS NOT DISTINCT", "UNIQUE alone"),
-    ("CREATE TABLE t (\n a INT PRIMARY KEY INCLUDE (b), b INT)\n ^", "INCLUDE", "alone"),
     ("CREATE\n TEMP TABLE t (a INT PRIMARY KEY)\n ^", "TEMP", "plain table"),
     ("CREATE TABLE t AS SELECT 1 AS a\n^", "without columns", "Declare"),
     (I + "DROP TABLE t\n^", "DROP", "a DDL file holds"),
