@@ -1,8 +1,13 @@
 """Functions and macros of ours in DuckDB are created when a statement first calls them."""
 
+import gc
+
 from hornbeam_server.query.dialect import definitions
 from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_types import connect
+from hornbeam_server.query.workers.control import Options
+from hornbeam_server.query.workers.messages import End, Query, Rows
+from hornbeam_server.query.workers.statements import Statements
 
 
 def present(connection):
@@ -33,3 +38,16 @@ def test_a_macro_brings_those_that_it_calls(monkeypatch):
     with connect() as connection:
         Definitions().create_for("SELECT hornbeam_o(1)", connection)
         assert connection.execute("SELECT hornbeam_o(1)").fetchall() == [(1,)]
+
+
+def test_functions_outlive_the_session_that_first_calls_them():
+    worker = Statements(Options())
+    query = Query("SELECT hornbeam_jsonb_type_name('[1]') AS kind", {})
+    for _ in range(3):
+        reply = worker.answer(query)
+        assert isinstance(reply, Rows)
+        assert reply.batch is not None
+        assert reply.batch.to_pylist() == [{"kind": "array"}]
+        worker.answer(End())
+        gc.collect()
+    worker.close()
