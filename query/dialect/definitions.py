@@ -7,7 +7,7 @@ call none. So a worker creates a definition when the first statement calls it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _MACROS = macros.definitions()
-_FUNCTIONS = {
+_FUNCTIONS: Mapping[str, Callable[[duckdb.DuckDBPyConnection], None]] = {
     **{jsonb.PREFIX + name: partial(jsonb.create_function, name) for name in jsonb.FUNCTIONS},
     arrays.ELEMENTS: arrays.create_elements,
 }
