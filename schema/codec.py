@@ -86,7 +86,8 @@ class Format(enum.IntEnum):
     indexes (an older server would put all rows into them); or with renamed indexes and identity
     columns (an older server would not find them)."""
     ELEVENTH = 11
-    """With columns that are arrays (an older server does not know them)."""
+    """With columns that are arrays (an older server does not know them); or with indexes on
+    expressions (an older server would look for their columns)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -238,7 +239,9 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
-    if any(column.type.element is not None for column in _all_columns(catalog)):
+    computed = any(index.expressions for index in catalog.indexes)
+    computed = computed or any(index.expressions for index in catalog.schema.indexes)
+    if computed or any(column.type.element is not None for column in _all_columns(catalog)):
         return Format.ELEVENTH
     partial = any(index.where for index in catalog.indexes)
     partial = partial or any(index.where for index in catalog.schema.indexes)

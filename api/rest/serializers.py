@@ -271,6 +271,7 @@ def _index_document(catalog: Catalog, index: Index) -> dict[str, Any]:
         "include": list(index.include),
         "unique": index.unique,
         "where": index.where,
+        "expressions": [{"column": e.column, "sql": e.sql} for e in index.expressions],
         "purpose": index.purpose.value,
         "reason": index.reason,
         "state": catalog.state[index.name].value,

@@ -33,7 +33,7 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding import information_schema
+from hornbeam_server.query.binding import index_expressions, information_schema
 from hornbeam_server.query.binding.algebra import (
     BoundStatement,
     Order,
@@ -256,8 +256,13 @@ class _Binder:
             )
         self._type_parameters(nodes)
         blocks = tuple(
-            make_block(g, _resolver(self.targets, g.select), self.catalog.schema)
-            for g in with_sources
+            make_block(
+                gathered,
+                _resolver(self.targets, gathered.select),
+                self.catalog.schema,
+                index_expressions.resolver(gathered.sources, number, self.catalog, bind),
+            )
+            for number, gathered in enumerate(with_sources)
         )
         statement = BoundStatement(
             self.kind,
@@ -347,8 +352,11 @@ class _Binder:
     def _on_conflict(self, conflict: exp.Expr, select: _Select) -> None:
         item = select.frame.items[0]
         for key in conflict.args.get("conflict_keys") or ():
-            name = key.this if isinstance(key, exp.Ordered) else key
-            self._target_column(name, item)
+            part = (key.this if isinstance(key, exp.Ordered) else key).unnest()
+            if isinstance(part, exp.Column | exp.Identifier):
+                self._target_column(part, item)
+            else:
+                self._expression(part, replace(select, frame=replace(select.frame, items=[item])))
         new_row = Item("excluded", item.columns)
         inner = replace(select, frame=replace(select.frame, items=[item, new_row]))
         for assignment in conflict.expressions:

@@ -177,7 +177,7 @@ def _keys(relation: Relation, catalog: Catalog) -> Iterator[tuple[str, str, tupl
     if relation.declared_key:
         yield f"{relation.name}_pkey", "PRIMARY KEY", relation.declared_key
     for index in catalog.schema.indexes:
-        if index.relation == relation.name and index.unique:
+        if index.relation == relation.name and index.unique and not index.expressions:
             yield index.name, "UNIQUE", tuple(part.column for part in index.columns)
     for key in relation.foreign_keys:
         yield key.name, "FOREIGN KEY", key.columns

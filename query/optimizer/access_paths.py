@@ -211,7 +211,7 @@ class Paths:
         self.catalog = catalog
         self.source = catalog.layout(block.relation(alias))
         columns = block.columns.get(alias, frozenset(self.source.column_names))
-        filters = block.filters_of(alias)
+        filters = block.key_filters_of(alias)
         self.layouts = tuple(_layouts(catalog, self.source, columns, filters))
         self.joins = tuple(_join_equalities(block, hints, alias))
         self.partners = tuple(

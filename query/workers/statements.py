@@ -110,8 +110,8 @@ class Statements:
         return self._session
 
     def _defined_for(self, sql: str) -> duckdb.DuckDBPyConnection:
-        """The session's cursor, in whose database all is defined that `sql` calls. A function of
-        Python lives as long as the connection that creates it, so this is not the cursor."""
+        """The session's cursor, in whose database all is defined that `sql` calls. DuckDB frees a
+        function of Python with the connection that created it, so it is none of a session."""
         self._definitions.create_for(sql, self._database)
         return self._cursor
 

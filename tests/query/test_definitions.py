@@ -6,7 +6,7 @@ from hornbeam_server.query.dialect import definitions
 from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.query.workers.control import Options
-from hornbeam_server.query.workers.messages import End, Query, Rows
+from hornbeam_server.query.workers.messages import End, Query
 from hornbeam_server.query.workers.statements import Statements
 
 
@@ -40,14 +40,11 @@ def test_a_macro_brings_those_that_it_calls(monkeypatch):
         assert connection.execute("SELECT hornbeam_o(1)").fetchall() == [(1,)]
 
 
-def test_functions_outlive_the_session_that_first_calls_them():
-    worker = Statements(Options())
-    query = Query("SELECT hornbeam_jsonb_type_name('[1]') AS kind", {})
+def test_a_function_outlives_the_session_that_first_called_it():
+    statements = Statements(Options())
     for _ in range(3):
-        reply = worker.answer(query)
-        assert isinstance(reply, Rows)
-        assert reply.batch is not None
-        assert reply.batch.to_pylist() == [{"kind": "array"}]
-        worker.answer(End())
+        reply = statements.answer(Query("SELECT hornbeam_jsonb_pretty('[1]') AS text", {}))
+        assert reply.batch[0].to_pylist() == ["[\n    1\n]"]
+        statements.answer(End())
         gc.collect()
-    worker.close()
+    statements.close()

@@ -18,6 +18,7 @@ from hornbeam_server.schema.catalog import (
     Forest,
     ImmediateView,
     Index,
+    IndexExpression,
     JoinView,
     Load,
     PlainView,
@@ -117,6 +118,9 @@ NINTH = (Path(__file__).parent / "fixtures" / "catalog_9.json").read_bytes()
 
 TENTH = (Path(__file__).parent / "fixtures" / "catalog_10.json").read_bytes()
 """A catalog with a dropped column, and one with another default than its older rows have."""
+
+ELEVENTH = (Path(__file__).parent / "fixtures" / "catalog_11.json").read_bytes()
+"""A catalog with an index on an expression."""
 
 
 def test_the_format_comes_first() -> None:
@@ -376,6 +380,17 @@ def test_partial_indexes_raise_the_format_number_and_are_decoded() -> None:
     catalog = Catalog(1, schema, Forest(("r",)), indexes=(index,))
     assert encode_catalog(catalog).startswith(b'{"format":10,')
     assert decode_catalog(encode_catalog(catalog)) == catalog
+
+
+def test_indexes_on_expressions_raise_the_format_number_and_are_decoded() -> None:
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY); CREATE INDEX i ON r ((a + 1));")
+    expression = IndexExpression("(a + 1)", "a + 1", ColumnType(Kind.INTEGER))
+    index = Index("i", "r", (KeyPart("(a + 1)"),), expressions=(expression,))
+    catalog = Catalog(1, schema, Forest(("r",)), indexes=(index,))
+    assert encode_catalog(catalog) == ELEVENTH
+    assert decode_catalog(ELEVENTH) == catalog
+    dropped = replace(catalog, schema=replace(schema, indexes=()))
+    assert encode_catalog(dropped).startswith(b'{"format":11,')
 
 
 DOCUMENTS = (Path(__file__).parent / "fixtures" / "catalog_10_jsonb.json").read_bytes()
