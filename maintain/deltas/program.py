@@ -46,7 +46,7 @@ from hornbeam_server.query.dialect.sums import KIND, SUMMED, WIDE
 from hornbeam_server.schema.catalog import Catalog, DeferredView, StateLayout
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import UNORDERED, ColumnType, Kind
 from hornbeam_server.storage.snapshot import RowReader
 
 
@@ -219,7 +219,7 @@ def _described(
     relations = {r.name: stored_fields(r.visible) for r in catalog.schema.relations}
     fields = describe(text(tree), relations)
     for field in fields:
-        if field.type.kind is Kind.INTERVAL:
+        if _is_span(field):
             raise Unsupported(
                 f"Column {field.name} of the view is an INTERVAL, which a declared view does not"
                 " keep.",
@@ -241,8 +241,8 @@ def _require_exact(bound: BoundQuery, catalog: Catalog) -> None:
                 )
 
 
-def _is_span(column: Column) -> bool:
-    return column.type.kind is Kind.INTERVAL
+def _is_span(column: Column | Field) -> bool:
+    return Kind.INTERVAL in (column.type.kind, (column.type.element or column.type).kind)
 
 
 def _require_visible(bound: BoundQuery, catalog: Catalog) -> None:
@@ -391,10 +391,10 @@ class _Compiler:
 def require_keys(fields: Fields) -> None:
     """Raise Unsupported if rows with these columns cannot have all columns as their key."""
     for field in fields:
-        if field.type.kind is Kind.JSON:
+        if field.type.kind in UNORDERED:
             raise Unsupported(
-                f"No columns identify the view's rows, and {field.name}, being JSON, can be "
-                "no part of a key.",
+                f"No columns identify the view's rows, and {field.name}, being {field.type.sql()},"
+                " can be no part of a key.",
                 cure="Select the keys of the relations, or CAST it to TEXT.",
             )
 

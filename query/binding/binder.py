@@ -100,7 +100,7 @@ from hornbeam_server.schema.model import INFORMATION_SCHEMA
 from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.types import JSONB as JSONB_TYPE
-from hornbeam_server.schema.types import ColumnType, Declared, Kind
+from hornbeam_server.schema.types import UNORDERED, ColumnType, Declared, Kind, array_of
 
 __all__ = ["BoundQuery", "OutputColumn", "bind", "bind_tree"]
 
@@ -1194,18 +1194,24 @@ class _Binder:
                 return self._cast_type(node)
             case exp.AggFunc():
                 return self._aggregate_type(node)
+            case exp.Array():
+                return self._array_type(node)
             case exp.Div() if self._number(node) is Kind.DECIMAL:
                 return QUOTIENT
-            case exp.Literal() if node.is_string:
-                return _TEXT
-            case exp.Literal() if node.name.isdigit() and len(node.name) < 10:
-                return ColumnType(Kind.INTEGER)
+            case exp.Literal():
+                return _literal_type(node)
             case exp.Predicate() | exp.Connector() | exp.Not() | exp.Boolean():
                 return ColumnType(Kind.BOOLEAN)
             case exp.Anonymous() if node.name.lower() == "unnest" and len(node.expressions) == 1:
                 return self._type(node.expressions[0])
             case _:
                 return _TEXT if isinstance(node, _TEXT_FUNCTIONS) else None
+
+    def _array_type(self, node: exp.Array) -> ColumnType | None:
+        """The type of `ARRAY[…]` whose elements all have one type."""
+        types = {self._type(each) for each in node.expressions if not isinstance(each, exp.Null)}
+        element = types.pop() if len(types) == 1 else None
+        return None if element is None or element.kind in UNORDERED else array_of(element.stored())
 
     def _aggregate_type(self, node: exp.AggFunc) -> ColumnType | None:
         match node:
@@ -1333,6 +1339,12 @@ class _Binder:
         name = node.meta["parameter"].name
         node.meta[USE] = use
         self.uses[name] = tuple(dict.fromkeys((*self.uses.get(name, ()), use)))
+
+
+def _literal_type(node: exp.Literal) -> ColumnType | None:
+    if node.is_string:
+        return _TEXT
+    return ColumnType(Kind.INTEGER) if node.name.isdigit() and len(node.name) < 10 else None
 
 
 def _compared_with(node: exp.Expr) -> list[exp.Expr]:

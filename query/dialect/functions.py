@@ -317,8 +317,17 @@ def _date_part(call: exp.Anonymous) -> exp.Expr:
     return _filled(f"CAST({template} AS {type_})" if exact else template, value)
 
 
+def _series(call: exp.Anonymous) -> exp.Expr:
+    """Translate generate_series as a column, which gives several rows; DuckDB's is a list."""
+    item = call.parent if isinstance(call.parent, exp.Alias) else call
+    if not isinstance(item.parent, exp.Select) or item.arg_key != "expressions":
+        return call
+    return exp.Anonymous(this="unnest", expressions=[call.copy()])
+
+
 _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "date_part": _date_part,
+    "generate_series": _series,
     "to_char": _to_char,
     "to_date": _refused("Write CAST(text AS DATE), or strptime(text, format) with DuckDB's codes."),
     "to_timestamp": _refused(

@@ -32,7 +32,7 @@ _FEW = 4
 """DuckDB multiplies a quotient by a number of so many decimal places."""
 
 
-def create_function(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+def create_function(name: str, connection: duckdb.DuckDBPyConnection) -> None:
     """Create the function `name` of `FUNCTIONS` in a DuckDB database."""
     function = FUNCTIONS[name]
 

@@ -22,6 +22,7 @@ from hornbeam_server.query.dialect.operand_kinds import is_rounded_to_even
 from hornbeam_server.query.dialect.sums import QUOTIENT
 from hornbeam_server.query.expressions import (
     arithmetic,
+    arrays,
     casts,
     comparison,
     functions,
@@ -163,6 +164,11 @@ def _placeholder(compiler: _Compiler, node: exp.Placeholder) -> Operand:
     if type_ is None:
         raise NotNativeError
     return Operand(type_, lambda _row, parameters: parameters[key])  # type: ignore[index]
+
+
+@_handles(exp.Array, "expressions")
+def _array(compiler: _Compiler, node: exp.Array) -> Operand:
+    return arrays.written(compiler.all(*node.expressions))
 
 
 @_handles(exp.Paren)

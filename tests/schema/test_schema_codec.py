@@ -44,7 +44,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.types import JSONB, ColumnType, Declared, Kind
+from hornbeam_server.schema.types import JSONB, ColumnType, Declared, Kind, array_of
 from tests.strategies import schemas
 
 
@@ -402,3 +402,16 @@ def test_jsonb_raises_the_format_number_and_is_decoded() -> None:
     catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
     assert encode_catalog(catalog) == DOCUMENTS
     assert decode_catalog(DOCUMENTS) == catalog
+
+
+ARRAYS = (Path(__file__).parent / "fixtures" / "catalog_11_arrays.json").read_bytes()
+"""A catalog with a column of arrays that has a default."""
+
+
+def test_arrays_raise_the_format_number_and_are_decoded() -> None:
+    default = Default(DefaultKind.LITERAL, ("a", None, 'b "c"'))
+    arrays = Column("t", array_of(ColumnType(Kind.TEXT, length=9)), False, default)
+    columns = (Column("a", ColumnType(Kind.INTEGER), False), arrays)
+    catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
+    assert encode_catalog(catalog) == ARRAYS
+    assert decode_catalog(ARRAYS) == catalog
