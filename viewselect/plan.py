@@ -248,14 +248,18 @@ def _indexed_alike(index: Index, new: Catalog, before: Index, base: Catalog) -> 
             # Columns have other places in a copy, and the same names.
             columns = {*(part.column for part in index.columns), *index.include}
             same = replace(before, name=index.name, purpose=index.purpose, reason=index.reason)
-            return same == index and not index.where and copy.changed.isdisjoint(columns)
+            return same == index and index.is_whole and copy.changed.isdisjoint(columns)
     return _indexed(index, new) == _indexed(before, base)
 
 
 def _indexed(index: Index, catalog: Catalog) -> tuple[object, ...]:
     """An index by the places of its columns in the rows of its source."""
     places = catalog.layout(index.on).positions
-    parts = [(places[part.column], part.descending) for part in index.columns]
+    computed = {each.column: (each.sql, each.type) for each in index.expressions}
+    parts = [
+        (computed.get(part.column) or places[part.column], part.descending)
+        for part in index.columns
+    ]
     include = [places[column] for column in index.include]
     return index.on, index.unique, parts, include, index.where
 

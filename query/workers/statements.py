@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_types import bound, column_type, connect, quoted
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import (
@@ -46,12 +47,13 @@ RESULT_BYTES = 4 << 20
 MAX_VALUE_BYTES = 64 << 20
 """Maximum size of one result row in bytes. It is checked after DuckDB has produced the row."""
 _ROWS_AT_ONCE = 256
-_DIVIDED = re.compile(r"Division by zero in expression \(?(?P<expression>.*?)\)?\. Use TRY")
-
-_RAISED = re.compile(
-    r"Python exception occurred while executing the UDF: TypeMismatch: (?P<message>.*)"
+_OURS = "Python exception occurred while executing the UDF: "
+"""How an error of a function of ours begins (`query/dialect/jsonb.py`, `numerics.py`)."""
+_RAISED = re.compile(rf"{_OURS}TypeMismatch: (?P<message>.*)")
+_DIVIDED = re.compile(
+    rf"(?:{_OURS}DivisionByZero: )?Division by zero in expression"
+    r" \(?(?P<expression>.*?)\)?\.(?: Use TRY|$)"
 )
-"""The error of a function of ours (`query/dialect/jsonb.py`)."""
 
 
 class Statements:
@@ -63,6 +65,7 @@ class Statements:
             threads=options.threads,
             spill_folder=options.spill_folder,
         )
+        self._definitions = Definitions()
         self._session: duckdb.DuckDBPyConnection | None = None
         self._result: _Result | None = None
 
@@ -93,7 +96,7 @@ class Statements:
             case Next():
                 return self._rows()
             case Describe(sql):
-                relation = self._cursor.sql(sql)
+                relation = self._defined_for(sql).sql(sql)
                 duck = [str(type_) for type_ in relation.types]
                 return Described(relation.columns, duck, [column_type(t) for t in relation.types])
             case End():
@@ -106,6 +109,12 @@ class Statements:
         if self._session is None:
             self._session = self._database.cursor()
         return self._session
+
+    def _defined_for(self, sql: str) -> duckdb.DuckDBPyConnection:
+        """The session's cursor, in whose database all is defined that `sql` calls. DuckDB frees a
+        function of Python with the connection that created it, so it is none of a session."""
+        self._definitions.create_for(sql, self._database)
+        return self._cursor
 
     def _end(self) -> None:
         self._result = None
@@ -123,7 +132,7 @@ class Statements:
 
     def _begin(self, sql: str, parameters: Mapping[str, Any]) -> _Result:
         given = {name: bound(value) for name, value in parameters.items()}
-        relation = self._cursor.sql(sql, params=given)
+        relation = self._defined_for(sql).sql(sql, params=given)
         if relation is None:  # DDL has no result
             return _Result([], [], None)
         types = [column_type(type_) for type_ in relation.types]

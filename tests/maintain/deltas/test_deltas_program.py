@@ -10,10 +10,10 @@ import pytest
 
 from hornbeam_server.maintain.changes import Change
 from hornbeam_server.maintain.deltas.program import compile_view, refresh, stored_program
-from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.schema.catalog import DeferredView, State
 from hornbeam_server.schema.errors import Corruption, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import DeclaredView
+from tests.duckdb_oracle import connect
 from tests.maintain.deltas.deltas_world import Rows, World, catalog_of, shown
 
 DDL = """
@@ -243,6 +243,18 @@ def test_an_older_view_keeps_its_stored_types():
         assert (found.columns, found.sql) == (program.columns, program.sql)
     other = DeferredView(declared, new.relations, new.columns[:2], (), new.key, new.states)
     assert stored_program(other, CATALOG) is None
+
+
+def test_an_older_view_keeps_its_quotients():
+    declared = DeclaredView("v", "SELECT t, SUM(d) / COUNT(*) AS mean FROM a GROUP BY t")
+    old = compile_view(declared, CATALOG, double_quotients=True)
+    new = compile_view(declared, CATALOG)
+    for program, type_ in ((old, "DOUBLE"), (new, "DECIMAL(38,20)")):
+        assert [column.type.sql() for column in program.columns] == ["TEXT", type_]
+        made = (program.relations, program.columns, program.hidden, program.key, program.states)
+        found = stored_program(DeferredView(declared, *made), CATALOG)
+        assert found is not None
+        assert found.sql == program.sql
 
 
 def test_a_program_can_be_pickled_also_after_it_has_run():
