@@ -13,7 +13,6 @@ from functools import lru_cache
 
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.query.expressions.declared import (
-    RELATIONS,
     GeneratedColumn,
     RowCheck,
     compile_conversion,
@@ -21,7 +20,7 @@ from hornbeam_server.query.expressions.declared import (
     row_checks,
     with_generated,
 )
-from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.catalog import RELATIONS, Catalog
 from hornbeam_server.schema.copies import Copy, is_generated
 from hornbeam_server.schema.errors import ConstraintViolation, NotNullViolation, SqlError
 from hornbeam_server.schema.model import Column, Relation

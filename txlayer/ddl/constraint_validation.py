@@ -64,8 +64,8 @@ async def check_stored(current: Catalog, new: Catalog, count: Count, count_befor
 async def _check_copied(
     arrived: Mapping[str, frozenset[str]], schema: Schema, count: Count
 ) -> None:
-    """Check UNIQUE, expressions of indexes, and foreign keys of columns with other values. `arrived` has these columns by
-    relation. NOT NULL and CHECK hold for each row that is copied."""
+    """Check UNIQUE, expressions of indexes, and foreign keys of columns with other values.
+    `arrived` has these columns by relation. NOT NULL and CHECK hold for each row that is copied."""
     for index in schema.indexes:
         columns = {part.column for part in index.columns}
         changed = arrived.get(index.relation, frozenset())
