@@ -31,7 +31,7 @@ from hornbeam_server.schema.model import (
 )
 from hornbeam_server.schema.problems import Problems, Subject
 from hornbeam_server.schema.row_identity import row_identity
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import UNORDERED, ColumnType, Kind
 
 _CALL = re.compile(r"(\w+)\((?:[^()]|\([^()]*\))*\)")
 """A call of a function, with parentheses in its arguments."""
@@ -317,13 +317,20 @@ def _key_columns(
     """Check the columns of a key or index: they exist, are distinct, and have an ordered type."""
     _check_columns(names, relation, types, what)
     for name in names:
-        if types[name.text].kind is Kind.JSON:
+        if (kind := types[name.text].kind) in UNORDERED:
             raise name.place.error(
-                f"Column {relation}.{name.text} of type JSON cannot be in {what}.",
-                cure="Equal documents may be written differently; use a column of another type.",
+                f"Column {relation}.{name.text} of type {types[name.text].ddl()} cannot be in"
+                f" {what}.",
+                cure=_UNORDERED_CURES[kind],
                 name=name.text,
             )
     return tuple(name.text for name in names)
+
+
+_UNORDERED_CURES = {
+    Kind.JSON: "Equal documents may be written differently; use a column of another type.",
+    Kind.ARRAY: "Make a child relation with one row per element, and a key or an index there.",
+}
 
 
 def _check_some(names: Sequence[object], place: Place, what: str) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from hornbeam_server.schema.assignment import text_of
 from hornbeam_server.schema.catalog import (
     Catalog,
     Computed,
@@ -30,6 +31,7 @@ from hornbeam_server.schema.catalog import (
     StateLayout,
     WorkloadStatement,
 )
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import Corruption, TypeMismatch
 from hornbeam_server.schema.model import (
@@ -85,7 +87,9 @@ class Format(enum.IntEnum):
     indexes (an older server would put all rows into them); or with renamed indexes and identity
     columns (an older server would not find them)."""
     ELEVENTH = 11
-    """With indexes on expressions (an older server would look for their columns)."""
+    """With columns that are arrays (an older server does not know them); or with indexes on
+    expressions (an older server would look for their columns); or with copies of relations (an
+    older server would not keep them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -95,9 +99,19 @@ class _DefaultForm(msgspec.Struct, omit_defaults=True):
     sql: str = ""
 
 
+class _TypeForm(msgspec.Struct):
+    kind: Kind
+    precision: int | None = None
+    scale: int | None = None
+    length: int | None = None
+    declared: Declared | None = None
+    element: _TypeForm | msgspec.UnsetType = msgspec.UNSET
+    """Only arrays have it, so that catalogs without them have the bytes of older formats."""
+
+
 class _ColumnForm(msgspec.Struct, omit_defaults=True):
     name: str
-    type: ColumnType
+    type: _TypeForm
     nullable: bool
     default: _DefaultForm | None = None
     hidden: bool = False
@@ -163,6 +177,11 @@ class _PlainForm(msgspec.Struct):
     columns: tuple[_ColumnForm, ...]
 
 
+class _CopyForm(msgspec.Struct):
+    target: _RelationForm
+    conversions: tuple[tuple[str, str], ...]
+
+
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
     format: Format
     version: int
@@ -189,6 +208,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     projected: tuple[_ProjectedForm, ...] = ()
     plain: tuple[_PlainForm, ...] = ()
     stored_as: tuple[tuple[str, str], ...] = ()
+    copies: tuple[_CopyForm, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -222,13 +242,16 @@ def encode_catalog(catalog: Catalog) -> bytes:
             tuple(_projected_form(view) for view in catalog.projected),
             tuple(_plain_form(view) for view in catalog.plain),
             catalog.stored_as,
+            tuple(_copy_form(copy) for copy in catalog.copies),
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
     computed = any(index.expressions for index in catalog.indexes)
-    if computed or any(index.expressions for index in catalog.schema.indexes):
+    computed = computed or any(index.expressions for index in catalog.schema.indexes)
+    arrays = any(column.type.element is not None for column in _all_columns(catalog))
+    if catalog.copies or computed or arrays:
         return Format.ELEVENTH
     partial = any(index.where for index in catalog.indexes)
     partial = partial or any(index.where for index in catalog.schema.indexes)
@@ -307,6 +330,7 @@ def decode_catalog(data: bytes) -> Catalog:
         immediate = tuple(_immediate(view) for view in form.immediate)
         projected = tuple(_projected(view) for view in form.projected)
         plain = tuple(_plain_view(view) for view in form.plain)
+        copies = tuple(Copy(_relation(each.target), each.conversions) for each in form.copies)
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
             f"The stored catalog cannot be read: {error}",
@@ -333,7 +357,12 @@ def decode_catalog(data: bytes) -> Catalog:
         projected,
         plain,
         form.stored_as,
+        copies,
     )
+
+
+def _copy_form(copy: Copy) -> _CopyForm:
+    return _CopyForm(_relation_form(copy.target), copy.conversions)
 
 
 def _relation_form(relation: Relation) -> _RelationForm:
@@ -392,7 +421,7 @@ def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
     return tuple(
         _ColumnForm(
             c.name,
-            c.type,
+            _type_form(c.type),
             c.nullable,
             _default_form(c.default),
             c.hidden,
@@ -401,6 +430,18 @@ def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
         )
         for c in columns
     )
+
+
+def _type_form(type_: ColumnType) -> _TypeForm:
+    element = msgspec.UNSET if type_.element is None else _type_form(type_.element)
+    return _TypeForm(
+        type_.kind, type_.precision, type_.scale, type_.length, type_.declared, element
+    )
+
+
+def _type(form: _TypeForm) -> ColumnType:
+    element = None if isinstance(form.element, msgspec.UnsetType) else _type(form.element)
+    return ColumnType(form.kind, form.precision, form.scale, form.length, form.declared, element)
 
 
 def _default_form(default: Default | None) -> _DefaultForm | None:
@@ -417,6 +458,8 @@ def _plain(value: Value) -> bool | int | str | None:
         return base64.b64encode(value).decode()
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
+    if isinstance(value, tuple):
+        return text_of(value)
     return str(value)
 
 
@@ -470,17 +513,19 @@ def _state(form: _StateForm) -> StateLayout:
 
 
 def _columns(forms: Iterable[_ColumnForm]) -> tuple[Column, ...]:
-    return tuple(
-        Column(
-            form.name,
-            form.type,
-            form.nullable,
-            _default(form.default, form.type),
-            form.hidden,
-            form.dropped,
-            _default(form.missing, form.type),
-        )
-        for form in forms
+    return tuple(map(_column, forms))
+
+
+def _column(form: _ColumnForm) -> Column:
+    type_ = _type(form.type)
+    return Column(
+        form.name,
+        type_,
+        form.nullable,
+        _default(form.default, type_),
+        form.hidden,
+        form.dropped,
+        _default(form.missing, type_),
     )
 
 

@@ -22,7 +22,7 @@ from hornbeam_server.schema.catalog import (
     Purpose,
 )
 from hornbeam_server.schema.model import DeclaredIndex, ForeignKey, KeyPart, Relation, Schema
-from hornbeam_server.schema.types import Kind
+from hornbeam_server.schema.types import UNORDERED
 
 MAX_EQUALITIES = 3
 """Maximum equality columns of one index. A fourth column hardly narrows the range and makes every
@@ -148,7 +148,7 @@ def wanted_indexes(block: Block, alias: str, catalog: Catalog, statement: str) -
     """
     source = catalog.layout(block.relation(alias))
     kinds = {column.name: column.type.kind for column in source.columns}
-    filters = [f for f in block.filters_of(alias) if kinds[f.column] is not Kind.JSON]
+    filters = [f for f in block.filters_of(alias) if kinds[f.column] not in UNORDERED]
     stored = (column.name for column in source.columns if not column.dropped)
     include = frozenset(block.columns.get(alias, stored))
     same = _same_columns(catalog, source)

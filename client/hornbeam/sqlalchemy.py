@@ -91,6 +91,8 @@ _MOMENTS: dict[str, type[types.TypeEngine[Any]]] = {
 def column_type(name: str) -> types.TypeEngine[Any]:
     """The SQLAlchemy type for a type name of the server, such as DECIMAL(15,2); NullType with a
     warning for a type of a newer server."""
+    if name.endswith("[]"):
+        return postgresql.ARRAY(column_type(name.removesuffix("[]")))
     found = _TYPE.fullmatch(name)
     sizes = [int(size) for size in found["sizes"].split(",")] if found and found["sizes"] else []
     if found and found["name"] in _MOMENTS:
@@ -297,6 +299,9 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
 
     def visit_JSONB(self, type_: Any, **kw: Any) -> str:
         return "JSONB"
+
+    def visit_ARRAY(self, type_: Any, **kw: Any) -> str:
+        return f"{self.process(type_.item_type, **kw)}[]"
 
     def visit_INTERVAL(self, type_: Any, **kw: Any) -> str:
         return "INTERVAL"

@@ -651,6 +651,7 @@ LOWEST: dict[Kind, Value] = {
     Kind.INTERVAL: Interval(-(1 << 31), -(1 << 31), -(1 << 63)),
     Kind.UUID: uuid.UUID(int=0),
     Kind.JSON: "",
+    Kind.ARRAY: (),
 }
 """The smallest value of each kind: a range from here excludes NULL and nothing else."""
 

@@ -387,7 +387,7 @@ ERRORS = [
     (T + " c INET)\n   ^", "Type INET is not supported", "VARCHAR"),
     (T + " c INTERVAL DAY)\n   ^", "INTERVAL DAY is not supported", "Write INTERVAL"),
     (T + " c money_t)\n   ^", "Type money_t is not supported", "Use INTEGER"),
-    (T + " c INT[])\n   ^", "Type INT.. is not supported", "child relation"),
+    (T + " c JSONB[])\n   ^", "Type JSONB.. is not supported", "Use JSONB"),
     (T + " c INT(11))\n   ^", "takes no parameters", "INTEGER"),
     (T + " c TIMESTAMP(7))\n   ^", "out of range", "0 ≤ n ≤ 6"),
     (T + " c DECIMAL(39,2))\n   ^", "out of range", "38"),

@@ -33,7 +33,7 @@ from hornbeam_server.schema.errors import (
     Unavailable,
     UniqueViolation,
 )
-from hornbeam_server.schema.turns import chunks, turn
+from hornbeam_server.schema.turns import chunks, selected, turn
 from hornbeam_server.storage.ports import Clock, Ids, Put, TableStore
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay
@@ -284,7 +284,8 @@ class TransactionManager:
             if request.ranges or attempt.ranges:
                 await self._require_unchanged(attempt, state.catalog)
             await transaction.move_numbers()
-        attempt.affected, attempt.growth = await count_by_layout(mutations)
+        shown = await selected(mutations, lambda m: m.layout not in state.catalog.copy)
+        attempt.affected, attempt.growth = await count_by_layout(shown)
         attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
         if not mutations and not additions and request.idempotency_key is None:
             seen = self._locks.clock(attempt.owner)
@@ -461,7 +462,10 @@ class TransactionManager:
                     await transaction.validate(request.reads, request.preconditions)
                     results = await _run(transaction, request.statements, plans)
                     await transaction.check(circles=False)  # a later statement may add the row
-                    mutations = await transaction.mutations()
+                    mutations = await selected(
+                        await transaction.mutations(),
+                        lambda m: m.layout not in transaction.state.catalog.copy,
+                    )
         finally:
             self.gate.leave()
         affected, _ = await count_by_layout(mutations)

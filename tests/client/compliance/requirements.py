@@ -110,7 +110,6 @@ CLOSED: Mapping[str, str] = {
     "A materialised view names its kind: WITH (refresh = …).": "materialized_views"
     " materialized_views_reflect_pk",
     "There is no type TIME WITH TIME ZONE.": "time_timezone",
-    "There are no columns of arrays.": "array_type",
     "There is no cursor.lastrowid: RETURNING gives the keys of inserted rows.": "dbapi_lastrowid"
     " emulated_lastrowid emulated_lastrowid_even_with_sequences implements_get_lastrowid"
     " supports_lastrowid",
