@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from hornbeam_server.maintain.indexes import compile_index, condition_of
 from hornbeam_server.maintain.paths import BaseRows, Key, compile_path
+from hornbeam_server.query.expressions.declared import compile_key
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.rows import Codecs
@@ -33,12 +34,16 @@ def recompute(catalog: Catalog, base: Mapping[str, Iterable[Row]], name: str) ->
     layout = catalog.layout(name)
     source = catalog.layout(layout.source).column_names
     holds = condition_of(catalog, name)
-    records = (
-        dict(zip(source, row, strict=True))
+    computed = {
+        each.column: compile_key(name, each.sql, catalog.schema.relation(layout.source))
+        for each in catalog.index[name].expressions
+    }
+    return [
+        tuple(computed[c](row) if c in computed else row[source.index(c)] for c in names)
+        for names in (layout.column_names,)
         for row in recompute(catalog, base, layout.source)
         if holds is None or holds(row)
-    )
-    return [tuple(record[column] for column in layout.column_names) for record in records]
+    ]
 
 
 def _view_rows(catalog: Catalog, base: Mapping[str, Iterable[Row]], name: str) -> list[Row]:

@@ -30,6 +30,7 @@ from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.query.expressions.declared import (
     compile_check,
     compile_generated,
+    compile_key,
     row_condition,
 )
 from hornbeam_server.schema.altered import placed
@@ -204,6 +205,9 @@ def _require_compiled(schema: Schema, request: PlanRequest) -> None:
             if index.where and index.relation == relation.name:
                 with _expression_located(index.where, request):
                     row_condition(index.name, index.where, relation)
+            for each in index.expressions if index.relation == relation.name else ():
+                with _expression_located(each.sql, request):
+                    compile_key(index.name, each.sql, relation)
         for column in relation.generated:
             assert column.default is not None
             with _expression_located(column.default.sql, request):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from hornbeam_server.schema.counters import Beginning, Counter, counters_of
 from hornbeam_server.schema.model import (
@@ -20,8 +20,14 @@ from hornbeam_server.schema.model import (
     DeclaredView,
     ForeignKey,
     KeyPart,
+    Relation,
     Schema,
 )
+from hornbeam_server.schema.types import ColumnType
+
+RELATIONS = 1_000
+"""Maximum number of relations that are cached with what is compiled for them: most changes of the
+catalog leave nearly all relations as they are."""
 
 
 class Purpose(enum.StrEnum):
@@ -286,12 +292,23 @@ TransactionalView = ImmediateView | ProjectedView
 """A declared view that transactions maintain."""
 
 
+@dataclass(frozen=True, slots=True)
+class IndexExpression:
+    """An expression over a row of a relation that is a part of an index, and the type of its value.
+    The index knows the value as `column`, which is the name of no column of the relation."""
+
+    column: str
+    sql: str
+    type: ColumnType
+
+
 @dataclass(frozen=True)
 class Index:
     """A covered index over a relation or a view: `columns`, then the source's key, then `include`.
 
     `purpose` and `reason` are explanations only. A unique index has at most one entry per value of
     `columns` without NULLs. A partial index has the rows of a relation for which `where` is true.
+    `expressions` are those among `columns`, over the rows of a relation.
     """
 
     name: str
@@ -302,6 +319,12 @@ class Index:
     purpose: Purpose = Purpose.DECLARED
     reason: str = ""
     where: str = ""
+    expressions: tuple[IndexExpression, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all rows of its source, under columns alone."""
+        return not self.where and not self.expressions
 
 
 @dataclass(frozen=True)
@@ -497,9 +520,19 @@ class Catalog:
         return self._indexes_by_source.get(name, ())
 
     def whole_indexes_on(self, name: str) -> tuple[Index, ...]:
-        """Indexes with all rows of relation or view `name`, in any state: those that are not
-        partial."""
-        return tuple(index for index in self.indexes_on(name) if not index.where)
+        """Indexes with all rows of relation or view `name` under columns alone, in any state: those
+        that are not partial and have no expressions."""
+        return tuple(index for index in self.indexes_on(name) if index.is_whole)
+
+    @cached_property
+    def index_expressions(self) -> dict[str, tuple[IndexExpression, ...]]:
+        """The distinct expressions of readable indexes, by relation."""
+        found: dict[str, dict[str, IndexExpression]] = {}
+        for index in self.indexes:
+            if index.expressions and self.readable(index.name):
+                named = found.setdefault(index.on, {})
+                named.update((each.column, each) for each in index.expressions)
+        return {relation: tuple(named.values()) for relation, named in found.items()}
 
     @cached_property
     def _indexes_by_source(self) -> dict[str, tuple[Index, ...]]:
@@ -649,9 +682,19 @@ class Catalog:
         in_key = {part.column for part in key}
         names = [part.column for part in key]
         names += [column for column in index.include if column not in in_key]
-        columns = tuple(source.columns[source.positions[column]] for column in names)
+        computed = {each.column: Column(each.column, each.type) for each in index.expressions}
+        columns = tuple(
+            computed.get(column) or source.columns[source.positions[column]] for column in names
+        )
         table = f"i.{self.stored_name(index.name)}.{number}"
         return Layout(index.name, table, columns, key, index.on)
+
+
+@lru_cache(RELATIONS)
+def alone(relation: Relation) -> Catalog:
+    """A catalog of just this relation, for the expressions over its rows."""
+    bare = replace(relation, foreign_keys=(), checks=())
+    return Catalog(0, Schema((bare,)), Forest((relation.name,)))
 
 
 def cells_of_index(index: str) -> str:

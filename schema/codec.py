@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from hornbeam_server.schema.assignment import text_of
 from hornbeam_server.schema.catalog import (
     Catalog,
     Computed,
@@ -84,6 +85,9 @@ class Format(enum.IntEnum):
     or with plain views (an older server would take them for views that are stored); or with partial
     indexes (an older server would put all rows into them); or with renamed indexes and identity
     columns (an older server would not find them)."""
+    ELEVENTH = 11
+    """With columns that are arrays (an older server does not know them); or with indexes on
+    expressions (an older server would look for their columns)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -93,9 +97,19 @@ class _DefaultForm(msgspec.Struct, omit_defaults=True):
     sql: str = ""
 
 
+class _TypeForm(msgspec.Struct):
+    kind: Kind
+    precision: int | None = None
+    scale: int | None = None
+    length: int | None = None
+    declared: Declared | None = None
+    element: _TypeForm | msgspec.UnsetType = msgspec.UNSET
+    """Only arrays have it, so that catalogs without them have the bytes of older formats."""
+
+
 class _ColumnForm(msgspec.Struct, omit_defaults=True):
     name: str
-    type: ColumnType
+    type: _TypeForm
     nullable: bool
     default: _DefaultForm | None = None
     hidden: bool = False
@@ -225,6 +239,10 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
+    computed = any(index.expressions for index in catalog.indexes)
+    computed = computed or any(index.expressions for index in catalog.schema.indexes)
+    if computed or any(column.type.element is not None for column in _all_columns(catalog)):
+        return Format.ELEVENTH
     partial = any(index.where for index in catalog.indexes)
     partial = partial or any(index.where for index in catalog.schema.indexes)
     renamed = catalog.stored_as or any(begun.cell for begun in catalog.beginnings)
@@ -387,7 +405,7 @@ def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
     return tuple(
         _ColumnForm(
             c.name,
-            c.type,
+            _type_form(c.type),
             c.nullable,
             _default_form(c.default),
             c.hidden,
@@ -396,6 +414,18 @@ def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
         )
         for c in columns
     )
+
+
+def _type_form(type_: ColumnType) -> _TypeForm:
+    element = msgspec.UNSET if type_.element is None else _type_form(type_.element)
+    return _TypeForm(
+        type_.kind, type_.precision, type_.scale, type_.length, type_.declared, element
+    )
+
+
+def _type(form: _TypeForm) -> ColumnType:
+    element = None if isinstance(form.element, msgspec.UnsetType) else _type(form.element)
+    return ColumnType(form.kind, form.precision, form.scale, form.length, form.declared, element)
 
 
 def _default_form(default: Default | None) -> _DefaultForm | None:
@@ -412,6 +442,8 @@ def _plain(value: Value) -> bool | int | str | None:
         return base64.b64encode(value).decode()
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
+    if isinstance(value, tuple):
+        return text_of(value)
     return str(value)
 
 
@@ -465,17 +497,19 @@ def _state(form: _StateForm) -> StateLayout:
 
 
 def _columns(forms: Iterable[_ColumnForm]) -> tuple[Column, ...]:
-    return tuple(
-        Column(
-            form.name,
-            form.type,
-            form.nullable,
-            _default(form.default, form.type),
-            form.hidden,
-            form.dropped,
-            _default(form.missing, form.type),
-        )
-        for form in forms
+    return tuple(map(_column, forms))
+
+
+def _column(form: _ColumnForm) -> Column:
+    type_ = _type(form.type)
+    return Column(
+        form.name,
+        type_,
+        form.nullable,
+        _default(form.default, type_),
+        form.hidden,
+        form.dropped,
+        _default(form.missing, type_),
     )
 
 

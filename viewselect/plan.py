@@ -238,7 +238,11 @@ def _joined(view: JoinView, catalog: Catalog) -> list[tuple[list[int], list[int]
 def _indexed(index: Index, catalog: Catalog) -> tuple[object, ...]:
     """An index by the places of its columns in the rows of its source."""
     places = catalog.layout(index.on).positions
-    parts = [(places[part.column], part.descending) for part in index.columns]
+    computed = {each.column: (each.sql, each.type) for each in index.expressions}
+    parts = [
+        (computed.get(part.column) or places[part.column], part.descending)
+        for part in index.columns
+    ]
     include = [places[column] for column in index.include]
     return index.on, index.unique, parts, include, index.where
 

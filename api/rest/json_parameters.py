@@ -13,12 +13,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from hornbeam_server.schema.arrays import ONE_DIMENSION
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, MAX_TEXT, ColumnType, Kind, Value
 
 Values = list[Any] | dict[str, Any]
 
-_TYPES = {ColumnType(kind).sql(): ColumnType(kind) for kind in Kind if kind is not Kind.DECIMAL}
+_UNNAMED = {Kind.DECIMAL, Kind.ARRAY}
+_TYPES = {ColumnType(kind).sql(): ColumnType(kind) for kind in Kind if kind not in _UNNAMED}
 _NAMES = ", ".join(sorted([*_TYPES, "DECIMAL"]))
 
 
@@ -32,11 +34,20 @@ def values_of(given: Values) -> Values:
 def _value(given: Any) -> Any:
     if isinstance(given, dict) and given.keys() == {"type", "value"}:
         return _typed(given["type"], given["value"])
-    if isinstance(given, list | dict):  # JSON columns take text
+    if isinstance(given, list):
+        return _array(given)
+    if isinstance(given, dict):  # JSON columns take text
         raise ValueError(
-            "a parameter is a number, text, true, false or null, or an object of type and value"
+            "a parameter is a number, text, true, false, null or a list of these, or an object of"
+            " type and value"
         )
     return given
+
+
+def _array(given: list[Any]) -> tuple[Any, ...]:
+    if any(isinstance(each, list) for each in given):
+        raise ValueError(ONE_DIMENSION)
+    return tuple(map(_value, given))
 
 
 def _typed(name: Any, value: Any) -> Value:

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from hornbeam_server.api.rest.streams import ARROW, NDJSON
 
 Documented = dict[int | str, dict[str, Any]]
-Cell = None | bool | int | float | str
+Scalar = None | bool | int | float | str
+Cell = Scalar | list[Scalar]
 
 
 class Answer(BaseModel):

@@ -37,7 +37,7 @@ import msgspec
 import pyarrow as pa
 
 from hornbeam.errors import Error
-from hornbeam_server.maintain.indexes import condition_of
+from hornbeam_server.maintain.indexes import condition_of, key_of
 from hornbeam_server.maintain.recompute import build_batches, scanned_relation
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.pipeline.build.executor import REMEMBERED, Failed, stored
@@ -124,16 +124,17 @@ class Encoder:
         self._table = self._codec.layout.table
         compared: dict[str, Callable[[Row], bytes | None]] = {}
         for number, index in enumerate(unique_indexes(catalog, relation)):
-            names = [part.column for part in index.columns]
-            holds = condition_of(catalog, index.name)
             compared[f"u{number}"] = _encoded(
-                self.relation, names, codecs(index.name).prefix, holds
+                key_of(catalog, index),
+                codecs(index.name).prefix,
+                condition_of(catalog, index.name),
             )
         for number, key in enumerate(references_within(self.relation, together)):
             encode = codecs(key.parent).key_of
             if key.to_unique:
                 encode = codecs(catalog.unique_index(key).name).prefix
-            compared[f"p{number}"] = _encoded(self.relation, key.columns, encode)
+            positions = [self.relation.positions[name] for name in key.columns]
+            compared[f"p{number}"] = _encoded(projection(positions), encode)
         self._compared = compared
         texts = ("code", "reason", "record")
         fields = [("origin", pa.int64()), ("k", pa.binary()), ("v", pa.binary())]
@@ -181,17 +182,15 @@ class Encoder:
 
 
 def _encoded(
-    relation: Relation,
-    names: Sequence[str],
+    project: Projection,
     encode: Callable[[Row], bytes],
     holds: Callable[[Row], bool] | None = None,
 ) -> Callable[[Row], bytes | None]:
-    project = projection([relation.positions[name] for name in names])
-
     def encoded(row: Row) -> bytes | None:
+        if holds is not None and not holds(row):
+            return None
         values = project(row)
-        outside = holds is not None and not holds(row)
-        return None if outside or None in values else encode(values)
+        return None if None in values else encode(values)
 
     return encoded
 

@@ -33,7 +33,7 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding import information_schema
+from hornbeam_server.query.binding import index_expressions, information_schema
 from hornbeam_server.query.binding.algebra import (
     BoundStatement,
     Order,
@@ -85,15 +85,22 @@ from hornbeam_server.query.dialect.jsonb import (
     result_type,
 )
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
-from hornbeam_server.query.dialect.operand_kinds import is_interval, mark_operands
+from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
 from hornbeam_server.query.dialect.session import value_of_word
-from hornbeam_server.query.dialect.sums import SUMMED, number_kind, sum_type
+from hornbeam_server.query.dialect.sums import (
+    SUMMED,
+    number_kind,
+    number_of,
+    sum_type,
+    widest,
+)
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA
+from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.types import JSONB as JSONB_TYPE
-from hornbeam_server.schema.types import ColumnType, Declared, Kind
+from hornbeam_server.schema.types import UNORDERED, ColumnType, Declared, Kind, array_of
 
 __all__ = ["BoundQuery", "OutputColumn", "bind", "bind_tree"]
 
@@ -256,8 +263,13 @@ class _Binder:
             )
         self._type_parameters(nodes)
         blocks = tuple(
-            make_block(g, _resolver(self.targets, g.select), self.catalog.schema)
-            for g in with_sources
+            make_block(
+                gathered,
+                _resolver(self.targets, gathered.select),
+                self.catalog.schema,
+                index_expressions.resolver(gathered.sources, number, self.catalog, bind),
+            )
+            for number, gathered in enumerate(with_sources)
         )
         statement = BoundStatement(
             self.kind,
@@ -347,8 +359,11 @@ class _Binder:
     def _on_conflict(self, conflict: exp.Expr, select: _Select) -> None:
         item = select.frame.items[0]
         for key in conflict.args.get("conflict_keys") or ():
-            name = key.this if isinstance(key, exp.Ordered) else key
-            self._target_column(name, item)
+            part = (key.this if isinstance(key, exp.Ordered) else key).unnest()
+            if isinstance(part, exp.Column | exp.Identifier):
+                self._target_column(part, item)
+            else:
+                self._expression(part, replace(select, frame=replace(select.frame, items=[item])))
         new_row = Item("excluded", item.columns)
         inner = replace(select, frame=replace(select.frame, items=[item, new_row]))
         for assignment in conflict.expressions:
@@ -583,7 +598,8 @@ class _Binder:
             )
         pairs = zip(left.columns, right.columns, strict=False)
         columns = tuple(
-            OutputColumn(a.name, a.type if a.type == b.type else None) for a, b in pairs
+            a if a.type == b.type is not None else OutputColumn(a.name, None, _united(a, b))
+            for a, b in pairs
         )
         return _Shape(columns, left.open)
 
@@ -826,7 +842,7 @@ class _Binder:
     def _derived(self, node: exp.Expr, shape: _Shape, select: _Select, name: str = "") -> set[str]:
         alias = node.alias or name or f"{ANONYMOUS}{len(select.frame.items)}"
         visible = tuple(self._visible(node, shape.columns))
-        columns = tuple((name, OutputColumn(name, column.type)) for name, column in visible)
+        columns = tuple((name, replace(column, name=name)) for name, column in visible)
         self._add_item(Item(alias, columns, open=shape.open), node, select)
         return {alias}
 
@@ -981,7 +997,9 @@ class _Binder:
                 continue
             self._expression(node, select)
             value = node.unalias()
-            columns.append(OutputColumn(output_name(node), self._type(value)))
+            type_ = self._type(value)
+            number = self._number(value) if type_ is None else None
+            columns.append(OutputColumn(output_name(node), type_, number))
             open_ = open_ or not isinstance(node.unnest(), exp.Alias | exp.Column)
             if isinstance(node, exp.Alias):
                 select.aliases.setdefault(node.alias, value)
@@ -1005,10 +1023,9 @@ class _Binder:
                 self._use(item, column, self._gathered_of(item, select))
         self.stars.append((star, [(entry, renames.get(entry[3], entry[3])) for entry in kept]))
         return [
-            OutputColumn(
-                renames.get(name, name),
-                self._type(replaced[name]) if name in replaced else column.type,
-            )
+            OutputColumn(renames.get(name, name), self._type(replaced[name]))
+            if name in replaced
+            else replace(column, name=renames.get(name, name))
             for _, _, column, name in kept
         ]
 
@@ -1168,27 +1185,33 @@ class _Binder:
         if name is not None:
             return result_type(name)
         match node:
-            case exp.Paren():
+            case exp.Paren() | exp.Window() | exp.Filter():
                 return self._type(node.this)
             case exp.Column():
                 target = self.targets.get(id(node))
                 return target.column.type if target is not None else None
             case exp.Cast() if not isinstance(node, exp.TryCast):
                 return self._cast_type(node)
-            case exp.Window() | exp.Filter():
-                return self._type(node.this)
             case exp.AggFunc():
                 return self._aggregate_type(node)
-            case exp.Literal() if node.is_string:
-                return _TEXT
-            case exp.Literal() if node.name.isdigit() and len(node.name) < 10:
-                return ColumnType(Kind.INTEGER)
+            case exp.Array():
+                return self._array_type(node)
+            case exp.Div() if self._number(node) is Kind.DECIMAL:
+                return QUOTIENT
+            case exp.Literal():
+                return _literal_type(node)
             case exp.Predicate() | exp.Connector() | exp.Not() | exp.Boolean():
                 return ColumnType(Kind.BOOLEAN)
             case exp.Anonymous() if node.name.lower() == "unnest" and len(node.expressions) == 1:
                 return self._type(node.expressions[0])
             case _:
                 return _TEXT if isinstance(node, _TEXT_FUNCTIONS) else None
+
+    def _array_type(self, node: exp.Array) -> ColumnType | None:
+        """The type of `ARRAY[…]` whose elements all have one type."""
+        types = {self._type(each) for each in node.expressions if not isinstance(each, exp.Null)}
+        element = types.pop() if len(types) == 1 else None
+        return None if element is None or element.kind in UNORDERED else array_of(element.stored())
 
     def _aggregate_type(self, node: exp.AggFunc) -> ColumnType | None:
         match node:
@@ -1203,7 +1226,19 @@ class _Binder:
         return None
 
     def _double(self, node: exp.Expr) -> ColumnType | None:
-        return _DOUBLE if number_kind(node, self._type) is Kind.DOUBLE else None
+        return _DOUBLE if self._number(node) is Kind.DOUBLE else None
+
+    def _number(self, node: exp.Expr) -> Kind | None:
+        return number_kind(node, self._number_type)
+
+    def _number_type(self, node: exp.Expr) -> ColumnType | None:
+        """The type of a name, or one of the same kind if only DuckDB knows its type."""
+        type_ = self._type(node)
+        if type_ is None and isinstance(node, exp.Column):
+            target = self.targets.get(id(node))
+            kind = None if target is None else target.column.number
+            return None if kind is None else ColumnType(kind)
+        return type_
 
     def _cast_type(self, node: exp.Cast) -> ColumnType | None:
         """The type of a cast. NUMERIC without precision keeps a decimal argument's type; for other
@@ -1259,9 +1294,9 @@ class _Binder:
             elif isinstance(node, exp.Sum | exp.Avg):
                 self._check_average(node)
                 spans = is_interval(node.this, self._type)
-                node.meta[SUMMED] = Kind.INTERVAL if spans else number_kind(node.this, self._type)
-            elif isinstance(node, exp.Round | exp.DPipe | exp.Div | exp.Sub | exp.Anonymous):
-                mark_operands(node, self._type)
+                node.meta[SUMMED] = Kind.INTERVAL if spans else self._number(node.this)
+            elif isinstance(node, MARKED):
+                mark_operands(node, self._number_type)
             elif isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
                 for value in (node.args.get("expression"), node.args.get("count")):
                     if value is not None:
@@ -1304,6 +1339,12 @@ class _Binder:
         name = node.meta["parameter"].name
         node.meta[USE] = use
         self.uses[name] = tuple(dict.fromkeys((*self.uses.get(name, ()), use)))
+
+
+def _literal_type(node: exp.Literal) -> ColumnType | None:
+    if node.is_string:
+        return _TEXT
+    return ColumnType(Kind.INTEGER) if node.name.isdigit() and len(node.name) < 10 else None
 
 
 def _compared_with(node: exp.Expr) -> list[exp.Expr]:
@@ -1373,9 +1414,14 @@ def _made_nullable(side: str, left: set[str], right: set[str]) -> set[str]:
     return {"LEFT": right, "RIGHT": left, "FULL": left | right}.get(side, set())
 
 
+def _united(*columns: OutputColumn) -> Kind | None:
+    """The kind of numbers of a column of a set operation."""
+    return widest([c.number if c.type is None else number_of(c.type) for c in columns])
+
+
 def _renamed(shape: _Shape, names: Sequence[str]) -> _Shape:
     columns = tuple(
-        OutputColumn(names[i] if i < len(names) else column.name, column.type)
+        replace(column, name=names[i]) if i < len(names) else column
         for i, column in enumerate(shape.columns)
     )
     return _Shape(columns, shape.open and len(names) < len(columns))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hornbeam_server.schema.errors import UnknownName, capitalised
-from hornbeam_server.schema.types import ColumnType
+from hornbeam_server.schema.types import ColumnType, Kind
 
 ANONYMOUS = "?"
 """Prefix of generated aliases for FROM items without an alias; unquoted SQL cannot contain it."""
@@ -19,10 +19,12 @@ ANONYMOUS = "?"
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """One column of a result. `type` is None if only execution determines it."""
+    """One column of a result. `type` is None if only execution determines it. `number` is then the
+    kind of its numbers, if the syntax tells it."""
 
     name: str
     type: ColumnType | None
+    number: Kind | None = None
 
 
 @dataclass(frozen=True, slots=True)

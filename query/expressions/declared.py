@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from sqlglot import exp
@@ -19,22 +19,19 @@ from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.query.dialect.functions import is_current_time, makes_or_takes_rows
 from hornbeam_server.query.expressions.compiler import CompiledExpression, compile_expression
 from hornbeam_server.query.expressions.operands import NUMBERS
-from hornbeam_server.schema.catalog import Catalog, Forest
+from hornbeam_server.schema.catalog import RELATIONS, alone
 from hornbeam_server.schema.errors import (
     CheckViolation,
     SqlError,
     TypeMismatch,
     Unsupported,
 )
-from hornbeam_server.schema.model import Check, Column, Relation, Schema
+from hornbeam_server.schema.model import Check, Column, Relation
 from hornbeam_server.schema.named_columns import unknown_column
 from hornbeam_server.schema.sqltext import literal_sql, shown
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
-RELATIONS = 1_000
-"""Maximum number of relations whose compiled expressions are cached: most changes of the catalog
-leave nearly all relations as they are."""
 _TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 _PLACE = re.compile(r" \(line \d+, column \d+\)")
 """A place in the text that is parsed here, which no user has written."""
@@ -159,6 +156,46 @@ def row_condition(index: str, where: str, relation: Relation) -> Callable[[Row],
     return lambda row: compiled(row) is True
 
 
+@dataclass(frozen=True, slots=True)
+class KeyFunction:
+    """A compiled expression of an index: the value of a row, which has `type`."""
+
+    type: ColumnType
+    expression: CompiledExpression
+
+    def __call__(self, row: Row) -> Value:
+        """Raises TypeMismatch, and the errors of the evaluation."""
+        return self.type.coerce(self.expression(row))
+
+
+@lru_cache(RELATIONS)
+def compile_key(index: str, sql: str, relation: Relation) -> KeyFunction:
+    """Compile an expression of an index over rows of `relation`. Raises SqlError and its
+    subclasses for an expression that no index can have."""
+    what = f"Index {index}"
+    compiled = _compiled(sql, relation, what)
+    type_ = compiled.type
+    if type_ is None:
+        raise TypeMismatch(f"{what}: {sql} is always NULL.", cure="Leave it out.")
+    if type_.kind is Kind.JSON:
+        raise TypeMismatch(
+            f"{what}: {sql} of type {type_.sql()} has no order.",
+            cure="Index a part of it as text or a number, such as (j ->> 'name').",
+        )
+    return KeyFunction(type_.stored(), compiled)
+
+
+def row_of_index(
+    index: str, expressions: Sequence[tuple[str, str]], relation: Relation
+) -> tuple[dict[str, int], Callable[[Row], Row]]:
+    """A function that appends the values of `expressions`, pairs of name and SQL, to a row of
+    `relation`, and the places of all columns in the longer row."""
+    functions = [compile_key(index, sql, relation) for _, sql in expressions]
+    names = (*relation.column_names, *(name for name, _ in expressions))
+    places = {name: place for place, name in enumerate(names)}
+    return places, lambda row: row + tuple([function(row) for function in functions])
+
+
 class _RowScope:
     """The columns of a relation, `generated` ones included. There are no parameters."""
 
@@ -204,13 +241,6 @@ def _compiled(
             " lists for CHECK, or do it in the application.",
         )
     return compiled
-
-
-@lru_cache(RELATIONS)
-def alone(relation: Relation) -> Catalog:
-    """A catalog of just this relation."""
-    bare = replace(relation, foreign_keys=(), checks=())
-    return Catalog(0, Schema((bare,)), Forest((relation.name,)))
 
 
 _Test = Callable[[exp.Expr], bool]

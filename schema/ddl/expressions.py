@@ -109,6 +109,33 @@ def default_of(tokens: Sequence[Token]) -> Sequence[Token]:
     return tokens
 
 
+def element_of(tokens: Sequence[Token], number: int) -> Sequence[Token]:
+    """The tokens of the element `number` of the first list in parentheses, without the class of
+    operators and the order that CREATE INDEX may have behind it."""
+    closings = _closings(tokens)
+    opening = min(closings)
+    at = begin = opening + 1
+    while at < closings[opening]:
+        if tokens[at].token_type is TokenType.COMMA:
+            if not number:
+                break
+            number, begin = number - 1, at + 1
+        at = closings.get(at, at) + 1
+    return _without_order(tokens[begin:at])
+
+
+def _without_order(tokens: Sequence[Token]) -> Sequence[Token]:
+    """The tokens of an element of an index without [class] [ASC | DESC] [NULLS FIRST | LAST]."""
+    words = [token.text.upper() for token in tokens]
+    if words[-2:-1] == ["NULLS"]:
+        words = words[:-2]
+    if words[-1:] in (["ASC"], ["DESC"]):
+        words.pop()
+    if words[-2:-1] == [")"] and words[-1].endswith("_OPS"):
+        words.pop()
+    return tokens[: len(words)]
+
+
 def _unenclosed(tokens: Sequence[Token]) -> Sequence[Token]:
     """The tokens without parentheses around all of them."""
     closings, outer = _closings(tokens), 0

@@ -18,6 +18,7 @@ from hornbeam_server.schema.build import Expression, Name, Place
 from hornbeam_server.schema.ddl.expressions import (
     Part,
     default_of,
+    element_of,
     expression,
     parts_of,
     without,
@@ -179,6 +180,12 @@ class Statement:
         first = self._index(self.keyword("WHERE", after)) + 1
         inside = self.tokens[first:]
         return expression(inside, self.text, self.place(inside[0].start), self.source)
+
+    def element(self, after: int, number: int) -> Expression:
+        """The expression that is the element `number` of the first list in parentheses from offset
+        `after` on. The order of an index behind it is left out."""
+        inside = element_of(self.tokens[self._index(after) :], number)
+        return expression(inside, self.text, self.place(inside[0].start))
 
     def _syntax_error(self, error: ParseError) -> Exception:
         """The error at the offending token. The parser reports its *last* character's place."""

@@ -18,6 +18,7 @@ from hornbeam_server.schema.catalog import (
     Forest,
     ImmediateView,
     Index,
+    IndexExpression,
     JoinView,
     Load,
     PlainView,
@@ -43,7 +44,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.types import JSONB, ColumnType, Declared, Kind
+from hornbeam_server.schema.types import JSONB, ColumnType, Declared, Kind, array_of
 from tests.strategies import schemas
 
 
@@ -117,6 +118,9 @@ NINTH = (Path(__file__).parent / "fixtures" / "catalog_9.json").read_bytes()
 
 TENTH = (Path(__file__).parent / "fixtures" / "catalog_10.json").read_bytes()
 """A catalog with a dropped column, and one with another default than its older rows have."""
+
+ELEVENTH = (Path(__file__).parent / "fixtures" / "catalog_11.json").read_bytes()
+"""A catalog with an index on an expression."""
 
 
 def test_the_format_comes_first() -> None:
@@ -378,6 +382,17 @@ def test_partial_indexes_raise_the_format_number_and_are_decoded() -> None:
     assert decode_catalog(encode_catalog(catalog)) == catalog
 
 
+def test_indexes_on_expressions_raise_the_format_number_and_are_decoded() -> None:
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY); CREATE INDEX i ON r ((a + 1));")
+    expression = IndexExpression("(a + 1)", "a + 1", ColumnType(Kind.INTEGER))
+    index = Index("i", "r", (KeyPart("(a + 1)"),), expressions=(expression,))
+    catalog = Catalog(1, schema, Forest(("r",)), indexes=(index,))
+    assert encode_catalog(catalog) == ELEVENTH
+    assert decode_catalog(ELEVENTH) == catalog
+    dropped = replace(catalog, schema=replace(schema, indexes=()))
+    assert encode_catalog(dropped).startswith(b'{"format":11,')
+
+
 DOCUMENTS = (Path(__file__).parent / "fixtures" / "catalog_10_jsonb.json").read_bytes()
 """A catalog with a column of JSONB, as the first version that has them writes it."""
 
@@ -387,3 +402,16 @@ def test_jsonb_raises_the_format_number_and_is_decoded() -> None:
     catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
     assert encode_catalog(catalog) == DOCUMENTS
     assert decode_catalog(DOCUMENTS) == catalog
+
+
+ARRAYS = (Path(__file__).parent / "fixtures" / "catalog_11_arrays.json").read_bytes()
+"""A catalog with a column of arrays that has a default."""
+
+
+def test_arrays_raise_the_format_number_and_are_decoded() -> None:
+    default = Default(DefaultKind.LITERAL, ("a", None, 'b "c"'))
+    arrays = Column("t", array_of(ColumnType(Kind.TEXT, length=9)), False, default)
+    columns = (Column("a", ColumnType(Kind.INTEGER), False), arrays)
+    catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
+    assert encode_catalog(catalog) == ARRAYS
+    assert decode_catalog(ARRAYS) == catalog

@@ -41,6 +41,8 @@ async def check_stored(current: Catalog, new: Catalog, count: Count, count_befor
     known = {replace(index, name="") for index in changes.dropped_indexes}
     for index in changes.added_indexes:
         added = replace(index, name="") not in known
+        if index.expressions and index.relation in current.schema and added:
+            await _check_expressions(index, count)
         if index.unique and index.relation in current.schema and added:
             await _check_unique(index, count)
     dropped = {(owner, replace(key, name="")) for owner, key in changes.dropped_foreign_keys}
@@ -108,7 +110,7 @@ def _is_no_value(column: str, type_: ColumnType) -> str:
 
 
 async def _check_unique(index: DeclaredIndex, count: Count) -> None:
-    columns = [quoted(part.column) for part in index.columns]
+    columns = _parts_of(index)
     listed, present = ", ".join(columns), " AND ".join(f"{c} IS NOT NULL" for c in columns)
     if index.where:
         present += f" AND ({index.where})"
@@ -125,6 +127,23 @@ async def _check_unique(index: DeclaredIndex, count: Count) -> None:
             relation=index.relation,
             index=index.name,
             count=found,
+        )
+
+
+def _parts_of(index: DeclaredIndex) -> list[str]:
+    """The parts of an index as SQL."""
+    expressions = {each.column: f"({each.sql})" for each in index.expressions}
+    names = (part.column for part in index.columns)
+    return [expressions.get(name) or quoted(name) for name in names]
+
+
+async def _check_expressions(index: DeclaredIndex, count: Count) -> None:
+    """Evaluate the expressions of an index over the stored rows. Raises their errors."""
+    rows = f"{quoted(index.relation)} WHERE {index.where or 'TRUE'}"
+    for each in index.expressions:
+        await count(
+            f"SELECT count(*) FROM (SELECT max({each.sql}) AS last FROM {rows}) AS evaluated"
+            " WHERE last IS NOT NULL"
         )
 
 
