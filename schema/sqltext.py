@@ -225,8 +225,7 @@ def type_note(node: exp.DataType) -> str:
         return "REAL is kept as DOUBLE; values are not rounded to its seven digits"
     if kind in _PADDED:
         return (
-            "CHAR(n) is kept without the blanks at its end, which do not count; queries show it"
-            " so"
+            "CHAR(n) is kept without the blanks at its end, which do not count; queries show it so"
         )
     return ""
 

@@ -5,6 +5,7 @@ import re
 import uuid
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_every_type_and_default_is_read() -> None:
         column("db", Kind.DOUBLE),
         column("b", Kind.BOOLEAN, literal(True)),
         column("c", text, length=1, declared=Declared.CHAR),
-        column("c3", text, length=3),
+        column("c3", text, length=3, declared=Declared.CHAR),
         column("v", text, literal("it's; -- so"), length=12),
         column("t", text),
         column("ba", Kind.BYTES, literal(b"\xde\xad")),
