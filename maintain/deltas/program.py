@@ -42,7 +42,7 @@ from hornbeam_server.maintain.deltas.states import GroupState
 from hornbeam_server.maintain.deltas.translate import Translator
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
-from hornbeam_server.query.dialect.sums import SUMMED, WIDE
+from hornbeam_server.query.dialect.sums import KIND, SUMMED, WIDE
 from hornbeam_server.schema.catalog import Catalog, DeferredView, StateLayout
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh
@@ -86,14 +86,21 @@ def _called(source: str | int) -> str:
 
 
 def compile_view(
-    declared: DeclaredView, catalog: Catalog, *, wide_sums: bool = False
+    declared: DeclaredView,
+    catalog: Catalog,
+    *,
+    wide_sums: bool = False,
+    double_quotients: bool = False,
 ) -> DeltaProgram:
     """Compile a declared view. Raises the binder's errors, and Unsupported, with the reason and a
     cure, for a SELECT that cannot be maintained as declared.
 
-    `wide_sums`: sums of INTEGER are DECIMAL(38,0), as in views of earlier versions.
+    `wide_sums`: sums of INTEGER are DECIMAL(38,0), as in views of earlier versions, and
+    `double_quotients`: quotients of NUMERIC are DOUBLE.
     """
     tree = written_out(declared, catalog.schema.views)
+    if double_quotients:
+        tree = with_double_quotients(tree)
     if wide_sums:
         tree = tree.copy()
         for total in tree.find_all(exp.Sum):
@@ -110,8 +117,8 @@ def compile_view(
 def stored_program(view: DeferredView, catalog: Catalog) -> DeltaProgram | None:
     """The program that maintains a stored view; None if no program matches its stored columns."""
     stored = (view.columns, view.hidden, view.key, view.states)
-    for wide_sums in (False, True):
-        program = compile_view(view.declared, catalog, wide_sums=wide_sums)
+    for wide, double in itertools.product((False, True), repeat=2):
+        program = compile_view(view.declared, catalog, wide_sums=wide, double_quotients=double)
         if (program.columns, program.hidden, program.key, program.states) == stored:
             return program
     return None
@@ -145,9 +152,21 @@ class Translated:
         return names
 
 
-def translated(declared: DeclaredView, catalog: Catalog) -> Translated:
+def translated(
+    declared: DeclaredView, catalog: Catalog, *, double_quotients: bool = False
+) -> Translated:
     """The algebra of a declared view. Raises the binder's errors and Unsupported."""
-    return _translated(declared, written_out(declared, catalog.schema.views), catalog)
+    tree = written_out(declared, catalog.schema.views)
+    return _translated(declared, with_double_quotients(tree) if double_quotients else tree, catalog)
+
+
+def with_double_quotients(tree: exp.Expr) -> exp.Expr:
+    """A copy of a SELECT in which quotients of NUMERIC are DOUBLE, as in views of earlier
+    versions."""
+    tree = tree.copy()
+    for node in tree.find_all(exp.Div):
+        node.meta[KIND] = Kind.DOUBLE
+    return tree
 
 
 def _translated(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> Translated:

@@ -77,6 +77,7 @@ from hornbeam_server.query.binding.nesting import too_deep
 from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, at, parse
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
 from hornbeam_server.query.binding.spellings import read_text
+from hornbeam_server.query.binding.stars import with_ordered_stars
 from hornbeam_server.query.dialect.arrays import function_of as function_of_arrays
 from hornbeam_server.query.dialect.arrays import result_type as type_of_array_function
 from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
@@ -89,12 +90,19 @@ from hornbeam_server.query.dialect.jsonb import (
     result_type,
 )
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
-from hornbeam_server.query.dialect.operand_kinds import is_interval, mark_operands
+from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
 from hornbeam_server.query.dialect.session import value_of_word
-from hornbeam_server.query.dialect.sums import SUMMED, number_kind, sum_type
+from hornbeam_server.query.dialect.sums import (
+    SUMMED,
+    number_kind,
+    number_of,
+    sum_type,
+    widest,
+)
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA
+from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.types import JSONB as JSONB_TYPE
 from hornbeam_server.schema.types import UNORDERED, ColumnType, Declared, Kind, array_of
@@ -600,7 +608,8 @@ class _Binder:
             )
         pairs = zip(left.columns, right.columns, strict=False)
         columns = tuple(
-            OutputColumn(a.name, a.type if a.type == b.type else None) for a, b in pairs
+            a if a.type == b.type is not None else OutputColumn(a.name, None, _united(a, b))
+            for a, b in pairs
         )
         return _Shape(columns, left.open)
 
@@ -843,7 +852,7 @@ class _Binder:
     def _derived(self, node: exp.Expr, shape: _Shape, select: _Select, name: str = "") -> set[str]:
         alias = node.alias or name or f"{ANONYMOUS}{len(select.frame.items)}"
         visible = tuple(self._visible(node, shape.columns))
-        columns = tuple((name, OutputColumn(name, column.type)) for name, column in visible)
+        columns = tuple((name, replace(column, name=name)) for name, column in visible)
         self._add_item(Item(alias, columns, open=shape.open), node, select)
         return {alias}
 
@@ -902,6 +911,8 @@ class _Binder:
                 f"POSITIONAL JOIN is not supported{at(join, self.sql)}.", cure="Join on a column."
             )
         before = frozenset(select.nullable)
+        if not any(value for part, value in join.args.items() if part != "this"):
+            select.frame.behind_comma = len(select.frame.items)
         right = self._from_and_joins(join.this, (), select)
         inner = not side and method in ("", "NATURAL") and kind in ("", "INNER", "CROSS")
         select.gathered.inner_only = select.gathered.inner_only and inner
@@ -930,6 +941,7 @@ class _Binder:
         self, join: exp.Join, left: set[str], right: set[str], select: _Select
     ) -> list[tuple[SourceColumn, SourceColumn]]:
         """Merge the columns of USING or NATURAL, and return the pairs of source columns."""
+        left = left & {item.alias for item in select.frame.items[select.frame.behind_comma :]}
         names = [name.name for name in join.args.get("using") or ()]
         if join.args.get("method") == "NATURAL":
             names = self._common(left, right, select)
@@ -947,6 +959,9 @@ class _Binder:
             if pair[0] is not None and pair[1] is not None:
                 pairs.append((pair[0], pair[1]))
             self._hide(join.args.get("side") or "", name, a, b, select)
+        if names and join.args.get("kind") not in ("SEMI", "ANTI"):
+            first = [(a.alias, name) for (_, a, _, name), _ in entries]
+            select.frame.moves.append((frozenset(left | right), first))
         self.pairs.append((join, entries))
         return pairs
 
@@ -990,7 +1005,7 @@ class _Binder:
             )
         columns: list[OutputColumn] = []
         open_ = False
-        for node in nodes:
+        for node in with_ordered_stars(nodes, select.frame):
             star = _star(node)
             if star is not None:
                 columns += self._star(node, star, select)
@@ -998,7 +1013,9 @@ class _Binder:
                 continue
             self._expression(node, select)
             value = node.unalias()
-            columns.append(OutputColumn(output_name(node), self._type(value)))
+            type_ = self._type(value)
+            number = self._number(value) if type_ is None else None
+            columns.append(OutputColumn(output_name(node), type_, number))
             open_ = open_ or not isinstance(node.unnest(), exp.Alias | exp.Column)
             if isinstance(node, exp.Alias):
                 select.aliases.setdefault(node.alias, value)
@@ -1022,10 +1039,9 @@ class _Binder:
                 self._use(item, column, self._gathered_of(item, select))
         self.stars.append((star, [(entry, renames.get(entry[3], entry[3])) for entry in kept]))
         return [
-            OutputColumn(
-                renames.get(name, name),
-                self._type(replaced[name]) if name in replaced else column.type,
-            )
+            OutputColumn(renames.get(name, name), self._type(replaced[name]))
+            if name in replaced
+            else replace(column, name=renames.get(name, name))
             for _, _, column, name in kept
         ]
 
@@ -1183,19 +1199,19 @@ class _Binder:
         if computed is not None:
             return computed
         match node:
-            case exp.Paren():
+            case exp.Paren() | exp.Window() | exp.Filter():
                 return self._type(node.this)
             case exp.Column():
                 target = self.targets.get(id(node))
                 return target.column.type if target is not None else None
             case exp.Cast() if not isinstance(node, exp.TryCast):
                 return self._cast_type(node)
-            case exp.Window() | exp.Filter():
-                return self._type(node.this)
             case exp.AggFunc():
                 return self._aggregate_type(node)
             case exp.Array():
                 return self._array_type(node)
+            case exp.Div() if self._number(node) is Kind.DECIMAL:
+                return QUOTIENT
             case exp.Literal():
                 return _literal_type(node)
             case exp.Predicate() | exp.Connector() | exp.Not() | exp.Boolean():
@@ -1249,7 +1265,19 @@ class _Binder:
         return None
 
     def _double(self, node: exp.Expr) -> ColumnType | None:
-        return _DOUBLE if number_kind(node, self._type) is Kind.DOUBLE else None
+        return _DOUBLE if self._number(node) is Kind.DOUBLE else None
+
+    def _number(self, node: exp.Expr) -> Kind | None:
+        return number_kind(node, self._number_type)
+
+    def _number_type(self, node: exp.Expr) -> ColumnType | None:
+        """The type of a name, or one of the same kind if only DuckDB knows its type."""
+        type_ = self._type(node)
+        if type_ is None and isinstance(node, exp.Column):
+            target = self.targets.get(id(node))
+            kind = None if target is None else target.column.number
+            return None if kind is None else ColumnType(kind)
+        return type_
 
     def _cast_type(self, node: exp.Cast) -> ColumnType | None:
         """The type of a cast. NUMERIC without precision keeps a decimal argument's type; for other
@@ -1305,9 +1333,9 @@ class _Binder:
             elif isinstance(node, exp.Sum | exp.Avg):
                 self._check_average(node)
                 spans = is_interval(node.this, self._type)
-                node.meta[SUMMED] = Kind.INTERVAL if spans else number_kind(node.this, self._type)
-            elif isinstance(node, exp.Round | exp.DPipe | exp.Div | exp.Sub | exp.Anonymous):
-                mark_operands(node, self._type)
+                node.meta[SUMMED] = Kind.INTERVAL if spans else self._number(node.this)
+            elif isinstance(node, MARKED):
+                mark_operands(node, self._number_type)
             elif isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
                 for value in (node.args.get("expression"), node.args.get("count")):
                     if value is not None:
@@ -1431,9 +1459,14 @@ def _made_nullable(side: str, left: set[str], right: set[str]) -> set[str]:
     return {"LEFT": right, "RIGHT": left, "FULL": left | right}.get(side, set())
 
 
+def _united(*columns: OutputColumn) -> Kind | None:
+    """The kind of numbers of a column of a set operation."""
+    return widest([c.number if c.type is None else number_of(c.type) for c in columns])
+
+
 def _renamed(shape: _Shape, names: Sequence[str]) -> _Shape:
     columns = tuple(
-        OutputColumn(names[i] if i < len(names) else column.name, column.type)
+        replace(column, name=names[i]) if i < len(names) else column
         for i, column in enumerate(shape.columns)
     )
     return _Shape(columns, shape.open and len(names) < len(columns))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hornbeam_server.query.dialect import arrays, jsonb, macros
+from hornbeam_server.query.dialect import arrays, jsonb, macros, numerics
 
 if TYPE_CHECKING:
     import duckdb
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _MACROS = macros.definitions()
 _FUNCTIONS: Mapping[str, Callable[[duckdb.DuckDBPyConnection], None]] = {
     **{jsonb.PREFIX + name: partial(jsonb.create_function, name) for name in jsonb.FUNCTIONS},
+    **{name: partial(numerics.create_function, name) for name in numerics.FUNCTIONS},
     arrays.ELEMENTS: arrays.create_elements,
 }
 """By name: what creates the function."""

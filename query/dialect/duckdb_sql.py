@@ -17,6 +17,7 @@ from hornbeam_server.query.dialect.functions import is_json_step, json_step
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, PREFIX, write_jsonb
 from hornbeam_server.query.dialect.macros import TEXT_MACROS, call, is_plain, macro
+from hornbeam_server.query.dialect.numerics import write_numeric
 from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
 from hornbeam_server.query.dialect.sums import write_average, write_sum
 from hornbeam_server.schema import spelling
@@ -80,6 +81,8 @@ def duckdb_sql(tree: exp.Expr) -> str:
             supersede(node, json_step(node))
         elif isinstance(node, exp.Cast):
             _write_cast(node)
+        elif write_numeric(node):
+            continue
         elif isinstance(node, exp.Sum):
             write_sum(node)
         elif isinstance(node, exp.Avg):
@@ -123,10 +126,11 @@ def _keep_names(root: exp.Expr) -> None:
 
 
 _REWRITTEN = (
-    exp.Cast, exp.Sum, exp.Avg, exp.Div, exp.Like, exp.ILike, exp.Substring, exp.Round, exp.DPipe,
-    exp.RegexpLike, exp.RegexpILike, exp.JSONExtract, exp.JSONExtractScalar, exp.JSONBExtract,
-    exp.JSONBExtractScalar, exp.Sub, exp.ArrayContainsAll, exp.ArrayContainedBy, exp.JSONBContains,
-    exp.JSONBContainsAnyTopKeys, exp.JSONBContainsAllTopKeys, exp.JSONBDeleteAtPath,
+    exp.Cast, exp.Sum, exp.Avg, exp.Div, exp.Mul, exp.Like, exp.ILike, exp.Substring, exp.Round,
+    exp.DPipe, exp.RegexpLike, exp.RegexpILike, exp.JSONExtract, exp.JSONExtractScalar,
+    exp.JSONBExtract, exp.JSONBExtractScalar, exp.Sub, exp.ArrayContainsAll, exp.ArrayContainedBy,
+    exp.JSONBContains, exp.JSONBContainsAnyTopKeys, exp.JSONBContainsAllTopKeys,
+    exp.JSONBDeleteAtPath,
     exp.Any, exp.Bracket, exp.ArrayOverlaps, exp.Anonymous,
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from sqlglot import exp
 from hornbeam_server.query.dialect.catalogue import AGGREGATES, ROWS
 from hornbeam_server.query.dialect.grammar import EXACT
 from hornbeam_server.query.dialect.jsonb_rows import has_rows, with_rows
+from hornbeam_server.query.dialect.numerics import has_exponent, without_exponent
 from hornbeam_server.query.dialect.session import session_value
 from hornbeam_server.query.dialect.templates import (
     filled,
@@ -356,6 +357,8 @@ def is_translated(node: exp.Expr) -> bool:
         return known or session_value(node) is not None
     if isinstance(node, exp.Substring):
         return is_pattern(node)
+    if isinstance(node, exp.Literal):
+        return has_exponent(node)
     return type(node) in _OPERATORS or session_value(node) is not None
 
 
@@ -369,6 +372,8 @@ def in_duckdb(node: exp.Expr) -> exp.Expr:
         return constant
     if isinstance(node, exp.Substring):
         return matched_part(node)
+    if isinstance(node, exp.Literal):
+        return without_exponent(node)
     if isinstance(node, exp.Anonymous):
         translate = _CALLS.get(node.name.lower(), from_template)
         return translate(node)

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.array_macros import ARRAY_MACROS
 from hornbeam_server.schema import spelling
+from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION
 
 PARAMETER_TYPE = "parameter_type"
@@ -204,6 +205,13 @@ _MACROS: dict[str, Sequence[str]] = {
         f"(x VARCHAR) AS {_OF_TEXT['time']}",
         "(x TIMESTAMPTZ) AS CAST(x AS TIMESTAMP)",
     ),
+    **{
+        name: (
+            f"(x, y) AS CAST(hornbeam_{name}_of_texts(CAST(x AS VARCHAR), CAST(y AS VARCHAR))"
+            f" AS {QUOTIENT.sql()})",
+        )
+        for name in ("quotient", "product")
+    },
     "summed": (
         "(x) AS list_sum([x])",
         *(f"(x {type_}) AS CAST(x AS BIGINT)" for type_ in _SMALL),
@@ -229,8 +237,15 @@ def definitions() -> Mapping[str, str]:
     }
 
 
+_PREFIX = "hornbeam_"
+
+
 def macro(name: str) -> str:
-    return f"hornbeam_{name}"
+    return f"{_PREFIX}{name}"
+
+
+def is_macro(name: str) -> bool:
+    return name.lower().startswith(_PREFIX)
 
 
 def call(name: str, *arguments: exp.Expr) -> exp.Expr:

@@ -18,6 +18,8 @@ from hornbeam_server.query.binding.placeholders import number_placeholders, para
 from hornbeam_server.query.dialect.arrays import ARRAY, array_compared
 from hornbeam_server.query.dialect.arrays import arguments as array_arguments
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, Parameter, arguments
+from hornbeam_server.query.dialect.macros import is_macro
+from hornbeam_server.query.dialect.numerics import is_long_product, is_quotient
 from hornbeam_server.query.dialect.operand_kinds import is_rounded_to_even
 from hornbeam_server.query.dialect.sums import QUOTIENT
 from hornbeam_server.query.expressions import (
@@ -303,7 +305,14 @@ def _arithmetic(function: arithmetic.Binary) -> Handler:
 
 _handles(exp.Add, "expression")(_arithmetic(operator.add))
 _handles(exp.Sub, "expression")(_arithmetic(operator.sub))
-_handles(exp.Mul, "expression")(_arithmetic(operator.mul))
+
+
+@_handles(exp.Mul, "expression")
+def _product(compiler: _Compiler, node: exp.Mul) -> Operand:
+    sides = compiler.sides(node)
+    if is_long_product(node):
+        return arithmetic.long_product(*sides)
+    return arithmetic.arithmetic(operator.mul, *sides)
 
 
 @_handles(exp.Div, "expression", "typed", "safe")
@@ -313,6 +322,8 @@ def _quotient(compiler: _Compiler, node: exp.Div) -> Operand:
     if QUOTIENT in node.meta:
         sides = (node.left, node.right)
         return arithmetic.average(*(compiler.compile(side.this) for side in sides))
+    if is_quotient(node):
+        return arithmetic.numeric_quotient(*compiler.sides(node))
     return arithmetic.quotient(*compiler.sides(node))
 
 
@@ -369,7 +380,7 @@ def _number(node: exp.Expr | None) -> int | None:
 
 @_handles(exp.Anonymous, "expressions")
 def _call(compiler: _Compiler, node: exp.Anonymous) -> Operand:
-    if node.find(exp.Column) is None:
+    if node.find(exp.Column) is None and not is_macro(node.name):
         raise NotNativeError  # the type of DATE_PART of a constant depends on its value
     return functions.called(node.name, compiler.all(*node.expressions))
 

@@ -65,6 +65,8 @@ _FUNCTIONS: dict[str, tuple[range, Function]] = {
     "char_length": (_ONE, text.length),
     "character_length": (_ONE, text.length),
     "mod": (_TWO, arithmetic.modulo),
+    macro("quotient"): (_TWO, arithmetic.numeric_quotient),
+    macro("product"): (_TWO, arithmetic.long_product),
     "floor": (_ONE, partial(arithmetic.whole, math.floor)),
     "ceil": (_ONE, partial(arithmetic.whole, math.ceil)),
     "ceiling": (_ONE, partial(arithmetic.whole, math.ceil)),
