@@ -87,7 +87,8 @@ class Format(enum.IntEnum):
     columns (an older server would not find them)."""
     ELEVENTH = 11
     """With columns that are arrays (an older server does not know them); or with indexes on
-    expressions (an older server would look for their columns)."""
+    expressions (an older server would look for their columns), or whose NULLs are equal (an older
+    server would not compare them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -239,9 +240,9 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
-    computed = any(index.expressions for index in catalog.indexes)
-    computed = computed or any(index.expressions for index in catalog.schema.indexes)
-    if computed or any(column.type.element is not None for column in _all_columns(catalog)):
+    indexes: tuple[Index | DeclaredIndex, ...] = (*catalog.indexes, *catalog.schema.indexes)
+    newer = any(index.expressions or not index.nulls_distinct for index in indexes)
+    if newer or any(column.type.element is not None for column in _all_columns(catalog)):
         return Format.ELEVENTH
     partial = any(index.where for index in catalog.indexes)
     partial = partial or any(index.where for index in catalog.schema.indexes)
