@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from hornbeam_server.maintain.copies import compile_copy
 from hornbeam_server.maintain.indexes import compile_index, condition_of
 from hornbeam_server.maintain.paths import BaseRows, Key, compile_path
 from hornbeam_server.query.expressions.declared import compile_key
@@ -95,7 +96,7 @@ async def build_batches(
     reader: RowReader,
     scanned: AsyncIterable[Sequence[Row]],
 ) -> AsyncIterator[BuiltBatch]:
-    """Rows of the views and indexes `names`, all of one source (`Layout.source`).
+    """Rows of the views, indexes or copies `names`, all of one source (`Layout.source`).
 
     `scanned` has rows of their `scanned_relation` in key order, as of `reader`. Every scanned batch
     yields one batch, which may have no rows (NULL foreign keys). Reads base relations only, so the
@@ -137,5 +138,7 @@ def _stored_rows(
 ) -> list[tuple[bytes, Row]]:
     if name in catalog.index:
         rows = compile_index(catalog, codecs, name).rows(rows)
+    elif name in catalog.copy:
+        rows = compile_copy(catalog, codecs, catalog.copy[name]).rows(rows)
     key = codecs(name).key
     return [(key(row), row) for row in rows]

@@ -14,6 +14,7 @@ import enum
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning, Counter, counters_of
 from hornbeam_server.schema.model import (
     Column,
@@ -380,7 +381,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Catalog:
-    """One version of the catalog. `states` has all views and indexes by name.
+    """One version of the catalog. `states` has all views, indexes and copies by name.
 
     `incarnations` gives the number in the name of a physical table: a relation, view or index that
     is dropped and created again gets a new table, so old cells never reappear. When a catalog takes
@@ -390,7 +391,8 @@ class Catalog:
     timestamp of snapshots that this catalog can read: before it, another catalog was in effect.
     `method`, `budget` and `aggregates` are the options that chose its views. `beginnings` (of
     identity columns) have numbers like tables. `stored_as` has the names of indexes in the names of
-    their tables, if they are not their own: those that were renamed.
+    their tables, if they are not their own: those that were renamed. `copies` are relations whose
+    rows are being written again, in a second table each (`txlayer/ddl/relation_copies.py`).
     """
 
     version: int
@@ -413,17 +415,19 @@ class Catalog:
     projected: tuple[ProjectedView, ...] = ()
     plain: tuple[PlainView, ...] = ()
     stored_as: tuple[tuple[str, str], ...] = ()
+    copies: tuple[Copy, ...] = ()
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )
 
     def __contains__(self, name: object) -> bool:
-        """Is there a relation, view or index of this name?"""
+        """Is there a relation, view, index or copy of this name?"""
         return (
             name in self.schema
             or name in self.view
             or name in self.index
             or name in self.declared_view
+            or name in self.copy
         )
 
     def stored_name(self, name: str) -> str:
@@ -438,7 +442,7 @@ class Catalog:
     def stored(self) -> tuple[str, ...]:
         """Names of all layouts that have a table of their own."""
         declared = (name for view in self.declared_view.values() for name in view.stored)
-        return (*self.schema.names, *self.view, *self.index, *declared)
+        return (*self.schema.names, *self.view, *self.index, *declared, *self.copy)
 
     @cached_property
     def begun(self) -> tuple[Beginning, ...]:
@@ -483,6 +487,11 @@ class Catalog:
     def declared_view(self) -> dict[str, DeferredView | TransactionalView]:
         """All views that the schema declares, and chosen aggregate views, by name."""
         return {**self.deferred_view, **self.transactional_view}
+
+    @cached_property
+    def copy(self) -> dict[str, Copy]:
+        """The copies of relations, by the names of their layouts."""
+        return {copy.name: copy for copy in self.copies}
 
     @cached_property
     def plain_view(self) -> dict[str, PlainView]:
@@ -614,14 +623,15 @@ class Catalog:
 
     def _make_layout(self, name: str) -> Layout:
         number = dict(self.incarnations).get(name, 0)
-        if name in self.schema:
-            relation = self.schema.relation(name)
+        if name in self.schema or name in self.copy:
+            copied = name in self.copy
+            relation = self.copy[name].target if copied else self.schema.relation(name)
             return Layout(
                 name,
-                f"r.{name}.{number}",
+                f"r.{self.stored_name(relation.name)}.{number}",
                 relation.columns,
                 tuple(KeyPart(column) for column in relation.primary_key),
-                name,
+                relation.name,
             )
         if name in self.view:
             return self._view_layout(self.view[name], number)

@@ -31,6 +31,7 @@ from hornbeam_server.schema.catalog import (
     StateLayout,
     WorkloadStatement,
 )
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import Corruption, TypeMismatch
 from hornbeam_server.schema.model import (
@@ -88,7 +89,8 @@ class Format(enum.IntEnum):
     ELEVENTH = 11
     """With columns that are arrays (an older server does not know them); or with indexes on
     expressions (an older server would look for their columns), or whose NULLs are equal (an older
-    server would not compare them)."""
+    server would not compare them); or with copies of relations (an older server would not keep
+    them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -176,6 +178,11 @@ class _PlainForm(msgspec.Struct):
     columns: tuple[_ColumnForm, ...]
 
 
+class _CopyForm(msgspec.Struct):
+    target: _RelationForm
+    conversions: tuple[tuple[str, str], ...]
+
+
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
     format: Format
     version: int
@@ -202,6 +209,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     projected: tuple[_ProjectedForm, ...] = ()
     plain: tuple[_PlainForm, ...] = ()
     stored_as: tuple[tuple[str, str], ...] = ()
+    copies: tuple[_CopyForm, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -235,6 +243,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
             tuple(_projected_form(view) for view in catalog.projected),
             tuple(_plain_form(view) for view in catalog.plain),
             catalog.stored_as,
+            tuple(_copy_form(copy) for copy in catalog.copies),
         )
     )
 
@@ -242,7 +251,8 @@ def encode_catalog(catalog: Catalog) -> bytes:
 def _format(catalog: Catalog) -> Format:
     indexes: tuple[Index | DeclaredIndex, ...] = (*catalog.indexes, *catalog.schema.indexes)
     newer = any(index.expressions or not index.nulls_distinct for index in indexes)
-    if newer or any(column.type.element is not None for column in _all_columns(catalog)):
+    arrays = any(column.type.element is not None for column in _all_columns(catalog))
+    if catalog.copies or newer or arrays:
         return Format.ELEVENTH
     partial = any(index.where for index in catalog.indexes)
     partial = partial or any(index.where for index in catalog.schema.indexes)
@@ -321,6 +331,7 @@ def decode_catalog(data: bytes) -> Catalog:
         immediate = tuple(_immediate(view) for view in form.immediate)
         projected = tuple(_projected(view) for view in form.projected)
         plain = tuple(_plain_view(view) for view in form.plain)
+        copies = tuple(Copy(_relation(each.target), each.conversions) for each in form.copies)
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
             f"The stored catalog cannot be read: {error}",
@@ -347,7 +358,12 @@ def decode_catalog(data: bytes) -> Catalog:
         projected,
         plain,
         form.stored_as,
+        copies,
     )
+
+
+def _copy_form(copy: Copy) -> _CopyForm:
+    return _CopyForm(_relation_form(copy.target), copy.conversions)
 
 
 def _relation_form(relation: Relation) -> _RelationForm:

@@ -161,6 +161,10 @@ class AlteredSchema(Answer):
         description="Renamed columns, for plan and apply.",
         examples=[[{"relation": "orders", "column": "o_note", "new": "o_remark"}]],
     )
+    usings: list[dict[str, str]] = Field(
+        description="The values of columns that get another type, for plan and apply.",
+        examples=[[{"relation": "orders", "column": "o_note", "sql": "upper(o_note)"}]],
+    )
     notes: list[str] = Field(description="What else the statement changes, or why it does nothing.")
     insert: str = Field(description="What fills the new table; empty if there is nothing to fill.")
     catalog_version: int

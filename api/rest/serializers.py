@@ -155,13 +155,22 @@ def plan_document(planned: PlannedSchema) -> dict[str, Any]:
     return {
         "plan_id": planned.plan_id,
         "base_version": planned.base_version,
-        "text": selection.text() + _declared_text(declared),
+        "text": _rewritten_text(planned) + selection.text() + _declared_text(declared),
         "plan": selection.json(),
-        "changes": [asdict(row) for row in [*planned.changes.rows(), *_rebuilt(planned)]],
+        "changes": [
+            asdict(row)
+            for row in [*planned.changes.rows(), *planned.rewritten(), *_rebuilt(planned)]
+        ],
         "declared_views": declared,
         "mermaid": selection.mermaid(),
         "svg": selection.svg(),
     }
+
+
+def _rewritten_text(planned: PlannedSchema) -> str:
+    """The part of a plan's text about relations whose rows are written again."""
+    lines = [f"  {row.name}: {row.detail}" for row in planned.rewritten()]
+    return "\n".join(["all rows are written again:", *lines, "", ""]) if lines else ""
 
 
 def _declared_text(rows: list[dict[str, str]]) -> str:

@@ -177,13 +177,13 @@ class Statement:
         place = self.place(tokens[part.opening].start)
         if not inside:
             raise place.error("The parentheses are empty.", cure="Write an expression into them.")
-        return expression(inside, self.text, self.place(inside[0].start))
+        return expression(inside, self.text, self.place(inside[0].start), self.source)
 
     def default_expression(self, column: int) -> Expression:
         """The expression behind the DEFAULT of the column that is named at offset `column`."""
         first = self._index(self.keyword("DEFAULT", column)) + 1
         inside = default_of(self.tokens[first:])
-        return expression(inside, self.text, self.place(inside[0].start))
+        return expression(inside, self.text, self.place(inside[0].start), self.source)
 
     def without_data(self) -> Statement:
         """The statement without WITH [NO] DATA at its end: a view always has its rows."""
@@ -195,7 +195,7 @@ class Statement:
         """The condition behind the first WHERE from offset `after` on, to the end."""
         first = self._index(self.keyword("WHERE", after)) + 1
         inside = self.tokens[first:]
-        return expression(inside, self.text, self.place(inside[0].start))
+        return expression(inside, self.text, self.place(inside[0].start), self.source)
 
     def element(self, after: int, number: int) -> Expression:
         """The expression that is the element `number` of the first list in parentheses from offset

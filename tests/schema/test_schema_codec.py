@@ -30,6 +30,7 @@ from hornbeam_server.schema.catalog import (
     WorkloadStatement,
 )
 from hornbeam_server.schema.codec import decode_catalog, encode_catalog
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import Corruption
@@ -185,6 +186,18 @@ def test_new_kinds_of_references_raise_the_format_number(options: str) -> None:
     data = encode_catalog(Catalog(1, schema, Forest(("p", "c"))))
     assert data.startswith(b'{"format":9,')
     assert decode_catalog(data).schema == schema
+
+
+def test_a_copy_raises_the_format_number_and_is_decoded() -> None:
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY, b INT)")
+    target = load_ddl("CREATE TABLE r (a INT PRIMARY KEY, b TEXT DEFAULT 'x', CHECK (b <> ''))")
+    copy = Copy(target.relation("r"), (("b", "b + 1"),))
+    states = ((copy.name, State.BUILDING),)
+    catalog = Catalog(1, schema, Forest(("r",)), states=states, copies=(copy,))
+    data = encode_catalog(catalog)
+    assert data.startswith(b'{"format":11,')
+    assert decode_catalog(data) == catalog
+    assert encode_catalog(replace(catalog, copies=())).startswith(b'{"format":1,')
 
 
 def test_a_row_identity_raises_the_format_number_and_is_decoded() -> None:
