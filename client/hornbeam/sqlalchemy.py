@@ -276,7 +276,12 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
     def visit_VARCHAR(self, type_: Any, **kw: Any) -> str:
         return f"VARCHAR({type_.length})" if type_.length else "TEXT"
 
-    visit_NVARCHAR = visit_CHAR = visit_NCHAR = visit_VARCHAR
+    visit_NVARCHAR = visit_VARCHAR
+
+    def visit_CHAR(self, type_: Any, **kw: Any) -> str:
+        return f"CHAR({type_.length or 1})"
+
+    visit_NCHAR = visit_CHAR
 
     def visit_TEXT(self, type_: Any, **kw: Any) -> str:
         return "TEXT"

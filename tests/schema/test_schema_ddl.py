@@ -5,6 +5,7 @@ import re
 import uuid
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ IDENTITY, NOW = Default(DefaultKind.IDENTITY), Default(DefaultKind.NOW)
 
 
 def test_every_type_and_default_is_read() -> None:
-    def column(name: str, kind: Kind, default: Default | None = None, **of: int) -> Column:
+    def column(name: str, kind: Kind, default: Default | None = None, **of: Any) -> Column:
         return Column(name, ColumnType(kind, **of), True, default)
 
     text = Kind.TEXT
@@ -86,8 +87,8 @@ def test_every_type_and_default_is_read() -> None:
         column("dp", Kind.DOUBLE, literal(1000.0)),
         column("db", Kind.DOUBLE),
         column("b", Kind.BOOLEAN, literal(True)),
-        column("c", text, length=1),
-        column("c3", text, length=3),
+        column("c", text, length=1, declared=Declared.CHAR),
+        column("c3", text, length=3, declared=Declared.CHAR),
         column("v", text, literal("it's; -- so"), length=12),
         column("t", text),
         column("ba", Kind.BYTES, literal(b"\xde\xad")),
