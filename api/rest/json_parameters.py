@@ -16,8 +16,10 @@ from pydantic import AfterValidator, Field
 from hornbeam_server.schema.arrays import ONE_DIMENSION
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, MAX_TEXT, ColumnType, Kind, Value
+from hornbeam_server.txlayer.transactions.manager import TransactionLimits
 
 Values = list[Any] | dict[str, Any]
+MAX_SETS = TransactionLimits().parameter_sets
 
 _UNNAMED = {Kind.DECIMAL, Kind.ARRAY}
 _TYPES = {ColumnType(kind).sql(): ColumnType(kind) for kind in Kind if kind not in _UNNAMED}
@@ -79,5 +81,16 @@ StatementParameters = Annotated[
         " as the type of the column or CAST beside the parameter. Where there is none, give the"
         ' type as well: `{"type": "DECIMAL", "value": "1.10"}`.'
     ),
+]
+ParameterSets = Annotated[
+    list[Values],
+    Field(
+        min_length=1,
+        max_length=MAX_SETS,
+        fail_fast=True,
+        description="Instead of `parameters`: the statement runs once for each of these lists or"
+        " objects, and its result is that of all runs.",
+    ),
+    AfterValidator(lambda sets: [values_of(each) for each in sets]),
 ]
 KeyValues = Annotated[list[Any], AfterValidator(values_of)]

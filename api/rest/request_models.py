@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from hornbeam_server.api.rest.json_parameters import KeyValues, StatementParameters
+from hornbeam_server.api.rest.json_parameters import KeyValues, ParameterSets, StatementParameters
 from hornbeam_server.api.security.roles import Grant, Role
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.schema_plans import PlanRequest
@@ -29,7 +29,9 @@ from hornbeam_server.txlayer.transactions.manager import TransactionLimits
 from hornbeam_server.txlayer.transactions.requests import (
     Parameters,
     Precondition,
+    RepeatedStatement,
     Replay,
+    SqlWork,
     Statement,
     TransactionRequest,
 )
@@ -89,8 +91,18 @@ class StatementBody(Body):
     sql: Sql = Field(examples=["UPDATE item SET i_stock = i_stock - ? WHERE i_id = ?"])
     parameters: StatementParameters = Field(default_factory=list, examples=[[1, 42]])
 
-    def statement(self) -> Statement:
-        return Statement(self.sql, self.parameters)
+    parameter_sets: ParameterSets | None = Field(None, examples=[[[1, 42], [2, 43]]])
+
+    @model_validator(mode="after")
+    def one_of_both(self) -> StatementBody:
+        if self.parameter_sets is not None and self.parameters:
+            raise ValueError("give either parameters or parameter_sets")
+        return self
+
+    def statement(self) -> SqlWork:
+        if self.parameter_sets is None:
+            return Statement(self.sql, self.parameters)
+        return RepeatedStatement(self.sql, self.parameter_sets)
 
 
 class PreconditionBody(Body):

@@ -76,6 +76,7 @@ from hornbeam_server.query.binding.nesting import too_deep
 from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, at, parse
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
 from hornbeam_server.query.binding.spellings import read_text
+from hornbeam_server.query.binding.stars import with_ordered_stars
 from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
 from hornbeam_server.query.dialect.functions import DISPLAY, function_name
 from hornbeam_server.query.dialect.jsonb import (
@@ -901,6 +902,8 @@ class _Binder:
                 f"POSITIONAL JOIN is not supported{at(join, self.sql)}.", cure="Join on a column."
             )
         before = frozenset(select.nullable)
+        if not any(value for part, value in join.args.items() if part != "this"):
+            select.frame.behind_comma = len(select.frame.items)
         right = self._from_and_joins(join.this, (), select)
         inner = not side and method in ("", "NATURAL") and kind in ("", "INNER", "CROSS")
         select.gathered.inner_only = select.gathered.inner_only and inner
@@ -929,6 +932,7 @@ class _Binder:
         self, join: exp.Join, left: set[str], right: set[str], select: _Select
     ) -> list[tuple[SourceColumn, SourceColumn]]:
         """Merge the columns of USING or NATURAL, and return the pairs of source columns."""
+        left = left & {item.alias for item in select.frame.items[select.frame.behind_comma :]}
         names = [name.name for name in join.args.get("using") or ()]
         if join.args.get("method") == "NATURAL":
             names = self._common(left, right, select)
@@ -946,6 +950,9 @@ class _Binder:
             if pair[0] is not None and pair[1] is not None:
                 pairs.append((pair[0], pair[1]))
             self._hide(join.args.get("side") or "", name, a, b, select)
+        if names and join.args.get("kind") not in ("SEMI", "ANTI"):
+            first = [(a.alias, name) for (_, a, _, name), _ in entries]
+            select.frame.moves.append((frozenset(left | right), first))
         self.pairs.append((join, entries))
         return pairs
 
@@ -989,7 +996,7 @@ class _Binder:
             )
         columns: list[OutputColumn] = []
         open_ = False
-        for node in nodes:
+        for node in with_ordered_stars(nodes, select.frame):
             star = _star(node)
             if star is not None:
                 columns += self._star(node, star, select)

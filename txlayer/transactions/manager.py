@@ -66,7 +66,9 @@ from hornbeam_server.txlayer.transactions.read_checks import (
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
     RepairRows,
+    RepeatedStatement,
     Replay,
+    SqlWork,
     Statement,
     StatementResult,
     Timings,
@@ -97,6 +99,7 @@ class TransactionLimits:
     """Limits of one transaction. The defaults are safe; settings may change them."""
 
     statements: int = 10_000
+    parameter_sets: int = 200_000
     reads: int = 100_000
     attempts: int = 1_000
     timeout_s: float = 30.0
@@ -410,7 +413,15 @@ class TransactionManager:
         if len(work) > most:
             raise LimitExceeded(
                 f"The transaction has more than {most} statements.",
-                cure="Send them in several transactions, or use /v1/load for many rows.",
+                cure="Send one statement with many sets of parameters (executemany), several"
+                " transactions, or rows to /v1/load.",
+            )
+        sets = sum(len(each.parameter_sets) for each in work if isinstance(each, RepeatedStatement))
+        if sets > self._limits.parameter_sets:
+            raise LimitExceeded(
+                f"The statements of the transaction have {sets} sets of parameters, more than"
+                f" {self._limits.parameter_sets}.",
+                cure="Send them in several transactions, or use hornbeam load.",
             )
 
     def _ms_since(self, began: float) -> float:
@@ -469,7 +480,7 @@ class TransactionManager:
 
     async def pending(
         self,
-        statements: Sequence[Statement],
+        statements: Sequence[SqlWork],
         at: int,
         replay: Replay | None = None,
         timeout_s: float | None = None,
@@ -630,6 +641,9 @@ async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None)
         case Statement():
             assert plan is not None
             return await transaction.run(plan, work)
+        case RepeatedStatement():
+            assert plan is not None
+            return await transaction.run_repeated(plan, work)
 
 
 async def _plans(
@@ -648,11 +662,11 @@ async def _plans(
 
 
 def _characters(work: Sequence[Work]) -> int:
-    return sum([len(each.sql) for each in work if isinstance(each, Statement)])
+    return sum([len(each.sql) for each in work if isinstance(each, SqlWork)])
 
 
 def _planned(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:
-    return [state.plan(w.sql) if isinstance(w, Statement) else None for w in work]
+    return [state.plan(w.sql) if isinstance(w, SqlWork) else None for w in work]
 
 
 async def count_by_layout(mutations: Sequence[Mutation]) -> tuple[dict[str, int], dict[str, int]]:
