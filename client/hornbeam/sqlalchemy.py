@@ -252,7 +252,8 @@ class HornbeamCompiler(compiler.SQLCompiler):
         return str(inherited(element, operator, **kw))
 
     def visit_array(self, element: Any, **kw: Any) -> str:
-        elements = self.visit_clauselist(element, **kw)
+        listed: Any = self.visit_clauselist
+        elements = listed(element, **kw)
         empty = f"::{self.dialect.type_compiler_instance.process(element.type)}"
         return f"ARRAY[{elements}]{'' if element.clauses else empty}"
 
