@@ -93,6 +93,8 @@ def _unclosed(dialect: Dialect, text: str) -> int:
     return 0
 
 
+CODE_POINTS = frozenset({"C", "POSIX", "default", "ucs_basic"})
+"""The collations that order text by code point, as Hornbeam does."""
 NUMERIC = ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, NUMERIC_SCALE, declared=Declared.NUMERIC)
 _SMALLINT = ColumnType(Kind.INTEGER, declared=Declared.SMALLINT)
 

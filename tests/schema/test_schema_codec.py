@@ -403,7 +403,10 @@ def test_indexes_on_expressions_raise_the_format_number_and_are_decoded() -> Non
     assert encode_catalog(catalog) == ELEVENTH
     assert decode_catalog(ELEVENTH) == catalog
     dropped = replace(catalog, schema=replace(schema, indexes=()))
-    assert encode_catalog(dropped).startswith(b'{"format":11,')
+    equal_nulls = replace(index, expressions=(), unique=True, nulls_distinct=False)
+    for each in (dropped, replace(dropped, indexes=(equal_nulls,))):
+        assert encode_catalog(each).startswith(b'{"format":11,')
+        assert decode_catalog(encode_catalog(each)) == each
 
 
 DOCUMENTS = (Path(__file__).parent / "fixtures" / "catalog_10_jsonb.json").read_bytes()

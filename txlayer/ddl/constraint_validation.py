@@ -135,7 +135,8 @@ def _is_no_value(column: str, type_: ColumnType) -> str:
 
 async def _check_unique(index: DeclaredIndex, count: Count) -> None:
     columns = _parts_of(index)
-    listed, present = ", ".join(columns), " AND ".join(f"{c} IS NOT NULL" for c in columns)
+    listed = ", ".join(columns)
+    present = " AND ".join(f"{c} IS NOT NULL" for c in columns if index.nulls_distinct) or "TRUE"
     if index.where:
         present += f" AND ({index.where})"
     found = await count(
