@@ -381,3 +381,29 @@ def test_a_long_dump_is_planned_without_its_values(run: Run, url: str, tmp_path:
     assert (code, err) == (0, "")
     assert "passed over: INSERT (lines 2, 130004); hornbeam import FILE loads them, too" in out
     assert "passed over: GRANT (line 130005)" in out
+
+
+def test_arrays_of_dumps_and_files_are_loaded(run: Run, url: str, tmp_path: Path) -> None:
+    dump, lines, table = (tmp_path / name for name in ("dump.sql", "f.jsonl", "f.csv"))
+    dump.write_text(
+        "CREATE TABLE public.film (id integer PRIMARY KEY, features text[],"
+        " n integer[] DEFAULT '{}');\n"
+        "COPY public.film (id, features, n) FROM stdin;\n"
+        '1\t{Trailers,"Deleted Scenes"}\t{1,NULL}\n2\t\\N\t{}\n\\.\n'
+        "INSERT INTO public.film VALUES (3, '{\"a\\\"b\"}'), (4, '{x}', '{7}');\n"
+    )
+    lines.write_text('{"id": 5, "features": ["a", null, "b,c"], "n": []}\n{"id": 6, "n": [2]}')
+    table.write_text('id,features,n\n7,"{a,""b c""}",{3}\n')
+    code, _, err = run("import", str(dump))
+    assert code == 0, err
+    for path in (lines, table):
+        assert run("load", "film", str(path))[0] == 0
+    assert rows(url, "SELECT * FROM film ORDER BY id") == [
+        (1, ["Trailers", "Deleted Scenes"], [1, None]),
+        (2, None, []),
+        (3, ['a"b'], []),
+        (4, ["x"], [7]),
+        (5, ["a", None, "b,c"], []),
+        (6, None, [2]),
+        (7, ["a", "b c"], [3]),
+    ]
