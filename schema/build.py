@@ -80,6 +80,8 @@ class ColumnDraft:
     default: Default | None = None
     note: str = ""
     """The difference from the declared type, as text; empty if there is none."""
+    expression: Expression | None = None
+    """The expression of the default or of the generated column, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,7 @@ class IndexDraft:
     include: tuple[Name, ...] = ()
     unique: bool = False
     where: Expression | None = None
+    nulls_distinct: bool = True
 
     @property
     def names(self) -> list[Name]:
@@ -653,7 +656,10 @@ def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> Dec
     include = _check_columns((*names, *draft.include), relation.name, types, what)[len(names) :]
     where = "" if draft.where is None else draft.where.sql
     parts, expressions = _key_parts(draft), _key_expressions(draft, relation, what)
-    return DeclaredIndex(text, relation.name, parts, include, draft.unique, where, expressions)
+    distinct = draft.nulls_distinct or not draft.unique
+    return DeclaredIndex(
+        text, relation.name, parts, include, draft.unique, where, expressions, distinct
+    )
 
 
 def _key_parts(draft: IndexDraft) -> tuple[KeyPart, ...]:

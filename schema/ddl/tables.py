@@ -30,7 +30,6 @@ from hornbeam_server.schema.sqltext import is_serial, read_default, read_type, s
 from hornbeam_server.schema.types import ColumnType, Kind
 
 _REFUSED: dict[type[exp.Expr | exp.ColumnConstraintKind], tuple[str, str]] = {
-    exp.CollateColumnConstraint: ("COLLATE", "Text is ordered by code point; leave it out."),
     exp.ExcludeColumnConstraint: ("EXCLUDE", "Use UNIQUE, or check in the application."),
     exp.CommentColumnConstraint: ("COMMENT", "Write a -- comment."),
     exp.LikeProperty: ("LIKE", "Write the columns out."),
@@ -169,14 +168,15 @@ def _column_constraint(
             statement.only(kind, {"include"}, "Write PRIMARY KEY alone.", start)
             statement.included(kind, "Write PRIMARY KEY alone.", start)
         case exp.UniqueColumnConstraint():
-            statement.only(kind, {"include"}, "Write UNIQUE alone.", start)
+            statement.only(kind, {"include", "nulls"}, "Write UNIQUE alone.", start)
             include = statement.included(kind, "Write UNIQUE alone.", start)
             label = statement.name(node.this) if node.this else None
-            parts = ((name, False),)
-            drafts.indexes.append(IndexDraft(label, draft.name, parts, include, unique=True))
+            drafts.indexes.append(_unique(label, draft, (name,), include, kind))
         case exp.Reference():
             label = statement.name(node.this) if node.this else None
             draft.foreign_keys.append(_foreign_key(statement, label, (name,), kind))
+        case exp.CollateColumnConstraint():
+            statement.require_collation(kind)
         case exp.CheckColumnConstraint():
             label = statement.name(node.this) if kind is not node and node.this else None
             draft.checks.append(CheckDraft(label, statement.expression(kind.this)))
@@ -203,7 +203,8 @@ def _column_constraint(
         case exp.ComputedColumnConstraint():
             check_single_default(column)
             generated = statement.expression(kind.this)
-            return replace(column, default=Default(DefaultKind.GENERATED, sql=generated.sql))
+            computed = Default(DefaultKind.GENERATED, sql=generated.sql)
+            return replace(column, default=computed, expression=generated)
         case exp.DefaultColumnConstraint():
             return _with_default(statement, kind, column, (draft, node), drafts)
         case _:
@@ -231,7 +232,8 @@ def _with_default(
     type_ = node.parent.args.get("kind") if node.parent else None
     if default is not None and default.sql and is_kept_as_text(type_):
         return replace(column, note=f"{column.note}; its DEFAULT is left out")
-    return replace(column, default=default)
+    expression = written() if default is not None and default.sql else None
+    return replace(column, default=default, expression=expression)
 
 
 def _seed(statement: Statement, node: exp.Expr | None, after: int) -> int:
@@ -240,6 +242,19 @@ def _seed(statement: Statement, node: exp.Expr | None, after: int) -> int:
     if not re.fullmatch(r"-?\d+", text) or not int(text):
         statement.refuse(text, statement.keyword("IDENTITY", after), "Write IDENTITY(1,1).")
     return int(text)
+
+
+def _unique(
+    label: Name | None,
+    draft: RelationDraft,
+    columns: tuple[Name, ...],
+    include: tuple[Name, ...],
+    node: exp.Expr,
+) -> IndexDraft:
+    """The index of a UNIQUE constraint."""
+    parts = tuple((name, False) for name in columns)
+    distinct = not node.args.get("nulls")
+    return IndexDraft(label, draft.name, parts, include, unique=True, nulls_distinct=distinct)
 
 
 def _refuse_constraint(statement: Statement, node: exp.Expr, after: int) -> NoReturn:
@@ -266,11 +281,11 @@ def _read_constraint(
             statement.only(node, {"expressions", "include"}, "Write PRIMARY KEY (columns).")
             statement.included(node, "Write PRIMARY KEY (columns).")
         case exp.UniqueColumnConstraint():
-            statement.only(node, {"this", "include"}, "Write UNIQUE (columns); NULLs are distinct.")
+            statement.only(node, {"this", "include", "nulls"}, "Write UNIQUE (columns).")
             include = statement.included(node, "Write UNIQUE (columns).")
             listed = node.this.expressions if node.this is not None else ()
-            columns = tuple((name, False) for name in statement.names(listed))
-            drafts.indexes.append(IndexDraft(label, draft.name, columns, include, unique=True))
+            names = statement.names(listed)
+            drafts.indexes.append(_unique(label, draft, names, include, node))
         case exp.CheckColumnConstraint():
             draft.checks.append(CheckDraft(label, statement.expression(node.this)))
         case exp.ForeignKey():
@@ -353,7 +368,8 @@ def _set_default(
     place = statement.place(statement.keyword("DEFAULT", statement.start))
     written = partial(statement.default_expression, statement.start)
     value = read_default(default, column.type, place, written)
-    draft.columns[position] = replace(column, default=value)
+    expression = written() if value is not None and value.sql else None
+    draft.columns[position] = replace(column, default=value, expression=expression)
 
 
 def _add_auto_increment(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.postgres import Server
+from tests.postgres import assigned
 from tests.postgres.corpus import Answer, corpus, preparation, record, statement
 
 _DATABASE = "CREATE DATABASE corpus LC_COLLATE 'C' LC_CTYPE 'C.UTF-8' TEMPLATE template0"
@@ -30,6 +31,7 @@ def main() -> None:
                     db.execute(command)
                 answers = {case: _asked(db, case) for case in corpus()}
                 record(server.versions(db)["postgresql"], answers)
+                assigned.record(db)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     refused = sum(answer.error is not None for answer in answers.values())

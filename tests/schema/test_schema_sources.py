@@ -343,6 +343,21 @@ def test_what_has_no_counterpart_is_refused_by_name(
         (Source.SQLITE, "e BLOB SUB_TYPE TEXT DEFAULT NULL", "e TEXT"),
         (Source.SQLITE, "e UNSIGNED BIG INT NOT NULL", "e BIGINT NOT NULL"),
         (Source.SQLITE, "e NATIVE CHARACTER, f VERY LONG BLOB", "e TEXT, f BLOB"),
+        (
+            Source.SQLITE,
+            "[E] INT CHECK ([E]>=(0) AND a <> [E])",
+            "e BIGINT CHECK (e>=(0) AND a <> e)",
+        ),
+        (
+            Source.MYSQL,
+            r"""`E f` TEXT, CHECK ((`E f` in (_utf8mb4'it\'s',"b")))""",
+            """"e f" TEXT, CHECK ("e f" in ( 'it''s','b'))""",
+        ),
+        (
+            Source.SQLSERVER,
+            "[E] nvarchar(5) CHECK ([E]=N'x' OR [A] > 2)",
+            "e VARCHAR(5) CHECK (e='x' OR a > 2)",
+        ),
         (Source.SQLITE, '"primary" DOUBLE PRECISION', '"primary" DOUBLE PRECISION'),
         (Source.POSTGRES, "e tsrange DEFAULT tsrange(now(), NULL) NOT NULL", "e TEXT NOT NULL"),
         (Source.POSTGRES, "e int4range DEFAULT 'empty'::int4range", "e TEXT DEFAULT 'empty'"),
