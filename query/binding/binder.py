@@ -412,7 +412,13 @@ class _Binder:
         select = self._target(tree.this, self._ctes(tree, None, {}))
         item = select.frame.items[0]
         self._from_and_joins(tree.args["using"], (), select)
-        self._expression(tree.args["on"], select)
+        condition = tree.args.get("on")
+        if not isinstance(condition, exp.Expr):
+            raise Unsupported(
+                f"MERGE … USING (columns) is not supported{at(tree, self.sql)}.",
+                cure="Write ON and the condition that connects the rows.",
+            )
+        self._expression(condition, select)
         settle(tree, self._compared_type)
         select.gathered.inner_only = False
         select.gathered.conjuncts += [

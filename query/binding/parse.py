@@ -526,8 +526,9 @@ def _row(node: Any) -> Row | None:
 
 
 def _cell(value: exp.Expr) -> exp.Expr:
+    """A value of a row, as an operand. The row keeps its own nodes, since it may stay as it is."""
     plain = isinstance(value, exp.Column | exp.Literal | exp.Placeholder | exp.Tuple)
-    return value if plain else exp.Paren(this=value)
+    return value if plain else exp.Paren(this=value.copy())
 
 
 def _check_function(node: exp.Func, sql: str) -> None:
