@@ -24,6 +24,7 @@ from hornbeam_server.maintain.immediate.program import program_of as immediate_p
 from hornbeam_server.maintain.immediate.projected import define_any, projected_program
 from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.maintain.plain_views import plain_view
+from hornbeam_server.node.kept_names import with_kept_names
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.binding.renaming import renamed
@@ -159,6 +160,7 @@ def plan_schema(
     if request.query_log:
         log = load_query_log(request.query_log.splitlines(), "<query log>")
         statements = weighted_by_log(statements, log)
+    schema = with_kept_names(schema, current)
     schema, base = _with_outlines(schema, current, request)
     changes = replace(diff(current.schema, schema), renames=request.renames)
     bound, problems = [], Problems()
@@ -472,8 +474,8 @@ def _keeps_rows(view: DeferredView | TransactionalView, catalog: Catalog, base: 
         return False
     if isinstance(before, ImmediateView) and isinstance(view, ImmediateView):
         before = replace(before, chosen=view.chosen)
-    interval_s = view.declared.interval_s
-    same = replace(before, declared=replace(before.declared, interval_s=interval_s)) == view
+    written = replace(before.declared, interval_s=view.declared.interval_s, sql=view.declared.sql)
+    same = replace(before, declared=written) == view
     rows = all(
         name in base.schema and base.layout(name).table == catalog.layout(name).table
         for name in view.relations

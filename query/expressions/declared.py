@@ -189,7 +189,7 @@ def _compiled(
         try:
             _require_value_of_row(tree, what)
             (bound,) = bind_tree(tree, sql, alone(relation)).ast.expressions
-            compiled = compile_expression(bound, _RowScope(relation, reads_generated))
+            compiled = compile_expression(bound.unalias(), _RowScope(relation, reads_generated))
         finally:
             unlink(tree)
     except SqlError as error:
