@@ -19,6 +19,9 @@ READY := $(VENV)/.ready
 SPARK := $(VENV)/.spark
 PEERS := $(VENV)/.peers
 
+# Without compiled modules each process takes twice as long to start, and the tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo demo-cluster demo-spark test test-quick check docs postgres-answers sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.

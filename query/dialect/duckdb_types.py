@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hornbeam_server.query.dialect.jsonb import create_functions
-from hornbeam_server.query.dialect.macros import macros
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import Column
@@ -85,7 +83,8 @@ MEANING: dict[str, str | bool | int | float | list[str]] = {
 def connect(
     *, memory_limit_mb: int = 128, threads: int = THREADS, spill_folder: Path | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory database that can read only registered relations.
+    """Open an in-memory database that can read only registered relations. It has none of our
+    functions and macros (`Definitions`).
 
     SQL in it cannot reach files, the network, extensions, Python variables or DuckDB's settings.
     Without `spill_folder`, a query that needs more memory than the limit fails.
@@ -106,9 +105,6 @@ def connect(
         },
     )
     connection.execute("SET GLOBAL TimeZone = 'UTC'")  # GLOBAL also covers cursors
-    create_functions(connection)
-    for statement in macros():
-        connection.execute(statement)
     # Last, because DuckDB refuses to set temp_directory without external access.
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

@@ -163,14 +163,15 @@ _NAMES: Mapping[str, str] = {
 _VARIADIC = {"jsonb_extract_path", "jsonb_extract_path_text"}
 
 
-def create_functions(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the functions in a new DuckDB database. DuckDB needs numpy for them."""
+def create_function(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Create `FUNCTIONS[name]` in a DuckDB database. DuckDB needs numpy for it."""
+    function = FUNCTIONS[name]
+    types = [_DUCKDB.get(parameter, "VARCHAR") for parameter in function.parameters]
     create: Any = connection.create_function
-    for name, function in FUNCTIONS.items():
-        types = [_DUCKDB.get(parameter, "VARCHAR") for parameter in function.parameters]
-        run, result = _strict(function.run), function.duckdb_type
-        # DuckDB's own handling of NULL would not let a result be NULL.
-        create(PREFIX + name, run, types, result, null_handling="special")
+    # DuckDB's own handling of NULL would not let a result be NULL.
+    create(
+        PREFIX + name, _strict(function.run), types, function.duckdb_type, null_handling="special"
+    )
 
 
 def _strict(run: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,7 +3,7 @@ else PostgreSQL means by a function or an aggregate where only DuckDB knows the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -204,10 +204,12 @@ TEXT_MACROS = frozenset(f"hornbeam_{name}_of_text" for name in _OF_TEXT if name 
 types. DuckDB cannot choose an overload while it does not know the type (`is_plain`)."""
 
 
-def macros() -> Iterator[str]:
-    """Yield the statements that create the macros in a new database."""
-    for name, readings in _MACROS.items():
-        yield f"CREATE MACRO {macro(name)}{', '.join(readings)}"
+def definitions() -> Mapping[str, str]:
+    """The statement that creates each macro in a database, by the macro's name."""
+    return {
+        macro(name): f"CREATE MACRO {macro(name)}{', '.join(readings)}"
+        for name, readings in _MACROS.items()
+    }
 
 
 def macro(name: str) -> str:

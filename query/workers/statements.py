@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_types import bound, column_type, connect, quoted
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import (
@@ -63,6 +64,7 @@ class Statements:
             threads=options.threads,
             spill_folder=options.spill_folder,
         )
+        self._definitions = Definitions()
         self._session: duckdb.DuckDBPyConnection | None = None
         self._result: _Result | None = None
 
@@ -93,7 +95,7 @@ class Statements:
             case Next():
                 return self._rows()
             case Describe(sql):
-                relation = self._cursor.sql(sql)
+                relation = self._defined_for(sql).sql(sql)
                 duck = [str(type_) for type_ in relation.types]
                 return Described(relation.columns, duck, [column_type(t) for t in relation.types])
             case End():
@@ -106,6 +108,11 @@ class Statements:
         if self._session is None:
             self._session = self._database.cursor()
         return self._session
+
+    def _defined_for(self, sql: str) -> duckdb.DuckDBPyConnection:
+        """The session's cursor, in whose database all is defined that `sql` calls."""
+        self._definitions.create_for(sql, self._cursor)
+        return self._cursor
 
     def _end(self) -> None:
         self._result = None
@@ -123,7 +130,7 @@ class Statements:
 
     def _begin(self, sql: str, parameters: Mapping[str, Any]) -> _Result:
         given = {name: bound(value) for name, value in parameters.items()}
-        relation = self._cursor.sql(sql, params=given)
+        relation = self._defined_for(sql).sql(sql, params=given)
         if relation is None:  # DDL has no result
             return _Result([], [], None)
         types = [column_type(type_) for type_ in relation.types]

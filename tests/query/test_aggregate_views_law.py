@@ -12,13 +12,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.query.binding.binder import bind
-from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.schema.types import Kind
+from tests.duckdb_oracle import connect
 from tests.query.aggregate_world import World, catalog_with, catalog_with_deferred
 from tests.query.query_world import Data
 from tests.strategies import SIMPLE_KINDS, few_values, rows_for, schemas

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
-from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.execution.loops import NativePlan
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SqlError
+from tests.duckdb_oracle import connect
 from tests.query.aggregate_world import World, catalog_with
 from tests.query.query_world import ask
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.execution.loops import NativePlan
+from tests.duckdb_oracle import connect
 from tests.query.query_world import Data, MemoryReader, ask, assert_answered, make_catalog, oracle
 
 CATALOG = make_catalog()

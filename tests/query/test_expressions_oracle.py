@@ -21,16 +21,15 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from hornbeam_server.query.binding.constants import named_type
+from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import (
     MEANING,
     column_type,
-    connect,
     from_record_batch,
     to_record_batch,
 )
 from hornbeam_server.query.dialect.grammar import read_expression
-from hornbeam_server.query.dialect.macros import macros
 from hornbeam_server.query.dialect.operand_kinds import mark_operands
 from hornbeam_server.query.expressions import (
     CompiledExpression,
@@ -43,6 +42,7 @@ from hornbeam_server.query.expressions.text import SPACES, case_table, lower, up
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from tests.duckdb_oracle import connect
 
 POOLS: dict[str, tuple[ColumnType, list[Any]]] = {
     "i": (ColumnType(Kind.INTEGER), [0, 1, -1, 2, 7, 100, 2**31 - 1, -(2**31)]),
@@ -407,8 +407,7 @@ CONNECTION = connect()
 LITERAL = duckdb.connect(config=MEANING)
 """Evaluates expressions as written; the optimizer combines constants and so avoids overflows."""
 LITERAL.execute("SET GLOBAL TimeZone = 'UTC'")
-for _macro in macros():
-    LITERAL.execute(_macro)
+Definitions().create_all(LITERAL)
 LITERAL.execute("SET GLOBAL disabled_optimizers = 'expression_rewriter'")
 LAZY = re.compile(r"AND|OR|CASE|IF|COALESCE|IN|BETWEEN|NULLIF|NULL|:pn", re.IGNORECASE)
 """SQL does not define which operands of these are evaluated, so an overflow may not occur."""

@@ -22,7 +22,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
-from hornbeam_server.query.dialect.duckdb_types import column_type, connect, from_record_batch
+from hornbeam_server.query.dialect.duckdb_types import column_type, from_record_batch
 from hornbeam_server.query.dialect.functions import makes_or_takes_rows
 from hornbeam_server.query.dialect.session import SESSION
 from hornbeam_server.query.dialect.templates import RENAMED, TEMPLATES
@@ -30,6 +30,7 @@ from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.errors import HornbeamError, SqlError, Unsupported
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import ColumnType, Kind
+from tests.duckdb_oracle import connect
 from tests.query.query_world import evaluated, evaluated_all
 
 VALUES = {

@@ -15,7 +15,9 @@ from tests.sim.simulation import CLIENTS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-SEEDS, TRANSACTIONS = 120, 600
+SEEDS, TRANSACTIONS = 64, 600
+"""93 of the 99 planted bugs are found within 50 seeds of the mixes that they name
+(docs/protocols/found.md). `make sim MINUTES=60` is for rarer ones."""
 COMMITTED_SEEDS = tomllib.loads((HERE / "seeds.toml").read_text())["seed"]
 
 
@@ -41,7 +43,7 @@ def test_no_seed_finds_a_violation(capsys):
         )
     assert totals["failures"] == []
     assert totals["seeds"] == SEEDS
-    assert totals["transactions"] >= 60_000
+    assert totals["transactions"] >= 30_000
     assert set(totals["fired"]) == {str(fault) for fault in Fault}
     assert {name.split(" × ")[0] for name in totals["scenarios"]} == set(WORKLOADS)
     assert {int(name.split(" × ")[2]) for name in totals["scenarios"]} == set(load_nodes())

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest, stored_aggregate
-from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog, Forest, State
 from hornbeam_server.schema.ddl import render_ddl
@@ -25,6 +24,7 @@ from hornbeam_server.txlayer.transactions.requests import Statement, Transaction
 from hornbeam_server.viewselect.aggregates import AggregateInputs
 from hornbeam_server.viewselect.plan import PlanOptions, SelectionPlan, plan
 from hornbeam_server.viewselect.statistics import Statistics
+from tests.duckdb_oracle import connect
 from tests.query.aggregate_world import World
 from tests.query.query_world import Data
 from tests.query.test_aggregate_views_law import _query, _view

@@ -19,7 +19,6 @@ from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import (
     column_type,
-    connect,
     from_record_batch,
     to_record_batch,
 )
@@ -30,6 +29,7 @@ from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.log.following import final_segment
 from hornbeam_server.storage.snapshot import RowVersion
+from tests.duckdb_oracle import connect
 
 PARTS = 3
 DUCKDB, LOOPS, MIXED = -1, 1 << 60, 2

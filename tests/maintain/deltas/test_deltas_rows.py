@@ -19,9 +19,9 @@ from hornbeam_server.maintain.deltas.program import refresh
 from hornbeam_server.maintain.deltas.relations import Field, evaluate, from_rows
 from hornbeam_server.maintain.deltas.rows import inputs
 from hornbeam_server.maintain.deltas.rows.numbers import double_of
-from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import ColumnType, Kind
+from tests.duckdb_oracle import connect
 from tests.maintain.deltas.deltas_world import DUCKDB, LOOPS, World, catalog_of
 
 DDL = """
