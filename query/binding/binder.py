@@ -11,6 +11,8 @@ annotations in the nodes' `meta`, which copies keep and which rewriting and exec
 * `Star.meta["columns"]` = the columns that the star expands to, each as in `Column.meta`, followed
   by its visible name and its output name;
 * `Column.meta["alias"]` = True: the reference means an output column of its own SELECT;
+* `Alias.meta["figured"]`: the name of an output column that the statement does not name
+  (`query/binding/output_names.py`);
 * `Join.meta["pairs"]` = the columns that USING or NATURAL equates, each as in `Column.meta`,
   followed by its visible name;
 * `Subquery.meta["view"]` = the name of the plain view whose SELECT it is

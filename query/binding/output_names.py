@@ -83,7 +83,7 @@ def keep_names(tree: exp.Expr, names: Sequence[str]) -> None:
         query = query.this
     listed = query.expressions if isinstance(query, exp.Select) else []
     stars = [i for i, node in enumerate(listed) if node.is_star]
-    if not stars and len(names) != len(listed):
+    if not names or (not stars and len(names) != len(listed)):
         return
     for i, node in enumerate(listed):
         if FIGURED not in node.meta or (stars and stars[0] < i < stars[-1]):
