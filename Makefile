@@ -22,7 +22,7 @@ PEERS := $(VENV)/.peers
 # Without compiled modules each process takes twice as long to start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-cluster demo-spark test test-quick check docs postgres-answers sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
+.PHONY: demo demo-cluster demo-spark test test-quick check docs postgres-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -76,6 +76,12 @@ check: $(SPARK) docs  ## style, types, layers, dead code and dead files, links o
 
 postgres-answers: $(PEERS)  ## record PostgreSQL's answers to the corpus of tests/postgres (needs PostgreSQL)
 	@$(BIN)/python -m tests.postgres.ask
+
+sqllogic: $(READY)  ## run the sqllogictest files of DuckDB, SQLite, RisingLight and RisingWave: CORPUS=DuckDB, ONLY=pattern
+	@$(BIN)/python -m tests.sqllogic $(addprefix --corpus ,$(CORPUS)) $(addprefix --only ,$(ONLY))
+
+published: $(PEERS)  ## import published files (Chinook, Northwind, Sakila, Employees) and compare with PostgreSQL: FILES="sakila pagila"
+	@$(BIN)/python -m tests.published $(FILES) $(if $(FILES),,--write)
 
 sim: $(READY)  ## simulate: SEEDS=100 FIRST_SEED=1, or MINUTES=60; WORKLOAD=, MIX=, NODES=, FOLLOW=1, TRANSACTIONS=
 	@PYTHONHASHSEED=0 $(BIN)/python -m tests.sim \

@@ -7,12 +7,12 @@ and two source rows never share an index row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hornbeam_server.maintain.changes import Mutation
-from hornbeam_server.query.expressions.declared import row_condition
-from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.query.expressions.declared import row_condition, row_of_index
+from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.intervals import identical
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.types import Row
@@ -60,11 +60,32 @@ class IndexProgram:
 
 def compile_index(catalog: Catalog, codecs: Codecs, name: str) -> IndexProgram:
     """Compile the maintenance of index `name`. Raises KeyError."""
+    project = projection_of(catalog, name)
+    return IndexProgram(name, project, codecs(name).key, condition_of(catalog, name))
+
+
+def projection_of(catalog: Catalog, name: str) -> Projection:
+    """From a row of the source of index `name`, which the index has, to the row of the index. The
+    projection raises the errors of expressions."""
     layout = catalog.layout(name)
-    source = catalog.layout(layout.source)
-    positions = [source.positions[column] for column in layout.column_names]
-    holds = condition_of(catalog, name)
-    return IndexProgram(name, projection(positions), codecs(name).key, holds)
+    return _projected(catalog, name, layout.column_names)
+
+
+def key_of(catalog: Catalog, index: Index) -> Projection:
+    """From a row of a relation to the values under which `index`, of this relation, has it."""
+    return _projected(catalog, index.name, [part.column for part in index.columns])
+
+
+def _projected(catalog: Catalog, name: str, columns: Sequence[str]) -> Projection:
+    index = catalog.index.get(name)
+    source = catalog.layout(catalog.layout(name).source)
+    if index is None or not index.expressions:
+        return projection([source.positions[column] for column in columns])
+    relation = catalog.schema.relation(index.on)
+    expressions = [(each.column, each.sql) for each in index.expressions]
+    places, extended = row_of_index(name, expressions, relation)
+    project = projection([places[column] for column in columns])
+    return lambda row: project(extended(row))
 
 
 def condition_of(catalog: Catalog, name: str) -> Callable[[Row], bool] | None:

@@ -47,6 +47,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hornbeam_server.maintain.changes import Change, Mutation
+from hornbeam_server.maintain.copies import CopyProgram, compile_copy
 from hornbeam_server.maintain.immediate.program import (
     ImmediateProgram,
     Joined,
@@ -71,11 +72,11 @@ Pair = tuple[Row | None, Row | None]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A relation or view as it is stored: its own rows and those of its indexes."""
+    """A relation or view as it is stored: its own rows and those of its indexes and copies."""
 
     name: str
     key: Callable[[Row], bytes]
-    indexes: tuple[IndexProgram, ...]
+    indexes: tuple[IndexProgram | CopyProgram, ...]
 
     def mutations(self, pairs: Iterable[Pair]) -> Iterator[Mutation]:
         for old, new in pairs:
@@ -328,7 +329,9 @@ def compile_programs(catalog: Catalog, codecs: Codecs) -> Programs:
 def _stored(catalog: Catalog, codecs: Codecs, name: str) -> Stored:
     indexes = (index.name for index in catalog.indexes_on(name))
     kept = tuple(compile_index(catalog, codecs, i) for i in indexes if catalog.maintained(i))
-    return Stored(name, codecs(name).key, kept)
+    copies = (compile_copy(catalog, codecs, copy) for copy in catalog.copies)
+    copied = tuple(program for program in copies if program.relation == name)
+    return Stored(name, codecs(name).key, (*kept, *copied))
 
 
 def _view(catalog: Catalog, codecs: Codecs, view: JoinView) -> ViewProgram:

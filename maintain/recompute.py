@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from hornbeam_server.maintain.copies import compile_copy
 from hornbeam_server.maintain.indexes import compile_index, condition_of
 from hornbeam_server.maintain.paths import BaseRows, Key, compile_path
+from hornbeam_server.query.expressions.declared import compile_key
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.rows import Codecs
@@ -33,12 +35,16 @@ def recompute(catalog: Catalog, base: Mapping[str, Iterable[Row]], name: str) ->
     layout = catalog.layout(name)
     source = catalog.layout(layout.source).column_names
     holds = condition_of(catalog, name)
-    records = (
-        dict(zip(source, row, strict=True))
+    computed = {
+        each.column: compile_key(name, each.sql, catalog.schema.relation(layout.source))
+        for each in catalog.index[name].expressions
+    }
+    return [
+        tuple(computed[c](row) if c in computed else row[source.index(c)] for c in names)
+        for names in (layout.column_names,)
         for row in recompute(catalog, base, layout.source)
         if holds is None or holds(row)
-    )
-    return [tuple(record[column] for column in layout.column_names) for record in records]
+    ]
 
 
 def _view_rows(catalog: Catalog, base: Mapping[str, Iterable[Row]], name: str) -> list[Row]:
@@ -90,7 +96,7 @@ async def build_batches(
     reader: RowReader,
     scanned: AsyncIterable[Sequence[Row]],
 ) -> AsyncIterator[BuiltBatch]:
-    """Rows of the views and indexes `names`, all of one source (`Layout.source`).
+    """Rows of the views, indexes or copies `names`, all of one source (`Layout.source`).
 
     `scanned` has rows of their `scanned_relation` in key order, as of `reader`. Every scanned batch
     yields one batch, which may have no rows (NULL foreign keys). Reads base relations only, so the
@@ -132,5 +138,7 @@ def _stored_rows(
 ) -> list[tuple[bytes, Row]]:
     if name in catalog.index:
         rows = compile_index(catalog, codecs, name).rows(rows)
+    elif name in catalog.copy:
+        rows = compile_copy(catalog, codecs, catalog.copy[name]).rows(rows)
     key = codecs(name).key
     return [(key(row), row) for row in rows]

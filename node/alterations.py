@@ -28,8 +28,10 @@ from hornbeam_server.node.dependents import (
     without_view,
 )
 from hornbeam_server.query.binding.renaming import renamed
+from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.build import Place
 from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.copies import Using, needs_conversion
 from hornbeam_server.schema.ddl import load_ddl, render_ddl
 from hornbeam_server.schema.ddl.alterations import (
     Action,
@@ -49,10 +51,11 @@ from hornbeam_server.schema.ddl.alterations import (
     read_alteration,
 )
 from hornbeam_server.schema.ddl.statement import DIALECT
-from hornbeam_server.schema.errors import SchemaError
+from hornbeam_server.schema.errors import SchemaError, TypeMismatch
 from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
 from hornbeam_server.schema.renames import Rename
-from hornbeam_server.schema.types import encoded_alike
+from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.types import ColumnType, takes_all
 
 _OF_COLUMNS = ("index", "UNIQUE", "foreign key", "CHECK")
 """The kinds of elements of a table that end with a column that they use."""
@@ -60,13 +63,15 @@ _OF_COLUMNS = ("index", "UNIQUE", "foreign key", "CHECK")
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """The schema after a statement, as DDL, with `renames` of columns in force. `notes` say what
-    else the statement changes, or why it changes nothing (`same`)."""
+    """The schema after a statement, as DDL, with `renames` of columns in force, and with `usings`
+    for columns that get another type. `notes` say what else the statement changes, or why it
+    changes nothing (`same`)."""
 
     ddl: str
     same: bool
     notes: tuple[str, ...] = ()
     renames: tuple[Rename, ...] = ()
+    usings: tuple[Using, ...] = ()
 
 
 def altered(catalog: Catalog, sql: str) -> Altered:
@@ -83,7 +88,9 @@ def altered(catalog: Catalog, sql: str) -> Altered:
     if work.rename is not None:
         ddl = render_ddl(renamed(catalog, (work.rename,)).schema)
         return Altered(ddl, same=False, renames=(work.rename,))
-    return Altered(render_ddl(work.schema), work.schema == before, tuple(work.notes))
+    same = work.schema == before and not work.usings
+    usings = tuple(work.usings.values())
+    return Altered(render_ddl(work.schema), same, tuple(work.notes), usings=usings)
 
 
 class _Work:
@@ -94,6 +101,7 @@ class _Work:
         self.schema = schema
         self.notes: list[str] = []
         self.rename: Rename | None = None
+        self.usings: dict[tuple[str, str], Using] = {}
 
     # ------------------------------------------------------------ DROP
 
@@ -283,26 +291,45 @@ class _Work:
             self.schema = self._loaded(render_ddl(schema))
 
     def _set_type(self, table: str, action: SetType) -> None:
-        """Change the type of a column, and of all columns that foreign keys connect with it."""
+        """Change the type of a column. If values keep their bytes, all columns that foreign keys
+        connect with it get the type, too."""
         declared = self._declared(action.type.sql, action.type)
         column = self._column(table, action.column)
         if declared != Column(declared.name, declared.type):
             raise self._error("Only a type is given here.", "Give other properties by themselves.")
-        if action.using is not None and not _keeps_value(action.using.sql, action.column):
-            raise self._error(
-                f"USING {action.using.sql} would change stored values.",
-                "Leave it out; or append a column of the new type and fill it by UPDATE.",
-            )
-        if encoded_alike(column.type, declared.type):
+        kept = not needs_conversion(column, declared)
+        if action.using is not None and not (
+            kept and takes_all(declared.type, column.type) and _keeps_value(action)
+        ):
+            self.usings[table, column.name] = Using(table, column.name, action.using.sql)
+            kept = False
+        if kept:
             connected = _connected(self.schema, table, action.column)
         else:
             connected = {(table, action.column)}
         schema = self.schema
         for relation, name in sorted(connected):
-            schema = _with_column(schema, relation, name, lambda c: replace(c, type=declared.type))
+            schema = _with_column(
+                schema, relation, name, lambda c: self._with_type(c, declared.type)
+            )
             if (relation, name) != (table, action.column):
                 self.notes.append(f"{relation}.{name} becomes {declared.type.ddl()}, too.")
         self.schema = self._loaded(render_ddl(schema))
+
+    def _with_type(self, column: Column, type_: ColumnType) -> Column:
+        """The column with another type, to which a literal default is cast as a value is that is
+        assigned."""
+        default = column.default
+        if default is None or not default.is_literal:
+            return replace(column, type=type_)
+        try:
+            value = assign(type_, default.value)
+        except TypeMismatch as error:
+            raise self._error(
+                f"The default of {column.name} does not fit the new type: {error.message}",
+                "Write DROP DEFAULT before it, and SET DEFAULT behind it.",
+            ) from None
+        return replace(column, type=type_, default=replace(default, value=value))
 
     def _set_default(self, table: str, action: SetDefault) -> None:
         column = self._column(table, action.column)
@@ -467,15 +494,21 @@ def _references(schema: Schema) -> Iterator[tuple[tuple[str, str], tuple[str, st
                 yield other, one
 
 
-def _keeps_value(using: str, column: str) -> bool:
-    """Is the expression behind USING the column itself, or a cast of it? The assignment rules of
-    the new type decide then, as without USING."""
+def _keeps_value(action: SetType) -> bool:
+    """Is the expression behind USING the column itself, or its cast to the new type?"""
+    assert action.using is not None
     try:
-        tree = DIALECT.parse(f"SELECT {using}")[0]
-    except SqlglotError:
+        (tree,) = DIALECT.parse(
+            f"SELECT {action.using.sql}, CAST({identifier(action.column)} AS {action.type.sql})"
+        )
+    except (SqlglotError, ValueError):
         return False
     assert tree is not None
-    value: exp.Expr | None = tree.expressions[0] if len(tree.expressions) == 1 else None
-    while isinstance(value, exp.Cast | exp.Paren):
+    if len(tree.expressions) != 2:
+        return False
+    value, cast = tree.expressions
+    while isinstance(value, exp.Paren):
         value = value.this
-    return isinstance(value, exp.Column) and value.name.lower() == column.lower()
+    if isinstance(value, exp.Cast) and value.to == cast.to:
+        value = value.this
+    return isinstance(value, exp.Column) and value.name.lower() == action.column.lower()

@@ -19,8 +19,8 @@ class Changes:
     `catalog` is that of `upto`. It also decodes rows written under earlier catalogs, because
     the places of columns never change. `begun` has the relations that are newer than `after`, with
     the timestamp of their creation: commits before it concern another relation of the same name.
-    `loaded` has the relations whose initial load ended after `after`, with the timestamp of its
-    end: the loaded rows are in no log.
+    `loaded` has the relations whose initial load, or copy, ended after `after`, with the timestamp
+    of its end: the rows that it put are in no log.
     """
 
     after: int
@@ -46,12 +46,16 @@ def begun(catalogs: Sequence[Catalog]) -> dict[str, int]:
 
 
 def loaded(catalogs: Sequence[Catalog]) -> dict[str, int]:
-    """The relations whose initial load ended between the oldest and the newest of `catalogs`, with
-    the timestamp of its end. The loaded rows are in no log. `catalogs` are successive versions, the
-    newest first."""
+    """The relations whose initial load, or copy, ended between the oldest and the newest of
+    `catalogs`, with the timestamp of its end. The rows that it put are in no log. `catalogs` are
+    successive versions, the newest first."""
     found = {}
     for later, earlier in pairwise(catalogs):
         for name in earlier.load.relations if earlier.load is not None else ():
             if later.load is None and later.layout(name) == earlier.loaded.layout(name):
                 found[name] = later.since
+        for copy in earlier.copies:
+            kept = copy.relation in later.schema
+            if kept and later.layout(copy.relation).table == earlier.layout(copy.name).table:
+                found[copy.relation] = later.since
     return found

@@ -40,6 +40,7 @@ from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.cluster.member import Member
 from hornbeam_server.txlayer.commit.snapshots import Snapshots
 from hornbeam_server.txlayer.ddl.initial_loads import InitialLoads
+from hornbeam_server.txlayer.ddl.relation_copies import RelationCopies
 from hornbeam_server.txlayer.transactions import outcomes
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
@@ -68,6 +69,7 @@ class Database:
         self.keeper = parts.keeper
         self.engine = parts.engine
         self.initial_loads = InitialLoads(self.keeper, self.manager, self.committer)
+        self._copies = RelationCopies(self.keeper, self.clock)
         self.member = member
         self._coordination = ports.coordination
         self._opened_at = self.clock.monotonic()
@@ -278,17 +280,19 @@ class Database:
         build_externally: bool = False,
     ) -> Catalog:
         """Put a plan into force. Builds go on in the background (`keeper.wait_built`), or are left
-        to an external builder (`build_externally`).
+        to an external builder (`build_externally`). Copies of relations are filled first.
 
         Raises StalePlan when planning again gives another plan than `plan_id`, and InvalidRequest
         when the plan drops relations without `allow_drop`.
         """
 
         async def planned(current: Catalog) -> Catalog:
+            """The planned catalog. It is planned again when its copies are filled, and may choose
+            other views then: the counts of rows have changed meanwhile."""
             counts = tuple(self.keeper.counts().items())
             counted = replace(current, row_counts=counts)
             plan = await in_thread(partial(plan_schema, request, counted))
-            if plan.plan_id != plan_id:
+            if plan.plan_id != plan_id and not current.copies:
                 raise StalePlan(
                     "The plan differs from the one you looked at: the catalog, an input, or what"
                     " row counts make best has changed.",
@@ -298,7 +302,7 @@ class Database:
             # The request's row counts are for the choice only; the catalog has the stored counts.
             return replace(plan.catalog, row_counts=counts)
 
-        await self.keeper.change(planned, external=build_externally, renames=request.renames)
+        await self._copies.change(planned, external=build_externally, renames=request.renames)
         return self.catalog
 
     async def sizes(self, names: Sequence[str] | None = None) -> dict[str, int]:

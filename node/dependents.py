@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from hornbeam_server.maintain.deltas.nesting import named, written_out
 from hornbeam_server.query.binding.binder import bind, bind_tree
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.query.expressions.declared import alone
-from hornbeam_server.schema.catalog import Catalog, Forest
+from hornbeam_server.schema.catalog import Catalog, Forest, alone
 from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, ForeignKey, Relation, Schema
 from hornbeam_server.schema.trees import unlink
 
@@ -157,7 +156,8 @@ def _columns_of(sql: str, relation: Relation) -> set[str]:
 
 
 def _columns_of_index(index: DeclaredIndex, relation: Relation) -> set[str]:
-    read = _columns_of(index.where, relation) if index.where else set()
+    texts = [each.sql for each in index.expressions] + ([index.where] if index.where else [])
+    read = {column for sql in texts for column in _columns_of(sql, relation)}
     return {*(part.column for part in index.columns), *index.include, *read}
 
 

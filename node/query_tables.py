@@ -11,7 +11,7 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import STATEMENT, render_ddl
 from hornbeam_server.schema.ddl.scan import pieces
 from hornbeam_server.schema.ddl.sources import Source
-from hornbeam_server.schema.ddl.statement import Qualifier, Statement
+from hornbeam_server.schema.ddl.statement import Qualifier, Statement, refuse_unread
 from hornbeam_server.schema.model import DeclaredView, Refresh
 from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.trees import unlink
@@ -44,6 +44,8 @@ def query_table(sql: str, catalog: Catalog) -> QueryTable:
     with_rows = statement.without_data()
     tree = with_rows.parse()
     try:
+        if not isinstance(tree, exp.Create):
+            refuse_unread(statement)
         statement.only(tree, {"this", "kind", "expression", "exists"}, _CURE)
         listed = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
         target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this

@@ -26,7 +26,7 @@ from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay, ReadItem, Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.read_checks import noting_store
-from hornbeam_server.txlayer.transactions.requests import Parameters, Replay, Statement
+from hornbeam_server.txlayer.transactions.requests import Parameters, Replay, SqlWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Reads:
         bookmark: int = 0,
         snapshot: int | None = None,
         strong: bool = False,
-        pending: Sequence[Statement] = (),
+        pending: Sequence[SqlWork] = (),
         replay: Replay | None = None,
         trace: bool = False,
         serializable: bool = False,

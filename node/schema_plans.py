@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from hornbeam_server.maintain.copies import converter
 from hornbeam_server.maintain.deltas.nesting import written_out
 from hornbeam_server.maintain.deltas.program import (
     DeltaProgram,
@@ -31,6 +32,7 @@ from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.query.expressions.declared import (
     compile_check,
     compile_generated,
+    compile_key,
     row_condition,
 )
 from hornbeam_server.schema.altered import placed
@@ -48,10 +50,17 @@ from hornbeam_server.schema.catalog import (
     WorkloadStatement,
 )
 from hornbeam_server.schema.codec import encode_catalog
+from hornbeam_server.schema.copies import Using
 from hornbeam_server.schema.ddl import STATEMENT, load_ddl
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.diff import DiffRow, SchemaDiff, diff, refreshed
-from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported, capitalised
+from hornbeam_server.schema.errors import (
+    InvalidRequest,
+    SchemaError,
+    SqlError,
+    Unsupported,
+    capitalised,
+)
 from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, Refresh, Schema
 from hornbeam_server.schema.problems import Problems
 from hornbeam_server.schema.renames import Rename
@@ -89,6 +98,8 @@ class PlanRequest:
     """Aggregate views may be chosen."""
     renames: tuple[Rename, ...] = ()
     """Columns in force that the DDL and the workload call by other names."""
+    usings: tuple[Using, ...] = ()
+    """The values of columns that get another type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +114,15 @@ class PlannedSchema:
     changes: SchemaDiff
     rebuilt: tuple[str, ...]
     catalog: Catalog
+
+    def rewritten(self) -> Iterator[DiffRow]:
+        """The relations whose rows are written again, with their numbers of rows."""
+        for copy in self.changes.copies:
+            rows = self.catalog.row_count.get(copy.relation, 0)
+            detail = (
+                f"about {rows} rows, while transactions go on; it takes effect when all are written"
+            )
+            yield DiffRow("rewrite", "relation", copy.relation, detail)
 
     def declared(self) -> Iterator[DiffRow]:
         """What the plan does to the declared views that it builds, changes or drops."""
@@ -144,7 +164,7 @@ def plan_schema(
     watch = Watch() if watch is None else watch
     in_force, current = current, renamed(current, request.renames)
     declared = load_ddl(request.ddl, request.ddl_file, request.source)
-    changes = replace(diff(current.schema, declared), renames=request.renames)
+    changes = replace(diff(current.schema, declared, request.usings), renames=request.renames)
     if changes.refused:
         raise SchemaError(
             "This schema cannot follow the one in force: "
@@ -153,7 +173,8 @@ def plan_schema(
             cure=capitalised("; ".join(dict.fromkeys(r.cure for r in changes.refused)) + "."),
         )
     _require_compiled(declared, request)
-    schema = placed(declared, current.schema)
+    _require_convertible(changes, current)
+    schema = placed(declared, current.schema, changes.copies)
     statements = current.workload
     if request.workload is not None:
         statements = load_workload(request.workload, request.workload_file)
@@ -162,7 +183,7 @@ def plan_schema(
         statements = weighted_by_log(statements, log)
     schema = with_kept_names(schema, current)
     schema, base = _with_outlines(schema, current, request)
-    changes = replace(diff(current.schema, schema), renames=request.renames)
+    changes = replace(diff(current.schema, schema, request.usings), renames=request.renames)
     bound, problems = [], Problems()
     for statement in statements:
         watch.check()
@@ -188,11 +209,26 @@ def plan_schema(
         watch=watch,
         inputs=AggregateInputs(base, stored_aggregate, stored=_chosen_selects(current)),
     )
-    chosen = replace(selection.to_catalog(current.version + 1, current), plain=base.plain)
+    chosen = selection.to_catalog(current.version + 1, current, changes.copies)
+    chosen = replace(chosen, plain=base.plain)
     catalog = _with_deferred(chosen, current, request)
     plan_id = _plan_id(request, in_force, catalog)
     rebuilt = _rebuilt(catalog, current)
     return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
+
+
+def _require_convertible(changes: SchemaDiff, current: Catalog) -> None:
+    """Raises SqlError for a column whose values cannot be converted in a transaction, and
+    InvalidRequest for renames beside copies."""
+    for copy in changes.copies:
+        converter(current.schema.relation(copy.relation), copy)
+    if changes.copies and changes.renames:
+        renames, copies = map(str, changes.renames), (copy.relation for copy in changes.copies)
+        raise InvalidRequest(
+            f"The plan renames {', '.join(renames)}, and writes all rows of {', '.join(copies)}"
+            " again.",
+            cure="Apply the renames first, and the other changes behind them.",
+        )
 
 
 def _require_compiled(schema: Schema, request: PlanRequest) -> None:
@@ -206,6 +242,9 @@ def _require_compiled(schema: Schema, request: PlanRequest) -> None:
             if index.where and index.relation == relation.name:
                 with _expression_located(index.where, request):
                     row_condition(index.name, index.where, relation)
+            for each in index.expressions if index.relation == relation.name else ():
+                with _expression_located(each.sql, request):
+                    compile_key(index.name, each.sql, relation)
         for column in relation.generated:
             assert column.default is not None
             with _expression_located(column.default.sql, request):
@@ -502,6 +541,7 @@ def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:
             request.budget,
             request.aggregates,
             list(map(str, request.renames)),
+            list(map(str, request.usings)),
         )
     )
     catalogs = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from hornbeam_server.maintain.immediate.projected import define_any
+from hornbeam_server.maintain.immediate.projected import define_any_stored
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.reads import Reads
@@ -75,7 +75,7 @@ class Verification:
                 self._engine.checking,
                 names=kept,
                 queries={
-                    view.name: define_any(view.declared, state.catalog).checked_sql
+                    view.name: define_any_stored(view, state.catalog).checked_sql
                     for view in state.catalog.transactional_view.values()
                 },
                 progress=progress,

@@ -7,18 +7,21 @@ that is not declared any more stays as a dropped one, and new columns follow beh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation, Schema
 from hornbeam_server.schema.types import Value
 
 
-def placed(declared: Schema, base: Schema) -> Schema:
+def placed(declared: Schema, base: Schema, copies: Iterable[Copy] = ()) -> Schema:
     """The schema `declared`, with the columns of its relations at their places in the rows that are
-    stored under `base`. The order of the declared columns must be that of `base`."""
+    stored under `base`. The order of the declared columns must be that of `base`. The rows of
+    `copies` are written again, so each of them has the declared columns only."""
+    kept = {r.name for r in declared.relations if r.name in base} - {c.relation for c in copies}
     relations = (
-        _placed(relation, base.relation(relation.name)) if relation.name in base else relation
+        _placed(relation, base.relation(relation.name)) if relation.name in kept else relation
         for relation in declared.relations
     )
     return replace(declared, relations=tuple(relations))

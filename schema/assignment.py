@@ -9,6 +9,7 @@ shortest decimal form. Comparisons never do this: a value that is compared is no
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import re
 import uuid
@@ -16,6 +17,7 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from hornbeam_server.schema import arrays
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.types import ColumnType, Kind, Value
@@ -43,11 +45,22 @@ _INTEGERS = {Kind.INTEGER, Kind.BIGINT}
 
 def assign_of_file(type_: ColumnType, value: Any) -> Value:
     """`assign` for a value that is read from a file: the text 20.0, as which programs write a whole
-    number beside missing ones, is the integer 20. Raises TypeMismatch."""
+    number beside missing ones, is the integer 20, and an array may be a list of JSON. Raises
+    TypeMismatch."""
+    if isinstance(value, str) and type_.element is not None and value[:1] == "[":
+        value = _listed(value)
     if isinstance(value, str) and type_.kind in _INTEGERS:
         found = _WITH_ZEROS.fullmatch(value)
         value = value if found is None else found[1]
     return assign(type_, value)
+
+
+def _listed(text: str) -> Any:
+    """The elements in a list of JSON; other text unchanged, which is refused as an array."""
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except ValueError:
+        return text
 
 
 def assign_all_of_file(type_: ColumnType, values: Sequence[Any]) -> Sequence[Value]:
@@ -93,6 +106,14 @@ def _moment(type_: ColumnType, value: Any) -> Any:
     return instant if type_.kind is Kind.TIMESTAMPTZ else instant.replace(tzinfo=None)
 
 
+def _array(type_: ColumnType, value: Any) -> Any:
+    """An array whose elements are cast."""
+    element = type_.element_type
+    if not isinstance(value, list | tuple) or any(isinstance(e, list | tuple) for e in value):
+        return value
+    return arrays.values_of(value, lambda each: assign(element, each))
+
+
 _CASTS: dict[Kind, Callable[[ColumnType, Any], Any]] = {
     Kind.INTEGER: _integer,
     Kind.BIGINT: _integer,
@@ -101,6 +122,7 @@ _CASTS: dict[Kind, Callable[[ColumnType, Any], Any]] = {
     Kind.TIME: _time,
     Kind.TIMESTAMP: _moment,
     Kind.TIMESTAMPTZ: _moment,
+    Kind.ARRAY: _array,
 }
 
 
@@ -127,7 +149,15 @@ def text_of(value: Any) -> str | None:
             return text_of_time(value)
         case bytes():
             return f"\\x{value.hex()}"
+        case tuple():
+            return arrays.text_of_elements(map(_text_of_element, value))
     return None
+
+
+def _text_of_element(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    return value if isinstance(value, str) else text_of(value)
 
 
 _EXPONENT_FROM, _EXPONENT_OF_PYTHON = 1e15, 1e16

@@ -7,6 +7,7 @@ the invariants of `Schema` (model.py).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
@@ -22,6 +23,7 @@ from hornbeam_server.schema.model import (
     Default,
     DefaultKind,
     ForeignKey,
+    KeyExpression,
     KeyPart,
     Refresh,
     Relation,
@@ -29,8 +31,10 @@ from hornbeam_server.schema.model import (
 )
 from hornbeam_server.schema.problems import Problems, Subject
 from hornbeam_server.schema.row_identity import row_identity
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import UNORDERED, ColumnType, Kind
 
+_CALL = re.compile(r"(\w+)\((?:[^()]|\([^()]*\))*\)")
+"""A call of a function, with parentheses in its arguments."""
 SYSTEM_PREFIX = "s."
 """The prefix of the names of system tables."""
 
@@ -111,14 +115,25 @@ class CheckDraft:
 
 @dataclass(frozen=True, slots=True)
 class IndexDraft:
-    """An index or a UNIQUE constraint; `columns` have a direction (True is descending)."""
+    """An index or a UNIQUE constraint; `columns`, which may be expressions, have a direction (True
+    is descending)."""
 
     name: Name | None
     relation: Name
-    columns: tuple[tuple[Name, bool], ...]
+    columns: tuple[tuple[Name | Expression, bool], ...]
     include: tuple[Name, ...] = ()
     unique: bool = False
     where: Expression | None = None
+
+    @property
+    def names(self) -> list[Name]:
+        """The columns, without the expressions."""
+        return [part for part, _ in self.columns if isinstance(part, Name)]
+
+    @property
+    def labels(self) -> list[str]:
+        """The words for the parts in a name that is made for the index, as in PostgreSQL."""
+        return [p.text if isinstance(p, Name) else _label(p.sql) for p, _ in self.columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +181,7 @@ def build(
     bare = {draft.name.text: _bare_relation(draft, collected) for draft in relations}
     viewed = {draft.name.text: draft.view for draft in views}
     found = tuple(_indexes(indexes, bare, viewed, collected))
-    unique = [index for index in found if index.unique and not index.where]
+    unique = [index for index in found if index.unique and index.is_whole]
     whole = tuple(_with_constraints(draft, bare, unique, collected) for draft in relations)
     taken = {*bare, *(index.name for index in found)}
     declared = tuple(draft.view for draft in _checked_views(views, taken, collected))
@@ -302,16 +317,23 @@ def _key_columns(
     """Check the columns of a key or index: they exist, are distinct, and have an ordered type."""
     _check_columns(names, relation, types, what)
     for name in names:
-        if types[name.text].kind is Kind.JSON:
+        if (kind := types[name.text].kind) in UNORDERED:
             raise name.place.error(
-                f"Column {relation}.{name.text} of type JSON cannot be in {what}.",
-                cure="Equal documents may be written differently; use a column of another type.",
+                f"Column {relation}.{name.text} of type {types[name.text].ddl()} cannot be in"
+                f" {what}.",
+                cure=_UNORDERED_CURES[kind],
                 name=name.text,
             )
     return tuple(name.text for name in names)
 
 
-def _check_some(names: Sequence[Name], place: Place, what: str) -> None:
+_UNORDERED_CURES = {
+    Kind.JSON: "Equal documents may be written differently; use a column of another type.",
+    Kind.ARRAY: "Make a child relation with one row per element, and a key or an index there.",
+}
+
+
+def _check_some(names: Sequence[object], place: Place, what: str) -> None:
     if not names:
         raise place.error(f"{capitalised(what)} has no columns.", cure="Name at least one column.")
 
@@ -385,8 +407,8 @@ def _check(draft: CheckDraft, relation: Relation, taken: set[str]) -> Check:
     """A CHECK. Its generated name is PostgreSQL's: with a column if it reads just one."""
     if draft.name is not None:
         return Check(draft.name.text, draft.expression.sql)
-    place, known = draft.expression.place, relation.positions
-    read = [Name(word, place) for word in dict.fromkeys(draft.expression.words) if word in known]
+    known = relation.positions
+    read = [word for word in dict.fromkeys(draft.expression.words) if word in known]
     columns = read if len(read) == 1 else []
     return Check(_made_name(relation.name, columns, "check", taken), draft.expression.sql)
 
@@ -435,7 +457,8 @@ def _foreign_key(
     columns = _in_order_of(target, draft, what, columns, parent)
     _check_types(draft, what, (child, columns), (parent, target))
     _check_actions(draft, what, child)
-    name = draft.name.text if draft.name else _made_name(child.name, draft.columns, "fkey", taken)
+    listed = [column.text for column in draft.columns]
+    name = draft.name.text if draft.name else _made_name(child.name, listed, "fkey", taken)
     to_unique = target != parent.declared_key
     return ForeignKey(
         name, columns, parent.name, target, draft.on_delete, draft.on_update, to_unique
@@ -532,9 +555,15 @@ def _check_actions(draft: ForeignKeyDraft, what: str, child: Relation) -> None:
                 )
 
 
-def _made_name(relation: str, columns: Sequence[Name], suffix: str, taken: set[str]) -> str:
+def _label(sql: str) -> str:
+    """The name of the function that an expression calls; "expr" for other expressions."""
+    called = _CALL.fullmatch(sql)
+    return "expr" if called is None else called[1].lower()
+
+
+def _made_name(relation: str, columns: Sequence[str], suffix: str, taken: set[str]) -> str:
     """A name by PostgreSQL's convention, with a number if it is taken; adds the name to `taken`."""
-    base = "_".join((relation, *(column.text for column in columns), suffix))
+    base = "_".join((relation, *columns, suffix))
     name, number = base, 0
     while name in taken:
         number += 1
@@ -554,7 +583,7 @@ def _indexes(
     taken = {draft.name.text for draft in named if draft.name is not None} | set(bare)
     for draft in named:
         relation = draft.relation.text
-        columns = (name.text for name in (*(name for name, _ in draft.columns), *draft.include))
+        columns = (name.text for name in (*draft.names, *draft.include))
         about = [(relation, ""), *((relation, column) for column in columns)]
         with problems.collect((relation, ""), about=about):
             if draft.name is not None and draft.name.text in bare:
@@ -572,9 +601,9 @@ def _indexes(
 
 def _view_index(draft: IndexDraft, view: DeclaredView, taken: set[str]) -> DeclaredIndex:
     """An index on a declared view, whose columns are checked when its SELECT is."""
-    names, place = [name for name, _ in draft.columns], draft.relation.place
-    text = draft.name.text if draft.name else _made_name(view.name, names, "idx", taken)
-    _check_some(names, place, f"index {text}")
+    names, place = draft.names, draft.relation.place
+    text = draft.name.text if draft.name else _made_name(view.name, draft.labels, "idx", taken)
+    _check_some(draft.columns, place, f"index {text}")
     _check_columns(names, view.name, [name.text for name in names], f"index {text}")
     for wrong, what, cure in (
         (
@@ -588,6 +617,11 @@ def _view_index(draft: IndexDraft, view: DeclaredView, taken: set[str]) -> Decla
             "Declare the view with refresh = 'immediate', or leave the index out.",
         ),
         (draft.unique, "on a view is UNIQUE", "Declare UNIQUE on a relation."),
+        (
+            len(names) < len(draft.columns),
+            "on a view has an expression",
+            "Compute the value in the view's SELECT, and index its column.",
+        ),
         (draft.where is not None, "on a view is partial", "Write WHERE in the view's SELECT."),
         (
             bool(draft.include),
@@ -597,8 +631,7 @@ def _view_index(draft: IndexDraft, view: DeclaredView, taken: set[str]) -> Decla
     ):
         if wrong:
             raise place.error(f"Index {text} {what}.", cure=cure, name=text)
-    parts = tuple(KeyPart(name.text, descending) for name, descending in draft.columns)
-    return DeclaredIndex(text, view.name, parts)
+    return DeclaredIndex(text, view.name, _key_parts(draft))
 
 
 def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> DeclaredIndex:
@@ -610,17 +643,42 @@ def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> Dec
             cure=f"Relations are: {', '.join(bare)}.",
             name=draft.relation.text,
         )
-    names = [name for name, _ in draft.columns]
+    names, labels = draft.names, draft.labels
     suffix = "key" if draft.unique else "idx"
-    text = draft.name.text if draft.name else _made_name(relation.name, names, suffix, taken)
+    text = draft.name.text if draft.name else _made_name(relation.name, labels, suffix, taken)
     types = {column.name: column.type for column in relation.visible}
     what = f"index {text}"
-    _check_some(names, draft.relation.place, what)
+    _check_some(draft.columns, draft.relation.place, what)
     _key_columns(names, relation.name, types, what)
     include = _check_columns((*names, *draft.include), relation.name, types, what)[len(names) :]
-    parts = tuple(KeyPart(name.text, descending) for name, descending in draft.columns)
     where = "" if draft.where is None else draft.where.sql
-    return DeclaredIndex(text, relation.name, parts, include, draft.unique, where)
+    parts, expressions = _key_parts(draft), _key_expressions(draft, relation, what)
+    return DeclaredIndex(text, relation.name, parts, include, draft.unique, where, expressions)
+
+
+def _key_parts(draft: IndexDraft) -> tuple[KeyPart, ...]:
+    return tuple(
+        KeyPart(part.text if isinstance(part, Name) else f"({part.sql})", descending)
+        for part, descending in draft.columns
+    )
+
+
+def _key_expressions(draft: IndexDraft, relation: Relation, what: str) -> tuple[KeyExpression, ...]:
+    """The expressions of an index, which the binder of queries checks. Each is named by its text
+    in parentheses."""
+    found: dict[str, KeyExpression] = {}
+    for part, _ in draft.columns:
+        if isinstance(part, Name):
+            continue
+        name = f"({part.sql})"
+        if name in found or name in relation.positions:
+            raise part.place.error(
+                f"{capitalised(what)} has {name} twice, or as the name of a column.",
+                cure="Write each part of an index once.",
+                name=name,
+            )
+        found[name] = KeyExpression(name, part.sql)
+    return tuple(found.values())
 
 
 def _checked_views(

@@ -12,16 +12,23 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning, Counter, counters_of
 from hornbeam_server.schema.model import (
     Column,
     DeclaredView,
     ForeignKey,
     KeyPart,
+    Relation,
     Schema,
 )
+from hornbeam_server.schema.types import ColumnType
+
+RELATIONS = 1_000
+"""Maximum number of relations that are cached with what is compiled for them: most changes of the
+catalog leave nearly all relations as they are."""
 
 
 class Purpose(enum.StrEnum):
@@ -286,12 +293,23 @@ TransactionalView = ImmediateView | ProjectedView
 """A declared view that transactions maintain."""
 
 
+@dataclass(frozen=True, slots=True)
+class IndexExpression:
+    """An expression over a row of a relation that is a part of an index, and the type of its value.
+    The index knows the value as `column`, which is the name of no column of the relation."""
+
+    column: str
+    sql: str
+    type: ColumnType
+
+
 @dataclass(frozen=True)
 class Index:
     """A covered index over a relation or a view: `columns`, then the source's key, then `include`.
 
     `purpose` and `reason` are explanations only. A unique index has at most one entry per value of
     `columns` without NULLs. A partial index has the rows of a relation for which `where` is true.
+    `expressions` are those among `columns`, over the rows of a relation.
     """
 
     name: str
@@ -302,6 +320,12 @@ class Index:
     purpose: Purpose = Purpose.DECLARED
     reason: str = ""
     where: str = ""
+    expressions: tuple[IndexExpression, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all rows of its source, under columns alone."""
+        return not self.where and not self.expressions
 
 
 @dataclass(frozen=True)
@@ -355,7 +379,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Catalog:
-    """One version of the catalog. `states` has all views and indexes by name.
+    """One version of the catalog. `states` has all views, indexes and copies by name.
 
     `incarnations` gives the number in the name of a physical table: a relation, view or index that
     is dropped and created again gets a new table, so old cells never reappear. When a catalog takes
@@ -365,7 +389,8 @@ class Catalog:
     timestamp of snapshots that this catalog can read: before it, another catalog was in effect.
     `method`, `budget` and `aggregates` are the options that chose its views. `beginnings` (of
     identity columns) have numbers like tables. `stored_as` has the names of indexes in the names of
-    their tables, if they are not their own: those that were renamed.
+    their tables, if they are not their own: those that were renamed. `copies` are relations whose
+    rows are being written again, in a second table each (`txlayer/ddl/relation_copies.py`).
     """
 
     version: int
@@ -388,17 +413,19 @@ class Catalog:
     projected: tuple[ProjectedView, ...] = ()
     plain: tuple[PlainView, ...] = ()
     stored_as: tuple[tuple[str, str], ...] = ()
+    copies: tuple[Copy, ...] = ()
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )
 
     def __contains__(self, name: object) -> bool:
-        """Is there a relation, view or index of this name?"""
+        """Is there a relation, view, index or copy of this name?"""
         return (
             name in self.schema
             or name in self.view
             or name in self.index
             or name in self.declared_view
+            or name in self.copy
         )
 
     def stored_name(self, name: str) -> str:
@@ -413,7 +440,7 @@ class Catalog:
     def stored(self) -> tuple[str, ...]:
         """Names of all layouts that have a table of their own."""
         declared = (name for view in self.declared_view.values() for name in view.stored)
-        return (*self.schema.names, *self.view, *self.index, *declared)
+        return (*self.schema.names, *self.view, *self.index, *declared, *self.copy)
 
     @cached_property
     def begun(self) -> tuple[Beginning, ...]:
@@ -460,6 +487,11 @@ class Catalog:
         return {**self.deferred_view, **self.transactional_view}
 
     @cached_property
+    def copy(self) -> dict[str, Copy]:
+        """The copies of relations, by the names of their layouts."""
+        return {copy.name: copy for copy in self.copies}
+
+    @cached_property
     def plain_view(self) -> dict[str, PlainView]:
         return {view.name: view for view in self.plain}
 
@@ -497,9 +529,19 @@ class Catalog:
         return self._indexes_by_source.get(name, ())
 
     def whole_indexes_on(self, name: str) -> tuple[Index, ...]:
-        """Indexes with all rows of relation or view `name`, in any state: those that are not
-        partial."""
-        return tuple(index for index in self.indexes_on(name) if not index.where)
+        """Indexes with all rows of relation or view `name` under columns alone, in any state: those
+        that are not partial and have no expressions."""
+        return tuple(index for index in self.indexes_on(name) if index.is_whole)
+
+    @cached_property
+    def index_expressions(self) -> dict[str, tuple[IndexExpression, ...]]:
+        """The distinct expressions of readable indexes, by relation."""
+        found: dict[str, dict[str, IndexExpression]] = {}
+        for index in self.indexes:
+            if index.expressions and self.readable(index.name):
+                named = found.setdefault(index.on, {})
+                named.update((each.column, each) for each in index.expressions)
+        return {relation: tuple(named.values()) for relation, named in found.items()}
 
     @cached_property
     def _indexes_by_source(self) -> dict[str, tuple[Index, ...]]:
@@ -579,14 +621,15 @@ class Catalog:
 
     def _make_layout(self, name: str) -> Layout:
         number = dict(self.incarnations).get(name, 0)
-        if name in self.schema:
-            relation = self.schema.relation(name)
+        if name in self.schema or name in self.copy:
+            copied = name in self.copy
+            relation = self.copy[name].target if copied else self.schema.relation(name)
             return Layout(
                 name,
-                f"r.{name}.{number}",
+                f"r.{self.stored_name(relation.name)}.{number}",
                 relation.columns,
                 tuple(KeyPart(column) for column in relation.primary_key),
-                name,
+                relation.name,
             )
         if name in self.view:
             return self._view_layout(self.view[name], number)
@@ -649,9 +692,19 @@ class Catalog:
         in_key = {part.column for part in key}
         names = [part.column for part in key]
         names += [column for column in index.include if column not in in_key]
-        columns = tuple(source.columns[source.positions[column]] for column in names)
+        computed = {each.column: Column(each.column, each.type) for each in index.expressions}
+        columns = tuple(
+            computed.get(column) or source.columns[source.positions[column]] for column in names
+        )
         table = f"i.{self.stored_name(index.name)}.{number}"
         return Layout(index.name, table, columns, key, index.on)
+
+
+@lru_cache(RELATIONS)
+def alone(relation: Relation) -> Catalog:
+    """A catalog of just this relation, for the expressions over its rows."""
+    bare = replace(relation, foreign_keys=(), checks=())
+    return Catalog(0, Schema((bare,)), Forest((relation.name,)))
 
 
 def cells_of_index(index: str) -> str:

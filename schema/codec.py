@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from hornbeam_server.schema.assignment import text_of
 from hornbeam_server.schema.catalog import (
     Catalog,
     Computed,
@@ -30,6 +31,7 @@ from hornbeam_server.schema.catalog import (
     StateLayout,
     WorkloadStatement,
 )
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import Corruption, TypeMismatch
 from hornbeam_server.schema.model import (
@@ -84,6 +86,10 @@ class Format(enum.IntEnum):
     or with plain views (an older server would take them for views that are stored); or with partial
     indexes (an older server would put all rows into them); or with renamed indexes and identity
     columns (an older server would not find them)."""
+    ELEVENTH = 11
+    """With columns that are arrays (an older server does not know them); or with indexes on
+    expressions (an older server would look for their columns); or with copies of relations (an
+    older server would not keep them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -93,9 +99,19 @@ class _DefaultForm(msgspec.Struct, omit_defaults=True):
     sql: str = ""
 
 
+class _TypeForm(msgspec.Struct):
+    kind: Kind
+    precision: int | None = None
+    scale: int | None = None
+    length: int | None = None
+    declared: Declared | None = None
+    element: _TypeForm | msgspec.UnsetType = msgspec.UNSET
+    """Only arrays have it, so that catalogs without them have the bytes of older formats."""
+
+
 class _ColumnForm(msgspec.Struct, omit_defaults=True):
     name: str
-    type: ColumnType
+    type: _TypeForm
     nullable: bool
     default: _DefaultForm | None = None
     hidden: bool = False
@@ -169,6 +185,11 @@ class _PlainForm(msgspec.Struct):
     columns: tuple[_ColumnForm, ...]
 
 
+class _CopyForm(msgspec.Struct):
+    target: _RelationForm
+    conversions: tuple[tuple[str, str], ...]
+
+
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
     format: Format
     version: int
@@ -195,6 +216,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     projected: tuple[_ProjectedForm, ...] = ()
     plain: tuple[_PlainForm, ...] = ()
     stored_as: tuple[tuple[str, str], ...] = ()
+    copies: tuple[_CopyForm, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -228,11 +250,17 @@ def encode_catalog(catalog: Catalog) -> bytes:
             tuple(_projected_form(view) for view in catalog.projected),
             tuple(_plain_form(view) for view in catalog.plain),
             catalog.stored_as,
+            tuple(_copy_form(copy) for copy in catalog.copies),
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
+    computed = any(index.expressions for index in catalog.indexes)
+    computed = computed or any(index.expressions for index in catalog.schema.indexes)
+    arrays = any(column.type.element is not None for column in _all_columns(catalog))
+    if catalog.copies or computed or arrays:
+        return Format.ELEVENTH
     partial = any(index.where for index in catalog.indexes)
     partial = partial or any(index.where for index in catalog.schema.indexes)
     renamed = catalog.stored_as or any(begun.cell for begun in catalog.beginnings)
@@ -315,6 +343,7 @@ def decode_catalog(data: bytes) -> Catalog:
         ]
         named = {view.name: view for view in stored}
         views = tuple(named.get(view.name) or _declared(view) for view in form.declared_views)
+        copies = tuple(Copy(_relation(each.target), each.conversions) for each in form.copies)
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
             f"The stored catalog cannot be read: {error}",
@@ -341,7 +370,12 @@ def decode_catalog(data: bytes) -> Catalog:
         projected,
         plain,
         form.stored_as,
+        copies,
     )
+
+
+def _copy_form(copy: Copy) -> _CopyForm:
+    return _CopyForm(_relation_form(copy.target), copy.conversions)
 
 
 def _relation_form(relation: Relation) -> _RelationForm:
@@ -405,7 +439,7 @@ def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
     return tuple(
         _ColumnForm(
             c.name,
-            c.type,
+            _type_form(c.type),
             c.nullable,
             _default_form(c.default),
             c.hidden,
@@ -414,6 +448,18 @@ def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
         )
         for c in columns
     )
+
+
+def _type_form(type_: ColumnType) -> _TypeForm:
+    element = msgspec.UNSET if type_.element is None else _type_form(type_.element)
+    return _TypeForm(
+        type_.kind, type_.precision, type_.scale, type_.length, type_.declared, element
+    )
+
+
+def _type(form: _TypeForm) -> ColumnType:
+    element = None if isinstance(form.element, msgspec.UnsetType) else _type(form.element)
+    return ColumnType(form.kind, form.precision, form.scale, form.length, form.declared, element)
 
 
 def _default_form(default: Default | None) -> _DefaultForm | None:
@@ -430,6 +476,8 @@ def _plain(value: Value) -> bool | int | str | None:
         return base64.b64encode(value).decode()
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
+    if isinstance(value, tuple):
+        return text_of(value)
     return str(value)
 
 
@@ -491,17 +539,19 @@ def _state(form: _StateForm) -> StateLayout:
 
 
 def _columns(forms: Iterable[_ColumnForm]) -> tuple[Column, ...]:
-    return tuple(
-        Column(
-            form.name,
-            form.type,
-            form.nullable,
-            _default(form.default, form.type),
-            form.hidden,
-            form.dropped,
-            _default(form.missing, form.type),
-        )
-        for form in forms
+    return tuple(map(_column, forms))
+
+
+def _column(form: _ColumnForm) -> Column:
+    type_ = _type(form.type)
+    return Column(
+        form.name,
+        type_,
+        form.nullable,
+        _default(form.default, type_),
+        form.hidden,
+        form.dropped,
+        _default(form.missing, type_),
     )
 
 

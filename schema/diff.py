@@ -1,17 +1,18 @@
 """The changes from one schema to the next, and the changes among them that are refused.
 
-A schema change never rewrites rows. Relations, indexes, constraints and columns can be added and
-dropped. Rows that are older than a column read its literal default, or NULL. The type of a column
-can become another one whose values have the same bytes. Stored rows are checked before a column
-becomes NOT NULL or gets a narrower type. Changes that would give stored rows another meaning are
-refused, with the reason and a cure.
+Relations, indexes, constraints and columns can be added and dropped. Rows that are older than a
+column read its literal default, or NULL. Stored rows are checked before a column becomes NOT NULL
+or gets a narrower type. A type whose values have other bytes, and a generated column, need a copy
+of the rows (`schema/copies.py`); no other change writes rows again. Changes that would give stored
+rows another meaning are refused, with the reason and a cure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hornbeam_server.schema.copies import Copy, Using, copies_for, is_generated, needs_conversion
 from hornbeam_server.schema.model import (
     Action,
     Check,
@@ -26,7 +27,7 @@ from hornbeam_server.schema.model import (
 )
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.render import render_default, render_identity
-from hornbeam_server.schema.types import Kind, encoded_alike, takes_all
+from hornbeam_server.schema.types import takes_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ class SchemaDiff:
     refused: tuple[Refusal, ...] = ()
     renames: tuple[Rename, ...] = ()
     """Renames that come before all other changes, whose names are the new ones."""
+    copies: tuple[Copy, ...] = ()
+    """The relations whose rows are written again, because values of columns change."""
 
     def __bool__(self) -> bool:
         return any(True for _ in self.rows())
@@ -118,6 +121,8 @@ class SchemaDiff:
             yield DiffRow("change", "default", f"{owner}.{column.name}", _defaulted(column))
         for owner, column in self.renumbered_columns:
             yield DiffRow("change", "identity", f"{owner}.{column.name}", _defaulted(column))
+        for copy in self.copies:
+            yield from _converted(copy)
 
     def _constraint_rows(self) -> Iterator[DiffRow]:
         for action, keys in (("drop", self.dropped_foreign_keys), ("add", self.added_foreign_keys)):
@@ -173,8 +178,19 @@ def refreshed(view: DeclaredView) -> str:
     return f"deferred, every {view.interval_s:g} s, group {view.group}"
 
 
-def diff(old: Schema, new: Schema) -> SchemaDiff:
-    """All changes from `old` to `new`, both valid. Relations and columns are matched by name."""
+def _converted(copy: Copy) -> Iterator[DiffRow]:
+    expressions = dict(copy.conversions)
+    for column in copy.target.visible:
+        if column.name in copy.changed:
+            sql = expressions.get(column.name)
+            how = "computed again" if sql is None else f"using {sql}"
+            name = f"{copy.relation}.{column.name}"
+            yield DiffRow("rewrite", "column", name, f"{_described(column)}, {how}")
+
+
+def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
+    """All changes from `old` to `new`, both valid. Relations and columns are matched by name.
+    Raises InvalidRequest for a USING of a column that does not stay."""
     kept = [(old.relation(r.name), r) for r in new.relations if r.name in old]
     added_keys = [(n.name, key) for o, n in kept for key in n.foreign_keys]
     dropped_keys = [(o.name, key) for o, n in kept for key in o.foreign_keys]
@@ -214,7 +230,8 @@ def diff(old: Schema, new: Schema) -> SchemaDiff:
         dropped_checks=tuple(pair for pair in dropped_checks if pair not in added_checks),
         added_views=tuple(view for view in new.views if view not in old.views),
         dropped_views=tuple(view for view in old.views if view not in new.views),
-        refused=tuple(refusal for o, n in kept for refusal in _refusals(o, n)),
+        refused=tuple(refusal for o, n in kept for refusal in _refusals(o, n, usings)),
+        copies=copies_for(old, new, usings),
     )
 
 
@@ -237,24 +254,20 @@ def _restricts(before: Column, after: Column) -> bool:
 
 def narrows(before: Column, after: Column) -> bool:
     """Does the new type lack values of the old one, which have the same bytes?"""
-    alike = encoded_alike(before.type, after.type)
-    return alike and not takes_all(after.type, before.type)
+    return not needs_conversion(before, after) and not takes_all(after.type, before.type)
 
 
 def _are_identities(*columns: Column) -> bool:
     return all(column.default_kind is DefaultKind.IDENTITY for column in columns)
 
 
-def _is_generated(*columns: Column) -> bool:
-    """Is one of the columns generated?"""
-    return any(column.default_kind is DefaultKind.GENERATED for column in columns)
-
-
-def _refusals(old: Relation, new: Relation) -> Iterator[Refusal]:
+def _refusals(old: Relation, new: Relation, usings: Sequence[Using]) -> Iterator[Refusal]:
     yield from _refused_order(old, new)
     yield from _refused_key(old, new)
+    used = {each.column for each in usings if each.relation == new.name}
     for before, after in _both(old, new):
-        yield from _refused_column(new.name, before, after)
+        if after.name in new.primary_key:
+            yield from _refused_key_column(new.name, before, after, after.name in used)
     for column in new.visible:
         if column.name not in old.visible_names:
             yield from _refused_append(new.name, column)
@@ -295,39 +308,25 @@ def _refused_order(old: Relation, new: Relation) -> Iterator[Refusal]:
         )
 
 
-def _refused_column(relation: str, before: Column, after: Column) -> Iterator[Refusal]:
-    if not encoded_alike(before.type, after.type) or _becomes_json(before, after):
+def _refused_key_column(
+    relation: str, before: Column, after: Column, used: bool
+) -> Iterator[Refusal]:
+    """Refuse other values in a primary key. `used`: an expression behind USING gives them."""
+    computed = is_generated(after) and before.default != after.default
+    if used or computed or needs_conversion(before, after):
         yield Refusal(
             relation,
             after.name,
             "type",
-            f"stored values are {before.type.ddl()}, not {after.type.ddl()}",
-            f"write {before.type.ddl()}, or append a column of the new type and fill it by UPDATE",
+            f"it belongs to the primary key, and rows are stored under its {before.type.ddl()}"
+            " values",
+            f"write {before.type.ddl()}, or make a relation with another key under another name and"
+            " copy the rows",
         )
-    if before.default != after.default and _is_generated(after):
-        yield Refusal(
-            relation,
-            after.name,
-            "generated column",
-            "stored rows have the values that they were written with",
-            "keep the expression, or make a relation with another one and copy the rows",
-        )
-
-
-def _becomes_json(before: Column, after: Column) -> bool:
-    """Would stored text have to be JSON?"""
-    return after.type.kind is Kind.JSON is not before.type.kind
 
 
 def _refused_append(relation: str, column: Column) -> Iterator[Refusal]:
-    if _is_generated(column):
-        yield Refusal(
-            relation,
-            column.name,
-            "new column",
-            "it is generated, and stored rows have no value for it",
-            "append a plain column and fill it by UPDATE, or make a new relation and copy the rows",
-        )
+    if is_generated(column):
         return
     if not column.nullable and column.default_kind is not DefaultKind.LITERAL:
         yield Refusal(

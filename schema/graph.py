@@ -8,7 +8,7 @@ an order is needed (`without_circles`). No function here recurses.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from hornbeam_server.schema.model import ForeignKey, Relation, Schema
@@ -46,13 +46,17 @@ def in_circles(schema: Schema) -> list[tuple[Relation, ForeignKey]]:
     ]
 
 
-def topological_order(schema: Schema) -> tuple[str, ...]:
-    """Relations, parents first; ties are in order of declaration. In a circle, a foreign key whose
-    columns may be NULL, and then one that is declared later, does not count."""
+def topological_order(schema: Schema, followed: Container[tuple[str, str]] = ()) -> tuple[str, ...]:
+    """Relations, parents first; ties are in order of declaration. In a circle, an edge (child,
+    parent) that is not `followed`, then a foreign key whose columns may be NULL, and then one that
+    is declared later, does not count."""
     above = parents(schema)
     edges = sorted(
         in_circles(schema),
-        key=lambda edge: any(edge[0].column(name).nullable for name in edge[1].columns),
+        key=lambda edge: (
+            (edge[0].name, edge[1].parent) not in followed,
+            any(edge[0].column(name).nullable for name in edge[1].columns),
+        ),
     )
     pairs = list(dict.fromkeys((relation.name, key.parent) for relation, key in edges))
     for child, parent in {*pairs} - {*without_circles(pairs, lambda pair: pair)}:

@@ -117,10 +117,15 @@ def identical(one: Sequence[object] | None, other: Sequence[object] | None) -> b
         one is None
         or other is None
         or not any(
-            isinstance(value, Interval) and value.parts != _parts(same)
+            (isinstance(value, Interval) and value.parts != _parts(same))
+            or (isinstance(value, tuple) and not _same_array(value, same))
             for value, same in zip(one, other, strict=True)
         )
     )
+
+
+def _same_array(one: tuple[object, ...], other: object) -> bool:
+    return isinstance(other, tuple) and identical(one, other)
 
 
 def _parts(value: object) -> tuple[int, int, int] | None:

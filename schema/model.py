@@ -133,8 +133,18 @@ class KeyPart:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyExpression:
+    """An expression over a row that is a part of an index. The key parts of the index know its
+    value as `column`, which is the name of no column of the relation."""
+
+    column: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeclaredIndex:
-    """CREATE [UNIQUE] INDEX … (columns) INCLUDE (include) [WHERE where], or a UNIQUE constraint."""
+    """CREATE [UNIQUE] INDEX … (columns) INCLUDE (include) [WHERE where], or a UNIQUE constraint.
+    `expressions` are those among `columns`."""
 
     name: str
     relation: str
@@ -142,6 +152,12 @@ class DeclaredIndex:
     include: tuple[str, ...] = ()
     unique: bool = False
     where: str = ""
+    expressions: tuple[KeyExpression, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all rows of its relation, under columns alone."""
+        return not self.where and not self.expressions
 
 
 @dataclass(frozen=True)

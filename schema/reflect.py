@@ -227,18 +227,26 @@ class _Reflection:
 
     def index(self, table: str, index: Mapping[str, Any]) -> IndexDraft:
         options = {key.partition("_")[2]: v for key, v in index["dialect_options"].items()}
-        if options.get("where") is not None or None in index["column_names"]:
-            cure = "Index columns only, of all rows."
-            self.refuse(f"Index {index['name']} of {table}", cure)
         if options.get("using", "btree") != "btree":
             self.refuse(f"{options['using']} index {index['name']} of {table}", "Use a btree.")
-        sorting = index.get("column_sorting", {})
+        sorting, place = index.get("column_sorting", {}), self.place
+        names = index["column_names"]
         columns = tuple(
-            (self.name(name), "desc" in sorting.get(name, ())) for name in index["column_names"]
+            (
+                read_expression(text, place) if name is None else self.name(name),
+                "desc" in sorting.get(text, ()),
+            )
+            for name, text in zip(names, index.get("expressions", names), strict=True)
         )
-        include = self.names(options.get("include", []))
-        label = self.name(index["name"])
-        return IndexDraft(label, self.name(table), columns, include, bool(index["unique"]))
+        where = options.get("where")
+        return IndexDraft(
+            self.name(index["name"]),
+            self.name(table),
+            columns,
+            self.names(options.get("include", [])),
+            bool(index["unique"]),
+            None if where is None else read_expression(str(where), place),
+        )
 
 
 @dataclass(frozen=True, slots=True)

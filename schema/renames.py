@@ -6,7 +6,7 @@ SQL are changed by a function that the caller gives, because names in them must 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hornbeam_server.schema.errors import InvalidRequest
@@ -16,6 +16,7 @@ from hornbeam_server.schema.model import (
     DeclaredView,
     DefaultKind,
     ForeignKey,
+    KeyExpression,
     KeyPart,
     Relation,
     Schema,
@@ -114,11 +115,29 @@ def _column(column: Column, relation: Relation, rename: Rename, expression: Expr
 def _index(
     index: DeclaredIndex, schema: Schema, rename: Rename, expression: Expression
 ) -> DeclaredIndex:
-    partial = index.where and index.relation == rename.relation
-    where = expression(index.where, schema.relation(index.relation)) if partial else index.where
-    return replace(
+    index = replace(
         index,
-        where=where,
         columns=rename.parts(index.relation, index.columns),
         include=rename.names(index.relation, index.include),
+    )
+    if index.relation != rename.relation or index.is_whole:
+        return index
+    relation = schema.relation(index.relation)
+    texts = {each.column: expression(each.sql, relation) for each in index.expressions}
+    return replace(
+        index,
+        where=expression(index.where, relation) if index.where else "",
+        columns=renamed_expressions(index.columns, texts),
+        expressions=tuple(
+            KeyExpression(f"({sql})", sql)
+            for sql in (texts[each.column] for each in index.expressions)
+        ),
+    )
+
+
+def renamed_expressions(parts: Iterable[KeyPart], texts: Mapping[str, str]) -> tuple[KeyPart, ...]:
+    """The parts of an index whose expressions, by their names, have other `texts`."""
+    return tuple(
+        replace(part, column=f"({texts[part.column]})") if part.column in texts else part
+        for part in parts
     )

@@ -118,7 +118,8 @@ def _render_check(check: Check) -> str:
 
 def _render_index(index: DeclaredIndex) -> str:
     unique = "UNIQUE " if index.unique else ""
-    columns = ", ".join(_render_part(part) for part in index.columns)
+    expressions = {each.column for each in index.expressions}
+    columns = ", ".join(_render_part(part, part.column in expressions) for part in index.columns)
     text = (
         f"CREATE {unique}INDEX {identifier(index.name)} ON {identifier(index.relation)} ({columns})"
     )
@@ -138,8 +139,10 @@ def _render_view(view: DeclaredView) -> str:
     return f"CREATE MATERIALIZED VIEW {identifier(view.name)} WITH ({listed}) AS\n{view.sql}"
 
 
-def _render_part(part: KeyPart) -> str:
-    return identifier(part.column) + (" DESC" if part.descending else "")
+def _render_part(part: KeyPart, is_expression: bool) -> str:
+    """A part of an index. An expression is named by its text in parentheses."""
+    name = part.column if is_expression else identifier(part.column)
+    return name + (" DESC" if part.descending else "")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Approximate sizes of rows in bytes: buffers of rows are bounded by bytes, not by row counts.
 
-Only the lengths of texts and bytes count: a row has a bounded number of other values, which are all
-small. Pure.
+Only the lengths of texts, bytes and arrays count: a row has a bounded number of other values, which
+are all small. Pure.
 """
 
 from __future__ import annotations
@@ -10,30 +10,39 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from hornbeam_server.schema.errors import LimitExceeded
-from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.schema.types import LONG, ColumnType, Row, Value
 
 T = TypeVar("T")
-_LONG = (Kind.TEXT, Kind.BYTES, Kind.JSON)
 _LONG_VALUES = (str, bytes)
+_SIZED = (str, bytes, tuple)
+_ELEMENT_BYTES = 8
+"""The size of an element that is neither text nor bytes."""
 
 
 def long_positions(types: Iterable[ColumnType | None]) -> tuple[int, ...]:
     """The positions of rows of these types that can have values of any length. An unknown type may
     be text."""
-    return tuple(i for i, type_ in enumerate(types) if type_ is None or type_.kind in _LONG)
+    return tuple(i for i, type_ in enumerate(types) if type_ is None or type_.kind in LONG)
 
 
 def bytes_at(rows: Sequence[Row], positions: Sequence[int]) -> int:
-    """Size of the values at `positions`, which must all be texts, bytes or NULL."""
+    """Size of the values at `positions`, which must all be texts, bytes, arrays or NULL."""
     size = 0
     for i in positions:
-        size += sum([len(value) for row in rows if (value := row[i])])  # type: ignore[misc, arg-type]
+        size += sum([size_of(value) for row in rows if (value := row[i])])
     return size
+
+
+def size_of(value: Any) -> int:
+    """Size of a text, of bytes or of an array."""
+    if type(value) is not tuple:
+        return len(value)
+    return sum([len(v) if isinstance(v, _LONG_VALUES) else _ELEMENT_BYTES for v in value])
 
 
 def bytes_of(values: Iterable[Value]) -> int:
     """Size of any values."""
-    return sum([len(value) for value in values if isinstance(value, _LONG_VALUES)])
+    return sum([size_of(value) for value in values if isinstance(value, _SIZED)])
 
 
 def pieces(rows: Sequence[Row], positions: Sequence[int], most: int) -> Iterator[Sequence[Row]]:

@@ -12,14 +12,16 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from itertools import zip_longest
 from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema import spelling
+from hornbeam_server.schema.assignment import text_of
 from hornbeam_server.schema.build import Expression, Place
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Default, DefaultKind
@@ -28,10 +30,12 @@ from hornbeam_server.schema.types import (
     JSONB,
     MAX_DECIMAL_PRECISION,
     MOMENTS,
+    NUMERIC_SCALE,
     ColumnType,
     Declared,
     Kind,
     Value,
+    array_of,
 )
 
 T = exp.DType
@@ -43,13 +47,28 @@ def tokenize(dialect: Dialect, text: str, origin: Place) -> list[Token]:
     """Tokens with their offsets in `text`, which begins at `origin`. Raises SchemaError at a quote
     or comment that is not closed."""
     try:
-        return list(dialect.tokenize(text))
+        return list(_with_brackets(dialect.tokenize(text)))
     except TokenError:
         offset = _unclosed(dialect, text)
         raise origin.behind(text, offset).error(
             f"Unreadable text: {text[offset : offset + 20]!r} is not closed.",
             cure="Close the quote or the comment.",
         ) from None
+
+
+def _with_brackets(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The tokens with `[]` for ARRAY behind the name of a type, whose end the parser does not
+    find."""
+    for token, behind in zip_longest(tokens, tokens[1:]):
+        opened = behind is not None and behind.token_type in _OPENED
+        if token.token_type is not TokenType.ARRAY or opened:
+            yield token
+            continue
+        for kind, sign in ((TokenType.L_BRACKET, "["), (TokenType.R_BRACKET, "]")):
+            yield Token(kind, sign, token.line, token.col, token.start, token.end, token.comments)
+
+
+_OPENED = {TokenType.L_BRACKET, TokenType.L_PAREN}
 
 
 @contextmanager
@@ -74,8 +93,7 @@ def _unclosed(dialect: Dialect, text: str) -> int:
     return 0
 
 
-NUMERIC = ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, 9, declared=Declared.NUMERIC)
-"""Scale 9 leaves the product of two such columns 20 digits before the decimal point."""
+NUMERIC = ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, NUMERIC_SCALE, declared=Declared.NUMERIC)
 _SMALLINT = ColumnType(Kind.INTEGER, declared=Declared.SMALLINT)
 
 _PLAIN: dict[T, Kind] = {
@@ -106,7 +124,6 @@ _ALIASES = {"serial2": T.SMALLSERIAL, "serial4": T.SERIAL, "serial8": T.BIGSERIA
 
 _CURES: dict[T, str] = {
     T.TIMETZ: "Use TIME, or TIMESTAMP WITH TIME ZONE.",
-    T.ARRAY: "Make a child relation with one row per element, or use JSONB.",
     T.STRUCT: "Make one column per field, or use JSON.",
     T.MAP: "Make a child relation with one row per entry, or use JSON.",
     T.ENUM: "Name its values: ENUM ('a', 'b').",
@@ -152,7 +169,7 @@ _SUBSTITUTES: dict[T, Kind] = {
 }
 _ALL_TYPES = (
     "Use INTEGER, BIGINT, DECIMAL(p,s), DOUBLE, BOOLEAN, VARCHAR(n), TEXT, BLOB, DATE, TIME, "
-    "TIMESTAMP [WITH TIME ZONE], INTERVAL, UUID, JSON or JSONB."
+    "TIMESTAMP [WITH TIME ZONE], INTERVAL, UUID, JSON, JSONB, or an array of them."
 )
 
 
@@ -169,6 +186,8 @@ def read_type(node: exp.DataType, place: Place) -> ColumnType:
         return _SMALLINT
     if kind is T.JSONB:
         return JSONB
+    if kind is T.ARRAY:
+        return _array(node, place)
     if kind in _PLAIN and node.expressions and _PLAIN[kind] in MOMENTS:
         return _moment(node, _PLAIN[kind], place)
     if isinstance(node.this, exp.Interval):
@@ -191,6 +210,12 @@ def read_type(node: exp.DataType, place: Place) -> ColumnType:
 def type_note(node: exp.DataType) -> str:
     """The difference between the stored and the declared type, as text; "" if there is none."""
     kind = _kind(node)
+    if kind is T.ARRAY:
+        inner = node.expressions[0]
+        nested = isinstance(inner, exp.DataType) and inner.this is T.ARRAY
+        return (
+            "arrays have one dimension; rows with more are refused" if nested else type_note(inner)
+        )
     if kind is T.DECIMAL and not node.expressions:
         return (
             f"NUMERIC without precision is kept as {NUMERIC.sql()}; a value with more digits is"
@@ -211,6 +236,8 @@ def substitute(node: exp.DataType) -> ColumnType:
     kind = _kind(node)
     if kind in _SMALL:
         return _SMALLINT
+    if kind is T.ARRAY:
+        return array_of(substitute(node.expressions[0]))
     if kind is T.ENUM:
         return ColumnType(Kind.TEXT, length=max((len(e.name) for e in node.expressions), default=1))
     return ColumnType(_PLAIN.get(kind) or _SUBSTITUTES.get(kind, Kind.TEXT))
@@ -258,6 +285,21 @@ def _float(node: exp.DataType, place: Place) -> ColumnType:
             name=node.sql("postgres"),
         )
     return ColumnType(Kind.DOUBLE)
+
+
+def _array(node: exp.DataType, place: Place) -> ColumnType:
+    """The type of an array; a type has no number of dimensions and elements, as in PostgreSQL."""
+    inner = node.expressions[0]
+    while inner.this is T.ARRAY:
+        inner = inner.expressions[0]
+    element = read_type(inner, place)
+    if element.kind is Kind.JSON:
+        raise place.error(
+            f"Type {node.sql('postgres')} is not supported.",
+            cure="Use JSONB, whose values may be arrays.",
+            name=node.sql("postgres"),
+        )
+    return array_of(element)
 
 
 def _parameters(node: exp.DataType, place: Place) -> list[int]:
@@ -392,11 +434,15 @@ def _random_uuid(type_: ColumnType, place: Place) -> Default:
 
 def _is_literal(node: exp.Expr) -> bool:
     value = node.this if isinstance(node, exp.Neg) else node
+    if isinstance(node, exp.Array):
+        return all(_is_literal(each) or isinstance(each, exp.Null) for each in node.expressions)
     number = isinstance(value, exp.Literal)
     return number or isinstance(node, exp.Boolean | exp.HexString)
 
 
 def _literal(node: exp.Expr) -> Any:
+    if isinstance(node, exp.Array):
+        return [None if isinstance(e, exp.Null) else _literal(e) for e in node.expressions]
     if isinstance(node, exp.Boolean):
         return bool(node.this)
     if isinstance(node, exp.HexString):
@@ -431,6 +477,8 @@ def literal_sql(value: Value) -> str:
             return quoted(spelling.hexadecimal(value))
         case dt.datetime():
             return quoted(value.isoformat(sep=" "))
+        case tuple():
+            return quoted(text_of(value) or "")
         case _:
             return quoted(str(value))
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
 from typing import Any
 
-from hornbeam_server.schema import jsonb, spelling
+from hornbeam_server.schema import arrays, jsonb, spelling
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval, interval, of_timedelta, within_range
 from hornbeam_server.schema.seconds import SECOND_DIGITS, round_to
 
-Value = (
+Scalar = (
     None
     | bool
     | int
@@ -37,6 +37,7 @@ Value = (
     | Interval
     | uuid.UUID
 )
+Value = Scalar | tuple[Scalar, ...]
 Row = tuple[Value, ...]
 
 
@@ -57,6 +58,7 @@ class Kind(enum.StrEnum):
     INTERVAL = "interval"
     UUID = "uuid"
     JSON = "json"
+    ARRAY = "array"
 
     __hash__ = str.__hash__  # Enum's own is slow Python code, and kinds are looked up per value
 
@@ -66,8 +68,11 @@ MAX_TEXT = 1_000
 faster than linearly."""
 MOMENTS = frozenset({Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 """The types with a time of day, whose precision is the number of decimals of a second."""
-LONG = frozenset({Kind.TEXT, Kind.BYTES, Kind.JSON})
+LONG = frozenset({Kind.TEXT, Kind.BYTES, Kind.JSON, Kind.ARRAY})
 """The types whose values may be long."""
+UNORDERED = frozenset({Kind.JSON, Kind.ARRAY})
+"""The types that are in no key and no index: equal JSON may be written differently, and an array
+has any number of elements."""
 
 
 class Declared(enum.StrEnum):
@@ -96,10 +101,14 @@ PYTHON_TYPES: dict[Kind, type] = {
     Kind.INTERVAL: Interval,
     Kind.UUID: uuid.UUID,
     Kind.JSON: str,
+    Kind.ARRAY: tuple,
 }
 
 _INTEGER_BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
 MAX_DECIMAL_PRECISION = 38
+NUMERIC_SCALE = 9
+"""The scale of NUMERIC without precision. It leaves the product of two such columns 20 digits
+before the decimal point."""
 _ROUNDING = Context(prec=2 * MAX_DECIMAL_PRECISION, rounding=ROUND_HALF_UP)
 """Halves are rounded away from zero, as in DuckDB. The thread's own context would refuse more than
 28 digits."""
@@ -110,18 +119,22 @@ _UNITS = [Decimal((0, (1,), -scale)) for scale in range(MAX_DECIMAL_PRECISION + 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
     """A type with its parameters; `length` in characters, `precision` in decimal digits, of a time
-    in decimals of a second (None: six)."""
+    in decimals of a second (None: six). `element` is the type of an array's elements, which are
+    neither arrays nor JSON."""
 
     kind: Kind
     precision: int | None = None
     scale: int | None = None
     length: int | None = None
     declared: Declared | None = None
+    element: ColumnType | None = None
 
     def ddl(self) -> str:
         """The name of the declared type, for Hornbeam's loader and for PostgreSQL."""
         if self.declared is not None:
             return self.declared.upper()
+        if self.element is not None:
+            return f"{self.element.ddl()}[]"
         if self.kind in MOMENTS and self.precision is not None:
             name, zone, rest = self.sql().partition(" WITH")
             return f"{name}({self.precision}){zone}{rest}"
@@ -132,6 +145,8 @@ class ColumnType:
         is stored as JSON, remains: its values are compared by their canonical texts."""
         if self.kind in MOMENTS and self.precision is not None:
             return ColumnType(self.kind)
+        if self.element is not None:
+            return array_of(self.element.stored())
         kept = self.declared in (None, Declared.JSONB)
         return self if kept else replace(self, declared=None)
 
@@ -146,8 +161,16 @@ class ColumnType:
                 return "BLOB"
             case Kind.TIMESTAMPTZ:
                 return "TIMESTAMP WITH TIME ZONE"
+            case Kind.ARRAY:
+                return f"{self.element_type.sql()}[]"
             case _:
                 return self.kind.value.upper()
+
+    @property
+    def element_type(self) -> ColumnType:
+        """The type of an array's elements."""
+        assert self.element is not None
+        return self.element
 
     @property
     def integers(self) -> range:
@@ -210,11 +233,17 @@ class ColumnType:
                 return exact if value is None or exact == (given := _exact(value)) else given
             case Kind.TEXT:
                 return ColumnType(Kind.TEXT).coerce(value)
+            case Kind.ARRAY if not isinstance(value, str | None):
+                return arrays.values_of(value, self.element_type.comparand)
             case _:
                 return self.stored().coerce(value)
 
 
 JSONB = ColumnType(Kind.JSON, declared=Declared.JSONB)
+
+
+def array_of(element: ColumnType) -> ColumnType:
+    return ColumnType(Kind.ARRAY, element=element)
 
 
 def encoded_alike(one: ColumnType, other: ColumnType) -> bool:
@@ -233,6 +262,8 @@ def _encoding(type_: ColumnType) -> ColumnType:
             return ColumnType(Kind.TEXT)
         case ColumnType(Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ as kind):
             return ColumnType(kind)
+        case ColumnType(Kind.ARRAY):
+            return array_of(_encoding(type_.element_type))
         case _:
             return type_
 
@@ -253,6 +284,8 @@ def takes_all(wider: ColumnType, narrower: ColumnType) -> bool:
         case Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             digits = SECOND_DIGITS if wider.precision is None else wider.precision
             return digits >= (SECOND_DIGITS if narrower.precision is None else narrower.precision)
+        case Kind.ARRAY:
+            return takes_all(wider.element_type, narrower.element_type)
         case _:
             return True
 
@@ -438,6 +471,16 @@ def _json(type_: ColumnType, value: Any) -> str:
     return value
 
 
+def _array(type_: ColumnType, value: Any) -> Value:
+    element = type_.element_type
+    if isinstance(value, str):
+        read = spelling.sql_bytes if element.kind is Kind.BYTES else element.coerce
+        return arrays.values_of(arrays.elements_of(value), read)
+    if not isinstance(value, list | tuple):
+        raise ValueError("a list is wanted")
+    return arrays.values_of(value, element.coerce)
+
+
 _COERCIONS: dict[Kind, Callable[[ColumnType, Any], Value]] = {
     Kind.INTEGER: _integer,
     Kind.BIGINT: _integer,
@@ -453,6 +496,7 @@ _COERCIONS: dict[Kind, Callable[[ColumnType, Any], Value]] = {
     Kind.INTERVAL: _interval,
     Kind.UUID: _uuid,
     Kind.JSON: _json,
+    Kind.ARRAY: _array,
 }
 
 

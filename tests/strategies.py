@@ -30,9 +30,9 @@ from hornbeam_server.schema.model import (
     Schema,
 )
 from hornbeam_server.schema.row_identity import row_identity
-from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value, array_of
 
-KEY_KINDS = tuple(kind for kind in Kind if kind is not Kind.JSON)
+KEY_KINDS = tuple(kind for kind in Kind if kind not in types.UNORDERED)
 SIMPLE_KINDS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.TEXT, Kind.DATE, Kind.BOOLEAN)
 CLOCK_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 SOME = st.integers(-(1 << 31) + 1, (1 << 31) - 1)
@@ -55,6 +55,8 @@ def column_types(draw: st.DrawFn, kinds: Sequence[Kind] = tuple(Kind)) -> Column
         return ColumnType(kind, length=draw(st.none() | st.integers(8, 40)))
     if kind in types.MOMENTS:
         return ColumnType(kind, precision=draw(st.none() | st.integers(0, 5)))
+    if kind is Kind.ARRAY:
+        return array_of(draw(column_types(KEY_KINDS)))
     return ColumnType(kind)
 
 
@@ -89,6 +91,9 @@ def values(type_: ColumnType) -> st.SearchStrategy[Any]:  # noqa: PLR0912 (one b
             return st.builds(Interval, SOME, SOME, st.integers(-(10**15), 10**15))
         case Kind.UUID:
             return st.uuids()
+        case Kind.ARRAY:
+            elements = st.none() | values(type_.element_type)
+            return st.lists(elements, max_size=4).map(tuple)
         case Kind.JSON:
             return st.sampled_from(
                 ['{"a": [1, null]}', "[]", '"text"', "1.50", "null", '{"é": {}}']
@@ -132,6 +137,9 @@ def few_values(type_: ColumnType) -> st.SearchStrategy[Any]:
             return st.builds(Interval, st.integers(-1, 1), st.sampled_from([-30, 0, 30]))
         case Kind.UUID:
             return st.integers(0, FEW - 1).map(_uuid)
+        case Kind.ARRAY:
+            elements = st.none() | few_values(type_.element_type)
+            return st.lists(elements, max_size=2).map(tuple)
         case _:
             return values(type_)
 

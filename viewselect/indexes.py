@@ -12,9 +12,17 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from hornbeam_server.query.binding.algebra import Block, Comparison, Filter
-from hornbeam_server.schema.catalog import Catalog, Index, JoinView, Layout, Purpose
+from hornbeam_server.query.expressions.declared import compile_key
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    Index,
+    IndexExpression,
+    JoinView,
+    Layout,
+    Purpose,
+)
 from hornbeam_server.schema.model import DeclaredIndex, ForeignKey, KeyPart, Relation, Schema
-from hornbeam_server.schema.types import Kind
+from hornbeam_server.schema.types import UNORDERED
 
 MAX_EQUALITIES = 3
 """Maximum equality columns of one index. A fourth column hardly narrows the range and makes every
@@ -42,7 +50,11 @@ def free_name(name: str, taken: Container[str]) -> str:
 
 def base_indexes(schema: Schema) -> tuple[Index, ...]:
     """Declared indexes on relations, then the indexes that foreign keys need in addition."""
-    declared = [_declared(index) for index in schema.indexes if index.relation in schema]
+    declared = [
+        _declared(index, schema.relation(index.relation))
+        for index in schema.indexes
+        if index.relation in schema
+    ]
     found = list(declared)
     for relation in schema.relations:
         for key in relation.foreign_keys:
@@ -52,7 +64,7 @@ def base_indexes(schema: Schema) -> tuple[Index, ...]:
     return tuple(found)
 
 
-def _declared(index: DeclaredIndex) -> Index:
+def _declared(index: DeclaredIndex, relation: Relation) -> Index:
     reason = "UNIQUE in the schema" if index.unique else "declared in the schema"
     return Index(
         index.name,
@@ -62,13 +74,17 @@ def _declared(index: DeclaredIndex) -> Index:
         index.unique,
         reason=reason,
         where=index.where,
+        expressions=tuple(
+            IndexExpression(e.column, e.sql, compile_key(index.name, e.sql, relation).type)
+            for e in index.expressions
+        ),
     )
 
 
 def _leads(relation: Relation, key: ForeignKey, indexes: Iterable[Index]) -> bool:
     """Does the relation's key or one of its indexes begin with the foreign key, in any order?"""
     keys = [relation.primary_key]
-    whole = (i for i in indexes if i.on == relation.name and not i.where)
+    whole = (i for i in indexes if i.on == relation.name and i.is_whole)
     keys += [tuple(p.column for p in index.columns) for index in whole]
     wanted = sorted(key.columns)
     return any(sorted(columns[: len(wanted)]) == wanted for columns in keys)
@@ -132,7 +148,7 @@ def wanted_indexes(block: Block, alias: str, catalog: Catalog, statement: str) -
     """
     source = catalog.layout(block.relation(alias))
     kinds = {column.name: column.type.kind for column in source.columns}
-    filters = [f for f in block.filters_of(alias) if kinds[f.column] is not Kind.JSON]
+    filters = [f for f in block.filters_of(alias) if kinds[f.column] not in UNORDERED]
     stored = (column.name for column in source.columns if not column.dropped)
     include = frozenset(block.columns.get(alias, stored))
     same = _same_columns(catalog, source)

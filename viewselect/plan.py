@@ -18,6 +18,7 @@ from hornbeam_server.schema.catalog import (
     State,
     WorkloadStatement,
 )
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.viewselect.aggregates import AggregateInputs
@@ -139,8 +140,10 @@ class SelectionPlan:
     def mermaid(self) -> str:
         return forest_mermaid(self.catalog)
 
-    def to_catalog(self, version: int, base: Catalog | None = None) -> Catalog:
-        """The catalog that applies this plan after `base`.
+    def to_catalog(
+        self, version: int, base: Catalog | None = None, copies: tuple[Copy, ...] = ()
+    ) -> Catalog:
+        """The catalog that applies this plan after `base`, with `copies` of relations.
 
         Join views and indexes that exist in `base` and do not change keep their state and table.
         All others are BUILDING, with an incarnation that their name never had before. If the schema
@@ -148,12 +151,13 @@ class SelectionPlan:
         still without state and incarnation.
         """
         base = base or Catalog(0, Schema(()), Forest(()))
+        changed = {copy.relation: copy.changed for copy in copies}
         catalog = Catalog(
             version, self.schema, self.forest, self.views, self.indexes,
             workload=self.workload.statements,
             row_counts=tuple(self._known_rows(base).items()), load=base.load,
             method=self.options.method, budget=self.options.budget,
-            immediate=self.aggregates, aggregates=self.options.aggregates,
+            immediate=self.aggregates, aggregates=self.options.aggregates, copies=copies,
         )  # fmt: skip
         numbers = dict(base.incarnations)
         states: dict[str, State] = {}
@@ -164,7 +168,7 @@ class SelectionPlan:
                 numbers[name], states[name] = numbers.get(before, 0), base.state[before]
                 stored_as[name] = base.stored_name(before)
                 continue
-            kept = _unchanged(name, catalog, base)
+            kept = name not in changed and _unchanged(name, catalog, base)
             known = name in numbers or name in base.schema or name in base.state
             numbers[name] = numbers.get(name, 0) + int(known and not kept)
             if name not in self.schema:
@@ -197,7 +201,7 @@ def _unchanged(name: str, new: Catalog, base: Catalog) -> bool:
     index, before = new.index[name], base.index.get(name)
     if before is None or not _unchanged(index.on, new, base):
         return False
-    return _indexed(index, new) == _indexed(before, base)
+    return _indexed_alike(index, new, before, base)
 
 
 def _renamed_from(name: str, new: Catalog, base: Catalog) -> str | None:
@@ -209,7 +213,7 @@ def _renamed_from(name: str, new: Catalog, base: Catalog) -> str | None:
         return None
     for other in base.indexes_on(index.on):
         gone = other.name not in new.index and base.state[other.name] is not State.DROPPING
-        if gone and _indexed(other, base) == _indexed(index, new):
+        if gone and _indexed_alike(index, new, other, base):
             return other.name
     return None
 
@@ -219,6 +223,8 @@ def _joins_alike(view: str, new: Catalog, base: Catalog) -> bool:
     do not matter."""
     path = new.view[view].path
     if path != base.view[view].path or not all(_unchanged(name, new, base) for name in path):
+        return False
+    if not {copy.relation for copy in new.copies}.isdisjoint(path):
         return False
     width, before = ([len(c.schema.relation(n).columns) for n in path] for c in (new, base))
     return width == before and _joined(new.view[view], new) == _joined(base.view[view], base)
@@ -235,10 +241,25 @@ def _joined(view: JoinView, catalog: Catalog) -> list[tuple[list[int], list[int]
     ]
 
 
+def _indexed_alike(index: Index, new: Catalog, before: Index, base: Catalog) -> bool:
+    """Do the rows of an index have the same values?"""
+    for copy in new.copies:
+        if copy.relation == index.on:
+            # Columns have other places in a copy, and the same names.
+            columns = {*(part.column for part in index.columns), *index.include}
+            same = replace(before, name=index.name, purpose=index.purpose, reason=index.reason)
+            return same == index and index.is_whole and copy.changed.isdisjoint(columns)
+    return _indexed(index, new) == _indexed(before, base)
+
+
 def _indexed(index: Index, catalog: Catalog) -> tuple[object, ...]:
     """An index by the places of its columns in the rows of its source."""
     places = catalog.layout(index.on).positions
-    parts = [(places[part.column], part.descending) for part in index.columns]
+    computed = {each.column: (each.sql, each.type) for each in index.expressions}
+    parts = [
+        (computed.get(part.column) or places[part.column], part.descending)
+        for part in index.columns
+    ]
     include = [places[column] for column in index.include]
     return index.on, index.unique, parts, include, index.where
 

@@ -13,12 +13,16 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from hornbeam_server.schema.arrays import ONE_DIMENSION
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, MAX_TEXT, ColumnType, Kind, Value
+from hornbeam_server.txlayer.transactions.manager import TransactionLimits
 
 Values = list[Any] | dict[str, Any]
+MAX_SETS = TransactionLimits().parameter_sets
 
-_TYPES = {ColumnType(kind).sql(): ColumnType(kind) for kind in Kind if kind is not Kind.DECIMAL}
+_UNNAMED = {Kind.DECIMAL, Kind.ARRAY}
+_TYPES = {ColumnType(kind).sql(): ColumnType(kind) for kind in Kind if kind not in _UNNAMED}
 _NAMES = ", ".join(sorted([*_TYPES, "DECIMAL"]))
 
 
@@ -32,11 +36,20 @@ def values_of(given: Values) -> Values:
 def _value(given: Any) -> Any:
     if isinstance(given, dict) and given.keys() == {"type", "value"}:
         return _typed(given["type"], given["value"])
-    if isinstance(given, list | dict):  # JSON columns take text
+    if isinstance(given, list):
+        return _array(given)
+    if isinstance(given, dict):  # JSON columns take text
         raise ValueError(
-            "a parameter is a number, text, true, false or null, or an object of type and value"
+            "a parameter is a number, text, true, false, null or a list of these, or an object of"
+            " type and value"
         )
     return given
+
+
+def _array(given: list[Any]) -> tuple[Any, ...]:
+    if any(isinstance(each, list) for each in given):
+        raise ValueError(ONE_DIMENSION)
+    return tuple(map(_value, given))
 
 
 def _typed(name: Any, value: Any) -> Value:
@@ -68,5 +81,16 @@ StatementParameters = Annotated[
         " as the type of the column or CAST beside the parameter. Where there is none, give the"
         ' type as well: `{"type": "DECIMAL", "value": "1.10"}`.'
     ),
+]
+ParameterSets = Annotated[
+    list[Values],
+    Field(
+        min_length=1,
+        max_length=MAX_SETS,
+        fail_fast=True,
+        description="Instead of `parameters`: the statement runs once for each of these lists or"
+        " objects, and its result is that of all runs.",
+    ),
+    AfterValidator(lambda sets: [values_of(each) for each in sets]),
 ]
 KeyValues = Annotated[list[Any], AfterValidator(values_of)]

@@ -16,10 +16,11 @@ from pydantic import (
     model_validator,
 )
 
-from hornbeam_server.api.rest.json_parameters import KeyValues, StatementParameters
+from hornbeam_server.api.rest.json_parameters import KeyValues, ParameterSets, StatementParameters
 from hornbeam_server.api.security.roles import Grant, Role
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.schema_plans import PlanRequest
+from hornbeam_server.schema.copies import Using
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.storage.read_ranges import ReadRange
@@ -28,7 +29,9 @@ from hornbeam_server.txlayer.transactions.manager import TransactionLimits
 from hornbeam_server.txlayer.transactions.requests import (
     Parameters,
     Precondition,
+    RepeatedStatement,
     Replay,
+    SqlWork,
     Statement,
     TransactionRequest,
 )
@@ -88,8 +91,18 @@ class StatementBody(Body):
     sql: Sql = Field(examples=["UPDATE item SET i_stock = i_stock - ? WHERE i_id = ?"])
     parameters: StatementParameters = Field(default_factory=list, examples=[[1, 42]])
 
-    def statement(self) -> Statement:
-        return Statement(self.sql, self.parameters)
+    parameter_sets: ParameterSets | None = Field(None, examples=[[[1, 42], [2, 43]]])
+
+    @model_validator(mode="after")
+    def one_of_both(self) -> StatementBody:
+        if self.parameter_sets is not None and self.parameters:
+            raise ValueError("give either parameters or parameter_sets")
+        return self
+
+    def statement(self) -> SqlWork:
+        if self.parameter_sets is None:
+            return Statement(self.sql, self.parameters)
+        return RepeatedStatement(self.sql, self.parameter_sets)
 
 
 class PreconditionBody(Body):
@@ -260,6 +273,14 @@ class RenameItem(Body):
     new: str = Field(examples=["o_remark"])
 
 
+class UsingItem(Body):
+    relation: str = Field(examples=["orders"])
+    column: str = Field(examples=["o_total"])
+    sql: str = Field(
+        description="An expression over the rows in force.", examples=["CAST(o_total AS BIGINT)"]
+    )
+
+
 class PlanBody(Body):
     ddl: str = Field(examples=["CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)"])
     workload: str | None = Field(
@@ -292,6 +313,11 @@ class PlanBody(Body):
         description="Columns in force that the DDL calls by other names. Without it, the column"
         " would be dropped, and another one added.",
     )
+    usings: Items[UsingItem] = Field(
+        [],
+        max_length=1_000,
+        description="The values of columns that get another type, as behind USING of ALTER TABLE.",
+    )
     query_log: str = Field(
         "", description="A statement per line, or JSON lines with sql and count: gives weights."
     )
@@ -310,6 +336,7 @@ class PlanBody(Body):
             workload_file=self.workload_file,
             query_log=self.query_log,
             renames=tuple(Rename(each.relation, each.column, each.new) for each in self.renames),
+            usings=tuple(Using(each.relation, each.column, each.sql) for each in self.usings),
         )
 
 

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from hornbeam_server.api.rest.streams import ARROW, NDJSON
 
 Documented = dict[int | str, dict[str, Any]]
-Cell = None | bool | int | float | str
+Scalar = None | bool | int | float | str
+Cell = Scalar | list[Scalar]
 
 
 class Answer(BaseModel):
@@ -159,6 +160,10 @@ class AlteredSchema(Answer):
     renames: list[dict[str, str]] = Field(
         description="Renamed columns, for plan and apply.",
         examples=[[{"relation": "orders", "column": "o_note", "new": "o_remark"}]],
+    )
+    usings: list[dict[str, str]] = Field(
+        description="The values of columns that get another type, for plan and apply.",
+        examples=[[{"relation": "orders", "column": "o_note", "sql": "upper(o_note)"}]],
     )
     notes: list[str] = Field(description="What else the statement changes, or why it does nothing.")
     insert: str = Field(description="What fills the new table; empty if there is nothing to fill.")

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hornbeam_server.node.reads import QueryResult
     from hornbeam_server.node.schema_plans import PlannedSchema
 
-_SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, Kind.INTERVAL, None}
+_SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, Kind.INTERVAL, Kind.ARRAY, None}
 """Kinds with values that need `json_value`; None: the kind is not known."""
 
 
@@ -61,6 +61,8 @@ def json_value(value: Value) -> Value:
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         return value.isoformat()
+    if isinstance(value, tuple):
+        return tuple([json_value(each) for each in value])  # type: ignore[misc]
     return str(value) if isinstance(value, Interval) else value
 
 
@@ -153,13 +155,22 @@ def plan_document(planned: PlannedSchema) -> dict[str, Any]:
     return {
         "plan_id": planned.plan_id,
         "base_version": planned.base_version,
-        "text": selection.text() + _declared_text(declared),
+        "text": _rewritten_text(planned) + selection.text() + _declared_text(declared),
         "plan": selection.json(),
-        "changes": [asdict(row) for row in [*planned.changes.rows(), *_rebuilt(planned)]],
+        "changes": [
+            asdict(row)
+            for row in [*planned.changes.rows(), *planned.rewritten(), *_rebuilt(planned)]
+        ],
         "declared_views": declared,
         "mermaid": selection.mermaid(),
         "svg": selection.svg(),
     }
+
+
+def _rewritten_text(planned: PlannedSchema) -> str:
+    """The part of a plan's text about relations whose rows are written again."""
+    lines = [f"  {row.name}: {row.detail}" for row in planned.rewritten()]
+    return "\n".join(["all rows are written again:", *lines, "", ""]) if lines else ""
 
 
 def _declared_text(rows: list[dict[str, str]]) -> str:
@@ -269,6 +280,7 @@ def _index_document(catalog: Catalog, index: Index) -> dict[str, Any]:
         "include": list(index.include),
         "unique": index.unique,
         "where": index.where,
+        "expressions": [{"column": e.column, "sql": e.sql} for e in index.expressions],
         "purpose": index.purpose.value,
         "reason": index.reason,
         "state": catalog.state[index.name].value,

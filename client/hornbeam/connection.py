@@ -441,7 +441,7 @@ class Connection:
                 "  Commit or roll back before changing the schema."
             )
         value = execute_ddl(
-            self.transport, statement, lambda sql: self._transact([Write(sql, ())], {})
+            self.transport, statement, lambda sql: self._transact([Write.of(sql, ())], {})
         )
         self._forget()
         return value

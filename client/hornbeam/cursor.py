@@ -24,13 +24,24 @@ _EXPLAIN_COLUMNS = [{"name": "explanation", "type": "TEXT"}]
 
 
 class Write:
-    """An INSERT, UPDATE or DELETE. `result` is None until the server has run the statement."""
+    """An INSERT, UPDATE or DELETE, with one set of parameters or with several, for each of which it
+    runs. `result` is None until the server has run the statement."""
 
     __slots__ = ("body", "result")
 
-    def __init__(self, sql: str, parameters: Parameters) -> None:
-        self.body: dict[str, Any] = {"sql": sql, "parameters": wire_parameters(sql, parameters)}
+    def __init__(self, body: dict[str, Any]) -> None:
+        self.body = body
         self.result: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, sql: str, parameters: Parameters) -> Write:
+        return cls({"sql": sql, "parameters": wire_parameters(sql, parameters)})
+
+    @classmethod
+    def repeated(cls, sql: str, sets: Iterable[Parameters]) -> Write | None:
+        """None without any set of parameters."""
+        found = [wire_parameters(sql, parameters) for parameters in sets]
+        return cls({"sql": sql, "parameter_sets": found}) if found else None
 
 
 class Cursor:
@@ -77,7 +88,7 @@ class Cursor:
         self._begin()
         match kind(operation):
             case Kind.WRITE:
-                self._write([Write(operation, parameters)])
+                self._write([Write.of(operation, parameters)])
             case Kind.DDL:
                 value = self.connection.ddl(operation)
                 if value is not None:
@@ -94,11 +105,14 @@ class Cursor:
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
-        """Run a write once per set of parameters, in one request. All of them succeed, or none."""
+        """Run a write once for each set of parameters, in their order, as one statement of one
+        request. All runs succeed, or none. `rowcount` and the rows of RETURNING are those of all
+        runs."""
         self._begin()
         if kind(operation) is not Kind.WRITE:
             raise InterfaceError("executemany is for INSERT, UPDATE and DELETE.")
-        self._write([Write(operation, parameters) for parameters in seq_of_parameters])
+        write = Write.repeated(operation, seq_of_parameters)
+        self._write([] if write is None else [write])
         return self
 
     def fetchone(self) -> Row | None:

@@ -67,25 +67,30 @@ def _restarts(statement: str) -> bool:
 def _plan_and_apply(transport: Transport, statement: str) -> str:
     """Change the schema; the INSERT that fills a new table, or ""."""
     current = transport.json("GET", "/v1/schema")
-    ddl, insert, renames = _changed(transport, current["ddl"], statement)
+    changed = _changed(transport, current["ddl"], statement)
+    ddl = str(changed["ddl"])
     try:
-        put_into_force(transport, current, ddl, allow_drop=True, renames=renames)
+        put_into_force(
+            transport,
+            current,
+            ddl,
+            allow_drop=True,
+            renames=changed.get("renames", ()),
+            usings=changed.get("usings", ()),
+        )
     except ProgrammingError as error:
         explained = _still_read(error, current["ddl"])
         raise (placed(error, ddl, statement) if explained is error else explained) from None
-    return insert
+    return str(changed.get("insert", ""))
 
 
-def _changed(
-    transport: Transport, ddl: str, statement: str
-) -> tuple[str, str, Sequence[dict[str, str]]]:
-    """The schema in force, `ddl`, after `statement`; the INSERT that fills a new table; and the
-    columns that the statement renames."""
+def _changed(transport: Transport, ddl: str, statement: str) -> dict[str, Any]:
+    """The schema in force, `ddl`, after `statement`, as the member `ddl`. The server adds `insert`,
+    which fills a new table, and the `renames` and `usings` of columns."""
     if not _needs_server(statement):
-        return evolve(ddl, statement), "", ()
-    answer = transport.json("POST", "/v1/schema/alter", {"sql": statement})
-    changed = ddl if answer["same"] else str(answer["ddl"])
-    return changed, str(answer["insert"]), answer["renames"]
+        return {"ddl": evolve(ddl, statement)}
+    answer: dict[str, Any] = transport.json("POST", "/v1/schema/alter", {"sql": statement})
+    return answer | {"ddl": ddl} if answer["same"] else answer
 
 
 def _needs_server(statement: str) -> bool:
@@ -103,10 +108,12 @@ def put_into_force(
     *,
     allow_drop: bool,
     renames: Sequence[dict[str, str]] = (),
+    usings: Sequence[dict[str, str]] = (),
 ) -> None:
     """Plan and apply `ddl` with the workload and the options of `current`, the schema in force. Do
-    nothing if it is the same. `renames`: columns that `ddl` calls by other names."""
-    if ddl == current["ddl"]:
+    nothing if it is the same. `renames`: columns that `ddl` calls by other names; `usings`: values
+    of columns that get another type."""
+    if ddl == current["ddl"] and not usings:
         return
     body: dict[str, Any] = {
         "ddl": ddl,
@@ -117,6 +124,7 @@ def put_into_force(
         "budget": current["budget"],
         "aggregates": current["aggregates"],
         "renames": list(renames),
+        "usings": list(usings),
     }
     planned = transport.json("POST", "/v1/schema/plan", body)
     confirmed = body | {"plan_id": planned["plan_id"], "allow_drop": allow_drop}

@@ -43,7 +43,8 @@ class TypeObject:
 
 def base_name(sql_type: str) -> str:
     """The name of a type without its arguments: DECIMAL(15,2) → DECIMAL."""
-    return sql_type.split("(", maxsplit=1)[0].strip().upper()
+    name = sql_type.split("(", maxsplit=1)[0].strip().upper()
+    return f"{name}[]" if sql_type.endswith("[]") and not name.endswith("[]") else name
 
 
 STRING = TypeObject("TEXT", "VARCHAR", "UUID", "JSON")
@@ -85,7 +86,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 def row_reader(types: Sequence[str]) -> Callable[[list[Any]], tuple[Any, ...]]:
     """A function from a JSON row to a tuple of Python values."""
-    readers = [(i, _READERS[base_name(t)]) for i, t in enumerate(types) if base_name(t) in _READERS]
+    readers = [(i, reader) for i, t in enumerate(types) if (reader := _reader(t)) is not None]
     if not readers:
         return tuple
 
@@ -97,6 +98,17 @@ def row_reader(types: Sequence[str]) -> Callable[[list[Any]], tuple[Any, ...]]:
         return tuple(values)
 
     return read
+
+
+def _reader(sql_type: str) -> Callable[[Any], Any] | None:
+    """The reader of values of a type; None for values that are read as they are."""
+    name = base_name(sql_type)
+    if not name.endswith("[]"):
+        return _READERS.get(name)
+    element = _READERS.get(name[:-2])
+    if element is None:
+        return None
+    return lambda values: [None if value is None else element(value) for value in values]
 
 
 _NUMPY_BOOLEANS = {"bool", "bool_"}
@@ -134,6 +146,8 @@ def to_wire(value: Any) -> Any:
         return to_wire(float(value))
     if type(value).__name__ in _NUMPY_BOOLEANS:
         return bool(value)
+    if isinstance(value, list | tuple):
+        return [to_wire(each) for each in value]
     raise InterfaceError(f"A parameter cannot be a {type(value).__name__}.")
 
 

@@ -11,7 +11,7 @@ from hornbeam_server.maintain.deltas.expressions import all_of, plain
 from hornbeam_server.maintain.deltas.relations import Field, Fields
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.errors import Unsupported, capitalised
-from hornbeam_server.schema.types import Kind
+from hornbeam_server.schema.types import UNORDERED, Kind
 
 NUMBERS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
 
@@ -19,9 +19,9 @@ NUMBERS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
 def check_keys(fields: Fields, what: str) -> None:
     """Raise Unsupported for columns that cannot be part of a key."""
     for field in fields:
-        if field.type.kind is Kind.JSON:
+        if field.type.kind in UNORDERED:
             raise Unsupported(
-                f"{capitalised(what)} cannot use the JSON column {field.name}.",
+                f"{capitalised(what)} cannot use the {field.type.sql()} column {field.name}.",
                 cure="CAST it to TEXT.",
             )
 

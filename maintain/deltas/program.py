@@ -42,11 +42,11 @@ from hornbeam_server.maintain.deltas.states import GroupState
 from hornbeam_server.maintain.deltas.translate import Translator
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
-from hornbeam_server.query.dialect.sums import SUMMED, WIDE
+from hornbeam_server.query.dialect.sums import KIND, SUMMED, WIDE
 from hornbeam_server.schema.catalog import Catalog, DeferredView, StateLayout
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import UNORDERED, ColumnType, Kind
 from hornbeam_server.storage.snapshot import RowReader
 
 
@@ -86,14 +86,21 @@ def _called(source: str | int) -> str:
 
 
 def compile_view(
-    declared: DeclaredView, catalog: Catalog, *, wide_sums: bool = False
+    declared: DeclaredView,
+    catalog: Catalog,
+    *,
+    wide_sums: bool = False,
+    double_quotients: bool = False,
 ) -> DeltaProgram:
     """Compile a declared view. Raises the binder's errors, and Unsupported, with the reason and a
     cure, for a SELECT that cannot be maintained as declared.
 
-    `wide_sums`: sums of INTEGER are DECIMAL(38,0), as in views of earlier versions.
+    `wide_sums`: sums of INTEGER are DECIMAL(38,0), as in views of earlier versions, and
+    `double_quotients`: quotients of NUMERIC are DOUBLE.
     """
     tree = written_out(declared, catalog.schema.views)
+    if double_quotients:
+        tree = with_double_quotients(tree)
     if wide_sums:
         tree = tree.copy()
         for total in tree.find_all(exp.Sum):
@@ -110,8 +117,8 @@ def compile_view(
 def stored_program(view: DeferredView, catalog: Catalog) -> DeltaProgram | None:
     """The program that maintains a stored view; None if no program matches its stored columns."""
     stored = (view.columns, view.hidden, view.key, view.states)
-    for wide_sums in (False, True):
-        program = compile_view(view.declared, catalog, wide_sums=wide_sums)
+    for wide, double in itertools.product((False, True), repeat=2):
+        program = compile_view(view.declared, catalog, wide_sums=wide, double_quotients=double)
         if (program.columns, program.hidden, program.key, program.states) == stored:
             return program
     return None
@@ -145,9 +152,21 @@ class Translated:
         return names
 
 
-def translated(declared: DeclaredView, catalog: Catalog) -> Translated:
+def translated(
+    declared: DeclaredView, catalog: Catalog, *, double_quotients: bool = False
+) -> Translated:
     """The algebra of a declared view. Raises the binder's errors and Unsupported."""
-    return _translated(declared, written_out(declared, catalog.schema.views), catalog)
+    tree = written_out(declared, catalog.schema.views)
+    return _translated(declared, with_double_quotients(tree) if double_quotients else tree, catalog)
+
+
+def with_double_quotients(tree: exp.Expr) -> exp.Expr:
+    """A copy of a SELECT in which quotients of NUMERIC are DOUBLE, as in views of earlier
+    versions."""
+    tree = tree.copy()
+    for node in tree.find_all(exp.Div):
+        node.meta[KIND] = Kind.DOUBLE
+    return tree
 
 
 def _translated(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> Translated:
@@ -200,7 +219,7 @@ def _described(
     relations = {r.name: stored_fields(r.visible) for r in catalog.schema.relations}
     fields = describe(text(tree), relations)
     for field in fields:
-        if field.type.kind is Kind.INTERVAL:
+        if _is_span(field):
             raise Unsupported(
                 f"Column {field.name} of the view is an INTERVAL, which a declared view does not"
                 " keep.",
@@ -222,8 +241,8 @@ def _require_exact(bound: BoundQuery, catalog: Catalog) -> None:
                 )
 
 
-def _is_span(column: Column) -> bool:
-    return column.type.kind is Kind.INTERVAL
+def _is_span(column: Column | Field) -> bool:
+    return Kind.INTERVAL in (column.type.kind, (column.type.element or column.type).kind)
 
 
 def _require_visible(bound: BoundQuery, catalog: Catalog) -> None:
@@ -372,10 +391,10 @@ class _Compiler:
 def require_keys(fields: Fields) -> None:
     """Raise Unsupported if rows with these columns cannot have all columns as their key."""
     for field in fields:
-        if field.type.kind is Kind.JSON:
+        if field.type.kind in UNORDERED:
             raise Unsupported(
-                f"No columns identify the view's rows, and {field.name}, being JSON, can be "
-                "no part of a key.",
+                f"No columns identify the view's rows, and {field.name}, being {field.type.sql()},"
+                " can be no part of a key.",
                 cure="Select the keys of the relations, or CAST it to TEXT.",
             )
 

@@ -100,6 +100,17 @@ def define(declared: DeclaredView, catalog: Catalog, found: Translated | None = 
     )
 
 
+def define_stored(view: ImmediateView, catalog: Catalog) -> Definition:
+    """The definition of a stored view, which may have quotients as an earlier version computed
+    them. Raises the errors of `define`."""
+    declared = view.declared
+    for double in (False, True):
+        found = define(declared, catalog, translated(declared, catalog, double_quotients=double))
+        if (found.view.columns, found.view.cells) == (view.columns, view.cells):
+            return found
+    return define(declared, catalog)
+
+
 def _aggregate(result: Map) -> tuple[Aggregate, Map, str]:
     """The aggregate of a SELECT, the projection below it, and HAVING. Raises Unsupported."""
     aggregate, having = result.input, result.where

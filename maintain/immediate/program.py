@@ -27,7 +27,7 @@ from hornbeam_server.maintain.deltas.algebra import Map
 from hornbeam_server.maintain.deltas.relations import Field, stored_fields
 from hornbeam_server.maintain.deltas.rows.maps import RowMap, compile_maps
 from hornbeam_server.maintain.deltas.rows.parsing import NotCompiledError
-from hornbeam_server.maintain.immediate.definition import Definition, define
+from hornbeam_server.maintain.immediate.definition import Definition, define_stored
 from hornbeam_server.maintain.immediate.stars import LATER, Star
 from hornbeam_server.maintain.paths import BaseRows, Key, Side
 from hornbeam_server.maintain.ways import Way, way_to_children
@@ -300,7 +300,7 @@ def _updated(changes: Mapping[Key, Change], used: Projection) -> Iterator[Key]:
 def compile_immediate(view: ImmediateView, catalog: Catalog) -> ImmediateProgram:
     """The program of a stored view. Raises the errors of `define`, and Unsupported for an
     expression whose value only DuckDB knows."""
-    return program_of(define(view.declared, catalog), catalog)
+    return program_of(define_stored(view, catalog), catalog)
 
 
 def program_of(definition: Definition, catalog: Catalog) -> ImmediateProgram:

@@ -16,7 +16,7 @@ from hornbeam_server.maintain.deltas.algebra import Aggregate, Union, walk
 from hornbeam_server.maintain.deltas.program import Translated, translated, unlike
 from hornbeam_server.maintain.deltas.relations import Field
 from hornbeam_server.maintain.deltas.rows.maps import RowMap
-from hornbeam_server.maintain.immediate.definition import Definition, define
+from hornbeam_server.maintain.immediate.definition import Definition, define, define_stored
 from hornbeam_server.maintain.immediate.program import (
     StarProgram,
     compile_immediate,
@@ -26,7 +26,12 @@ from hornbeam_server.maintain.immediate.program import (
 from hornbeam_server.maintain.immediate.stars import Star, star_of
 from hornbeam_server.maintain.paths import BaseRows
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.schema.catalog import Catalog, ProjectedView, TransactionalView
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    ImmediateView,
+    ProjectedView,
+    TransactionalView,
+)
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row
@@ -102,6 +107,19 @@ def define_any(declared: DeclaredView, catalog: Catalog) -> AnyDefinition:
     return _define_projected(declared, found, catalog)
 
 
+def define_any_stored(view: TransactionalView, catalog: Catalog) -> AnyDefinition:
+    """The definition of a stored view of either kind (`define_stored`)."""
+    if isinstance(view, ImmediateView):
+        return define_stored(view, catalog)
+    declared = view.declared
+    for double in (False, True):
+        found = translated(declared, catalog, double_quotients=double)
+        definition = _define_projected(declared, found, catalog)
+        if definition.view.columns == view.columns:
+            return definition
+    return define_any(declared, catalog)
+
+
 def _define_projected(
     declared: DeclaredView, found: Translated, catalog: Catalog
 ) -> ProjectedDefinition:
@@ -146,7 +164,7 @@ def compile_transactional(view: TransactionalView, catalog: Catalog) -> StarProg
 
 def compile_projected(view: ProjectedView, catalog: Catalog) -> ProjectedProgram:
     """The program of a stored view. Raises the errors of `define_any`."""
-    definition = define_any(view.declared, catalog)
+    definition = define_any_stored(view, catalog)
     assert isinstance(definition, ProjectedDefinition), "the SELECT has no aggregates"
     return projected_program(definition, catalog)
 

@@ -16,7 +16,7 @@ from hornbeam_server.schema.catalog import (
 )
 from hornbeam_server.schema.errors import UnknownName, Unsupported
 from hornbeam_server.schema.model import DeclaredIndex
-from hornbeam_server.schema.types import Kind
+from hornbeam_server.schema.types import UNORDERED
 
 
 def view_index(declared: DeclaredIndex, view: TransactionalView) -> Index:
@@ -30,9 +30,10 @@ def view_index(declared: DeclaredIndex, view: TransactionalView) -> Index:
                 " have.",
                 cure=f"{view.name} has: {', '.join(types)}.",
             )
-        if types[part.column].kind is Kind.JSON:
+        if types[part.column].kind in UNORDERED:
             raise Unsupported(
-                f"Column {part.column} of type JSON cannot be in index {declared.name}.",
+                f"Column {part.column} of type {types[part.column].sql()} cannot be in index"
+                f" {declared.name}.",
                 cure="CAST it to TEXT in the view.",
             )
     include: tuple[str, ...] = ()

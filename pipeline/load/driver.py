@@ -7,7 +7,8 @@
    the loaded rows reference.
 3. *Write*, relation by relation, parents first: executors put ranges of keys, with the rows of
    views and indexes that derive from them (`pipeline.load.executor`), each range at an export of
-   its own. The finished ranges are the only state; the node stores them.
+   its own. The finished ranges are the only state; the node stores them. Of relations that
+   reference one another in a circle, all rows are checked before the first one is written.
 4. *Publish*: all rows become visible at once.
 
 So a driver that dies loses some seconds of writing. The next driver reads the files again, and
@@ -23,10 +24,11 @@ import datetime as dt
 import hashlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
@@ -47,14 +49,14 @@ from hornbeam_server.pipeline.load.executor import (
 )
 from hornbeam_server.pipeline.load.files import File, Split, inspect, lines_of, splits
 from hornbeam_server.pipeline.load.rejects import MAX_REJECTS, Reject, Rejects, TooMany
-from hornbeam_server.pipeline.load.sort_and_check import Places, Sifted, Sorted
+from hornbeam_server.pipeline.load.sort_and_check import Places, Sifted, Sorted, orphans
 from hornbeam_server.pipeline.spark.export import Export, begin, begin_when, beside, end
 from hornbeam_server.pipeline.spark.session import LOCAL, session
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.codec import decode_catalog
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
-from hornbeam_server.schema.graph import circles, topological_order
-from hornbeam_server.schema.model import Relation, Schema
+from hornbeam_server.schema.graph import components, parents, topological_order
+from hornbeam_server.schema.model import Relation
 
 ATTEMPTS = 3
 """Attempts in all for a range that fails."""
@@ -116,15 +118,21 @@ class Input:
 
 @dataclass(frozen=True)
 class Plan:
-    """The relations to load, parents first, with their files. `catalog` is encoded."""
+    """The relations to load, parents first, with their files. `catalog` is encoded. The relations
+    of each of the `circles` reference one another, and stand beside each other."""
 
     catalog: str
     inputs: tuple[Input, ...]
     digest: str
+    circles: tuple[frozenset[str], ...] = ()
 
     @property
     def names(self) -> list[str]:
         return [each.relation.name for each in self.inputs]
+
+    def together(self, relation: str) -> frozenset[str]:
+        """The relation, and the relations of its circle that are loaded, too."""
+        return next((c for c in self.circles if relation in c), frozenset({relation}))
 
     def require_same(self, catalog: Catalog) -> None:
         """Check that columns and UNIQUE indexes are those that the files were read for. Once the
@@ -190,35 +198,47 @@ def planned(
                 f"There is no relation {', '.join(unknown)}.",
                 cure=f"There are: {', '.join(catalog.schema.names) or 'none'}.",
             )
-        _require_no_circle(catalog.schema, sources)
+        groups = _in_order(catalog, sources)
         asyncio.run(_require_empty(export, sources))
     finally:
         end(node, export)
     inputs = [
         _input(catalog.schema.relation(name), sources[name], single_lines)
-        for name in topological_order(catalog.schema)
-        if name in sources
+        for group in groups
+        for name in group
     ]
     facts = [
         (each.relation.name, [(file.path, file.size, file.modified_ns) for file in each.files])
         for each in inputs
     ]
     digest = hashlib.sha256(repr((facts, single_lines)).encode()).hexdigest()[:32]
-    return Plan(export.catalog, tuple(inputs), digest)
+    circles = tuple(frozenset(group) for group in groups if len(group) > 1)
+    return Plan(export.catalog, tuple(inputs), digest, circles)
 
 
-def _require_no_circle(schema: Schema, names: Iterable[str]) -> None:
-    """Raises InvalidRequest if two of the relations reference each other in a circle: none of them
-    could be written first."""
-    wanted = {*names}
-    for group in circles(schema):
-        together = [name for name in group if name in wanted]
-        if len(together) > 1:
+def _in_order(catalog: Catalog, names: Container[str]) -> list[list[str]]:
+    """The relations to load, parents first; those of a circle in one group, in an order in which
+    all rows of join views find their parents. Raises InvalidRequest if there is no such order."""
+    edges = {
+        (child, edge.parent)
+        for view in catalog.views
+        for child, edge in zip(view.path[1:], view.edges, strict=True)
+    }
+    rank = {name: n for n, name in enumerate(topological_order(catalog.schema, edges))}
+    above = {
+        name: [parent for parent in of_name if parent in names]
+        for name, of_name in parents(catalog.schema).items()
+        if name in names
+    }
+    groups = [sorted(group, key=rank.__getitem__) for group in components(above)]
+    order = {name: n for n, name in enumerate(name for group in groups for name in group)}
+    for child, parent in edges:
+        if child in order and parent in order and order[child] < order[parent]:
             raise InvalidRequest(
-                f"{', '.join(together)} reference one another in a circle, which Spark does not"
-                " load.",
+                f"Views join {parent} and {child} in both directions of a circle.",
                 cure="Load them by transactions: hornbeam load, without --spark.",
             )
+    return groups
 
 
 async def _require_empty(export: Export, names: Iterable[str]) -> None:
@@ -323,10 +343,13 @@ class Driver:
         }
         before = dict(there.rows) if there is not None else {}
         self.begin(rows, before)
-        for each, input_ in zip(sifted, self._plan.inputs, strict=True):
-            name = each.relation.name
-            self._settle(each, input_, rows[name], rejects, workers)
-            self.write(input_, rows[name], rejects, workers, frozenset(each.rejected))
+        both = zip(sifted, self._plan.inputs, strict=True)
+        for _, group in groupby(both, key=lambda e: self._plan.together(e[1].relation.name)):
+            members = list(group)
+            self._settle(members, rows, rejects, workers)
+            for each, input_ in members:
+                without = frozenset(each.rejected)
+                self.write(input_, rows[input_.relation.name], rejects, workers, without)
         version = self.publish()
         return Report(self._rows, before, rejects.counts, version, time.monotonic() - began)
 
@@ -358,7 +381,8 @@ class Driver:
 
     def _staging(self, each: Input) -> Staging:
         current_timestamp = dt.datetime.fromisoformat(self.identity.split(" ")[1])
-        return Staging(self._plan.catalog, each.relation.name, each.splits, current_timestamp)
+        name, catalog = each.relation.name, self._plan.catalog
+        return Staging(catalog, name, self._plan.together(name), each.splits, current_timestamp)
 
     def sift(self, sifted: Sifted, each: Input, rows: Sorted, rejects: Rejects) -> Rows:
         """Reject bad records that are found without other relations. Raises InvalidRequest."""
@@ -393,18 +417,26 @@ class Driver:
         self._progress(self._written, self._staged)
 
     def _settle(
-        self, sifted: Sifted, each: Input, rows: Rows, rejects: Rejects, workers: int
+        self,
+        group: Sequence[tuple[Sifted, Input]],
+        rows: Mapping[str, Rows],
+        rejects: Rejects,
+        workers: int,
     ) -> None:
-        """Reject the rows that lack a parent in any relation, if the relation references itself.
-        All of them must be known before a row is written: other rows may reference them."""
-        if not any(key.parent == each.relation.name for key in each.relation.foreign_keys):
+        """Reject the rows that lack a parent in any relation, of a relation that references itself
+        or of relations in a circle. All of them must be known before a row is written: other rows
+        may reference them."""
+        if not any(sifted.references for sifted, _ in group):
             return
-        without = frozenset(sifted.rejected)
-        parts = [Part(number, span) for number, span in rows.ranges]
-        for _, done in self._done(each, rows, rejects, workers, parts, without, checks_only=True):
-            sifted.rejected.update(rejected.origin for rejected in done.rejected)
-        for found in sifted.dangling(rejects.most):
-            self._reject(each, rejects, found)
+        for sifted, each in group:
+            without, of = frozenset(sifted.rejected), rows[each.relation.name]
+            parts = [Part(number, span) for number, span in of.ranges]
+            checked = self._done(each, of, rejects, workers, parts, without, checks_only=True)
+            for _, done in checked:
+                sifted.rejected.update(rejected.origin for rejected in done.rejected)
+        inputs = {each.relation.name: each for _, each in group}
+        for sifted, found in orphans([sifted for sifted, _ in group], rejects.most):
+            self._reject(inputs[sifted.relation.name], rejects, found)
 
     def write(
         self,
@@ -422,6 +454,12 @@ class Driver:
             Part(number, piece) for number, span in rows.ranges for piece in common(span, missing)
         ]
         for part, done in self._done(each, rows, rejects, workers, parts, without):
+            if done.rejected and len(self._plan.together(name)) > 1:
+                raise InvalidRequest(
+                    f"{done.rejected[0].reason} Rows of its circle, which may reference it, are"
+                    " written already.",
+                    cure="Give this load up (hornbeam load --cancel), and leave the row out.",
+                )
             self._finished(name, part.span, done)
 
     def _done(
@@ -448,6 +486,7 @@ class Driver:
                     export,
                     self._url,
                     each.relation.name,
+                    self._plan.together(each.relation.name),
                     part.span,
                     without,
                     rejects.most,

@@ -2,7 +2,8 @@
 
 *Staging*: a staged record is either a row, encoded with its key as it will be stored, or a reject.
 It has further columns that Spark compares: for each UNIQUE index the encoded values (NULL if one of
-them is NULL), and for each foreign key of the relation to itself the key that it references. Order
+them is NULL), and for each foreign key to the relation itself, or to a relation of its circle that
+is loaded with it, the key that it references. Order
 and equality of encoded keys are those of the values (`storage/codec/KEYS.md`), so Spark needs no
 Python for either. A record is identified by its *origin*: the number of its file in the given
 order, and its place in the file. Of two rows with the same key the one with the smaller origin is
@@ -20,7 +21,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
@@ -28,7 +37,7 @@ import msgspec
 import pyarrow as pa
 
 from hornbeam.errors import Error
-from hornbeam_server.maintain.indexes import condition_of
+from hornbeam_server.maintain.indexes import condition_of, key_of
 from hornbeam_server.maintain.recompute import build_batches, scanned_relation
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.pipeline.build.executor import REMEMBERED, Failed, stored
@@ -69,12 +78,13 @@ class Rejected(NamedTuple):
 
 @dataclass(frozen=True)
 class Staging:
-    """The input of executors that stage files for a relation. `splits` are pairs of the file's
-    number and a split; `catalog` is encoded; `current_timestamp` is the
-    value of DEFAULT CURRENT_TIMESTAMP."""
+    """The input of executors that stage files for a relation. `together` are the relation and those
+    of its circle that are loaded with it. `splits` are pairs of the file's number and a split;
+    `catalog` is encoded; `current_timestamp` is the value of DEFAULT CURRENT_TIMESTAMP."""
 
     catalog: str
     relation: str
+    together: frozenset[str]
     splits: tuple[tuple[int, Split], ...]
     current_timestamp: dt.datetime
 
@@ -86,7 +96,7 @@ class Staging:
     def stage(self, number: int) -> Iterator[pa.RecordBatch]:
         """Staged records of a split. Runs in an executor."""
         settle_collector()
-        encoder = Encoder(self.model, self.relation)
+        encoder = Encoder(self.model, self.relation, self.together)
         file, split = self.splits[number]
         for chunk in read(split, encoder.relation, self.current_timestamp):
             yield encoder.staged(file << PLACE_BITS, chunk)
@@ -96,8 +106,10 @@ def unique_indexes(catalog: Catalog, relation: str) -> list[Index]:
     return [index for index in catalog.indexes_on(relation) if index.unique]
 
 
-def references_itself(relation: Relation) -> list[ForeignKey]:
-    return [key for key in relation.foreign_keys if key.parent == relation.name]
+def references_within(relation: Relation, together: Container[str]) -> list[ForeignKey]:
+    """The foreign keys to relations of `together`, none of which is written before all of them are
+    checked."""
+    return [key for key in relation.foreign_keys if key.parent in together]
 
 
 class Encoder:
@@ -105,23 +117,24 @@ class Encoder:
     columns are u0, u1, … for the UNIQUE indexes, and p0, p1, … for the foreign keys.
     """
 
-    def __init__(self, catalog: Catalog, relation: str) -> None:
+    def __init__(self, catalog: Catalog, relation: str, together: frozenset[str]) -> None:
         codecs = Codecs(catalog)
         self.relation = catalog.schema.relation(relation)
         self._codec = codecs(relation)
         self._table = self._codec.layout.table
         compared: dict[str, Callable[[Row], bytes | None]] = {}
         for number, index in enumerate(unique_indexes(catalog, relation)):
-            names = [part.column for part in index.columns]
-            holds = condition_of(catalog, index.name)
             compared[f"u{number}"] = _encoded(
-                self.relation, names, codecs(index.name).prefix, holds
+                key_of(catalog, index),
+                codecs(index.name).prefix,
+                condition_of(catalog, index.name),
             )
-        for number, key in enumerate(references_itself(self.relation)):
-            encode = self._codec.key_of
+        for number, key in enumerate(references_within(self.relation, together)):
+            encode = codecs(key.parent).key_of
             if key.to_unique:
                 encode = codecs(catalog.unique_index(key).name).prefix
-            compared[f"p{number}"] = _encoded(self.relation, key.columns, encode)
+            positions = [self.relation.positions[name] for name in key.columns]
+            compared[f"p{number}"] = _encoded(projection(positions), encode)
         self._compared = compared
         texts = ("code", "reason", "record")
         fields = [("origin", pa.int64()), ("k", pa.binary()), ("v", pa.binary())]
@@ -169,17 +182,15 @@ class Encoder:
 
 
 def _encoded(
-    relation: Relation,
-    names: Sequence[str],
+    project: Projection,
     encode: Callable[[Row], bytes],
     holds: Callable[[Row], bool] | None = None,
 ) -> Callable[[Row], bytes | None]:
-    project = projection([relation.positions[name] for name in names])
-
     def encoded(row: Row) -> bytes | None:
+        if holds is not None and not holds(row):
+            return None
         values = project(row)
-        outside = holds is not None and not holds(row)
-        return None if outside or None in values else encode(values)
+        return None if None in values else encode(values)
 
     return encoded
 
@@ -234,12 +245,14 @@ def unpack(data: bytes) -> Packed:
 class Task:
     """Write the rows of a relation with keys in `span`, except those with origins in `without`.
 
-    `checks_only`: find rejects, and put nothing. More than `limit` rejects end the task early.
+    `together`: see `Staging`. `checks_only`: find rejects, and put nothing. More than `limit`
+    rejects end the task early.
     """
 
     export: Export
     url: str = field(repr=False)  # of a node; it may hold a key
     relation: str
+    together: frozenset[str]
     span: Span
     without: frozenset[int] = frozenset()
     limit: int = 0
@@ -302,7 +315,7 @@ class Writer:
         self._reader = reader
         self._sink = sink
         self._relation = catalog.schema.relation(task.relation)
-        self._references = References(self._relation)
+        self._references = References(self._relation, task.together)
         self._numbered = [
             self._relation.positions[column]
             for relation, column in catalog.counters
@@ -399,14 +412,15 @@ async def _once(rows: list[Row]) -> AsyncIterator[list[Row]]:
 
 
 class References:
-    """Foreign keys of a relation, except those to itself. A key with a NULL references nothing."""
+    """Foreign keys of a relation, except those to relations of `together` (`Staging`). A key with a
+    NULL references nothing."""
 
-    def __init__(self, relation: Relation) -> None:
+    def __init__(self, relation: Relation, together: Container[str]) -> None:
         self._relation = relation
         self._keys: list[tuple[ForeignKey, Projection]] = [
             (key, projection([relation.positions[name] for name in key.columns]))
             for key in relation.foreign_keys
-            if key.parent != relation.name
+            if key.parent not in together
         ]
 
     async def orphans(self, reader: RowReader, rows: Sequence[Row]) -> dict[int, str]:

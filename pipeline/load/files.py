@@ -60,6 +60,7 @@ from hornbeam_server.schema.named_columns import (
     generated_given,
     require_columns,
     require_no_generated,
+    spelled,
 )
 from hornbeam_server.schema.types import Row, Value
 
@@ -91,13 +92,14 @@ _FORMATS = {
 @dataclass(frozen=True, slots=True)
 class File:
     """A file, as it was when the load began. `columns` are the columns that the file names (empty:
-    each record names its own)."""
+    each record names its own), and `written` the same names in the case of the file."""
 
     path: str
     format: Format
     size: int
     modified_ns: int
     columns: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +146,15 @@ def inspect(path: str, relation: Relation) -> File:
     form = _FORMATS.get(Path(path).suffix.lower(), Format.CSV)
     with _readable(path):
         about = Path(path).stat()
-        columns = _columns(path, form)
+        written = _columns(path, form)
+    columns = tuple(spelled(relation, written))
     require_columns(relation, columns, f"{path}: ")
     require_no_generated(relation, columns, f"{path}: ")
     if columns:
         for column in relation.visible:
             if column.name not in columns and column.default_kind in _BY_NODES:
                 raise InvalidRequest(f"{path}: {_no_value(column)}", cure=_NO_VALUE)
-    return File(os.path.abspath(path), form, about.st_size, about.st_mtime_ns, columns)
+    return File(os.path.abspath(path), form, about.st_size, about.st_mtime_ns, columns, written)
 
 
 def _columns(path: str, form: Format) -> tuple[str, ...]:
@@ -450,7 +453,8 @@ def _csv_records(
 
     before = split.before - (header is None)  # a header counts as a row
     number = 1 if header is None else 0
-    with _open_csv(file, dict.fromkeys(names, pa.string()), header, skip) as reader:
+    types = dict.fromkeys(header or split.file.written, pa.string())
+    with _open_csv(file, types, header, skip) as reader:
         for batch in reader:
             for at in range(0, batch.num_rows, CHUNK_ROWS):
                 part = batch.slice(at, CHUNK_ROWS)
@@ -563,10 +567,14 @@ def _json_chunk(places: list[int], lines: list[bytes], filling: Filling) -> Chun
         if isinstance(record, str):
             reasons[i] = _unreadable(record)
             continue
+        if not record.keys() <= known:
+            names = spelled(relation, list(record))
+            if len({*names}) == len(names):
+                record = dict(zip(names, record.values(), strict=True))
         unknown = record.keys() - known
         if unknown:
-            names = ", ".join(map(repr, sorted(unknown)))
-            reasons[i] = Fault(UnknownName.code, f"Relation {relation.name} has no column {names}.")
+            shown = ", ".join(map(repr, sorted(unknown)))
+            reasons[i] = Fault(UnknownName.code, f"Relation {relation.name} has no column {shown}.")
             continue
         for column in filling.given_by_nodes:
             if column.name not in record:

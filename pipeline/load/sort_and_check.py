@@ -1,7 +1,7 @@
 """Sort and check the staged records of one relation (`pipeline.load.executor`) in Spark, mostly
 without Python. Spark sorts the rows, and divides them into ranges of keys. Then it finds duplicate
-keys, and references of the relation to itself whose parent does not exist. Rows that these checks
-reject stay among the sorted rows; the writer skips them.
+keys, and references to the relation itself, or within a circle of relations, whose parent does not
+exist. Rows that these checks reject stay among the sorted rows; the writer skips them.
 
 Staged records and sorted rows are on the executors' disks until the job ends. When an executor is
 lost, Spark computes its part again from the files.
@@ -35,7 +35,7 @@ from hornbeam_server.pipeline.load.executor import (
     dangling,
     no_parent,
     pack,
-    references_itself,
+    references_within,
     shown,
     unique_indexes,
     unpack,
@@ -69,7 +69,7 @@ class StagedSource(DataSource):
 
     def schema(self) -> str:
         staging = self._staging()
-        schema = Encoder(staging.model, staging.relation).schema
+        schema = Encoder(staging.model, staging.relation, staging.together).schema
         return ", ".join(f"{field.name} {_DDL[str(field.type)]}" for field in schema)
 
     def reader(self, schema: StructType) -> StagedReader:
@@ -178,35 +178,32 @@ class Sifted:
             ]
         )
 
-    def dangling(self, limit: int) -> Iterator[Sequence[Rejected]]:
-        """Rows that reference a row of this relation that is not loaded. Repeats the search until
-        no such row is left, since a rejected row may be a parent."""
-        keys = references_itself(self.relation)
-        settled = 0
-        while settled < len(keys):
-            for number, key in enumerate(keys):
-                found = self._dangling(number, limit)
-                settled = 0 if found else settled + 1
-                if found:
-                    yield self._reject([self._lost(key, *each) for each in found])
+    @cached_property
+    def references(self) -> list[ForeignKey]:
+        """The foreign keys that `orphans` looks at: those to relations that are loaded together."""
+        return references_within(self.relation, self._staging.together)
+
+    def orphans(self, number: int, parents: Sifted, limit: int) -> Sequence[Rejected]:
+        """Rows that reference, by the foreign key `number` of `references`, a row of `parents` that
+        is not loaded."""
+        key = self.references[number]
+        column = f"p{number}"
+        good = self._good
+        references = good.where(F.col(column).isNotNull()).select("origin", "v", column)
+        keys = parents.values_of(key).select(F.col("referenced").alias(column))
+        lost = references.join(keys, column, "left_anti").select("origin", "v")
+        found = lost.orderBy("origin").take(limit + 1)
+        return self._reject([self._lost(key, origin, self._row(v)) for origin, v in found])
+
+    def values_of(self, key: ForeignKey) -> DataFrame:
+        """The values that rows of this relation have in the columns that `key` references."""
+        column = "k"
+        if key.to_unique:
+            column = f"u{self._unique.index(self._staging.model.unique_index(key))}"
+        return self._good.select(F.col(column).alias("referenced"))
 
     def _lost(self, key: ForeignKey, origin: int, row: Row) -> Rejected:
         return no_parent(origin, dangling(self.relation, key, row), shown(self.relation, row))
-
-    def _dangling(self, number: int, limit: int) -> list[tuple[int, Row]]:
-        good = self._good
-        references = good.where(F.col(f"p{number}").isNotNull()).select("origin", "v", f"p{number}")
-        keys = good.select(F.col(self._referenced(number)).alias(f"p{number}"))
-        lost = references.join(keys, f"p{number}", "left_anti").select("origin", "v")
-        return [(origin, self._row(v)) for origin, v in lost.orderBy("origin").take(limit + 1)]
-
-    def _referenced(self, number: int) -> str:
-        """The column of staged records that the foreign key `number` to the relation itself
-        references."""
-        key = references_itself(self.relation)[number]
-        if not key.to_unique:
-            return "k"
-        return f"u{self._unique.index(self._staging.model.unique_index(key))}"
 
     def _row(self, value: bytes) -> Row:
         return self._codec.decode(bytes(value))
@@ -216,6 +213,21 @@ class Sifted:
 
     def close(self) -> None:
         self._staged.unpersist()
+
+
+def orphans(group: Sequence[Sifted], limit: int) -> Iterator[tuple[Sifted, Sequence[Rejected]]]:
+    """Rows of relations that are loaded together, each of which references a row of them that is
+    not loaded. Repeats the search until no such row is left, since a rejected row may be a
+    parent."""
+    by_name = {each.relation.name: each for each in group}
+    keys = [(each, n, key) for each in group for n, key in enumerate(each.references)]
+    settled = 0
+    while settled < len(keys):
+        for each, number, key in keys:
+            found = each.orphans(number, by_name[key.parent], limit)
+            settled = 0 if found else settled + 1
+            if found:
+                yield each, found
 
 
 class Sorted:

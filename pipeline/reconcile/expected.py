@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from hornbeam_server.maintain.indexes import condition_of
+from hornbeam_server.maintain.indexes import condition_of, projection_of
 from hornbeam_server.schema.catalog import Catalog, JoinView
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import ForeignKey
@@ -160,8 +160,7 @@ class IndexProgram:
 
     def __init__(self, catalog: Catalog, codecs: Codecs, name: str) -> None:
         codec = codecs(name)
-        positions = catalog.layout(codec.layout.source).positions
-        self._project = projection([positions[column] for column in codec.layout.column_names])
+        self._project = projection_of(catalog, name)
         self._codec = codec
         self._holds = condition_of(catalog, name)
 

@@ -1,7 +1,7 @@
 """Conversion of column types to Spark's types, and of rows to Arrow batches for Spark.
 
 Types are converted exactly, except that TIME, INTERVAL, UUID and JSON, which Spark lacks, become
-text. A TIMESTAMP without a time zone is Spark's TIMESTAMP_NTZ.
+text, also as elements of arrays. A TIMESTAMP without a time zone is Spark's TIMESTAMP_NTZ.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ _SPARK: dict[Kind, spark.DataType] = {
 def spark_type(type_: ColumnType) -> spark.DataType:
     if type_.kind is Kind.DECIMAL:
         return spark.DecimalType(type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0)
+    if type_.element is not None:
+        return spark.ArrayType(spark_type(type_.element))
     return _SPARK[type_.kind]
 
 
@@ -71,6 +73,13 @@ def to_batch(columns: Sequence[Column], at: Sequence[int], rows: Sequence[Row]) 
 
 
 def _array(type_: ColumnType, values: Sequence[object]) -> pa.Array:
+    if type_.element is not None and type_.element.kind in _TEXT:
+        texts = [v if v is None else [_text(e) for e in v] for v in values]  # type: ignore[attr-defined]
+        return pa.array(texts, pa.list_(pa.string()))
     if type_.kind not in _TEXT:
         return pa.array(values, arrow_type(type_))
-    return pa.array([v if isinstance(v, str) else text_of(v) for v in values], pa.string())
+    return pa.array(map(_text, values), pa.string())
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else text_of(value)

@@ -68,7 +68,9 @@ _FITTING: Final[dict[Kind, tuple[type[spark.DataType], ...]]] = {
     Kind.JSON: (spark.StringType,),
 }
 """Spark types whose values a column takes without conversion; numbers must be in its range."""
-_KINDS = {ColumnType(kind).sql().partition("(")[0]: kind for kind in Kind} | {"VARCHAR": Kind.TEXT}
+_KINDS = {ColumnType(kind).sql().partition("(")[0]: kind for kind in _FITTING} | {
+    "VARCHAR": Kind.TEXT
+}
 
 
 @dataclass(frozen=True)
@@ -209,12 +211,18 @@ def _require_fitting(
 
 
 def _require_type(relation: str, column: Mapping[str, Any], found: spark.DataType) -> None:
-    kind = _KINDS[column["type"].partition("(")[0]]
-    if not isinstance(found, (*_FITTING[kind], spark.NullType)):
+    name = column["type"].removesuffix("[]")
+    fitting = _FITTING[_KINDS[name.partition("(")[0]]]
+    array = name != column["type"]
+    given = found.elementType if array and isinstance(found, spark.ArrayType) else found
+    plain = isinstance(found, spark.ArrayType) is array and isinstance(given, fitting)
+    if not plain and not isinstance(found, spark.NullType):
+        wanted = fitting[-1]()
+        wanted = spark.ArrayType(wanted) if array else wanted
         raise TypeMismatch(
             f"Column {column['name']!r} of {relation} is {column['type']}; the frame's is"
             f" {found.simpleString()}.",
-            cure=f"CAST it to {_FITTING[kind][-1]().simpleString()} in the frame.",
+            cure=f"CAST it to {wanted.simpleString()} in the frame.",
         )
 
 

@@ -104,7 +104,8 @@ class Block:
 
     `inner_only`: every join is an inner (or comma/cross) join, so that replacing joined relations
     by a view does not change the result. `columns` holds the used columns of each alias.
-    `conjunctive`: WHERE is a conjunction of filters and joins only.
+    `conjunctive`: WHERE is a conjunction of filters and joins only. `computed` are filters whose
+    column is an expression of an index, which no row has (`IndexExpression`).
     """
 
     sources: tuple[Source, ...]
@@ -116,10 +117,15 @@ class Block:
     inner_only: bool = True
     conjunctive: bool = True
     columns: dict[str, frozenset[str]] = field(default_factory=dict, hash=False)
+    computed: tuple[Filter, ...] = ()
 
     def filters_of(self, alias: str) -> list[Filter]:
         """The filters of the source `alias`."""
         return [each for each in self.filters if each.alias == alias]
+
+    def key_filters_of(self, alias: str) -> list[Filter]:
+        """The filters of the source `alias`, also those on expressions of indexes."""
+        return [each for each in (*self.filters, *self.computed) if each.alias == alias]
 
     def relation(self, alias: str) -> str:
         """The relation of the source `alias`. Raises KeyError."""

@@ -35,7 +35,7 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding import information_schema
+from hornbeam_server.query.binding import index_expressions, information_schema
 from hornbeam_server.query.binding.algebra import (
     BoundStatement,
     Order,
@@ -80,6 +80,7 @@ from hornbeam_server.query.binding.output_names import FIGURED, VALUE, name_outp
 from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, at, parse
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
 from hornbeam_server.query.binding.spellings import read_text
+from hornbeam_server.query.binding.stars import with_ordered_stars
 from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
 from hornbeam_server.query.dialect.functions import function_name
 from hornbeam_server.query.dialect.jsonb import (
@@ -89,15 +90,22 @@ from hornbeam_server.query.dialect.jsonb import (
     result_type,
 )
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
-from hornbeam_server.query.dialect.operand_kinds import is_interval, mark_operands
+from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
 from hornbeam_server.query.dialect.session import value_of_word
-from hornbeam_server.query.dialect.sums import SUMMED, number_kind, sum_type
+from hornbeam_server.query.dialect.sums import (
+    SUMMED,
+    number_kind,
+    number_of,
+    sum_type,
+    widest,
+)
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA
+from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.types import JSONB as JSONB_TYPE
-from hornbeam_server.schema.types import ColumnType, Declared, Kind
+from hornbeam_server.schema.types import UNORDERED, ColumnType, Declared, Kind, array_of
 
 __all__ = ["BoundQuery", "OutputColumn", "bind", "bind_tree"]
 
@@ -268,8 +276,13 @@ class _Binder:
             )
         self._type_parameters(nodes)
         blocks = tuple(
-            make_block(g, _resolver(self.targets, g.select), self.catalog.schema)
-            for g in with_sources
+            make_block(
+                gathered,
+                _resolver(self.targets, gathered.select),
+                self.catalog.schema,
+                index_expressions.resolver(gathered.sources, number, self.catalog, bind),
+            )
+            for number, gathered in enumerate(with_sources)
         )
         statement = BoundStatement(
             self.kind,
@@ -359,8 +372,11 @@ class _Binder:
     def _on_conflict(self, conflict: exp.Expr, select: _Select) -> None:
         item = select.frame.items[0]
         for key in conflict.args.get("conflict_keys") or ():
-            name = key.this if isinstance(key, exp.Ordered) else key
-            self._target_column(name, item)
+            part = (key.this if isinstance(key, exp.Ordered) else key).unnest()
+            if isinstance(part, exp.Column | exp.Identifier):
+                self._target_column(part, item)
+            else:
+                self._expression(part, replace(select, frame=replace(select.frame, items=[item])))
         new_row = Item("excluded", item.columns)
         inner = replace(select, frame=replace(select.frame, items=[item, new_row]))
         for assignment in conflict.expressions:
@@ -595,7 +611,8 @@ class _Binder:
             )
         pairs = zip(left.columns, right.columns, strict=False)
         columns = tuple(
-            OutputColumn(a.name, a.type if a.type == b.type else None) for a, b in pairs
+            a if a.type == b.type is not None else OutputColumn(a.name, None, _united(a, b))
+            for a, b in pairs
         )
         return _Shape(columns, left.open)
 
@@ -939,6 +956,8 @@ class _Binder:
                 f"POSITIONAL JOIN is not supported{at(join, self.sql)}.", cure="Join on a column."
             )
         before = frozenset(select.nullable)
+        if not any(value for part, value in join.args.items() if part != "this"):
+            select.frame.behind_comma = len(select.frame.items)
         right = self._from_and_joins(join.this, (), select)
         inner = not side and method in ("", "NATURAL") and kind in ("", "INNER", "CROSS")
         select.gathered.inner_only = select.gathered.inner_only and inner
@@ -967,6 +986,7 @@ class _Binder:
         self, join: exp.Join, left: set[str], right: set[str], select: _Select
     ) -> list[tuple[SourceColumn, SourceColumn]]:
         """Merge the columns of USING or NATURAL, and return the pairs of source columns."""
+        left = left & {item.alias for item in select.frame.items[select.frame.behind_comma :]}
         names = [name.name for name in join.args.get("using") or ()]
         if join.args.get("method") == "NATURAL":
             names = self._common(left, right, select)
@@ -984,6 +1004,9 @@ class _Binder:
             if pair[0] is not None and pair[1] is not None:
                 pairs.append((pair[0], pair[1]))
             self._hide(join.args.get("side") or "", name, a, b, select)
+        if names and join.args.get("kind") not in ("SEMI", "ANTI"):
+            first = [(a.alias, name) for (_, a, _, name), _ in entries]
+            select.frame.moves.append((frozenset(left | right), first))
         self.pairs.append((join, entries))
         return pairs
 
@@ -1028,7 +1051,7 @@ class _Binder:
         columns: list[OutputColumn] = []
         values: dict[str, exp.Expr] = {}
         open_ = False
-        for node in list(nodes):
+        for node in list(with_ordered_stars(nodes, select.frame)):
             star = _star(node)
             if star is not None:
                 starred = self._star(node, star, select)
@@ -1041,7 +1064,9 @@ class _Binder:
             if output_name(node) != name:  # its column has another name in DuckDB
                 node = name_output(node, name)  # noqa: PLW2901
             value = node.unalias()
-            columns.append(OutputColumn(name, self._type(value)))
+            type_ = self._type(value)
+            number = self._number(value) if type_ is None else None
+            columns.append(OutputColumn(name, type_, number))
             open_ = open_ or _has_many(node)
             if values.setdefault(name, value) != value:
                 select.twice.add(name)
@@ -1068,10 +1093,9 @@ class _Binder:
                 self._use(item, column, self._gathered_of(item, select))
         self.stars.append((star, [(e, renames.get(e[3], e[1].shown(e[3]))) for e in kept]))
         return [
-            OutputColumn(
-                renames.get(name, item.shown(name)),
-                self._type(replaced[name]) if name in replaced else column.type,
-            )
+            OutputColumn(renames.get(name, name), self._type(replaced[name]))
+            if name in replaced
+            else replace(column, name=renames.get(name, item.shown(name)))
             for _, item, column, name in kept
         ]
 
@@ -1237,27 +1261,33 @@ class _Binder:
         if name is not None:
             return result_type(name)
         match node:
-            case exp.Paren():
+            case exp.Paren() | exp.Window() | exp.Filter():
                 return self._type(node.this)
             case exp.Column():
                 target = self.targets.get(id(node))
                 return target.column.type if target is not None else None
             case exp.Cast() if not isinstance(node, exp.TryCast):
                 return self._cast_type(node)
-            case exp.Window() | exp.Filter():
-                return self._type(node.this)
             case exp.AggFunc():
                 return self._aggregate_type(node)
-            case exp.Literal() if node.is_string:
-                return _TEXT
-            case exp.Literal() if node.name.isdigit() and len(node.name) < 10:
-                return ColumnType(Kind.INTEGER)
+            case exp.Array():
+                return self._array_type(node)
+            case exp.Div() if self._number(node) is Kind.DECIMAL:
+                return QUOTIENT
+            case exp.Literal():
+                return _literal_type(node)
             case exp.Predicate() | exp.Connector() | exp.Not() | exp.Boolean():
                 return ColumnType(Kind.BOOLEAN)
             case exp.Anonymous() if node.name.lower() == "unnest" and len(node.expressions) == 1:
                 return self._type(node.expressions[0])
             case _:
                 return _TEXT if isinstance(node, _TEXT_FUNCTIONS) else None
+
+    def _array_type(self, node: exp.Array) -> ColumnType | None:
+        """The type of `ARRAY[…]` whose elements all have one type."""
+        types = {self._type(each) for each in node.expressions if not isinstance(each, exp.Null)}
+        element = types.pop() if len(types) == 1 else None
+        return None if element is None or element.kind in UNORDERED else array_of(element.stored())
 
     def _aggregate_type(self, node: exp.AggFunc) -> ColumnType | None:
         match node:
@@ -1272,7 +1302,19 @@ class _Binder:
         return None
 
     def _double(self, node: exp.Expr) -> ColumnType | None:
-        return _DOUBLE if number_kind(node, self._type) is Kind.DOUBLE else None
+        return _DOUBLE if self._number(node) is Kind.DOUBLE else None
+
+    def _number(self, node: exp.Expr) -> Kind | None:
+        return number_kind(node, self._number_type)
+
+    def _number_type(self, node: exp.Expr) -> ColumnType | None:
+        """The type of a name, or one of the same kind if only DuckDB knows its type."""
+        type_ = self._type(node)
+        if type_ is None and isinstance(node, exp.Column):
+            target = self.targets.get(id(node))
+            kind = None if target is None else target.column.number
+            return None if kind is None else ColumnType(kind)
+        return type_
 
     def _cast_type(self, node: exp.Cast) -> ColumnType | None:
         """The type of a cast. NUMERIC without precision keeps a decimal argument's type; for other
@@ -1328,9 +1370,9 @@ class _Binder:
             elif isinstance(node, exp.Sum | exp.Avg):
                 self._check_average(node)
                 spans = is_interval(node.this, self._type)
-                node.meta[SUMMED] = Kind.INTERVAL if spans else number_kind(node.this, self._type)
-            elif isinstance(node, exp.Round | exp.DPipe | exp.Div | exp.Sub | exp.Anonymous):
-                mark_operands(node, self._type)
+                node.meta[SUMMED] = Kind.INTERVAL if spans else self._number(node.this)
+            elif isinstance(node, MARKED):
+                mark_operands(node, self._number_type)
             elif isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
                 for value in (node.args.get("expression"), node.args.get("count")):
                     if value is not None:
@@ -1373,6 +1415,12 @@ class _Binder:
         name = node.meta["parameter"].name
         node.meta[USE] = use
         self.uses[name] = tuple(dict.fromkeys((*self.uses.get(name, ()), use)))
+
+
+def _literal_type(node: exp.Literal) -> ColumnType | None:
+    if node.is_string:
+        return _TEXT
+    return ColumnType(Kind.INTEGER) if node.name.isdigit() and len(node.name) < 10 else None
 
 
 def _compared_with(node: exp.Expr) -> list[exp.Expr]:
@@ -1442,9 +1490,14 @@ def _made_nullable(side: str, left: set[str], right: set[str]) -> set[str]:
     return {"LEFT": right, "RIGHT": left, "FULL": left | right}.get(side, set())
 
 
+def _united(*columns: OutputColumn) -> Kind | None:
+    """The kind of numbers of a column of a set operation."""
+    return widest([c.number if c.type is None else number_of(c.type) for c in columns])
+
+
 def _renamed(shape: _Shape, names: Sequence[str]) -> _Shape:
     columns = tuple(
-        OutputColumn(names[i] if i < len(names) else column.name, column.type)
+        replace(column, name=names[i]) if i < len(names) else column
         for i, column in enumerate(shape.columns)
     )
     return _Shape(columns, shape.open and len(names) < len(columns))

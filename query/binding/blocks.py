@@ -39,6 +39,7 @@ from hornbeam_server.query.binding.algebra import (
     Source,
 )
 from hornbeam_server.query.binding.constants import comparand, fold, same_type
+from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.schema.model import ForeignKey, Schema
 from hornbeam_server.schema.types import ColumnType, Kind
 
@@ -118,8 +119,11 @@ def split(condition: exp.Expr | None) -> Iterator[exp.Expr]:
         yield node
 
 
-def make_block(gathered: Gathered, resolve: Resolve, schema: Schema) -> Block:
-    """The block of one SELECT. `resolve` returns None for nodes that are not its columns."""
+def make_block(
+    gathered: Gathered, resolve: Resolve, schema: Schema, computed: Resolve | None = None
+) -> Block:
+    """The block of one SELECT. `resolve` returns None for nodes that are not its columns, and
+    `computed` for nodes that are no expression of an index."""
     reader = _Reader(gathered, resolve)
     for conjunct in gathered.conjuncts:
         reader.read(conjunct)
@@ -135,7 +139,22 @@ def make_block(gathered: Gathered, resolve: Resolve, schema: Schema) -> Block:
         inner_only=gathered.inner_only,
         conjunctive=reader.conjunctive,
         columns={s.alias: frozenset(gathered.used.get(s.alias, ())) for s in gathered.sources},
+        computed=() if computed is None else tuple(_computed(gathered, computed)),
     )
+
+
+def _computed(gathered: Gathered, resolve: Resolve) -> Iterator[Filter]:
+    """Yield the filters on expressions of indexes. A parameter counts if its type is known: it is
+    then that of the expression."""
+    reader = _Reader(gathered, resolve)
+    for conjunct in gathered.conjuncts:
+        if conjunct.node is not None and _typed(conjunct.node):
+            reader.read(conjunct)
+    return (each for each in reader.all_filters() if each.alias not in gathered.whole)
+
+
+def _typed(node: exp.Expr) -> bool:
+    return all(each.meta.get(PARAMETER_TYPE) for each in node.find_all(exp.Placeholder))
 
 
 class Classes:
@@ -233,6 +252,9 @@ class _Reader:
 
 def filters_of(node: exp.Expr, resolve: Resolve) -> Iterator[tuple[SourceColumn, Filter]]:
     """Yield the filters that together are equivalent to a conjunct; none if there are none."""
+    if (truth := _truth(node, resolve)) is not None:
+        yield truth
+        return
     match node:
         case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
             yield from _comparison(node, resolve)
@@ -246,8 +268,6 @@ def filters_of(node: exp.Expr, resolve: Resolve) -> Iterator[tuple[SourceColumn,
             column = resolve(node.this.unnest())
             if column is not None:
                 yield column, Filter(*column.name, Comparison.IS_NULL)
-        case exp.Not() | exp.Column():
-            yield from _truth(node, resolve)
 
 
 def _comparison(node: exp.Expr, resolve: Resolve) -> Iterator[tuple[SourceColumn, Filter]]:
@@ -290,12 +310,13 @@ def _like(node: exp.Like, resolve: Resolve) -> Iterator[tuple[SourceColumn, Filt
         yield column, Filter(*column.name, Comparison.PREFIX, (pattern,))
 
 
-def _truth(node: exp.Expr, resolve: Resolve) -> Iterator[tuple[SourceColumn, Filter]]:
-    """Yield the filter of a bare boolean column or its negation."""
+def _truth(node: exp.Expr, resolve: Resolve) -> tuple[SourceColumn, Filter] | None:
+    """The filter of a bare boolean column or its negation."""
     negated = isinstance(node, exp.Not)
     column = resolve(node.this.unnest() if negated else node)
-    if column is not None and column.type.kind is Kind.BOOLEAN:
-        yield column, Filter(*column.name, Comparison.EQ, (not negated,))
+    if column is None or column.type.kind is not Kind.BOOLEAN:
+        return None
+    return column, Filter(*column.name, Comparison.EQ, (not negated,))
 
 
 def _equi_joins(equalities: Iterable[tuple[SourceColumn, SourceColumn]]) -> Iterator[EquiJoin]:

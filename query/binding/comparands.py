@@ -18,6 +18,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Any, TypeVar
 
 from hornbeam_server.query.binding.spellings import Beyond, read_text
+from hornbeam_server.schema import arrays
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval, of_timedelta
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Value
@@ -123,6 +124,8 @@ _KIND_NAMES: dict[type, str] = {
     dt.time: "A time",
     Interval: "An interval",
     uuid.UUID: "A UUID",
+    tuple: "An array",
+    list: "An array",
 }
 
 
@@ -245,6 +248,26 @@ def _interval(_: ColumnType, value: Any) -> Interval | None:
     return found if isinstance(found, Interval) else None
 
 
+def _array(type_: ColumnType, value: Any) -> tuple[Any, ...] | None:
+    """An array whose elements are values of the element's type. Raises TypeMismatch for an element
+    between two values of it."""
+    if not isinstance(value, list | tuple):
+        return None
+    element = type_.element_type
+
+    def exact(each: Any) -> Value:
+        found = meant(element, each)
+        if isinstance(found, Gap):
+            raise TypeMismatch(
+                f"The element {each} is not a value of type {element.sql()}.",
+                cure=f"CAST both arrays to one type that has all elements of {type_.sql()}.",
+                type=type_.sql(),
+            )
+        return found
+
+    return arrays.values_of(value, exact)
+
+
 def _of_class(class_: type[T]) -> Callable[[ColumnType, Any], T | None]:
     return lambda _, value: value if isinstance(value, class_) else None
 
@@ -264,4 +287,5 @@ _MEANT: dict[Kind, Callable[[ColumnType, Any], Value | Gap]] = {
     Kind.INTERVAL: _interval,
     Kind.UUID: _of_class(uuid.UUID),
     Kind.JSON: _of_class(str),
+    Kind.ARRAY: _array,
 }

@@ -22,7 +22,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.comparands import Gap, exact_number, lowest, meant
 from hornbeam_server.query.binding.constants import CONSTANT, named_type, second_digits
 from hornbeam_server.query.binding.literals import typed, without_exponent, written
-from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import ColumnType, Kind, Value
@@ -171,6 +171,10 @@ def _between(node: exp.Between, type_of: TypeOf) -> exp.Expr:
         node.set("low", without_exponent(low))
         node.set("high", without_exponent(high))
         return node
+    if type_.kind is Kind.ARRAY:
+        raise Unsupported(
+            "BETWEEN does not compare arrays.", cure="Compare with one bound, or by an element."
+        )
     bounds: dict[str, Any] = {}
     for key, bound in (("low", low), ("high", high)):
         constant = written(bound)

@@ -18,7 +18,7 @@ from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.sqltext import NUMERIC
-from hornbeam_server.schema.types import JSONB, MOMENTS, ColumnType, Kind
+from hornbeam_server.schema.types import JSONB, MOMENTS, UNORDERED, ColumnType, Kind, array_of
 
 Constant = bool | int | Decimal | float | str | Any
 
@@ -45,12 +45,15 @@ CONSTANT = "constant"
 """Key in the meta of a node for a typed constant: (type, value)."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _NUMERIC = {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE}
-_UNFOLDED = {Kind.BYTES, Kind.JSON}
+_UNFOLDED = {Kind.BYTES, Kind.JSON, Kind.ARRAY}
 """Kinds whose text Hornbeam (base64, validated text) and DuckDB interpret differently."""
 
 
 def named_type(node: exp.Expr | None) -> ColumnType | None:
     """The column type that a CAST names; None if no column can have it."""
+    if isinstance(node, exp.DataType) and node.this is exp.DType.ARRAY:
+        element = named_type(node.expressions[0])
+        return None if element is None or element.kind in UNORDERED else array_of(element.stored())
     kind = _KINDS.get(node.this) if isinstance(node, exp.DataType) else None
     if kind is None or node is None:
         return None

@@ -105,13 +105,7 @@ def _columns(catalog: Catalog) -> Iterator[_Row]:
 
 def _described(column: Column) -> _Row:
     type_, default = column.type, column.default
-    name, udt = _TYPES[type_.kind]
-    if type_.declared is Declared.SMALLINT:
-        name, udt = "smallint", "int2"
-    if type_.declared is Declared.JSONB:
-        name, udt = "jsonb", "jsonb"
-    if type_.kind is Kind.TEXT and type_.length is not None:
-        name, udt = "character varying", "varchar"
+    name, udt = _type_names(type_)
     identity = column.default_kind is DefaultKind.IDENTITY
     generated = column.default_kind is DefaultKind.GENERATED
     return (
@@ -127,6 +121,19 @@ def _described(column: Column) -> _Row:
         "ALWAYS" if generated else "NEVER",
         default.sql if generated and default is not None else None,
     )
+
+
+def _type_names(type_: ColumnType) -> tuple[str, str]:
+    """The name of a type, and PostgreSQL's internal name."""
+    if type_.element is not None:
+        return "ARRAY", f"_{_type_names(type_.element)[1]}"
+    if type_.declared is Declared.SMALLINT:
+        return "smallint", "int2"
+    if type_.declared is Declared.JSONB:
+        return "jsonb", "jsonb"
+    if type_.kind is Kind.TEXT and type_.length is not None:
+        return "character varying", "varchar"
+    return _TYPES[type_.kind]
 
 
 _GENERATION = {True: "ALWAYS", False: "BY DEFAULT"}
@@ -170,7 +177,7 @@ def _keys(relation: Relation, catalog: Catalog) -> Iterator[tuple[str, str, tupl
     if relation.declared_key:
         yield f"{relation.name}_pkey", "PRIMARY KEY", relation.declared_key
     for index in catalog.schema.indexes:
-        if index.relation == relation.name and index.unique:
+        if index.relation == relation.name and index.unique and not index.expressions:
             yield index.name, "UNIQUE", tuple(part.column for part in index.columns)
     for key in relation.foreign_keys:
         yield key.name, "FOREIGN KEY", key.columns

@@ -69,6 +69,8 @@ def _number(text: str) -> Written | None:
 def literal(value: Any) -> exp.Expr:
     """The literal of a value. Text is untyped; a float has the exact value of its digits. Raises
     TypeMismatch for a value of an unsupported Python type."""
+    if isinstance(value, list | tuple):
+        return exp.Array(expressions=[exp.Null() if e is None else literal(e) for e in value])
     number = exact_number(value)
     if number is None:
         if isinstance(value, dt.timedelta):
@@ -87,7 +89,8 @@ def _type(value: Any) -> ColumnType:
             return _TYPES[class_]
     raise TypeMismatch(
         f"A value of the Python type {type(value).__name__} is no parameter.",
-        cure="Give a number, text, bytes, a truth value, a date, a time, an interval or a UUID.",
+        cure="Give a number, text, bytes, a truth value, a date, a time, an interval, a UUID, or a"
+        " list of these.",
     )
 
 
@@ -117,10 +120,17 @@ def typed(type_: ColumnType, value: Value) -> exp.Expr:
             node = exp.Boolean(this=value)
         case str() if type_.kind is Kind.TEXT:
             return exp.Literal.string(value)
+        case tuple():
+            node = _array(type_, value)
         case _:
             node = exp.cast(exp.Literal.string(_text(value)), type_.sql(), dialect="duckdb")
     node.meta[CONSTANT] = (type_, value)
     return node
+
+
+def _array(type_: ColumnType, value: tuple[Any, ...]) -> exp.Expr:
+    elements = [typed(type_.element_type, each) for each in value]
+    return exp.cast(exp.Array(expressions=elements), type_.sql(), dialect="duckdb")
 
 
 def _text(value: Value) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from hornbeam_server.schema.errors import UnknownName, capitalised
-from hornbeam_server.schema.types import ColumnType
+from hornbeam_server.schema.types import ColumnType, Kind
 
 ANONYMOUS = "?"
 """Prefix of generated aliases for FROM items without an alias; unquoted SQL cannot contain it."""
@@ -21,10 +21,12 @@ ANONYMOUS = "?"
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """One column of a result. `type` is None if only execution determines it."""
+    """One column of a result. `type` is None if only execution determines it. `number` is then the
+    kind of its numbers, if the syntax tells it."""
 
     name: str
     type: ColumnType | None
+    number: Kind | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def derived_item(alias: str, columns: Sequence[tuple[str, OutputColumn]], *, ope
     a number to a name that an earlier column has."""
     visible = distinct([name for name, _ in columns])
     found = tuple(
-        (name, OutputColumn(name, column.type))
+        (name, replace(column, name=name))
         for name, (_, column) in zip(visible, columns, strict=True)
     )
     pairs = zip(visible, columns, strict=True)
@@ -104,6 +106,11 @@ class Target:
     column: OutputColumn
 
 
+Place = tuple[str, str]
+"""The alias of an item, and the visible name of one of its columns."""
+_Placed = tuple[Place, tuple[Item, str, OutputColumn]]
+
+
 @dataclass
 class Frame:
     """The names visible in one SELECT. `merged` maps a USING column to the item that provides it
@@ -114,6 +121,10 @@ class Frame:
     items: list[Item] = field(default_factory=list)
     merged: dict[str, Item | None] = field(default_factory=dict)
     dropped: set[tuple[str, str]] = field(default_factory=set)
+    moves: list[tuple[frozenset[str], Sequence[Place]]] = field(default_factory=list)
+    """For each join with USING or NATURAL, its items, and their columns that `*` shows first."""
+    behind_comma: int = 0
+    """The place in `items` behind the last comma of FROM, across which no USING sees."""
 
     def around(self) -> Iterator[Frame]:
         frame: Frame | None = self
@@ -146,14 +157,33 @@ class Frame:
         return name in self.merged or bool(self.local(name))
 
     def star(self) -> Iterator[tuple[Item, str, OutputColumn]]:
-        """Yield every visible column in the order of `*`; a USING column once, at its first
-        position."""
+        """Yield every visible column in the order of `*`: a join shows its USING columns first,
+        each once, then the others of its left side, then those of its right side."""
+        return (entry for _, entry in self._moved(self._in_order_of_from()))
+
+    def is_reordered(self) -> bool:
+        """Whether `*` has another order than the columns of the items have."""
+        places = [place for place, _ in self._in_order_of_from()]
+        moved = self._moved(self._in_order_of_from()) if self.moves else ()
+        return bool(self.moves) and [place for place, _ in moved] != places
+
+    def _in_order_of_from(self) -> Iterator[_Placed]:
         for item in self.items:
             for visible, column in item.columns:
                 if (item.alias, visible) in self.dropped:
                     continue
                 source = self.merged.get(visible, item) or item
-                yield source, visible, source.find(visible) or column
+                yield (item.alias, visible), (source, visible, source.find(visible) or column)
+
+    def _moved(self, placed: Iterable[_Placed]) -> list[_Placed]:
+        found = list(placed)
+        for aliases, first in self.moves:
+            joined = [each for each in found if each[0][0] in aliases]
+            ahead = [each for place in first for each in joined if each[0] == place]
+            behind = [each for each in joined if each[0] not in first]
+            start = found.index(joined[0])
+            found[start : start + len(joined)] = [*ahead, *behind]
+        return found
 
     def open(self) -> bool:
         return any(item.open for item in self.items)

@@ -134,6 +134,8 @@ def _ambiguous(value: Any) -> bool:
         return not value.is_finite() or len(value.as_tuple().digits) > MAX_DECIMAL_PRECISION
     if isinstance(value, int):
         return not -(1 << 63) <= value < 1 << 63
+    if isinstance(value, list | tuple):
+        return any(map(_ambiguous, value)) or not any(each is not None for each in value)
     return isinstance(value, str | float)
 
 

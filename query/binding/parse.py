@@ -34,6 +34,7 @@ from hornbeam_server.query.dialect.duckdb_sql import check_cast
 from hornbeam_server.query.dialect.fidelity import check as check_faithful
 from hornbeam_server.query.dialect.functions import function_name, in_duckdb, is_translated
 from hornbeam_server.query.dialect.settings import show_as_query
+from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone
@@ -461,9 +462,16 @@ def _elements(array: exp.Expr) -> list[exp.Expr]:
     pg_dump writes `x IN (…)`; empty for other expressions."""
     array = array.unnest()
     to = array.args.get("to") if isinstance(array, exp.Cast) else None
-    if isinstance(to, exp.DataType) and to.this is exp.DType.ARRAY and len(to.expressions) == 1:
-        return [exp.Cast(this=e, to=to.expressions[0].copy()) for e in _elements(array.this)]
+    if isinstance(to, exp.DataType) and to.this is exp.DType.ARRAY:
+        return _elements(array.this) or _spelled(array.this, to.expressions[0])
     return array.expressions if isinstance(array, exp.Array) else []
+
+
+def _spelled(array: exp.Expr, to: exp.DataType) -> list[exp.Expr]:
+    """The elements of '{a,b}' that is cast to an array; empty for other expressions."""
+    texts = texts_of(array) or []
+    values = (exp.Null() if text is None else exp.Literal.string(text) for text in texts)
+    return [exp.Cast(this=value, to=to.copy()) for value in values]
 
 
 Row = list[exp.Expr]

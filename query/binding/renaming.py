@@ -19,7 +19,7 @@ from hornbeam_server.schema.catalog import Catalog, Index, JoinView, State, Work
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import BeingLoaded, SchemaError, SqlError
 from hornbeam_server.schema.model import DeclaredView, Relation
-from hornbeam_server.schema.renames import Rename, renamed_schema
+from hornbeam_server.schema.renames import Rename, renamed_expressions, renamed_schema
 from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.trees import unlink
 
@@ -97,14 +97,24 @@ class _Renaming:
         return text[len(head) : -len(tail)]
 
     def index(self, index: Index) -> Index:
-        rename, where = self.rename, index.where
-        if where and index.on == rename.relation:
-            where = self.expression(where, self.before.schema.relation(index.on))
-        return replace(
+        rename = self.rename
+        index = replace(
             index,
             columns=rename.parts(index.on, index.columns),
             include=rename.names(index.on, index.include),
-            where=where,
+        )
+        if index.is_whole or index.on != rename.relation:
+            return index
+        relation = self.before.schema.relation(index.on)
+        texts = {each.column: self.expression(each.sql, relation) for each in index.expressions}
+        return replace(
+            index,
+            where=self.expression(index.where, relation) if index.where else "",
+            columns=renamed_expressions(index.columns, texts),
+            expressions=tuple(
+                replace(each, column=f"({texts[each.column]})", sql=texts[each.column])
+                for each in index.expressions
+            ),
         )
 
     def statement(self, sql: str, *, shown: bool = False) -> str:
@@ -150,8 +160,10 @@ def _join_view(view: JoinView, rename: Rename) -> JoinView:
 
 
 def _known(catalog: Catalog) -> Catalog:
-    """`catalog` with all views readable, so that statements may name them."""
-    return replace(catalog, states=tuple((name, State.READABLE) for name, _ in catalog.states))
+    """`catalog` with all views readable, so that statements may name them. Their meaning does not
+    depend on indexes."""
+    states = tuple((name, State.READABLE) for name, _ in catalog.states)
+    return replace(catalog, states=states, indexes=())
 
 
 @contextmanager

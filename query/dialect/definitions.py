@@ -7,16 +7,22 @@ call none. So a worker creates a definition when the first statement calls it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
-from hornbeam_server.query.dialect import jsonb, macros
+from hornbeam_server.query.dialect import arrays, jsonb, macros, numerics
 
 if TYPE_CHECKING:
     import duckdb
 
 _MACROS = macros.definitions()
-_FUNCTIONS = {jsonb.PREFIX + name: name for name in jsonb.FUNCTIONS}
+_FUNCTIONS: Mapping[str, Callable[[duckdb.DuckDBPyConnection], None]] = {
+    **{jsonb.PREFIX + name: partial(jsonb.create_function, name) for name in jsonb.FUNCTIONS},
+    **{name: partial(numerics.create_function, name) for name in numerics.FUNCTIONS},
+    arrays.ELEMENTS: arrays.create_elements,
+}
+"""By name: what creates the function."""
 _CALLED = re.compile(r"\bhornbeam_\w+", re.IGNORECASE)
 
 
@@ -38,7 +44,7 @@ class Definitions:
             if name in self._present:
                 continue
             if name in _FUNCTIONS:
-                jsonb.create_function(connection, _FUNCTIONS[name])
+                _FUNCTIONS[name](connection)
             elif name in _MACROS:
                 self._create(_others(name), connection)
                 connection.execute(_MACROS[name])

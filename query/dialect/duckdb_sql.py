@@ -16,6 +16,7 @@ from hornbeam_server.query.dialect.functions import is_json_step, json_step
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, PREFIX, write_jsonb
 from hornbeam_server.query.dialect.macros import TEXT_MACROS, call, is_plain, macro
+from hornbeam_server.query.dialect.numerics import write_numeric
 from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
 from hornbeam_server.query.dialect.sums import write_average, write_sum
 from hornbeam_server.schema import spelling
@@ -23,7 +24,12 @@ from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.intervals import interval
 from hornbeam_server.schema.seconds import SECOND_DIGITS
 from hornbeam_server.schema.trees import supersede, unlink, written
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, Kind
+from hornbeam_server.schema.types import (
+    MAX_DECIMAL_PRECISION,
+    NUMERIC_SCALE,
+    ColumnType,
+    Kind,
+)
 
 CAST_FROM = "cast_from"
 """Key in the meta of a cast: the type of its argument."""
@@ -74,6 +80,8 @@ def duckdb_sql(tree: exp.Expr) -> str:
             supersede(node, json_step(node))
         elif isinstance(node, exp.Cast):
             _write_cast(node)
+        elif write_numeric(node):
+            continue
         elif isinstance(node, exp.Sum):
             write_sum(node)
         elif isinstance(node, exp.Avg):
@@ -104,10 +112,11 @@ def _keep_names(root: exp.Expr) -> None:
 
 
 _REWRITTEN = (
-    exp.Cast, exp.Sum, exp.Avg, exp.Div, exp.Like, exp.ILike, exp.Substring, exp.Round, exp.DPipe,
-    exp.RegexpLike, exp.RegexpILike, exp.JSONExtract, exp.JSONExtractScalar, exp.JSONBExtract,
-    exp.JSONBExtractScalar, exp.Sub, exp.ArrayContainsAll, exp.ArrayContainedBy, exp.JSONBContains,
-    exp.JSONBContainsAnyTopKeys, exp.JSONBContainsAllTopKeys, exp.JSONBDeleteAtPath,
+    exp.Cast, exp.Sum, exp.Avg, exp.Div, exp.Mul, exp.Like, exp.ILike, exp.Substring, exp.Round,
+    exp.DPipe, exp.RegexpLike, exp.RegexpILike, exp.JSONExtract, exp.JSONExtractScalar,
+    exp.JSONBExtract, exp.JSONBExtractScalar, exp.Sub, exp.ArrayContainsAll, exp.ArrayContainedBy,
+    exp.JSONBContains, exp.JSONBContainsAnyTopKeys, exp.JSONBContainsAllTopKeys,
+    exp.JSONBDeleteAtPath,
 )  # fmt: skip
 
 
@@ -160,10 +169,56 @@ def _write_cast(node: exp.Cast) -> None:
     elif kind in (_D.DOUBLE, _D.FLOAT):  # REAL and FLOAT(n) are DOUBLE, as in columns
         node.set("to", exp.DataType(this=_D.DOUBLE))
         node.set("this", _read_as("double", node))
+    elif kind is _D.ARRAY:
+        _write_array(node, to)
     elif kind in _READ_AS:
         node.set("this", _read_as(_READ_AS[kind], node))
         if kind in _MOMENTS and to.expressions:
             _write_rounded(node, to)
+
+
+_ELEMENT = "element"
+"""The name of the variable for an element of an array."""
+
+
+def _write_array(node: exp.Cast, to: exp.DataType) -> None:
+    """Rewrite a cast to an array: each element is cast as a value of its own."""
+    given, inner = node.meta.get(CAST_FROM), to.expressions[0]
+    element = None if given is None else given.element
+    if given is not None and given.kind in _TEXT_KINDS and not isinstance(node.this, _WRITTEN):
+        node.set("this", call("array_elements", node.this.copy()))
+        element = ColumnType(Kind.TEXT)
+    if element is not None and not isinstance(node.this.unnest(), exp.Array):
+        node.set("this", _each(node.this, element, inner, type(node)))
+    if inner.this in _TEXTS:
+        supersede(inner, exp.DataType(this=_D.TEXT))
+    elif inner.this is _D.FLOAT:
+        supersede(inner, exp.DataType(this=_D.DOUBLE))
+    elif inner.this is _D.DECIMAL and not inner.expressions:
+        supersede(inner, _decimal(MAX_DECIMAL_PRECISION, NUMERIC_SCALE))
+    elif inner.this in _MOMENTS:
+        inner.set("expressions", [])
+    to.set("values", None)
+
+
+def _each(
+    array: exp.Expr, element: ColumnType, to: exp.DataType, cast: type[exp.Cast] = exp.Cast
+) -> exp.Expr:
+    """The list of the elements of `array`, each cast to a type."""
+    value = cast(this=exp.column(_ELEMENT), to=to.copy())
+    value.meta[CAST_FROM] = element
+    each = exp.Lambda(this=value, expressions=[exp.to_identifier(_ELEMENT)])
+    _write_cast(value)
+    return exp.Anonymous(this="list_transform", expressions=[array.copy(), each])
+
+
+def _text_of_array(array: exp.Expr, element: ColumnType) -> exp.Expr:
+    """An array as PostgreSQL prints it, where a boolean element is one letter."""
+    texts = _each(array, element, exp.DataType(this=_D.TEXT))
+    if element.kind is Kind.BOOLEAN:
+        (cast,) = texts.find_all(exp.Cast)
+        supersede(cast, call("letter", exp.column(_ELEMENT)))
+    return call("array_text", texts)
 
 
 def _write_rounded(node: exp.Cast, to: exp.DataType) -> None:
@@ -206,6 +261,8 @@ def _write_text(node: exp.Cast, to: exp.DataType) -> None:
         supersede(whole.this, call("text_of_bytes", node.this.copy()))
     elif type_ is not None and type_.kind is Kind.DOUBLE:
         supersede(whole.this, call("text_of_double", node.this.copy()))
+    elif type_ is not None and type_.element is not None:
+        supersede(whole.this, _text_of_array(node.this, type_.element))
     elif type_ is not None and type_.kind is Kind.INTERVAL:
         supersede(whole.this, call("text_of_any", node.this.copy()))
     elif type_ is not None and type_.kind is Kind.DECIMAL and type_.precision == type_.scale:
@@ -244,7 +301,9 @@ def _write_numeric(node: exp.Cast) -> None:
         name = "numeric_of_text" if kind in _TEXT_KINDS else "numeric"
         supersede(node, call(name, value.copy()))
     elif isinstance(value, exp.Placeholder | exp.Null):
-        node.set("to", _decimal(MAX_DECIMAL_PRECISION, 9))  # its value was parsed as this type
+        node.set(
+            "to", _decimal(MAX_DECIMAL_PRECISION, NUMERIC_SCALE)
+        )  # its value was parsed as this type
     else:
         raise Unsupported(
             f"{written(node, NAME)} does not say how many digits are kept.",
@@ -283,6 +342,9 @@ def check_cast(node: exp.Cast) -> None:
     to = node.args["to"]
     if not isinstance(to, exp.DataType):
         return
+    if to.this is _D.ARRAY:
+        _check_array_cast(node, to)
+        return
     if to.this in _MOMENTS and to.expressions:
         _check_second_digits(to)
     written = written_text(node.this)
@@ -296,6 +358,23 @@ def check_cast(node: exp.Cast) -> None:
             node.set("this", exp.Null())
         else:
             raise not_read(written, to.sql(NAME), error) from None
+
+
+def _check_array_cast(node: exp.Cast, to: exp.DataType) -> None:
+    """Check a cast to an array. The elements of a written array are cast one by one. Raises
+    Unsupported for arrays of arrays."""
+    (inner,) = to.expressions
+    if inner.this is _D.ARRAY:
+        raise Unsupported(
+            f"{to.sql(NAME)} has more than one dimension, and arrays have one.",
+            cure="Use JSONB.",
+        )
+    array = node.this.unnest()
+    elements = array.expressions if isinstance(array, exp.Array) else []
+    for element in list(elements):
+        cast = type(node)(this=element.copy(), to=inner.copy())
+        supersede(element, cast)
+        check_cast(cast)
 
 
 def _check_second_digits(to: exp.DataType) -> None:

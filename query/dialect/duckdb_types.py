@@ -13,12 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.seconds import time_at
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
+from hornbeam_server.schema.types import (
+    MAX_DECIMAL_PRECISION,
+    UNORDERED,
+    ColumnType,
+    Kind,
+    Row,
+    Value,
+    array_of,
+)
 
 if TYPE_CHECKING:  # only workers load DuckDB, not the server process
     import duckdb
@@ -113,12 +122,16 @@ def connect(
 
 def bound(value: Any) -> Any:
     """A parameter's value for DuckDB, which knows no intervals with months in Python."""
-    if not isinstance(value, Interval):
+    spans = isinstance(value, tuple) and any(isinstance(each, Interval) for each in value)
+    if not isinstance(value, Interval) and not spans:
         return value
     import duckdb
     from duckdb.sqltypes import INTERVAL
 
-    return duckdb.Value(value.plain(), INTERVAL)
+    if isinstance(value, Interval):
+        return duckdb.Value(value.plain(), INTERVAL)
+    plain = [each if each is None else each.plain() for each in value]
+    return duckdb.Value(plain, duckdb.list_type(INTERVAL))
 
 
 def quoted(name: str) -> str:
@@ -129,6 +142,8 @@ def quoted(name: str) -> str:
 def arrow_type(type_: ColumnType) -> pa.DataType:
     if type_.kind is Kind.DECIMAL:
         return pa.decimal128(type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0)
+    if type_.element is not None:
+        return pa.list_(arrow_type(type_.element))
     return _ARROW[type_.kind]
 
 
@@ -145,13 +160,24 @@ def column_type(type_: DuckDBPyType | pa.DataType) -> ColumnType:
     if type_.id == "decimal":
         parameters = dict(type_.children)
         return ColumnType(Kind.DECIMAL, int(parameters["precision"]), int(parameters["scale"]))
+    if type_.id in ("list", "array"):
+        return _array_of(column_type(dict(type_.children)["child"]), type_)
     found = _DUCKDB.get(str(type_).lower()) or _DUCKDB.get(type_.id)
     if found is None:
         raise _unsupported(type_)
     return found
 
 
+def _array_of(element: ColumnType, type_: object) -> ColumnType:
+    """The type of arrays. Raises Unsupported for elements that an array cannot have."""
+    if element.kind in UNORDERED:
+        raise _unsupported(type_)
+    return array_of(element)
+
+
 def _from_arrow(type_: pa.DataType) -> ColumnType:
+    if _is_list(type_):
+        return _array_of(_from_arrow(type_.value_type), type_)
     if pa.types.is_decimal(type_):
         return ColumnType(Kind.DECIMAL, type_.precision, type_.scale)
     for belongs, kind in _ARROW_KINDS:
@@ -181,6 +207,13 @@ _ARROW_KINDS: tuple[tuple[Callable[[pa.DataType], bool], Kind], ...] = (
 )
 
 
+def _is_list(type_: pa.DataType) -> bool:
+    return any(
+        belongs(type_)
+        for belongs in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    )
+
+
 def _unsupported(type_: object) -> Unsupported:
     return Unsupported(
         f"A result column of type {type_} cannot be returned.", cure="CAST it to TEXT in the query."
@@ -201,9 +234,22 @@ def _array(values: Sequence[Value], type_: pa.DataType) -> pa.Array:
         return pa.ExtensionArray.from_storage(type_, pa.array(packed, type_.storage_type))
     if type_ == pa.month_day_nano_interval():
         return pa.array([_nanoseconds(value) for value in values], type_)
+    if pa.types.is_list(type_):
+        return _lists(values, type_.value_type)
     if isinstance(type_, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(type_, pa.array(values, type_.storage_type))
     return pa.array(values, type_)
+
+
+def _lists(values: Sequence[Value], element: pa.DataType) -> pa.Array:
+    """Arrays as a column of lists: the elements of all of them, and where each begins."""
+    elements: list[Value] = []
+    begins: list[int | None] = []
+    for value in values:
+        begins.append(len(elements) if isinstance(value, tuple) else None)
+        elements += value if isinstance(value, tuple) else ()
+    begins.append(len(elements))
+    return pa.ListArray.from_arrays(pa.array(begins, pa.int32()), _array(elements, element))
 
 
 def _nanoseconds(value: Value) -> tuple[int, int, int] | None:
@@ -227,7 +273,10 @@ def from_record_batch(
 
 
 def _values(column: pa.Array, wanted: ColumnType | None) -> list[Any]:
-    kind = (wanted or column_type(column.type)).kind
+    type_ = wanted or column_type(column.type)
+    kind = type_.kind
+    if type_.element is not None:
+        return _tuples(column, None if wanted is None else type_.element)
     if kind is Kind.UUID:
         return [_uuid(value) for value in column.to_pylist()]
     if kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
@@ -242,6 +291,16 @@ def _values(column: pa.Array, wanted: ColumnType | None) -> list[Any]:
         return [_interval(value) for value in column.to_pylist()]
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     return list(plain.to_pylist())
+
+
+def _tuples(column: pa.Array, element: ColumnType | None) -> list[tuple[Any, ...] | None]:
+    elements = _values(column.flatten(), element)
+    found: list[tuple[Any, ...] | None] = []
+    begin = 0
+    for length in pc.list_value_length(column).to_pylist():
+        found.append(None if length is None else tuple(elements[begin : begin + length]))
+        begin += length or 0
+    return found
 
 
 def _uuid(value: uuid.UUID | str | None) -> uuid.UUID | None:

@@ -16,6 +16,7 @@ from sqlglot import exp
 from hornbeam_server.query.dialect.catalogue import AGGREGATES, ROWS
 from hornbeam_server.query.dialect.grammar import EXACT
 from hornbeam_server.query.dialect.jsonb_rows import has_rows, with_rows
+from hornbeam_server.query.dialect.numerics import has_exponent, without_exponent
 from hornbeam_server.query.dialect.session import session_value
 from hornbeam_server.query.dialect.templates import (
     filled,
@@ -313,8 +314,17 @@ def _date_part(call: exp.Anonymous) -> exp.Expr:
     return _filled(f"CAST({template} AS {type_})" if exact else template, value)
 
 
+def _series(call: exp.Anonymous) -> exp.Expr:
+    """Translate generate_series as a column, which gives several rows; DuckDB's is a list."""
+    item = call.parent if isinstance(call.parent, exp.Alias) else call
+    if not isinstance(item.parent, exp.Select) or item.arg_key != "expressions":
+        return call
+    return exp.Anonymous(this="unnest", expressions=[call.copy()])
+
+
 _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "date_part": _date_part,
+    "generate_series": _series,
     "to_char": _to_char,
     "to_date": _refused("Write CAST(text AS DATE), or strptime(text, format) with DuckDB's codes."),
     "to_timestamp": _refused(
@@ -344,6 +354,8 @@ def is_translated(node: exp.Expr) -> bool:
         return known or session_value(node) is not None
     if isinstance(node, exp.Substring):
         return is_pattern(node)
+    if isinstance(node, exp.Literal):
+        return has_exponent(node)
     return type(node) in _OPERATORS or session_value(node) is not None
 
 
@@ -357,6 +369,8 @@ def in_duckdb(node: exp.Expr) -> exp.Expr:
         return constant
     if isinstance(node, exp.Substring):
         return matched_part(node)
+    if isinstance(node, exp.Literal):
+        return without_exponent(node)
     if isinstance(node, exp.Anonymous):
         translate = _CALLS.get(node.name.lower(), from_template)
         return translate(node)

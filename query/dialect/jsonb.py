@@ -163,7 +163,7 @@ _NAMES: Mapping[str, str] = {
 _VARIADIC = {"jsonb_extract_path", "jsonb_extract_path_text"}
 
 
-def create_function(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+def create_function(name: str, connection: duckdb.DuckDBPyConnection) -> None:
     """Create `FUNCTIONS[name]` in a DuckDB database. DuckDB needs numpy for it."""
     function = FUNCTIONS[name]
     types = [_DUCKDB.get(parameter, "VARCHAR") for parameter in function.parameters]

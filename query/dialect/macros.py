@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from hornbeam_server.schema import spelling
+from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION
 
 PARAMETER_TYPE = "parameter_type"
@@ -100,6 +101,20 @@ _SHORT_NUMBER = r"\s*[+-]?[0-9]*(?:\.[0-9]{0,9}0*)?\s*"
 _BLANKS = r"regexp_replace(x, '\s', '', 'g')"
 _LINES = r"rtrim(regexp_replace(to_base64(x), '(.{76})', '\1' || chr(10), 'g'), chr(10))"
 _FORMATS = "error('encode and decode know the formats hex and base64')"
+_QUOTED_ELEMENT = "'\"' || regexp_replace(e, '([\"\\\\])', '\\\\\\1', 'g') || '\"'"
+_ARRAY_TEXT = (
+    "'{' || array_to_string(list_transform(x, lambda e: CASE WHEN e IS NULL THEN 'NULL' WHEN e = ''"
+    " OR lower(e) = 'null' OR regexp_matches(e, '[ \\t\\n\\r\\v\\f\"{},\\\\]')"
+    f" THEN {_QUOTED_ELEMENT} ELSE e END), ',') || '}}'"
+)
+"""A list of texts as PostgreSQL prints an array."""
+_ELEMENTS = {"VARCHAR": "e", "DOUBLE": _TEXT_OF_DOUBLE.replace("CAST(x", "CAST(e")} | dict.fromkeys(
+    ("INTEGER", "BIGINT", "DATE", "TIMESTAMP"), "CAST(e AS VARCHAR)"
+)
+_TEXTS_OF_LISTS = tuple(
+    f"(x {type_}[]) AS hornbeam_array_text(list_transform(x, lambda e: {text}))"
+    for type_, text in _ELEMENTS.items()
+)
 _SMALL = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 """Types whose sum is a BIGINT; sums of other types keep DuckDB's type."""
 
@@ -142,7 +157,8 @@ _MACROS: dict[str, Sequence[str]] = {
     ),
     "numeric_of_double": (f"(x) AS {_OF_DOUBLE}",),
     "digits_of_double": (f"(x) AS {_SHORT}",),
-    "text": (f"(x) AS {_TEXT}", r"(x BLOB) AS '\x' || lower(hex(x))"),
+    "array_text": (f"(x) AS {_ARRAY_TEXT}",),
+    "text": (f"(x) AS {_TEXT}", r"(x BLOB) AS '\x' || lower(hex(x))", *_TEXTS_OF_LISTS),
     "text_of_any": (f"(x) AS {_TEXT}",),
     "text_of_bytes": (r"(x) AS '\x' || lower(hex(x))",),
     "text_of_double": (f"(x) AS {_TEXT_OF_DOUBLE}",),
@@ -187,6 +203,13 @@ _MACROS: dict[str, Sequence[str]] = {
         f"(x VARCHAR) AS {_OF_TEXT['time']}",
         "(x TIMESTAMPTZ) AS CAST(x AS TIMESTAMP)",
     ),
+    **{
+        name: (
+            f"(x, y) AS CAST(hornbeam_{name}_of_texts(CAST(x AS VARCHAR), CAST(y AS VARCHAR))"
+            f" AS {QUOTIENT.sql()})",
+        )
+        for name in ("quotient", "product")
+    },
     "summed": (
         "(x) AS list_sum([x])",
         *(f"(x {type_}) AS CAST(x AS BIGINT)" for type_ in _SMALL),
@@ -212,8 +235,15 @@ def definitions() -> Mapping[str, str]:
     }
 
 
+_PREFIX = "hornbeam_"
+
+
 def macro(name: str) -> str:
-    return f"hornbeam_{name}"
+    return f"{_PREFIX}{name}"
+
+
+def is_macro(name: str) -> bool:
+    return name.lower().startswith(_PREFIX)
 
 
 def call(name: str, *arguments: exp.Expr) -> exp.Expr:

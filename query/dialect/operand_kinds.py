@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.macros import call
+from hornbeam_server.query.dialect.numerics import mark_product
 from hornbeam_server.query.dialect.sums import number_kind
 from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind
@@ -21,6 +22,8 @@ KINDS = "kinds"
 """Key in the meta of ROUND, `||`, CONCAT, `/` and `-`: for each operand its kind if that matters,
 None for others and where only DuckDB knows the type."""
 TypeOf = Callable[[exp.Expr], ColumnType | None]
+MARKED = (exp.Round, exp.DPipe, exp.Div, exp.Mul, exp.Sub, exp.Anonymous)
+"""The nodes that `mark_operands` looks at."""
 _JOINED = frozenset({"concat", "concat_ws"})
 _DOUBLE_FUNCTIONS = frozenset(
     [
@@ -32,9 +35,13 @@ _DOUBLE_FUNCTIONS = frozenset(
 
 
 def mark_operands(node: exp.Expr, type_of: TypeOf) -> None:
-    """Note the kinds of a node's operands (`KINDS`), if they matter. `type_of` gives the types of
-    names."""
+    """Note what matters of a node's operands: their kinds (`KINDS`), the kind of a quotient, or
+    that a product is long. `type_of` gives the types of names."""
+    if isinstance(node, exp.Mul):
+        mark_product(node, type_of)
+        return
     if isinstance(node, exp.Div):
+        number_kind(node, type_of)  # notes the kind
         if is_interval(node.this, type_of):
             node.meta[KINDS] = (None, None)
         return

@@ -184,26 +184,70 @@ def sum_type(argument: ColumnType | None) -> ColumnType | None:
 _WIDTH = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE)
 
 
-def number_kind(node: exp.Expr, type_of: Callable[[exp.Expr], ColumnType | None]) -> Kind | None:
+KIND = "kind_of_quotient"
+"""Key in the meta of `/`: the kind of its value, or None if only DuckDB knows it."""
+TypeOf = Callable[[exp.Expr], ColumnType | None]
+_SUMS = {Kind.INTEGER: Kind.BIGINT, Kind.BIGINT: Kind.DECIMAL}
+"""The kind of a sum, if it is not that of the numbers."""
+_SAME = frozenset({"floor", "ceil", "ceiling", "trunc", "nullif", "ifnull"})
+"""Functions whose value is of the kind of their first argument."""
+
+
+def number_kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
     """The kind of number of an expression, if it follows from the syntax; None otherwise. `type_of`
     gives the types of names."""
     match node:
-        case exp.Paren() | exp.Neg() | exp.Abs() | exp.Order() | exp.Distinct(expressions=[_]):
+        case (
+            exp.Paren() | exp.Neg() | exp.Abs() | exp.Order() | exp.Distinct(expressions=[_])
+            | exp.Window() | exp.Filter() | exp.Round() | exp.Nullif() | exp.Min() | exp.Max()
+        ):  # fmt: skip
             inner = node.expressions[0] if isinstance(node, exp.Distinct) else node.this
             return number_kind(inner, type_of)
-        case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod() | exp.Div():
-            kind = _widest([node.this, node.expression], type_of)
-            return Kind.DOUBLE if kind is Kind.DECIMAL and isinstance(node, exp.Div) else kind
+        case exp.Div():
+            return _kind_of_quotient(node, type_of)
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod():
+            return _widest([node.this, node.expression], type_of)
         case exp.Coalesce() | exp.Greatest() | exp.Least():
             return _widest([node.this, *node.expressions], type_of)
         case exp.Case():
             values = [branch.args["true"] for branch in node.args["ifs"]]
             last = node.args.get("default")
             return _widest([*values, *([last] if last is not None else [])], type_of)
+        case exp.Sum():
+            summed = number_kind(node.this, type_of)
+            return summed if summed is None else _SUMS.get(summed, summed)
+        case exp.Cast() if node.is_type(_D.DECIMAL, _D.SMALLINT):
+            return Kind.DECIMAL if node.is_type(_D.DECIMAL) else Kind.INTEGER
+        case exp.Subquery(this=exp.Select(expressions=[value])) | exp.Select(expressions=[value]):
+            return number_kind(value.unalias(), type_of)
+        case exp.Anonymous(expressions=[value, *_]) if node.name.lower() in _SAME:
+            return number_kind(value, type_of)
         case exp.Literal() if not node.is_string:
             return _literal_kind(node.name)
     type_ = type_of(node)
-    return type_.kind if type_ is not None and type_.kind in _WIDTH else None
+    return None if type_ is None else number_of(type_)
+
+
+def number_of(type_: ColumnType) -> Kind | None:
+    """The kind of the numbers of a type; None for other types."""
+    return type_.kind if type_.kind in _WIDTH else None
+
+
+def _kind_of_quotient(node: exp.Div, type_of: TypeOf) -> Kind | None:
+    """The kind of a quotient. A parameter beside a NUMERIC is one, too."""
+    known: Kind | None = node.meta.get(KIND)
+    if known is None:
+        sides = [node.this.unnest(), node.expression.unnest()]
+        kinds = [number_kind(side, type_of) for side in sides]
+        if Kind.DECIMAL in kinds:
+            pairs = zip(sides, kinds, strict=True)
+            kinds = [Kind.DECIMAL if k is None and _is_untyped(s) else k for s, k in pairs]
+        node.meta[KIND] = known = widest(kinds)
+    return known
+
+
+def _is_untyped(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Placeholder | exp.Null) or bool(node.is_string)
 
 
 def _literal_kind(text: str) -> Kind:
@@ -215,11 +259,11 @@ def _literal_kind(text: str) -> Kind:
     return Kind.INTEGER if number < 1 << 31 else Kind.BIGINT if number < 1 << 63 else Kind.DECIMAL
 
 
-def _widest(
-    nodes: Sequence[exp.Expr], type_of: Callable[[exp.Expr], ColumnType | None]
-) -> Kind | None:
-    kinds = [number_kind(node, type_of) for node in nodes if not isinstance(node, exp.Null)]
+def _widest(nodes: Sequence[exp.Expr], type_of: TypeOf) -> Kind | None:
+    return widest([number_kind(node, type_of) for node in nodes if not isinstance(node, exp.Null)])
+
+
+def widest(kinds: Sequence[Kind | None]) -> Kind | None:
+    """The kind of numbers of these kinds together; None if one of them is not known."""
     known = [kind for kind in kinds if kind is not None]
-    if not known or len(known) < len(kinds):
-        return None
-    return max(known, key=_WIDTH.index)
+    return max(known, key=_WIDTH.index) if known and len(known) == len(kinds) else None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from sqlglot import exp
 
-_WORD = r'[^\s"{},\\]+'
-_ELEMENT = re.compile(rf'\s*(?:"((?:[^"\\]|\\.)*)"|({_WORD}(?:\s+{_WORD})*))\s*(?:,|$)', re.DOTALL)
+from hornbeam_server.schema.arrays import elements_of
 
 
 def texts_of(node: exp.Expr) -> list[str | None] | None:
@@ -24,21 +22,11 @@ def texts_of(node: exp.Expr) -> list[str | None] | None:
 
 
 def texts_in(written: str) -> list[str | None] | None:
-    """The elements of PostgreSQL's text of an array, without nested arrays; None for other text."""
-    written = written.strip()
-    if written[:1] != "{" or written[-1:] != "}":
+    """The elements of PostgreSQL's text of an array; None for other text."""
+    try:
+        return elements_of(written)
+    except ValueError:
         return None
-    inner, found, at = written[1:-1].strip(), list[str | None](), 0
-    while at < len(inner):
-        element = _ELEMENT.match(inner, at)
-        if element is None or (element.end() == len(inner) and inner.endswith(",")):
-            return None
-        if element[1] is not None:
-            found.append(re.sub(r"\\(.)", r"\1", element[1]))
-        else:
-            found.append(None if element[2].lower() == "null" else element[2])
-        at = element.end()
-    return found
 
 
 def _constants(nodes: Sequence[exp.Expr]) -> list[str | None] | None:

@@ -21,6 +21,7 @@ from hornbeam_server.query.execution.lookups import getter
 from hornbeam_server.query.execution.loops import Aggregate, Grouping
 from hornbeam_server.query.expressions import CompiledExpression, SortTerm, compile_expression
 from hornbeam_server.query.optimizer.access_paths import Access
+from hornbeam_server.schema.arrays import order_of
 from hornbeam_server.schema.trees import supersede, unlink, written
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
@@ -219,7 +220,8 @@ def conjunction(
 def sort_term(node: exp.Ordered, scope: RowScope | GroupScope) -> SortTerm:
     """Compile a term of ORDER BY. Raises NotNative."""
     if isinstance(node.this, exp.Column):
-        return SortTerm(_position(scope.place(node.this)[0]), *direction(node))
+        position, type_ = scope.place(node.this)
+        return SortTerm(_ordered(_position(position), type_), *direction(node))
     compiled = compile_expression(node.this, scope)
     if (
         compiled is None
@@ -228,7 +230,19 @@ def sort_term(node: exp.Ordered, scope: RowScope | GroupScope) -> SortTerm:
     ):
         # Another computed double may be NaN, which DuckDB sorts differently.
         raise NotNative(f"ORDER BY {written(node.this, NAME)}")
-    return SortTerm(compiled, *direction(node))
+    return SortTerm(_ordered(compiled, compiled.type), *direction(node))
+
+
+def _ordered(value: Callable[[Row, Any], Value], type_: ColumnType) -> Callable[[Row, Any], Any]:
+    """The key by which values of a type are ordered: the value itself, unless it is an array."""
+    if type_.kind is not Kind.ARRAY:
+        return value
+
+    def key(row: Row, parameters: Any) -> Any:
+        found = value(row, parameters)
+        return order_of(found) if isinstance(found, tuple) else found
+
+    return key
 
 
 def direction(node: exp.Ordered) -> tuple[bool, bool]:
@@ -339,6 +353,8 @@ def _aggregate_type(node: exp.Expr, scope: RowScope) -> ColumnType:
     if isinstance(node, exp.Count) or cast is not None:
         return ColumnType(Kind.BIGINT)
     type_ = _compile(node.this, scope).type
+    if type_ is not None and type_.kind is Kind.ARRAY:
+        raise NotNative(f"aggregate {written(node, NAME)} of arrays")
     if type_ is None or (type_.kind is Kind.DOUBLE and "column" not in node.this.meta):
         raise NotNative(f"aggregate {written(node, NAME)}")
     if not isinstance(node, exp.Sum):

@@ -28,6 +28,7 @@ from hornbeam_server.query.expressions.operands import (
     scaler,
     unary,
 )
+from hornbeam_server.schema import quotients
 from hornbeam_server.schema.errors import DivisionByZero, TypeMismatch
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 from hornbeam_server.storage.codec.folds import double_of_total
@@ -94,8 +95,8 @@ def _integer(function: Binary, left: Operand, right: Operand) -> Operand:
 
 
 def quotient(left: Operand, right: Operand) -> Operand:
-    """/ of integers is an integer, towards zero; of other numbers it is a double. At run time, a
-    division by zero raises DivisionByZero."""
+    """/ of integers is an integer, towards zero; of other numbers it is a double, as in DuckDB. At
+    run time, a division by zero raises DivisionByZero."""
     kinds = {left.kind, right.kind}
     if kinds <= INTEGERS:
         return whole_quotient(left, right)
@@ -103,6 +104,23 @@ def quotient(left: Operand, right: Operand) -> Operand:
         raise NotNativeError
     result = binary(convert(left, DOUBLE), convert(right, DOUBLE), DOUBLE, _divided)
     return Operand(DOUBLE, result.evaluate, may_be_nan=True)
+
+
+def numeric_quotient(left: Operand, right: Operand) -> Operand:
+    """/ of NUMERIC. At run time, a division by zero raises DivisionByZero, an overflow
+    TypeMismatch."""
+    return _numeric(quotients.quotient, left, right)
+
+
+def long_product(left: Operand, right: Operand) -> Operand:
+    """* of NUMERIC with the places of a quotient. At run time, an overflow raises TypeMismatch."""
+    return _numeric(lambda a, b: quotients.product(Decimal(a), Decimal(b)), left, right)
+
+
+def _numeric(function: Binary, left: Operand, right: Operand) -> Operand:
+    for side in (left, right):
+        require(side, *INTEGERS, Kind.DECIMAL)
+    return binary(left, right, quotients.QUOTIENT, function)
 
 
 def _divided(a: float, b: float) -> float:

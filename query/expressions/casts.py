@@ -24,10 +24,11 @@ from hornbeam_server.query.expressions.operands import (
     scaler,
     unary,
 )
-from hornbeam_server.schema.assignment import text_of_double, text_of_time
+from hornbeam_server.schema import arrays
+from hornbeam_server.schema.assignment import text_of, text_of_double, text_of_time
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.seconds import round_to
-from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind
+from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind, array_of
 
 Cast = Callable[[Any], Any]
 
@@ -56,6 +57,8 @@ def target_type(node: DataType) -> ColumnType:
             raise NotNativeError
         precision, scale = sizes
         return ColumnType(Kind.DECIMAL, precision, scale)
+    if node.this is DataType.Type.ARRAY:
+        return array_of(target_type(node.expressions[0]))
     kind = _KINDS.get(node.this)
     if kind in MOMENTS and len(node.expressions) == 1:
         return ColumnType(kind, precision=int(node.expressions[0].name))
@@ -95,6 +98,8 @@ def cast(operand: Operand, to: ColumnType) -> Operand:
         return _rounded(cast(operand, ColumnType(to.kind)), to.precision)
     if operand.type is None:
         return constant(to, None)
+    if to.element is not None:
+        return _array(operand, to)
     if operand.text is not None and to.kind is not Kind.TEXT:
         value = parse_text(operand.text, to)
         if value is None:
@@ -103,6 +108,23 @@ def cast(operand: Operand, to: ColumnType) -> Operand:
     if operand.type.kind is to.kind is not Kind.DECIMAL or _widens(operand.type, to):
         return replace(operand, type=to, text=None)
     return _folded(operand, to, _function(operand.type, to))
+
+
+def _array(operand: Operand, to: ColumnType) -> Operand:
+    """An array whose elements are cast, or the array that a text spells."""
+    assert operand.type is not None
+    given = operand.type.element
+    if operand.type.kind is Kind.TEXT:
+        return replace(_folded(operand, to, to.coerce), text=None)
+    if given is None:
+        raise NotNativeError
+    if given == to.element_type:
+        return operand
+    element = Operand(given, lambda row, _: row)
+    cast_element = cast(element, to.element_type).evaluate
+    return _folded(
+        operand, to, lambda value: arrays.values_of(value, lambda each: cast_element(each, ()))
+    )
 
 
 def _rounded(operand: Operand, digits: int) -> Operand:
@@ -191,6 +213,8 @@ def _to_decimal(to: ColumnType) -> Cast:
 def _to_text(from_: ColumnType) -> Cast:
     if from_.kind is Kind.DECIMAL and from_.precision != from_.scale:  # DuckDB writes .5
         return lambda value: format(value, "f")
+    if from_.element is not None:
+        return lambda value: text_of(value) or ""
     found = _TEXTS.get(from_.kind)
     if found is None:
         raise NotNativeError

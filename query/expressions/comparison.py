@@ -14,6 +14,8 @@ from hornbeam_server.query.expressions.operands import (
     comparable,
     constant,
 )
+from hornbeam_server.schema.arrays import order_of
+from hornbeam_server.schema.types import Kind
 
 Test = Callable[[Any, Any], bool]
 
@@ -42,10 +44,19 @@ _MIRRORED: dict[Test, Test] = {
 
 def _nan_aware(test: Test, *operands: Operand) -> Test:
     """`test` with DuckDB's NaN, which equals itself and is greater than all numbers. Only
-    arithmetic produces NaN."""
+    arithmetic produces NaN. Arrays are ordered by their elements, of which NULL is the largest."""
+    if test not in _EQUALITY and any(_is_array(operand) for operand in operands):
+        return lambda a, b: test(order_of(a), order_of(b))
     if not any(operand.may_be_nan for operand in operands):
         return test
     return lambda a, b: test(_total(a), _total(b))
+
+
+_EQUALITY = (operator.eq, operator.ne)
+
+
+def _is_array(operand: Operand) -> bool:
+    return operand.type is not None and operand.type.kind is Kind.ARRAY
 
 
 def _total(value: float) -> tuple[bool, float]:
@@ -58,7 +69,7 @@ def between(value: Operand, low: Operand, high: Operand) -> Operand:
     value, low, high = comparable((value, low, high))
     above = _compare(operator.ge, value, low)
     below = _compare(operator.le, value, high)
-    plain = value.position is not None and low.constant and high.constant
+    plain = value.position is not None and low.constant and high.constant and not _is_array(value)
     if plain and low.value is not None and high.value is not None:
         return _column_between(value, low.value, high.value)
     return both(above, below)

@@ -16,10 +16,13 @@ from sqlglot import exp
 from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.binding.placeholders import number_placeholders, parameter_key
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, Parameter, arguments
+from hornbeam_server.query.dialect.macros import is_macro
+from hornbeam_server.query.dialect.numerics import is_long_product, is_quotient
 from hornbeam_server.query.dialect.operand_kinds import is_rounded_to_even
 from hornbeam_server.query.dialect.sums import QUOTIENT
 from hornbeam_server.query.expressions import (
     arithmetic,
+    arrays,
     casts,
     comparison,
     functions,
@@ -163,6 +166,11 @@ def _placeholder(compiler: _Compiler, node: exp.Placeholder) -> Operand:
     return Operand(type_, lambda _row, parameters: parameters[key])  # type: ignore[index]
 
 
+@_handles(exp.Array, "expressions")
+def _array(compiler: _Compiler, node: exp.Array) -> Operand:
+    return arrays.written(compiler.all(*node.expressions))
+
+
 @_handles(exp.Paren)
 def _paren(compiler: _Compiler, node: exp.Paren) -> Operand:
     return compiler.compile(node.this)
@@ -284,7 +292,14 @@ def _arithmetic(function: arithmetic.Binary) -> Handler:
 
 _handles(exp.Add, "expression")(_arithmetic(operator.add))
 _handles(exp.Sub, "expression")(_arithmetic(operator.sub))
-_handles(exp.Mul, "expression")(_arithmetic(operator.mul))
+
+
+@_handles(exp.Mul, "expression")
+def _product(compiler: _Compiler, node: exp.Mul) -> Operand:
+    sides = compiler.sides(node)
+    if is_long_product(node):
+        return arithmetic.long_product(*sides)
+    return arithmetic.arithmetic(operator.mul, *sides)
 
 
 @_handles(exp.Div, "expression", "typed", "safe")
@@ -294,6 +309,8 @@ def _quotient(compiler: _Compiler, node: exp.Div) -> Operand:
     if QUOTIENT in node.meta:
         sides = (node.left, node.right)
         return arithmetic.average(*(compiler.compile(side.this) for side in sides))
+    if is_quotient(node):
+        return arithmetic.numeric_quotient(*compiler.sides(node))
     return arithmetic.quotient(*compiler.sides(node))
 
 
@@ -350,7 +367,7 @@ def _number(node: exp.Expr | None) -> int | None:
 
 @_handles(exp.Anonymous, "expressions")
 def _call(compiler: _Compiler, node: exp.Anonymous) -> Operand:
-    if node.find(exp.Column) is None:
+    if node.find(exp.Column) is None and not is_macro(node.name):
         raise NotNativeError  # the type of DATE_PART of a constant depends on its value
     return functions.called(node.name, compiler.all(*node.expressions))
 

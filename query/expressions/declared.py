@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from sqlglot import exp
@@ -18,23 +18,21 @@ from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.query.dialect.functions import is_current_time, makes_or_takes_rows
 from hornbeam_server.query.expressions.compiler import CompiledExpression, compile_expression
-from hornbeam_server.query.expressions.operands import NUMBERS
-from hornbeam_server.schema.catalog import Catalog, Forest
+from hornbeam_server.query.expressions.conversions import compile_with_casts
+from hornbeam_server.query.expressions.operands import NUMBERS, Scope
+from hornbeam_server.schema.catalog import RELATIONS, alone
 from hornbeam_server.schema.errors import (
     CheckViolation,
     SqlError,
     TypeMismatch,
     Unsupported,
 )
-from hornbeam_server.schema.model import Check, Column, Relation, Schema
+from hornbeam_server.schema.model import Check, Column, Relation
 from hornbeam_server.schema.named_columns import unknown_column
 from hornbeam_server.schema.sqltext import literal_sql, shown
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
-RELATIONS = 1_000
-"""Maximum number of relations whose compiled expressions are cached: most changes of the catalog
-leave nearly all relations as they are."""
 _TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 _PLACE = re.compile(r" \(line \d+, column \d+\)")
 """A place in the text that is parsed here, which no user has written."""
@@ -108,20 +106,39 @@ def compile_generated(column: Column, relation: Relation) -> CompiledExpression:
     values, and is to be coerced. Raises SqlError and its subclasses."""
     assert column.default is not None
     what = f"Generated column {relation.name}.{column.name}"
-    sql, to = column.default.sql, column.type.stored()
-    compiled = _compiled(sql, relation, what, reads_generated=False)
+    source = _Source(relation, what, reads_generated=False)
+    return _compile_assigned(column.default.sql, column, source)
+
+
+def compile_conversion(sql: str, column: Column, relation: Relation) -> CompiledExpression:
+    """Compile an expression over rows of `relation` that gives the values of `column`, of another
+    type: those behind USING. Its value is cast as that of a generated column. Raises SqlError and
+    its subclasses."""
+    what = f"The conversion of {relation.name}.{column.name}"
+    try:
+        return _compile_assigned(sql, column, _Source(relation, what, compile_with_casts))
+    except TypeMismatch as error:
+        to = column.type.ddl()
+        error.cure = f"Say how: USING CAST({sql} AS {to}), or --using with schema apply."
+        raise
+
+
+def _compile_assigned(sql: str, column: Column, source: _Source) -> CompiledExpression:
+    """Compile an expression whose value is assigned to `column`."""
+    to = column.type.stored()
+    compiled = source.compiled(sql)
     kind = to.kind if compiled.type is None else compiled.type.kind
     if kind is to.kind or (to.kind in {Kind.DECIMAL, Kind.DOUBLE} and kind in NUMBERS):
         return compiled
     alike = any({kind, to.kind} <= kinds for kinds in (NUMBERS, _TIMES))
     if to.kind is Kind.TEXT:
-        return _compiled(f"CAST(({sql}) AS TEXT)", relation, what)
+        return source.compiled(f"CAST(({sql}) AS TEXT)")
     if not alike:
         raise TypeMismatch(
-            f"{what} is {to.sql()}, but its expression has another type.",
+            f"{source.what} is {to.sql()}, but its expression has another type.",
             cure=f"Write CAST(… AS {to.sql()}).",
         )
-    return _compiled(f"CAST(({sql}) AS {to.sql()})", relation, what)
+    return source.compiled(f"CAST(({sql}) AS {to.sql()})")
 
 
 @lru_cache(RELATIONS)
@@ -135,7 +152,7 @@ def row_checks(relation: Relation) -> tuple[RowCheck, ...]:
 def compile_check(check: Check, relation: Relation) -> CompiledExpression:
     """Compile a CHECK. Raises SqlError and its subclasses for an expression that is invalid or that
     no CHECK can have."""
-    compiled = _compiled(check.sql, relation, f"CHECK {check.name} of {relation.name}")
+    compiled = _Source(relation, f"CHECK {check.name} of {relation.name}").compiled(check.sql)
     if compiled.type is not None and compiled.type.kind is not Kind.BOOLEAN:
         raise TypeMismatch(
             f"CHECK {check.name} of {relation.name} is not a condition, but a value of type"
@@ -150,13 +167,53 @@ def row_condition(index: str, where: str, relation: Relation) -> Callable[[Row],
     """Whether a row of `relation` belongs to the partial index `index`: `where` is true for it.
     Raises SqlError and its subclasses for a condition that no index can have."""
     what = f"The condition of index {index}"
-    compiled = _compiled(where, relation, what)
+    compiled = _Source(relation, what).compiled(where)
     if compiled.type is not None and compiled.type.kind is not Kind.BOOLEAN:
         raise TypeMismatch(
             f"{what} is a value of type {compiled.type.sql()}.",
             cure="Compare the value, for example with > or IN.",
         )
     return lambda row: compiled(row) is True
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFunction:
+    """A compiled expression of an index: the value of a row, which has `type`."""
+
+    type: ColumnType
+    expression: CompiledExpression
+
+    def __call__(self, row: Row) -> Value:
+        """Raises TypeMismatch, and the errors of the evaluation."""
+        return self.type.coerce(self.expression(row))
+
+
+@lru_cache(RELATIONS)
+def compile_key(index: str, sql: str, relation: Relation) -> KeyFunction:
+    """Compile an expression of an index over rows of `relation`. Raises SqlError and its
+    subclasses for an expression that no index can have."""
+    what = f"Index {index}"
+    compiled = _Source(relation, what).compiled(sql)
+    type_ = compiled.type
+    if type_ is None:
+        raise TypeMismatch(f"{what}: {sql} is always NULL.", cure="Leave it out.")
+    if type_.kind is Kind.JSON:
+        raise TypeMismatch(
+            f"{what}: {sql} of type {type_.sql()} has no order.",
+            cure="Index a part of it as text or a number, such as (j ->> 'name').",
+        )
+    return KeyFunction(type_.stored(), compiled)
+
+
+def row_of_index(
+    index: str, expressions: Sequence[tuple[str, str]], relation: Relation
+) -> tuple[dict[str, int], Callable[[Row], Row]]:
+    """A function that appends the values of `expressions`, pairs of name and SQL, to a row of
+    `relation`, and the places of all columns in the longer row."""
+    functions = [compile_key(index, sql, relation) for _, sql in expressions]
+    names = (*relation.column_names, *(name for name, _ in expressions))
+    places = {name: place for place, name in enumerate(names)}
+    return places, lambda row: row + tuple([function(row) for function in functions])
 
 
 class _RowScope:
@@ -181,36 +238,39 @@ class _RowScope:
         return None
 
 
-def _compiled(
-    sql: str, relation: Relation, what: str, *, reads_generated: bool = True
-) -> CompiledExpression:
-    try:
-        tree = parse(f"SELECT ({sql}) FROM {quoted(relation.name)}")
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The rows over which an expression is compiled. `what` names the expression in errors."""
+
+    relation: Relation
+    what: str
+    compile: Callable[[exp.Expr, Scope], CompiledExpression | None] = compile_expression
+    reads_generated: bool = True
+
+    def compiled(self, sql: str) -> CompiledExpression:
+        """Raises SqlError and its subclasses, of which Unsupported for an expression that only
+        DuckDB evaluates."""
+        relation, what = self.relation, self.what
         try:
-            _require_value_of_row(tree, what)
-            (bound,) = bind_tree(tree, sql, alone(relation)).ast.expressions
-            compiled = compile_expression(bound.unalias(), _RowScope(relation, reads_generated))
-        finally:
-            unlink(tree)
-    except SqlError as error:
-        message = _PLACE.sub("", error.message)
-        located = message if message.startswith(what) else f"{what}: {message}"
-        raise type(error)(located, cure=error.cure, **error.details) from None
-    if compiled is None:
-        raise Unsupported(
-            f"{what} has an expression that only DuckDB evaluates, and rows are written without"
-            f" DuckDB: {sql}.",
-            cure="Use comparisons, arithmetic, LIKE, IN, CASE and the functions that docs/sql.md"
-            " lists for CHECK, or do it in the application.",
-        )
-    return compiled
-
-
-@lru_cache(RELATIONS)
-def alone(relation: Relation) -> Catalog:
-    """A catalog of just this relation."""
-    bare = replace(relation, foreign_keys=(), checks=())
-    return Catalog(0, Schema((bare,)), Forest((relation.name,)))
+            tree = parse(f"SELECT ({sql}) FROM {quoted(relation.name)}")
+            try:
+                _require_value_of_row(tree, what)
+                (bound,) = bind_tree(tree, sql, alone(relation)).ast.expressions
+                compiled = self.compile(bound.unalias(), _RowScope(relation, self.reads_generated))
+            finally:
+                unlink(tree)
+        except SqlError as error:
+            message = _PLACE.sub("", error.message)
+            located = message if message.startswith(what) else f"{what}: {message}"
+            raise type(error)(located, cure=error.cure, **error.details) from None
+        if compiled is None:
+            raise Unsupported(
+                f"{what} has an expression that only DuckDB evaluates, and rows are written without"
+                f" DuckDB: {sql}.",
+                cure="Use comparisons, arithmetic, LIKE, IN, CASE and the functions that"
+                " docs/sql.md lists for CHECK, or do it in the application.",
+            )
+        return compiled
 
 
 _Test = Callable[[exp.Expr], bool]

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.expressions import arithmetic, dates, logic, text
 from hornbeam_server.query.expressions.operands import NotNativeError, Operand
 
@@ -52,6 +53,8 @@ _FUNCTIONS: dict[str, tuple[range, Function]] = {
     "char_length": (_ONE, text.length),
     "character_length": (_ONE, text.length),
     "mod": (_TWO, arithmetic.modulo),
+    macro("quotient"): (_TWO, arithmetic.numeric_quotient),
+    macro("product"): (_TWO, arithmetic.long_product),
     "floor": (_ONE, partial(arithmetic.whole, math.floor)),
     "ceil": (_ONE, partial(arithmetic.whole, math.ceil)),
     "ceiling": (_ONE, partial(arithmetic.whole, math.ceil)),

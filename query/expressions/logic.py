@@ -113,10 +113,11 @@ def nullif(value: Operand, other: Operand) -> Operand:
 def extreme(choose: Callable[[Any], Any], operands: Sequence[Operand]) -> Operand:
     """GREATEST (`max`) and LEAST (`min`), which ignore NULLs.
 
-    Doubles are not supported: the sign of the result shows which of two zeros was chosen.
+    Doubles are not supported: the sign of the result shows which of two zeros was chosen. Nor are
+    arrays, which Python orders otherwise.
     """
     type_ = common_type(operands)
-    if type_.kind is Kind.DOUBLE:
+    if type_.kind in (Kind.DOUBLE, Kind.ARRAY):
         raise NotNativeError
     parts = [convert(operand, type_).evaluate for operand in operands]
 

@@ -166,6 +166,8 @@ def common_type(operands: Sequence[Operand]) -> ColumnType:
 
 def _wider(a: ColumnType, b: ColumnType) -> ColumnType:
     kinds = {a.kind, b.kind}
+    if a.element is not None and b.element is not None:
+        return _wider_array(a, b, a.element, b.element)
     if len(kinds) == 1 and a.kind is not Kind.DECIMAL:
         return a
     if kinds == INTEGERS:
@@ -175,6 +177,14 @@ def _wider(a: ColumnType, b: ColumnType) -> ColumnType:
     if kinds == {Kind.DATE, Kind.TIMESTAMP}:
         return TIMESTAMP
     raise NotNativeError
+
+
+def _wider_array(a: ColumnType, b: ColumnType, of_a: ColumnType, of_b: ColumnType) -> ColumnType:
+    if of_a == of_b or {of_a.kind, of_b.kind} == {Kind.TEXT}:
+        return a
+    if {of_a.kind, of_b.kind} <= INTEGERS:
+        return a if of_a.kind is Kind.BIGINT else b
+    raise NotNativeError  # DuckDB converts the elements
 
 
 def _wider_decimal(a: ColumnType, b: ColumnType) -> ColumnType:

@@ -211,7 +211,7 @@ class Paths:
         self.catalog = catalog
         self.source = catalog.layout(block.relation(alias))
         columns = block.columns.get(alias, frozenset(self.source.column_names))
-        filters = block.filters_of(alias)
+        filters = block.key_filters_of(alias)
         self.layouts = tuple(_layouts(catalog, self.source, columns, filters))
         self.joins = tuple(_join_equalities(block, hints, alias))
         self.partners = tuple(
@@ -651,6 +651,7 @@ LOWEST: dict[Kind, Value] = {
     Kind.INTERVAL: Interval(-(1 << 31), -(1 << 31), -(1 << 63)),
     Kind.UUID: uuid.UUID(int=0),
     Kind.JSON: "",
+    Kind.ARRAY: (),
 }
 """The smallest value of each kind: a range from here excludes NULL and nothing else."""
 

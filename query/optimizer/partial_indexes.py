@@ -1,4 +1,5 @@
-"""Conditions of partial indexes: the queries that may read an index, and SQL for DuckDB."""
+"""Conditions and expressions of indexes: the queries that may read a partial index, and SQL for
+DuckDB."""
 
 from __future__ import annotations
 
@@ -14,8 +15,7 @@ from hornbeam_server.query.binding.blocks import split
 from hornbeam_server.query.binding.parse import DIALECT
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.query.expressions.declared import alone
-from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.catalog import Catalog, Index, alone
 from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.trees import unlink, written
 
@@ -48,6 +48,15 @@ def condition_sql(where: str, relation: Relation) -> str:
     bound = _bound(where, relation)
     try:
         return duckdb_sql(bound.ast.args["where"].this)
+    finally:
+        unlink(bound.ast)
+
+
+def value_sql(sql: str, relation: Relation) -> str:
+    """An expression of an index on `relation` as SQL for DuckDB."""
+    bound = bind(f"SELECT ({sql}) FROM {quoted(relation.name)}", alone(relation))
+    try:
+        return duckdb_sql(bound.ast.expressions[0])
     finally:
         unlink(bound.ast)
 

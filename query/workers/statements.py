@@ -47,12 +47,13 @@ RESULT_BYTES = 4 << 20
 MAX_VALUE_BYTES = 64 << 20
 """Maximum size of one result row in bytes. It is checked after DuckDB has produced the row."""
 _ROWS_AT_ONCE = 256
-_DIVIDED = re.compile(r"Division by zero in expression \(?(?P<expression>.*?)\)?\. Use TRY")
-
-_RAISED = re.compile(
-    r"Python exception occurred while executing the UDF: TypeMismatch: (?P<message>.*)"
+_OURS = "Python exception occurred while executing the UDF: "
+"""How an error of a function of ours begins (`query/dialect/jsonb.py`, `numerics.py`)."""
+_RAISED = re.compile(rf"{_OURS}TypeMismatch: (?P<message>.*)")
+_DIVIDED = re.compile(
+    rf"(?:{_OURS}DivisionByZero: )?Division by zero in expression"
+    r" \(?(?P<expression>.*?)\)?\.(?: Use TRY|$)"
 )
-"""The error of a function of ours (`query/dialect/jsonb.py`)."""
 
 
 class Statements:
@@ -110,8 +111,9 @@ class Statements:
         return self._session
 
     def _defined_for(self, sql: str) -> duckdb.DuckDBPyConnection:
-        """The session's cursor, in whose database all is defined that `sql` calls."""
-        self._definitions.create_for(sql, self._cursor)
+        """The session's cursor, in whose database all is defined that `sql` calls. DuckDB frees a
+        function of Python with the connection that created it, so it is none of a session."""
+        self._definitions.create_for(sql, self._database)
         return self._cursor
 
     def _end(self) -> None:

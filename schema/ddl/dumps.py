@@ -19,9 +19,12 @@ from hornbeam_server.schema.ddl.scan import Piece
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.graph import components
 from hornbeam_server.schema.graph import parents as parents_of
-from hornbeam_server.schema.model import Relation, Schema
+from hornbeam_server.schema.model import DefaultKind, Relation, Schema
 from hornbeam_server.schema.problems import Problems
 from hornbeam_server.schema.types import ColumnType, Kind
+
+_NUMBERING = {Source.MYSQL, Source.SQLITE}
+"""The dialects in which NULL asks for the next number of an identity column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +61,55 @@ class Part:
             relation.name: {column.name: column.type for column in relation.columns}
             for relation in self.relations
         }
+        numbers = {
+            relation.name: _Numbers(
+                relation, [each for each in self.sections if each.relation == relation.name]
+            )
+            for relation in self.relations
+        }
         for each in self.sections:
             of = types[each.relation]
             has_bytes = any(of[name].kind is Kind.BYTES for name in each.columns)
-            for row in rows_of(each):
+            for row in numbers[each.relation].given(each, rows_of(each)):
                 if has_bytes or bytes in map(type, row.values):
                     yield _row_as_types(row, of, each)
                 else:
                     yield row
+
+
+class _Numbers:
+    """Gives a number to each row of MySQL or SQLite that has none in its identity column: the next
+    one behind those of the rows before it. If no row of the relation has one, the load numbers
+    them."""
+
+    def __init__(self, relation: Relation, sections: Sequence[Section]) -> None:
+        self._column = next(
+            (c.name for c in relation.visible if c.default_kind is DefaultKind.IDENTITY), ""
+        )
+        self._given = any(self._column in each.columns for each in sections)
+        self._last = 0
+
+    def given(self, section_: Section, rows: Iterator[Row]) -> Iterator[Row]:
+        """The rows, with numbers."""
+        if section_.source not in _NUMBERING or not self._given:
+            return rows
+        if self._column in section_.columns:
+            return self._numbered(section_.columns.index(self._column), rows)
+        columns = (*section_.columns, self._column)
+        without = (replace(row, columns=columns, values=[*row.values, None]) for row in rows)
+        return self._numbered(len(columns) - 1, without)
+
+    def _numbered(self, at: int, rows: Iterator[Row]) -> Iterator[Row]:
+        for row in rows:
+            value = row.values[at]
+            if value is None:
+                self._last += 1
+                values = [*row.values[:at], str(self._last), *row.values[at + 1 :]]
+                yield replace(row, values=values)
+                continue
+            if isinstance(value, str) and value.isdecimal():
+                self._last = max(self._last, int(value))
+            yield row
 
 
 def _row_as_types(row: Row, types: Mapping[str, ColumnType], each: Section) -> Row:

@@ -14,11 +14,15 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.build import Expression, Place
+from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.render import identifier
-from hornbeam_server.schema.sqltext import tokenize
+from hornbeam_server.schema.sqltext import quoted, tokenize
 
 _DIALECT = Dialect.get_or_raise("postgres")
-_NO_NAMES = {TokenType.STRING, TokenType.NUMBER}
+_TEXTS = {TokenType.STRING, TokenType.NATIONAL_STRING}
+_NO_NAMES = _TEXTS | {TokenType.NUMBER}
+_CHARACTER_SET = TokenType.INTRODUCER
+"""MySQL's character set before a text: _utf8mb4'abc'."""
 _STATEMENTS = (["CREATE", "TABLE"], ["ALTER", "TABLE"])
 _BEHIND = frozenset(
     {
@@ -105,6 +109,33 @@ def default_of(tokens: Sequence[Token]) -> Sequence[Token]:
     return tokens
 
 
+def element_of(tokens: Sequence[Token], number: int) -> Sequence[Token]:
+    """The tokens of the element `number` of the first list in parentheses, without the class of
+    operators and the order that CREATE INDEX may have behind it."""
+    closings = _closings(tokens)
+    opening = min(closings)
+    at = begin = opening + 1
+    while at < closings[opening]:
+        if tokens[at].token_type is TokenType.COMMA:
+            if not number:
+                break
+            number, begin = number - 1, at + 1
+        at = closings.get(at, at) + 1
+    return _without_order(tokens[begin:at])
+
+
+def _without_order(tokens: Sequence[Token]) -> Sequence[Token]:
+    """The tokens of an element of an index without [class] [ASC | DESC] [NULLS FIRST | LAST]."""
+    words = [token.text.upper() for token in tokens]
+    if words[-2:-1] == ["NULLS"]:
+        words = words[:-2]
+    if words[-1:] in (["ASC"], ["DESC"]):
+        words.pop()
+    if words[-2:-1] == [")"] and words[-1].endswith("_OPS"):
+        words.pop()
+    return tokens[: len(words)]
+
+
 def _unenclosed(tokens: Sequence[Token]) -> Sequence[Token]:
     """The tokens without parentheses around all of them."""
     closings, outer = _closings(tokens), 0
@@ -118,18 +149,34 @@ def token_like(kind: TokenType, text: str, like: Token) -> Token:
     return Token(kind, text, like.line, like.col, like.start, like.end, [])
 
 
-def expression(tokens: Sequence[Token], text: str, place: Place) -> Expression:
-    """The expression that consists of `tokens` of `text`, without parentheses around it."""
-    tokens = _unenclosed(tokens)
-    pieces = [text[token.start : token.end + 1] for token in tokens]
+def expression(
+    tokens: Sequence[Token], text: str, place: Place, source: Source = Source.POSTGRES
+) -> Expression:
+    """The expression that consists of `tokens` of `text`, without parentheses around it. Names and
+    texts of `source` are in PostgreSQL's quotes."""
+    tokens = [token for token in _unenclosed(tokens) if token.token_type is not _CHARACTER_SET]
+    pieces = [_written(token, text, source) for token in tokens]
     blanks = ["" if a.end + 1 == b.start else " " for a, b in pairwise(tokens)]
     sql = "".join(piece + blank for piece, blank in zip(pieces, [*blanks, ""], strict=True))
     words = [
-        token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower()
+        token.text if _keeps_case(token, source) else token.text.lower()
         for before, token in zip([None, *tokens], tokens, strict=False)
         if token.token_type not in _NO_NAMES and not _is_type(before)
     ]
     return Expression(sql, tuple(words), place)
+
+
+def _keeps_case(token: Token, source: Source) -> bool:
+    return token.token_type is TokenType.IDENTIFIER and not source.folds_quoted
+
+
+def _written(token: Token, text: str, source: Source) -> str:
+    """A token of a file of `source`, as PostgreSQL writes it."""
+    if source is not Source.POSTGRES and token.token_type is TokenType.IDENTIFIER:
+        return identifier(token.text.lower())
+    if source is not Source.POSTGRES and token.token_type in _TEXTS:
+        return quoted(token.text)
+    return text[token.start : token.end + 1]
 
 
 def read_expression(sql: str, place: Place) -> Expression:

@@ -43,12 +43,21 @@ _NOTES = {
     T.YEAR: "YEAR is kept as SMALLINT",
     T.SET: "SET is kept as TEXT, the values with commas between them, and not checked",
 }
+_RANGES = tuple(
+    f"{of}{kind}"
+    for of in ("int4", "int8", "num", "ts", "tstz", "date")
+    for kind in ("range", "multirange")
+)
 _AS_TEXT = {
     "tsvector": "TSVECTOR is kept as TEXT; @@ is refused",
     "tsquery": "TSQUERY is kept as TEXT; @@ is refused",
     "vector": "VECTOR is kept as TEXT; its operators of distance are refused",
+} | {
+    name: f"{name.upper()} is kept as TEXT; its operators and functions are refused"
+    for name in _RANGES
 }
-"""Types of PostgreSQL that are kept as text, each with its note."""
+"""Types of PostgreSQL that are kept as text, each with its note. PostgreSQL writes equal values as
+equal texts."""
 _MONEY = {T.MONEY: (19, 4), T.SMALLMONEY: (10, 4)}
 _SMALLEST = 1
 """TINYINT(1) and BIT(1) are MySQL's BOOLEAN."""
@@ -63,8 +72,17 @@ def known_type(node: exp.DataType, source: Source) -> tuple[exp.DataType, str]:
             return _of_sqlite(node), ""
         case Source.SQLSERVER:
             return _of_sqlserver(node), ""
-    name = node.sql("postgres").lower().removeprefix("public.").partition("(")[0]
+    name = _name(node)
     return (_type(T.TEXT), _AS_TEXT[name]) if name in _AS_TEXT else (node, "")
+
+
+def is_kept_as_text(written: exp.Expr | None) -> bool:
+    """Is a type of PostgreSQL kept as text, without its functions?"""
+    return isinstance(written, exp.DataType) and _name(written) in _AS_TEXT
+
+
+def _name(node: exp.DataType) -> str:
+    return node.sql("postgres").lower().removeprefix("public.").partition("(")[0]
 
 
 def _of_mysql(node: exp.DataType) -> exp.DataType:

@@ -46,7 +46,7 @@ _KINDS = frozenset(_KIND_WORDS.split())
 """Kinds of objects that hold no rows."""
 NAME = r"(?:\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+)(?:\s*\.\s*(?:\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+))*"
 _ALTERS_NO_ROWS = re.compile(
-    rf"ALTER\s+(?:TABLE|SEQUENCE|INDEX|DOMAIN)\s+(?:ONLY\s+|IF\s+EXISTS\s+)*{NAME}\s+(?:"
+    rf"ALTER\s+(?:TABLE|SEQUENCE|INDEX|DOMAIN|MATERIALIZED\s+VIEW)\s+(?:ONLY\s+|IF\s+EXISTS\s+)*{NAME}\s+(?:"
     r"OWNER\s+TO|OWNED\s+BY|CLUSTER\s+ON|REPLICA\s+IDENTITY|(?:ENABLE|DISABLE|FORCE)\s"
     r"|(?:WITH\s+(?:NO)?CHECK\s+)?(?:NO)?CHECK\s+CONSTRAINT\s|VALIDATE\s+CONSTRAINT"
     r"|SET\s+(?:\(|SCHEMA|TABLESPACE|STATISTICS|LOGGED|UNLOGGED|WITHOUT)"

@@ -49,7 +49,7 @@ _LITERAL = {
 }
 _SIMPLE = r"(?:N?'[^'\\]*+'|-?\d++(?:\.\d++)?+|NULL)"
 _SIMPLE_ROW = re.compile(rf"\(\s*+({_SIMPLE}(?:\s*+,\s*+{_SIMPLE})*+)\s*+\)", re.IGNORECASE)
-_SIMPLE_VALUE = re.compile(r"N?'([^']*+)'|(-?\d[\d.]*+)|(NULL)", re.IGNORECASE)
+_SIMPLE_VALUE = re.compile(r"N'([^']*+)'|'([^']*+)'|(-?\d[\d.]*+)|(NULL)", re.IGNORECASE)
 """Rows of plain texts, numbers and NULL, which most rows are. They are read five times faster."""
 _ESCAPES = {
     "0": "\0",
@@ -212,7 +212,8 @@ class _Inserted:
             return []
         self._at = row.end()
         return [
-            None if null else number or text for text, number, null in _SIMPLE_VALUE.findall(row[1])
+            None if null else number or text or self._national(national)
+            for national, text, number, null in _SIMPLE_VALUE.findall(row[1])
         ]
 
     def _values(self) -> list[Value]:
@@ -267,7 +268,14 @@ class _Inserted:
             inner = _BACKSLASH.sub(_unescaped_in_mysql, inner)
         elif prefix == "e" and "\\" in inner:
             inner = _BACKSLASH.sub(_unescaped_in_postgres, inner)
-        return inner.encode(errors="surrogateescape") if prefix == "_binary" else inner
+        if prefix == "_binary":
+            return inner.encode(errors="surrogateescape")
+        return self._national(inner) if prefix == "n" else inner
+
+    def _national(self, text: str) -> str:
+        """The value of N'text'. PostgreSQL reads it as a CHAR(n), which has no blanks at its end
+        when it becomes a VARCHAR or a TEXT."""
+        return text.rstrip(" ") if self._section.source is Source.POSTGRES else text
 
     def _skip_to_closing(self) -> None:
         """Skip the type in CAST(value AS type)."""

@@ -18,6 +18,7 @@ from hornbeam_server.schema.build import Expression, Name, Place
 from hornbeam_server.schema.ddl.expressions import (
     Part,
     default_of,
+    element_of,
     expression,
     parts_of,
     without,
@@ -160,13 +161,13 @@ class Statement:
         place = self.place(tokens[part.opening].start)
         if not inside:
             raise place.error("The parentheses are empty.", cure="Write an expression into them.")
-        return expression(inside, self.text, self.place(inside[0].start))
+        return expression(inside, self.text, self.place(inside[0].start), self.source)
 
     def default_expression(self, column: int) -> Expression:
         """The expression behind the DEFAULT of the column that is named at offset `column`."""
         first = self._index(self.keyword("DEFAULT", column)) + 1
         inside = default_of(self.tokens[first:])
-        return expression(inside, self.text, self.place(inside[0].start))
+        return expression(inside, self.text, self.place(inside[0].start), self.source)
 
     def without_data(self) -> Statement:
         """The statement without WITH [NO] DATA at its end: a view always has its rows."""
@@ -178,6 +179,12 @@ class Statement:
         """The condition behind the first WHERE from offset `after` on, to the end."""
         first = self._index(self.keyword("WHERE", after)) + 1
         inside = self.tokens[first:]
+        return expression(inside, self.text, self.place(inside[0].start), self.source)
+
+    def element(self, after: int, number: int) -> Expression:
+        """The expression that is the element `number` of the first list in parentheses from offset
+        `after` on. The order of an index behind it is left out."""
+        inside = element_of(self.tokens[self._index(after) :], number)
         return expression(inside, self.text, self.place(inside[0].start))
 
     def _syntax_error(self, error: ParseError) -> Exception:
@@ -292,10 +299,12 @@ class Statement:
                 what = written if len(written) < 40 else part.upper()
                 self.refuse(what, self.offset(node) if at is None else at, cure)
 
-    def bare_index(self, node: exp.Expr, cure: str, at: int | None = None) -> None:
-        """Refuse INCLUDE, USING INDEX … after PRIMARY KEY and UNIQUE."""
-        if (parameters := node.args.get("include")) is not None:
-            self.only(parameters, set(), cure, self.offset(node) if at is None else at)
+    def included(self, node: exp.Expr, cure: str, at: int | None = None) -> tuple[Name, ...]:
+        """The columns of INCLUDE after PRIMARY KEY and UNIQUE. USING INDEX … is refused."""
+        if (parameters := node.args.get("include")) is None:
+            return ()
+        self.only(parameters, {"include"}, cure, self.offset(node) if at is None else at)
+        return self.names(parameters.args.get("include") or ())
 
     def refuse(self, what: str, offset: int, cure: str) -> NoReturn:
         raise self.place(offset).error(f"{what} is not supported here.", cure=cure, name=what)

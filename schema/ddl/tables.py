@@ -21,7 +21,7 @@ from hornbeam_server.schema.build import (
 from hornbeam_server.schema.ddl.domains import Domain, domain_of, enumerated
 from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation, column_position
 from hornbeam_server.schema.ddl.expressions import UNNAMED
-from hornbeam_server.schema.ddl.foreign_types import known_type
+from hornbeam_server.schema.ddl.foreign_types import is_kept_as_text, known_type
 from hornbeam_server.schema.ddl.identities import check_single_default, make_identity, sequence_of
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
@@ -167,12 +167,13 @@ def _column_constraint(
         case exp.PrimaryKeyColumnConstraint():
             draft.primary_keys.append((name,))
             statement.only(kind, {"include"}, "Write PRIMARY KEY alone.", start)
-            statement.bare_index(kind, "Write PRIMARY KEY alone.", start)
+            statement.included(kind, "Write PRIMARY KEY alone.", start)
         case exp.UniqueColumnConstraint():
             statement.only(kind, {"include"}, "Write UNIQUE alone.", start)
-            statement.bare_index(kind, "Write UNIQUE alone.", start)
+            include = statement.included(kind, "Write UNIQUE alone.", start)
             label = statement.name(node.this) if node.this else None
-            drafts.indexes.append(IndexDraft(label, draft.name, ((name, False),), unique=True))
+            parts = ((name, False),)
+            drafts.indexes.append(IndexDraft(label, draft.name, parts, include, unique=True))
         case exp.Reference():
             label = statement.name(node.this) if node.this else None
             draft.foreign_keys.append(_foreign_key(statement, label, (name,), kind))
@@ -204,17 +205,33 @@ def _column_constraint(
             generated = statement.expression(kind.this)
             return replace(column, default=Default(DefaultKind.GENERATED, sql=generated.sql))
         case exp.DefaultColumnConstraint():
-            check_single_default(column)
-            if (sequence := sequence_of(kind.this)) is not None:
-                drafts.draws[sequence] = (draft, name.text)
-                return replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
-            place = statement.behind(statement.keyword("DEFAULT", start))
-            written = partial(statement.default_expression, start)
-            default = read_default(kind.this, column.type, place, written)
-            return replace(column, default=default)
+            return _with_default(statement, kind, column, (draft, node), drafts)
         case _:
             _refuse_constraint(statement, node, start)
     return column
+
+
+def _with_default(
+    statement: Statement,
+    kind: exp.DefaultColumnConstraint,
+    column: ColumnDraft,
+    owner: tuple[RelationDraft, exp.Expr],
+    drafts: Drafts,
+) -> ColumnDraft:
+    """The column with a DEFAULT; `owner` is its relation and the constraint's node."""
+    draft, node = owner
+    check_single_default(column)
+    if (sequence := sequence_of(kind.this)) is not None:
+        drafts.draws[sequence] = (draft, column.name.text)
+        return replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
+    start = statement.offset(node.parent.this) if node.parent else statement.start
+    place = statement.behind(statement.keyword("DEFAULT", start))
+    written = partial(statement.default_expression, start)
+    default = read_default(kind.this, column.type, place, written)
+    type_ = node.parent.args.get("kind") if node.parent else None
+    if default is not None and default.sql and is_kept_as_text(type_):
+        return replace(column, note=f"{column.note}; its DEFAULT is left out")
+    return replace(column, default=default)
 
 
 def _seed(statement: Statement, node: exp.Expr | None, after: int) -> int:
@@ -247,13 +264,13 @@ def _read_constraint(
         case exp.PrimaryKey():
             draft.primary_keys.append(statement.names(node.expressions))
             statement.only(node, {"expressions", "include"}, "Write PRIMARY KEY (columns).")
-            statement.bare_index(node, "Write PRIMARY KEY (columns).")
+            statement.included(node, "Write PRIMARY KEY (columns).")
         case exp.UniqueColumnConstraint():
             statement.only(node, {"this", "include"}, "Write UNIQUE (columns); NULLs are distinct.")
-            statement.bare_index(node, "Write UNIQUE (columns).")
+            include = statement.included(node, "Write UNIQUE (columns).")
             listed = node.this.expressions if node.this is not None else ()
             columns = tuple((name, False) for name in statement.names(listed))
-            drafts.indexes.append(IndexDraft(label, draft.name, columns, unique=True))
+            drafts.indexes.append(IndexDraft(label, draft.name, columns, include, unique=True))
         case exp.CheckColumnConstraint():
             draft.checks.append(CheckDraft(label, statement.expression(node.this)))
         case exp.ForeignKey():

@@ -2,7 +2,8 @@
 
 Value: byte 0x01 (format), then all columns of the layout as a MessagePack array, in column order
 (DECIMAL, DATE, TIME, TIMESTAMP and UUID as text, TIMESTAMPTZ as the timestamp extension, BYTES as
-bin; msgspec's native forms). A row written before columns were appended to its relation is shorter;
+bin; msgspec's native forms; an array of any type as a MessagePack array of its elements, of which
+NULL is nil). A row written before columns were appended to its relation is shorter;
 the missing ones read as `Column.value_in_older_rows`. A dropped column keeps its place: older rows
 have its value, later rows NULL. An INTERVAL is a map of `months`, `days` and `microseconds`.
 """
@@ -19,8 +20,8 @@ from hornbeam_server.schema.catalog import Catalog, ImmediateView, Layout
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.rows import projection
-from hornbeam_server.schema.sizes import long_positions
-from hornbeam_server.schema.types import PYTHON_TYPES, Row, Value
+from hornbeam_server.schema.sizes import long_positions, size_of
+from hornbeam_server.schema.types import PYTHON_TYPES, ColumnType, Row, Value
 from hornbeam_server.storage.codec.folds import Compute, Fold
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.keys import decode_parts, part_encoder, successor
@@ -107,7 +108,7 @@ class LayoutCodec:
         """Size of the texts and bytes of a row: the values that can have any length."""
         if row is None:
             return 0
-        return sum([len(value) for i in self._long if (value := row[i])])  # type: ignore[arg-type, misc]
+        return sum([size_of(value) for i in self._long if (value := row[i])])
 
     def encode(self, row: Row) -> bytes:
         return FORMAT + _ENCODER.encode(row)
@@ -146,8 +147,9 @@ class LayoutCodec:
         """The rows of `values`, in a third of the time of `decode`; None if one of the values is
         no row with all columns.
 
-        All values are decoded as one array. No column holds an array, so a value that begins with
-        a row's header is exactly one row.
+        All values are decoded as one array. A value begins with a row's header and ends with its
+        last column, since MessagePack is self-delimiting; a row's header begins no element of an
+        array.
         """
         begin = self.begin
         bare = [value[1:] for value in values if value.startswith(begin)]
@@ -296,8 +298,14 @@ class Codecs:
 
 
 def _annotation(column: Column) -> Any:
-    type_: Any = PYTHON_TYPES[column.type.kind]
+    type_ = _python_type(column.type)
     return type_ | None if column.nullable else type_
+
+
+def _python_type(type_: ColumnType) -> Any:
+    if type_.element is None:
+        return PYTHON_TYPES[type_.kind]
+    return tuple[_python_type(type_.element) | None, ...]  # type: ignore[misc]
 
 
 def _key_encoder(layout: Layout) -> Callable[[Row], bytes]:

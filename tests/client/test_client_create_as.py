@@ -78,3 +78,8 @@ def test_nothing_is_left_of_a_statement_that_fails(db, sql, error, said):
         run(db, sql)
     with pytest.raises(ProgrammingError, match="t is unknown"):
         run(db, "SELECT * FROM t")
+
+
+def test_a_statement_that_cannot_be_parsed_is_an_error_of_the_statement(db):
+    with pytest.raises(ProgrammingError, match="CREATE TABLE is not understood"):
+        run(db, "CREATE TABLE torn AS FRUM book")

@@ -129,12 +129,15 @@ def test_a_failed_write_leaves_the_transaction_as_it_was() -> None:
     assert [s["sql"] for s in script.bodies[-1]["statements"]] == ["INSERT INTO t VALUES (1)"]
 
 
-def test_executemany_is_one_request() -> None:
-    db, script = connected(written(1, 1, 1))
+def test_executemany_is_one_statement_of_one_request() -> None:
+    db, script = connected(written(3))
     cursor = db.cursor()
     cursor.executemany("DELETE FROM t WHERE a = ?", ([i] for i in range(3)))
     assert cursor.rowcount == 3
-    assert len(script.requests) == 1
+    (body,) = script.bodies
+    assert body["statements"] == [
+        {"sql": "DELETE FROM t WHERE a = ?", "parameter_sets": [[0], [1], [2]]}
+    ]
     cursor.executemany("DELETE FROM t WHERE a = ?", [])
     assert cursor.rowcount == 0
 
@@ -379,7 +382,7 @@ def test_numpy_scalars_become_plain_values(value: Any, plain: Any) -> None:
 
 
 def test_unused_names_of_a_mapping_are_not_sent() -> None:
-    db, script = connected(rows(), written(1, 1), {"text": ""})
+    db, script = connected(rows(), written(2), {"text": ""})
     cursor = db.cursor()
     given = {"a": 1, "b": 2, "of no form": object()}
     cursor.execute("SELECT ':b', x::b, :a -- :b", given)
@@ -387,7 +390,7 @@ def test_unused_names_of_a_mapping_are_not_sent() -> None:
     cursor.execute("EXPLAIN SELECT :a", given)
     select, update, explain = script.bodies
     assert (select["parameters"], explain["parameters"]) == ({"a": 1}, {"a": 1})
-    assert [statement["parameters"] for statement in update["statements"]] == [{"b": 2}] * 2
+    assert update["statements"][0]["parameter_sets"] == [{"b": 2}] * 2
 
 
 def test_values_of_unknown_types_are_refused() -> None:

@@ -156,6 +156,9 @@ def test_a_table_without_a_primary_key_is_made_filled_and_reflected(engine: Engi
         assert connection.scalar(select(func.count()).select_from(found)) == 12
         connection.execute(found.delete().where(found.c.n.is_(None)))
         assert connection.execute(select(found)).all() == [(1, "a")] * 8
+    with engine.begin() as connection:
+        many = [{"n": n, "s": "b"} for n in range(10_001)]
+        assert connection.execute(declared.insert(), many).rowcount == 10_001
     declared.drop(engine)
 
 

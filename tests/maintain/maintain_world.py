@@ -9,6 +9,7 @@ import duckdb
 from hornbeam_server.maintain.changes import Change
 from hornbeam_server.maintain.programs import compile_programs
 from hornbeam_server.maintain.recompute import recompute
+from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_types import MEANING
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, JoinView, State, ViewColumn
 from hornbeam_server.schema.model import Column, ForeignKey, KeyPart, Relation, Schema
@@ -75,9 +76,15 @@ class World:
         self.rows = {name: {} for name in self.names}
         self.reads = Counter()
         self.duck = duckdb.connect(config=MEANING)
+        self._definitions = Definitions()
         for r in catalog.schema.relations:
             columns = ", ".join(f"{c.name} INTEGER" for c in r.columns)
             self.duck.execute(f"CREATE TABLE {r.name} ({columns})")
+
+    def answer(self, sql):
+        """DuckDB's answer to a SELECT over the base relations."""
+        self._definitions.create_for(sql, self.duck)
+        return self.duck.execute(sql).fetchall()
 
     def kept(self, name):
         source = self.catalog.layout(name).source
@@ -183,7 +190,7 @@ class World:
             stored = order(self.rows[name].values())
             assert stored == order(recompute(self.catalog, base, name)), f"{name} is wrong"
             if name not in self.catalog.schema:
-                assert stored == order(self.duck.execute(self.sql(name)).fetchall()), name
+                assert stored == order(self.answer(self.sql(name))), name
 
     def sql(self, name):
         """Return the query over base relations that defines a view or index."""

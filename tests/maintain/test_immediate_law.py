@@ -43,6 +43,7 @@ AGGREGATES = [
 ]
 COMPUTED = [
     *("sum({}) / count(*)", "count(*) * 2 - count({})", "coalesce(max({}), 0) + min({})"),
+    "sum({}) * 1.00 / count(*) * (1 / 3.0)",
     *("round(avg({}), 1)", "CASE WHEN count(*) > 1 THEN sum({}) END", "count({}) // count({})"),
 ]
 HAVINGS = ["count(*) > 1", "sum({}) > 1 OR min({}) IS NULL", "count(DISTINCT {}) < count(*)"]
@@ -186,9 +187,9 @@ class Kept:
         if self.definition.view.computed is not None:
             groups = self.reads(fold=Fold(self.definition.view))
             terms = asyncio.run(_all(groups.scan(EVERYTHING, reverse=False, limit=None)))
-            self._compare(terms, self.world.duck.execute(self.definition.checked_sql).fetchall())
+            self._compare(terms, self.world.answer(self.definition.checked_sql))
         try:
-            expected = self.world.duck.execute(self.definition.sql).fetchall()
+            expected = self.world.answer(self.definition.sql)
         except duckdb.Error:
             with pytest.raises(SqlError, match="Division by zero"):
                 asyncio.run(_all(self.reads().scan(EVERYTHING, reverse=False, limit=None)))
@@ -240,7 +241,7 @@ class Projected:
 
     def check(self):
         width = len(self.definition.view.columns)
-        expected = Counter(map(repr, self.world.duck.execute(self.definition.sql).fetchall()))
+        expected = Counter(map(repr, self.world.answer(self.definition.sql)))
         assert Counter(repr(row[:width]) for row in self.rows.values()) == expected
         built = asyncio.run(self._built())
         assert sorted(map(repr, built)) == sorted(map(repr, self.rows.values()))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
+from hornbeam_server.schema.arrays import elements_of, text_of_elements
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.types import Kind, Value
 from tests.postgres.corpus import Answer, corpus, is_ordered, recorded
@@ -95,7 +96,9 @@ def kind_of(case: str, wanted: Answer, found: Found) -> str | None:
         return "refused" if found.refused else "error"
     if not _same_rows(case, wanted, found):
         return "value"
-    kinds = [_KINDS_OF_TYPE.get(type_) for type_ in wanted.types]
+    kinds = [
+        Kind.ARRAY if type_.endswith("[]") else _KINDS_OF_TYPE.get(type_) for type_ in wanted.types
+    ]
     shown = [kind or Kind.TEXT for kind in found.kinds]
     return None if kinds == shown else "type"
 
@@ -119,6 +122,8 @@ def same_value(type_: str, wanted: str | None, found: Value) -> bool:
     blanks in JSON, do not count."""
     if wanted is None or found is None:
         return wanted is found
+    if isinstance(found, tuple):
+        return _same_array(type_.removesuffix("[]"), wanted, found)
     if isinstance(found, bool) or type_ == "boolean":
         return shown(found) == wanted
     if type_ in ("json", "jsonb") and isinstance(found, str):
@@ -130,6 +135,16 @@ def same_value(type_: str, wanted: str | None, found: Value) -> bool:
             "+00"
         ).removesuffix(" 00:00:00")
     return wanted == shown(found)
+
+
+def _same_array(type_: str, wanted: str, found: tuple[Value, ...]) -> bool:
+    try:
+        elements = elements_of(wanted)
+    except ValueError:
+        return False
+    return len(elements) == len(found) and all(
+        same_value(type_, element, value) for element, value in zip(elements, found, strict=True)
+    )
 
 
 def _as_json(text: str) -> object:
@@ -168,6 +183,8 @@ def shown(value: Value) -> str:
             return f"{value:f}"
         case float() if value.is_integer() and abs(value) < 1e15:
             return str(int(value))
+        case tuple():
+            return text_of_elements(None if each is None else shown(each) for each in value)
         case str() | Interval() | uuid.UUID() | int() | float() | dt.date():
             return str(value)
 

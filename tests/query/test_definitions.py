@@ -1,8 +1,13 @@
 """Functions and macros of ours in DuckDB are created when a statement first calls them."""
 
+import gc
+
 from hornbeam_server.query.dialect import definitions
 from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_types import connect
+from hornbeam_server.query.workers.control import Options
+from hornbeam_server.query.workers.messages import End, Query
+from hornbeam_server.query.workers.statements import Statements
 
 
 def present(connection):
@@ -33,3 +38,13 @@ def test_a_macro_brings_those_that_it_calls(monkeypatch):
     with connect() as connection:
         Definitions().create_for("SELECT hornbeam_o(1)", connection)
         assert connection.execute("SELECT hornbeam_o(1)").fetchall() == [(1,)]
+
+
+def test_a_function_outlives_the_session_that_first_called_it():
+    statements = Statements(Options())
+    for _ in range(3):
+        reply = statements.answer(Query("SELECT hornbeam_jsonb_pretty('[1]') AS text", {}))
+        assert reply.batch[0].to_pylist() == ["[\n    1\n]"]
+        statements.answer(End())
+        gc.collect()
+    statements.close()

@@ -18,6 +18,7 @@ from hornbeam_server.schema.catalog import (
     Forest,
     ImmediateView,
     Index,
+    IndexExpression,
     JoinView,
     Load,
     PlainView,
@@ -29,6 +30,7 @@ from hornbeam_server.schema.catalog import (
     WorkloadStatement,
 )
 from hornbeam_server.schema.codec import decode_catalog, encode_catalog
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import Corruption
@@ -43,7 +45,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.types import JSONB, ColumnType, Declared, Kind
+from hornbeam_server.schema.types import JSONB, ColumnType, Declared, Kind, array_of
 from tests.strategies import schemas
 
 
@@ -118,6 +120,9 @@ NINTH = (Path(__file__).parent / "fixtures" / "catalog_9.json").read_bytes()
 TENTH = (Path(__file__).parent / "fixtures" / "catalog_10.json").read_bytes()
 """A catalog with a dropped column, and one with another default than its older rows have."""
 
+ELEVENTH = (Path(__file__).parent / "fixtures" / "catalog_11.json").read_bytes()
+"""A catalog with an index on an expression."""
+
 
 def test_the_format_comes_first() -> None:
     assert encode_catalog(EMPTY).startswith(b'{"format":1,"version":0,')
@@ -181,6 +186,18 @@ def test_new_kinds_of_references_raise_the_format_number(options: str) -> None:
     data = encode_catalog(Catalog(1, schema, Forest(("p", "c"))))
     assert data.startswith(b'{"format":9,')
     assert decode_catalog(data).schema == schema
+
+
+def test_a_copy_raises_the_format_number_and_is_decoded() -> None:
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY, b INT)")
+    target = load_ddl("CREATE TABLE r (a INT PRIMARY KEY, b TEXT DEFAULT 'x', CHECK (b <> ''))")
+    copy = Copy(target.relation("r"), (("b", "b + 1"),))
+    states = ((copy.name, State.BUILDING),)
+    catalog = Catalog(1, schema, Forest(("r",)), states=states, copies=(copy,))
+    data = encode_catalog(catalog)
+    assert data.startswith(b'{"format":11,')
+    assert decode_catalog(data) == catalog
+    assert encode_catalog(replace(catalog, copies=())).startswith(b'{"format":1,')
 
 
 def test_a_row_identity_raises_the_format_number_and_is_decoded() -> None:
@@ -378,6 +395,17 @@ def test_partial_indexes_raise_the_format_number_and_are_decoded() -> None:
     assert decode_catalog(encode_catalog(catalog)) == catalog
 
 
+def test_indexes_on_expressions_raise_the_format_number_and_are_decoded() -> None:
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY); CREATE INDEX i ON r ((a + 1));")
+    expression = IndexExpression("(a + 1)", "a + 1", ColumnType(Kind.INTEGER))
+    index = Index("i", "r", (KeyPart("(a + 1)"),), expressions=(expression,))
+    catalog = Catalog(1, schema, Forest(("r",)), indexes=(index,))
+    assert encode_catalog(catalog) == ELEVENTH
+    assert decode_catalog(ELEVENTH) == catalog
+    dropped = replace(catalog, schema=replace(schema, indexes=()))
+    assert encode_catalog(dropped).startswith(b'{"format":11,')
+
+
 DOCUMENTS = (Path(__file__).parent / "fixtures" / "catalog_10_jsonb.json").read_bytes()
 """A catalog with a column of JSONB, as the first version that has them writes it."""
 
@@ -387,3 +415,16 @@ def test_jsonb_raises_the_format_number_and_is_decoded() -> None:
     catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
     assert encode_catalog(catalog) == DOCUMENTS
     assert decode_catalog(DOCUMENTS) == catalog
+
+
+ARRAYS = (Path(__file__).parent / "fixtures" / "catalog_11_arrays.json").read_bytes()
+"""A catalog with a column of arrays that has a default."""
+
+
+def test_arrays_raise_the_format_number_and_are_decoded() -> None:
+    default = Default(DefaultKind.LITERAL, ("a", None, 'b "c"'))
+    arrays = Column("t", array_of(ColumnType(Kind.TEXT, length=9)), False, default)
+    columns = (Column("a", ColumnType(Kind.INTEGER), False), arrays)
+    catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
+    assert encode_catalog(catalog) == ARRAYS
+    assert decode_catalog(ARRAYS) == catalog

@@ -123,7 +123,7 @@ def test_serials_are_identities(name: str) -> None:
         ("HSTORE", "JSON"),
         ("TIMETZ", "TIME"),
         ("INTERVAL YEAR TO MONTH", "INTERVAL"),
-        ("INT[]", "child relation"),
+        ("JSON[]", "Use JSONB"),
         ("mood", "Use INTEGER"),
         ("SMALLINT(3)", "SMALLINT"),
         ("TIMESTAMP(7)", "0 ≤ n ≤ 6"),

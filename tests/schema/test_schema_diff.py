@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
+from hornbeam_server.schema.copies import Using
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.diff import DiffRow, SchemaDiff, diff
+from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
 from tests.strategies import schemas
 
@@ -85,9 +87,6 @@ def test_indexes_of_a_dropped_relation_are_not_listed() -> None:
 
 
 REFUSED = [
-    ("n INTEGER DEFAULT 1", "n TEXT DEFAULT '1'", "type", "c.n", "append a column"),
-    ("n INTEGER DEFAULT 1", "n DECIMAL(20,0) DEFAULT 1", "type", "c.n", "append a column"),
-    ("VARCHAR(10)", "JSON", "type", "p.name", "append a column"),
     ("id INTEGER PRIMARY KEY, p", "p", "primary key", "c", "copy the rows"),
     (
         "id INTEGER PRIMARY KEY, name VARCHAR(10) NOT NULL",
@@ -99,8 +98,6 @@ REFUSED = [
     ("id INTEGER PRIMARY KEY, p", "x INT, id INTEGER PRIMARY KEY, p", "order of columns", "c", ""),
     ("DEFAULT 1)", "DEFAULT 1, x INT NOT NULL)", "new column", "c.x", "literal default"),
     ("DEFAULT 1)", "DEFAULT 1, x SERIAL)", "new column", "c.x", "literal default"),
-    ("DEFAULT 1)", "DEFAULT 1, x INT AS (n + 1) STORED)", "new column", "c.x", "fill it by UPDATE"),
-    ("DEFAULT 1)", "AS (id + 1) STORED)", "generated column", "c.n", "keep the expression"),
     (
         "DEFAULT 1)",
         "DEFAULT 1, x TIMESTAMP NOT NULL DEFAULT now())",
@@ -124,6 +121,33 @@ def test_refused_changes_have_a_reason_and_a_cure(
     assert (change, name) in [(row.kind, row.name) for row in refusals]
     assert any(cure in row.detail for row in refusals)
     assert all(refusal.reason and refusal.cure for refusal in found.refused)
+
+
+CONVERTED = [
+    ("n INTEGER DEFAULT 1", "n TEXT DEFAULT '1'", "c.n", "TEXT, using n"),
+    ("n INTEGER DEFAULT 1", "n DECIMAL(20,0) DEFAULT 1", "c.n", "DECIMAL(20,0), using n"),
+    ("VARCHAR(10)", "JSON", "p.name", "JSON NOT NULL, using name"),
+    ("DEFAULT 1)", "DEFAULT 1, x INT AS (n + 1) STORED)", "c.x", "INTEGER, computed again"),
+    ("DEFAULT 1)", "AS (id + 1) STORED)", "c.n", "INTEGER, computed again"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "name", "detail"), CONVERTED)
+def test_values_that_change_are_written_again(old: str, new: str, name: str, detail: str) -> None:
+    found = changed(old, new)
+    assert DiffRow("rewrite", "column", name, detail) in list(found.rows())
+    assert [copy.relation for copy in found.copies] == [name.partition(".")[0]]
+    assert not found.refused
+
+
+def test_a_conversion_is_given_by_using() -> None:
+    base = load_ddl(BASE)
+    found = diff(base, base, [Using("c", "n", "n + 1")])
+    assert list(found.rows()) == [DiffRow("rewrite", "column", "c.n", "INTEGER, using n + 1")]
+    for wrong in (Using("c", "x", "1"), Using("x", "n", "1")):
+        with pytest.raises(InvalidRequest, match=f"no column {wrong.relation}.{wrong.column}"):
+            diff(base, base, [wrong])
+    assert diff(base, base, [Using("c", "id", "n")]).refused
 
 
 def test_a_change_of_the_primary_key_is_refused() -> None:

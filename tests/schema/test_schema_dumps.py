@@ -155,6 +155,18 @@ def test_any_text_is_read_or_has_problems_with_places(source: Source, data: st.D
         assert failed.cure
 
 
+def test_null_is_the_next_number_in_mysql_and_sqlite() -> None:
+    inserts = (
+        "INSERT INTO t VALUES (NULL, 'a'), (7, 'b'), (null, 'c'); INSERT INTO t (b) VALUES ('d');"
+        " INSERT INTO t VALUES (3, 'e'), (NULL, 'f');"
+    )
+    for source, numbers in ((Source.MYSQL, "AUTO_INCREMENT"), (Source.SQLITE, "AUTOINCREMENT")):
+        table = f"CREATE TABLE t (a INTEGER PRIMARY KEY {numbers}, b TEXT);\n"
+        wanted = [("1", "a"), ("7", "b"), ("8", "c"), ("d", "9"), ("3", "e"), ("10", "f")]
+        assert read(table + inserts, source) == wanted
+        assert read(f"{table} INSERT INTO t (b) VALUES ('a'), ('b')", source) == [("a",), ("b",)]
+
+
 @pytest.mark.parametrize(
     ("source", "value", "wanted"),
     [
@@ -169,6 +181,10 @@ def test_any_text_is_read_or_has_problems_with_places(source: Source, data: st.D
         (Source.POSTGRES, "- 5", "-5"),
         (Source.POSTGRES, "1.5e-3", "1.5e-3"),
         (Source.POSTGRES, "FALSE", "false"),
+        (Source.POSTGRES, "N'Edinburgh '", "Edinburgh"),
+        (Source.POSTGRES, "N'it''s '", "it's"),
+        (Source.POSTGRES, "'Edinburgh '", "Edinburgh "),
+        (Source.SQLSERVER, "N'Edinburgh '", "Edinburgh "),
         (Source.SQLSERVER, "CAST(N'x' AS NVarChar(5))", "x"),
         (Source.SQLSERVER, "CAST(1.50 AS Decimal(18, 2))", "1.50"),
     ],

@@ -125,8 +125,9 @@ def test_duckdb_reads_the_rendered_ddl(schema: Schema) -> None:
 
 
 def for_duckdb(column: Column) -> Column:
-    """Remove identities and what has PostgreSQL's syntax: defaults of bytes, and types of times."""
-    if column.type.kind in (Kind.INTERVAL, *MOMENTS):
+    """Remove identities and what has PostgreSQL's syntax: defaults of bytes, types of times, and
+    arrays."""
+    if column.type.kind in (Kind.INTERVAL, Kind.ARRAY, *MOMENTS):
         return replace(column, type=ColumnType(Kind.TEXT), default=None)
     identity = column.default is not None and column.default.kind is DefaultKind.IDENTITY
     without = identity or column.type.kind is Kind.BYTES

@@ -2,10 +2,11 @@
 
 from hornbeam_server.schema.catalog import Catalog, Forest, Layout
 from hornbeam_server.schema.model import Column, KeyPart, Relation, Schema
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import ColumnType, Kind, array_of
 
-PLAIN = {
-    kind: ColumnType(kind, 38, 10) if kind is Kind.DECIMAL else ColumnType(kind) for kind in Kind
+PLAIN = {kind: ColumnType(kind) for kind in Kind} | {
+    Kind.DECIMAL: ColumnType(Kind.DECIMAL, 38, 10),
+    Kind.ARRAY: array_of(ColumnType(Kind.TEXT)),
 }
 
 

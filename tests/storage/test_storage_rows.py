@@ -38,8 +38,9 @@ def typed_rows(draw):
 @given(typed_rows())
 def test_a_row_decodes_to_itself(case):
     types, row = case
-    columns = tuple(Column(f"c{i}", type_) for i, type_ in enumerate(types))
-    codec = LayoutCodec(Layout("t", "t", columns, (KeyPart("c0"),), "t"))
+    columns = tuple(Column(f"c{i}", type_) for i, type_ in enumerate([*types, PLAIN[Kind.UUID]]))
+    codec = LayoutCodec(Layout("t", "t", columns, (KeyPart(columns[-1].name),), "t"))
+    row = (*row, None)
     decoded = codec.decode(codec.encode(row))
     assert decoded == row
     assert [type(value) for value in decoded] == [type(value) for value in row]

@@ -25,7 +25,7 @@ from hornbeam_server.maintain.deltas.nesting import named
 from hornbeam_server.maintain.lifecycle import Event, transition
 from hornbeam_server.maintain.spans import Span, gaps, united
 from hornbeam_server.schema.catalog import Catalog, Purpose, State
-from hornbeam_server.schema.errors import InvalidRequest, NotFound
+from hornbeam_server.schema.errors import HornbeamError, InvalidRequest, NotFound
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put, TableStore
 
 TABLE = "s.builds"
@@ -80,6 +80,8 @@ class Build:
     """The reason why the build has been given up."""
     external: bool = False
     scanned: int = 0
+    failure: HornbeamError | None = None
+    """The same as an error."""
 
     @property
     def ended(self) -> bool:
@@ -88,6 +90,7 @@ class Build:
     def document(self) -> dict[str, Any]:
         """The fields as JSON of the REST interface, where `external` has the key "elsewhere"."""
         fields = dict(vars(self))
+        del fields["failure"]
         fields["elsewhere"] = fields.pop("external")
         return fields
 
@@ -158,9 +161,10 @@ def external_families(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]
 
 
 def _only_by_node(catalog: Catalog, name: str) -> bool:
-    """Is this an immediate view without aggregates, or an index on an immediate view?"""
+    """Is this an immediate view without aggregates, an index on an immediate view, or a copy?"""
     source = catalog.layout(name).source
-    return source in catalog.transactional_view and name not in catalog.immediate_view
+    listed = source in catalog.transactional_view and name not in catalog.immediate_view
+    return listed or name in catalog.copy
 
 
 def _family(catalog: Catalog, name: str) -> Iterator[str]:
@@ -175,9 +179,9 @@ def _family(catalog: Catalog, name: str) -> Iterator[str]:
 
 
 def building(catalog: Catalog) -> dict[str, str]:
-    """The views and indexes that are being built while writers continue, by table."""
+    """The views, indexes and copies that are being built while writers continue, by table."""
     indexes = (index.name for index in catalog.indexes if not index.unique)
-    names = (*catalog.view, *catalog.transactional_view, *indexes)
+    names = (*catalog.view, *catalog.transactional_view, *indexes, *catalog.copy)
     found = [name for name in names if catalog.state[name] is State.BUILDING]
     return {catalog.layout(name).table: name for name in found}
 

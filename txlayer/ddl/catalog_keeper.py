@@ -37,6 +37,7 @@ from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.codec import encode_catalog
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning, Counter
 from hornbeam_server.schema.errors import (
     Corruption,
@@ -55,7 +56,7 @@ from hornbeam_server.storage.tables import create_tables
 from hornbeam_server.storage.together import all_tried
 from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
-from hornbeam_server.txlayer.ddl import build_records, load_records
+from hornbeam_server.txlayer.ddl import build_records, copy_records, load_records
 from hornbeam_server.txlayer.ddl.barrier import Barrier
 from hornbeam_server.txlayer.ddl.build_records import Build, Builds, Finished
 from hornbeam_server.txlayer.ddl.claim import RETRY_MAX_S, RETRY_S, TABLE, VERSION, Claim, Replaced
@@ -119,6 +120,8 @@ class CatalogKeeper:
         # Not earlier: a change made meanwhile would be built as of a timestamp before it.
         self._leading, self._build_at = (claim, barrier), at
         self._begin_builds()
+        if self.state.catalog.copies:
+            self._spawn(self.abandon_copies(self.state.catalog.copies))
         self._spawn(self._tidy_up(barrier))
 
     @property
@@ -189,6 +192,7 @@ class CatalogKeeper:
             if renames:  # binds all views and statements again
                 current = await asyncio.to_thread(renamed, current, renames)
             load_records.require_same(made, current)
+            copy_records.require_same(made, current)
             await claim.put_in_force(current.version)
             catalog = with_numbers(made, current, claim.number)
             new = tables_of(catalog) - tables_of(current)
@@ -330,6 +334,15 @@ class CatalogKeeper:
             return build_records.rebuilt(current, found)
 
         await self.change(make)
+
+    async def abandon_copies(self, copies: Sequence[Copy]) -> None:
+        """Drop copies of relations if they are under way, however long a service does not answer.
+        Raises Replaced."""
+
+        async def make(current: Catalog) -> Catalog:
+            return copy_records.abandoned(current, copies)
+
+        await self._persistently(partial(self.change, make))
 
     async def _take_over(self, names: Iterable[str]) -> None:
         async with self.changing:
@@ -605,7 +618,7 @@ class CatalogKeeper:
                 failed = error
                 continue
             except HornbeamError as error:
-                build.error = str(error)
+                build.error, build.failure = str(error), error
                 _LOG.error("build failed", name=name, error=str(error))
             waiting.remove(name)
         if built:

@@ -6,7 +6,7 @@ at the switch, while no writer is inside (`TransactionManager.switch`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from hornbeam_server.query.dialect.duckdb_types import quoted
@@ -20,7 +20,7 @@ from hornbeam_server.schema.errors import (
     TypeMismatch,
     UniqueViolation,
 )
-from hornbeam_server.schema.model import Check, Column, DeclaredIndex, ForeignKey
+from hornbeam_server.schema.model import Check, Column, DeclaredIndex, ForeignKey, Schema
 from hornbeam_server.schema.types import ColumnType, Kind
 
 Count = Callable[[str], Awaitable[int]]
@@ -33,14 +33,19 @@ async def check_stored(current: Catalog, new: Catalog, count: Count, count_befor
     NotNullViolation or TypeMismatch, with the number of offending values or rows, and StalePlan
     when a relation that an initial load is to fill has rows."""
     changes = diff(current.schema, new.schema)
+    arrived = {c.relation: c.changed for c in current.copies if c.target in new.schema.relations}
     # First: the new catalog cannot read rows that break these.
     for relation, column in changes.restricted_columns:
         before = current.schema.relation(relation).column(column.name)
-        await _check_column(relation, before, column, count_before)
+        if relation not in arrived:  # the rows of a copy meet them
+            await _check_column(relation, before, column, count_before)
+    await _check_copied(arrived, new.schema, count)
     # Rows meet a constraint that has only got another name.
     known = {replace(index, name="") for index in changes.dropped_indexes}
     for index in changes.added_indexes:
         added = replace(index, name="") not in known
+        if index.expressions and index.relation in current.schema and added:
+            await _check_expressions(index, count)
         if index.unique and index.relation in current.schema and added:
             await _check_unique(index, count)
     dropped = {(owner, replace(key, name="")) for owner, key in changes.dropped_foreign_keys}
@@ -54,6 +59,25 @@ async def check_stored(current: Catalog, new: Catalog, count: Count, count_befor
     if new.load is not None and current.load is None:
         for name in new.load.relations:
             await _check_empty(name, count)
+
+
+async def _check_copied(
+    arrived: Mapping[str, frozenset[str]], schema: Schema, count: Count
+) -> None:
+    """Check UNIQUE, expressions of indexes, and foreign keys of columns with other values.
+    `arrived` has these columns by relation. NOT NULL and CHECK hold for each row that is copied."""
+    for index in schema.indexes:
+        columns = {part.column for part in index.columns}
+        changed = arrived.get(index.relation, frozenset())
+        if changed and index.expressions:
+            await _check_expressions(index, count)
+        if index.unique and changed and (columns & changed or not index.is_whole):
+            await _check_unique(index, count)
+    for relation in schema.relations:
+        for key in relation.foreign_keys:
+            referencing = arrived.get(relation.name, frozenset()).intersection(key.columns)
+            if referencing or arrived.get(key.parent, frozenset()).intersection(key.parent_columns):
+                await _check_foreign_key(relation.name, key, count)
 
 
 async def _check_empty(relation: str, count: Count) -> None:
@@ -108,7 +132,7 @@ def _is_no_value(column: str, type_: ColumnType) -> str:
 
 
 async def _check_unique(index: DeclaredIndex, count: Count) -> None:
-    columns = [quoted(part.column) for part in index.columns]
+    columns = _parts_of(index)
     listed, present = ", ".join(columns), " AND ".join(f"{c} IS NOT NULL" for c in columns)
     if index.where:
         present += f" AND ({index.where})"
@@ -125,6 +149,23 @@ async def _check_unique(index: DeclaredIndex, count: Count) -> None:
             relation=index.relation,
             index=index.name,
             count=found,
+        )
+
+
+def _parts_of(index: DeclaredIndex) -> list[str]:
+    """The parts of an index as SQL."""
+    expressions = {each.column: f"({each.sql})" for each in index.expressions}
+    names = (part.column for part in index.columns)
+    return [expressions.get(name) or quoted(name) for name in names]
+
+
+async def _check_expressions(index: DeclaredIndex, count: Count) -> None:
+    """Evaluate the expressions of an index over the stored rows. Raises their errors."""
+    rows = f"{quoted(index.relation)} WHERE {index.where or 'TRUE'}"
+    for each in index.expressions:
+        await count(
+            f"SELECT count(*) FROM (SELECT max({each.sql}) AS last FROM {rows}) AS evaluated"
+            " WHERE last IS NOT NULL"
         )
 
 

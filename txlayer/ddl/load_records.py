@@ -26,6 +26,7 @@ from dataclasses import replace
 from hornbeam_server.maintain.recompute import scanned_relation
 from hornbeam_server.schema.catalog import Catalog, Load
 from hornbeam_server.schema.errors import BeingLoaded, InvalidRequest, NotFound, StalePlan
+from hornbeam_server.txlayer.ddl.copy_records import being_copied
 
 NEW = -1
 """A placeholder: no table has this number, and the keeper gives a new one."""
@@ -44,6 +45,8 @@ def begun(catalog: Catalog, relations: Sequence[str], identity: str) -> Catalog:
             f"Another load is under way, of {', '.join(catalog.load.relations)}.",
             cure="End it, or give it up: hornbeam load --cancel.",
         )
+    if catalog.copies:
+        raise being_copied(catalog)
     for name in relations:
         if name not in catalog.schema:
             raise NotFound(f"There is no relation {name}.")

@@ -61,10 +61,12 @@ async def _immediate(
 
 
 def build_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
-    """`names` in the order of their builds: foreign-key indexes, because they speed up the other
-    builds, then views, then other indexes."""
+    """`names` in the order of their builds: copies of relations, for which a client waits;
+    foreign-key indexes, because they speed up the other builds; then views, then other indexes."""
 
     def rank(name: str) -> int:
+        if name in catalog.copy:
+            return -1
         if name in catalog.all_views:
             return 1
         return 0 if catalog.index[name].purpose is Purpose.FOREIGN_KEY else 2

@@ -33,16 +33,17 @@ def tables_of(catalog: Catalog) -> set[str]:
 def with_numbers(made: Catalog, current: Catalog, number: int) -> Catalog:
     """`made` with table numbers. A name gets a new table, with `number` or higher, when it is not
     in `current`, or when `made` gives it another number than it has there; a new load gets this
-    number, too. A loaded name keeps its table, and so does a renamed one (`Catalog.stored_as`).
+    number, too. A loaded name keeps its table, and so does a renamed one (`Catalog.stored_as`). A
+    relation may get the table of its copy.
     Databases older than claims may have higher numbers."""
     known, asked = dict(current.incarnations), dict(made.incarnations)
     loaded = dict(current.loaded.incarnations) if made.load is None else known
     number = max([number, *(n + 1 for n in (*known.values(), *loaded.values()))])
-    before = (*current.schema.names, *current.view, *current.index, *current.declared_view)
+    before = _numbered(current)
     free = {(current.stored_name(n), of.get(n, 0)) for n in before for of in (known, loaded)}
+    free |= {(current.stored_name(c.relation), known[c.name]) for c in current.copies}
     renamed = dict(made.stored_as)
-    names = (*made.schema.names, *made.view, *made.index, *made.declared_view)
-    for name in sorted(names, key=lambda name: name not in renamed):
+    for name in sorted(_numbered(made), key=lambda name: name not in renamed):
         wanted = asked.get(name, known.get(name, 0))
         place = (made.stored_name(name), wanted)
         kept = place in free and (name in current or name in renamed)
@@ -56,6 +57,12 @@ def with_numbers(made: Catalog, current: Catalog, number: int) -> Catalog:
     if made.load is None or made.load.number != load_records.NEW:
         return numbered
     return replace(numbered, load=replace(made.load, number=number))
+
+
+def _numbered(catalog: Catalog) -> tuple[str, ...]:
+    """The names that have table numbers."""
+    views = (*catalog.view, *catalog.declared_view)
+    return (*catalog.schema.names, *views, *catalog.index, *catalog.copy)
 
 
 def _begun(made: Catalog, current: Catalog, number: int) -> Iterator[Beginning]:

@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 from hornbeam_server.query.binding.parameters import Misfit
@@ -29,15 +30,10 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.counters import Counter
 from hornbeam_server.schema.errors import (
     HornbeamError,
-    InvalidRequest,
-    LimitExceeded,
-    NotFound,
-    SqlError,
     TransactionAborted,
     UniqueViolation,
 )
 from hornbeam_server.schema.model import Relation
-from hornbeam_server.schema.named_columns import require_no_generated, unknown_column
 from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
@@ -45,6 +41,13 @@ from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.limits import MAX_ROW_BYTES
 from hornbeam_server.storage.ports import NEWEST, TableReader
 from hornbeam_server.storage.read_ranges import ReadRange
+from hornbeam_server.txlayer.transactions.batches import (
+    RUNS_A_TURN,
+    batch_positions,
+    inserts_at_once,
+    sum_of,
+    together,
+)
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.constraint_checks import ConstraintChecks, numbers_cure
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
@@ -55,12 +58,13 @@ from hornbeam_server.txlayer.transactions.merges import (
     matched,
     rows_to_delete,
 )
-from hornbeam_server.txlayer.transactions.new_rows import NewRows
+from hornbeam_server.txlayer.transactions.new_rows import NewRows, require_width, written_twice
 from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
 from hornbeam_server.txlayer.transactions.referential_actions import Pairs, ReferentialActions
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
     Parameters,
+    RepeatedStatement,
     Statement,
     StatementResult,
     Work,
@@ -70,7 +74,6 @@ from hornbeam_server.txlayer.transactions.steps import run_steps
 from hornbeam_server.txlayer.transactions.stored_rows import StoredRows
 from hornbeam_server.txlayer.transactions.value_queries import ValueQueries, named_parameters
 from hornbeam_server.txlayer.transactions.workspace import (
-    MAX_CHANGES,
     SPLIT,
     Key,
     Workspace,
@@ -201,7 +204,7 @@ class Transaction:
             for some in chunks(list(zip(work, plans, strict=True))):
                 for one, plan in some:
                     if not isinstance(one, Statement) or plan is None:
-                        continue
+                        continue  # a repeated INSERT reads its rows part by part
                     for relation, key in await self._named(*await self._bind(plan, one)):
                         if key is not None and None not in key:
                             wanted.setdefault(relation, {})[key] = None
@@ -277,12 +280,34 @@ class Transaction:
     async def run(self, plan: WritePlan, statement: Statement) -> StatementResult:
         return await self._run(*await self._bind(plan, statement), self._returned_budget)
 
+    async def run_repeated(self, plan: WritePlan, work: RepeatedStatement) -> StatementResult:
+        """Run a statement once for each set of parameters, in their order."""
+        results: list[StatementResult] = []
+        at_once = isinstance(plan, InsertPlan) and inserts_at_once(plan)
+        for some in chunks(work.parameter_sets, ROWS_A_TURN if at_once else RUNS_A_TURN):
+            given = together(plan, some, self._now) if at_once else None
+            if given is not None:
+                by_duckdb = any(needs_duckdb(plan, each) for each in given)
+                bound = _Bound(Statement(work.sql, some[0]), given[0], by_duckdb)
+                results.append(await self._run(plan, bound, self._returned_budget, given[1:]))
+            else:
+                for parameters in some:
+                    statement = Statement(work.sql, parameters)
+                    results.append(await self.run(plan, statement))
+                    del self._bound[id(statement)]  # the next statement may have this id
+                    self._given.pop(id(statement), None)
+            await turn(some, RUNS_A_TURN)
+        return sum_of(results)
+
     async def _run_step(self, step: Step, statement: Statement) -> StatementResult:
         """`run` for a part of a statement. Its rows are the result unless other parts read them."""
         budget = self._returned_budget if step.rows is None else budget_of_reads()
         return await self._run(*await self._bind(step.plan, statement, step.catalog), budget)
 
-    async def _run(self, plan: WritePlan, bound: _Bound, budget: Budget) -> StatementResult:
+    async def _run(
+        self, plan: WritePlan, bound: _Bound, budget: Budget, others: Sequence[Parameters] = ()
+    ) -> StatementResult:
+        """Run a bound statement. `others`: see `_insert`; for an INSERT only."""
         match plan:
             case StepsPlan():
                 given = bound.parameters
@@ -290,7 +315,7 @@ class Transaction:
             case TruncatePlan():
                 return StatementResult(await self._truncate(plan))
             case InsertPlan():
-                written = await self._insert(plan, bound)
+                written = await self._insert(plan, bound, others)
             case UpdatePlan():
                 written = await self._update(plan, bound)
             case DeletePlan():
@@ -306,27 +331,9 @@ class Transaction:
         return StatementResult(len(rows), returning.columns, returning.sql_types, tuple(shown_rows))
 
     async def insert(self, batch: InsertRows) -> StatementResult:
-        """Insert a batch of rows without SQL. Raises NotFound, UnknownName, InvalidRequest,
-        LimitExceeded, TypeMismatch, and the errors of `insert_rows`; SqlError for a generated
-        column."""
-        if batch.relation not in self.state.catalog.schema:
-            raise NotFound(f"There is no relation {batch.relation}.")
-        relation = self.state.catalog.schema.relation(batch.relation)
-        unknown = [name for name in batch.columns if name not in relation.visible_names]
-        if unknown:
-            raise unknown_column(relation, unknown[0])
-        require_no_generated(relation, batch.columns)
-        positions = [relation.positions[name] for name in batch.columns]
-        if any(len(row) != len(positions) for row in batch.rows):
-            raise InvalidRequest(
-                f"A row for {relation.name} does not have {len(positions)} values.",
-                cure="Give each row one value for each named column.",
-            )
-        if len(batch.rows) > MAX_CHANGES:
-            raise LimitExceeded(
-                f"More than {MAX_CHANGES} rows in one transaction.",
-                cure="Load them in several requests, or with hornbeam load.",
-            )
+        """Insert a batch of rows without SQL. Raises the errors of `batch_positions` and of
+        `insert_rows`, and TypeMismatch."""
+        relation, positions = batch_positions(batch, self.state.catalog.schema)
         rows: list[Row] = []
         for some in chunks(batch.rows):
             rows += await self._new_rows.complete_all(relation, positions, some, len(rows) + 1)
@@ -345,19 +352,31 @@ class Transaction:
         for counter, numbers in self._loaded:
             await self._identity.move_past(counter, numbers)
 
-    async def _insert(self, plan: InsertPlan, bound: _Bound) -> _Written:
+    async def _insert(
+        self, plan: InsertPlan, bound: _Bound, others: Sequence[Parameters]
+    ) -> _Written:
+        """Insert the rows of a statement, and those of its runs with `others`, if `inserts_at_once`
+        holds."""
         relation = plan.relation
         values = await self._value_queries(plan)
-        parameters = await values.add(plan.queries, (), bound.parameters)
-        given = [*await self._values(plan, bound, parameters)]
+        if others:
+            runs = (plan.given(each) for each in (bound.parameters, *others))
+            rows_given = self._values_budget.taking(chain.from_iterable(runs), _values_of)
+            given = await self._all_computed(bound, rows_given)
+        else:
+            parameters = await values.add(plan.queries, (), bound.parameters)
+            given = [*await self._values(plan, bound, parameters)]
         if plan.query is not None:
             stream = await self._searches.run(plan.query, bound.parameters)
             rows_found = await gathered(stream, relation.name, budget_of_writes())
-            _require_width(len(stream.columns), len(plan.query_positions), relation)
+            require_width(len(stream.columns), len(plan.query_positions), relation)
             given += await made(plan.selected(row) for row in rows_found)
         rows = await self._new_rows.complete_each(relation, given)
         upsert = None if plan.conflict is None else _Upsert(plan.conflict, bound, values)
         written = await self.insert_rows(relation, rows, upsert)
+        if others and plan.conflict is None:
+            own = [each for each in (bound.parameters, *others) for _ in plan.rows]
+            return _Written(written, own, values)
         return _Written(written, [bound.parameters] * len(written), values)
 
     async def _value_queries(self, plan: RowPlan) -> ValueQueries:
@@ -426,7 +445,7 @@ class Transaction:
                 )
             elif upsert.conflict.assignments:
                 if codec.key(holder) in written_keys:
-                    raise _written_twice(relation, codec.key_values(holder))
+                    raise written_twice(relation, codec.key_values(holder))
                 updated = await self._update_conflicting(relation, upsert, holder, row)
                 written += updated
                 written_keys.update(map(codec.key, updated))
@@ -669,26 +688,8 @@ class Transaction:
         return [row for row in rows if row is not None], given
 
 
-def _require_width(given: int, wanted: int, relation: Relation) -> None:
-    """Raises SqlError unless a SELECT has the `wanted` number of columns. Checked when it runs:
-    only DuckDB knows to how many columns it unnests a struct."""
-    if given != wanted:
-        raise SqlError(
-            f"INSERT INTO {relation.name}: {wanted} columns, the SELECT gives {given}.",
-            cure="Name the columns that are written, and give each a value.",
-        )
-
-
 def _values_of(row: Mapping[int, Value]) -> Iterable[Value]:
     return row.values()
-
-
-def _written_twice(relation: Relation, key: Key) -> SqlError:
-    return SqlError(
-        f"ON CONFLICT DO UPDATE would write a row of {relation.name} a second time:"
-        f" {shown(relation.primary_key, key)}.",
-        cure="Give each row once, or send one statement for each.",
-    )
 
 
 def _targets_key(conflict: Conflict) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hornbeam_server.maintain.changes import Change
-from hornbeam_server.maintain.indexes import condition_of
+from hornbeam_server.maintain.indexes import condition_of, key_of
 from hornbeam_server.query.expressions.declared import (
     GeneratedColumn,
     RowCheck,
@@ -228,7 +228,7 @@ class Constraints:
 
     def _unique_check(self, relation: Relation, index: Index) -> UniqueCheck:
         layout = self._catalog.layout(index.name)
-        columns = _columns(relation, [part.column for part in index.columns])
+        columns = key_of(self._catalog, index)
         return UniqueCheck(
             index,
             _where(columns, condition_of(self._catalog, index.name), len(index.columns)),

@@ -33,7 +33,7 @@ from hornbeam_server.schema.errors import (
     Unavailable,
     UniqueViolation,
 )
-from hornbeam_server.schema.turns import chunks, turn
+from hornbeam_server.schema.turns import chunks, selected, turn
 from hornbeam_server.storage.ports import Clock, Ids, Put, TableStore
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay
@@ -66,7 +66,9 @@ from hornbeam_server.txlayer.transactions.read_checks import (
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
     RepairRows,
+    RepeatedStatement,
     Replay,
+    SqlWork,
     Statement,
     StatementResult,
     Timings,
@@ -97,6 +99,7 @@ class TransactionLimits:
     """Limits of one transaction. The defaults are safe; settings may change them."""
 
     statements: int = 10_000
+    parameter_sets: int = 200_000
     reads: int = 100_000
     attempts: int = 1_000
     timeout_s: float = 30.0
@@ -281,7 +284,8 @@ class TransactionManager:
             if request.ranges or attempt.ranges:
                 await self._require_unchanged(attempt, state.catalog)
             await transaction.move_numbers()
-        attempt.affected, attempt.growth = await count_by_layout(mutations)
+        shown = await selected(mutations, lambda m: m.layout not in state.catalog.copy)
+        attempt.affected, attempt.growth = await count_by_layout(shown)
         attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
         if not mutations and not additions and request.idempotency_key is None:
             seen = self._locks.clock(attempt.owner)
@@ -409,7 +413,15 @@ class TransactionManager:
         if len(work) > most:
             raise LimitExceeded(
                 f"The transaction has more than {most} statements.",
-                cure="Send them in several transactions, or use /v1/load for many rows.",
+                cure="Send one statement with many sets of parameters (executemany), several"
+                " transactions, or rows to /v1/load.",
+            )
+        sets = sum(len(each.parameter_sets) for each in work if isinstance(each, RepeatedStatement))
+        if sets > self._limits.parameter_sets:
+            raise LimitExceeded(
+                f"The statements of the transaction have {sets} sets of parameters, more than"
+                f" {self._limits.parameter_sets}.",
+                cure="Send them in several transactions, or use hornbeam load.",
             )
 
     def _ms_since(self, began: float) -> float:
@@ -450,7 +462,10 @@ class TransactionManager:
                     await transaction.validate(request.reads, request.preconditions)
                     results = await _run(transaction, request.statements, plans)
                     await transaction.check(circles=False)  # a later statement may add the row
-                    mutations = await transaction.mutations()
+                    mutations = await selected(
+                        await transaction.mutations(),
+                        lambda m: m.layout not in transaction.state.catalog.copy,
+                    )
         finally:
             self.gate.leave()
         affected, _ = await count_by_layout(mutations)
@@ -465,7 +480,7 @@ class TransactionManager:
 
     async def pending(
         self,
-        statements: Sequence[Statement],
+        statements: Sequence[SqlWork],
         at: int,
         replay: Replay | None = None,
         timeout_s: float | None = None,
@@ -626,6 +641,9 @@ async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None)
         case Statement():
             assert plan is not None
             return await transaction.run(plan, work)
+        case RepeatedStatement():
+            assert plan is not None
+            return await transaction.run_repeated(plan, work)
 
 
 async def _plans(
@@ -644,11 +662,11 @@ async def _plans(
 
 
 def _characters(work: Sequence[Work]) -> int:
-    return sum([len(each.sql) for each in work if isinstance(each, Statement)])
+    return sum([len(each.sql) for each in work if isinstance(each, SqlWork)])
 
 
 def _planned(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:
-    return [state.plan(w.sql) if isinstance(w, Statement) else None for w in work]
+    return [state.plan(w.sql) if isinstance(w, SqlWork) else None for w in work]
 
 
 async def count_by_layout(mutations: Sequence[Mutation]) -> tuple[dict[str, int], dict[str, int]]:

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hornbeam_server.schema.assignment import assign, assign_all_of_file
+from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
 from hornbeam_server.schema.row_identity import spread
+from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Kind, Row, Value
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
@@ -113,3 +115,21 @@ class NewRows:
             default = self._state.default(column, relation)
             self._computed[name] = await default.value(self._now, self._state.engine)
         return self._computed[name]
+
+
+def require_width(given: int, wanted: int, relation: Relation) -> None:
+    """Raises SqlError unless a SELECT has the `wanted` number of columns. Checked when it runs:
+    only DuckDB knows to how many columns it unnests a struct."""
+    if given != wanted:
+        raise SqlError(
+            f"INSERT INTO {relation.name}: {wanted} columns, the SELECT gives {given}.",
+            cure="Name the columns that are written, and give each a value.",
+        )
+
+
+def written_twice(relation: Relation, key: tuple[Value, ...]) -> SqlError:
+    return SqlError(
+        f"ON CONFLICT DO UPDATE would write a row of {relation.name} a second time:"
+        f" {shown(relation.primary_key, key)}.",
+        cure="Give each row once, or send one statement for each.",
+    )

@@ -164,6 +164,8 @@ def _packed(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _extended(value: Any) -> Any:
+    if type(value) is tuple:
+        return _packed(value)
     extension = _EXTENSIONS.get(type(value))
     return value if extension is None else Ext(extension[0], extension[1](value))
 

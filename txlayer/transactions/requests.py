@@ -21,6 +21,15 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatedStatement:
+    """One INSERT, UPDATE, DELETE or MERGE that runs once for each set of parameters, in their
+    order. Its result has the rows of all runs, and the sum of the affected rows."""
+
+    sql: str
+    parameter_sets: Sequence[Parameters]
+
+
+@dataclass(frozen=True, slots=True)
 class InsertRows:
     """Insert rows set-at-a-time. `columns` are the names of the columns in each of `rows`; other
     columns take their defaults."""
@@ -39,7 +48,8 @@ class RepairRows:
     keys: tuple[bytes, ...]
 
 
-Work = Statement | InsertRows | RepairRows
+SqlWork = Statement | RepeatedStatement
+Work = SqlWork | InsertRows | RepairRows
 
 
 @dataclass(frozen=True, slots=True)

@@ -342,6 +342,7 @@ class Workspace:
         the additions to immediate views as cells of a lane of their own."""
         codecs = self.state.codecs
         found = await self.mutations()
+        found = await selected(found, lambda m: m.layout not in self.state.catalog.copy)
         for addition in await self.additions(await self.joined()):
             cell = (*addition.group, OWN_LANE, *addition.amounts)
             found.append(Mutation(addition.layout, codecs(addition.layout).key(cell), None, cell))

@@ -6,9 +6,13 @@ from collections.abc import Mapping, Set
 
 from sqlglot import exp
 
+from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.binding.index_expressions import named
 from hornbeam_server.query.binding.parse import OVERRIDING
 from hornbeam_server.query.dialect.grammar import NAME
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, Unsupported
+from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.trees import written
 
 _CARRIED_OUT: Mapping[type[exp.Expr], Set[str]] = {
@@ -98,12 +102,17 @@ def require_truncated(ast: exp.TruncateTable) -> None:
         )
 
 
-def conflict_column(item: exp.Expr) -> str:
-    """The column of a target of ON CONFLICT. Raises Unsupported for other expressions."""
-    column = item.this if isinstance(item, exp.Ordered) else item
-    if isinstance(column, exp.Column | exp.Identifier) and not item.args.get("desc"):
-        return column.name
+def conflict_part(item: exp.Expr, catalog: Catalog, relation: Relation) -> str:
+    """The column, or the name of the expression of an index, that is a target of ON CONFLICT.
+    Raises Unsupported for other expressions."""
+    part = (item.this if isinstance(item, exp.Ordered) else item).unnest()
+    if isinstance(part, exp.Column | exp.Identifier) and not item.args.get("desc"):
+        return part.name
+    expressions = catalog.index_expressions.get(relation.name, ())
+    name = named(part, expressions, relation, bind)
+    if name is not None and not item.args.get("desc"):
+        return name
     raise Unsupported(
         f"ON CONFLICT ({written(item, NAME)}) is not supported.",
-        cure="Its target is the primary key or the columns of a unique index.",
+        cure="Its target is the primary key, or the columns and expressions of a unique index.",
     )

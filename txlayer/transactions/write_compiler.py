@@ -31,7 +31,7 @@ from hornbeam_server.txlayer.transactions.requests import Parameters
 from hornbeam_server.txlayer.transactions.truncation import truncation
 from hornbeam_server.txlayer.transactions.value_lifting import Lifter
 from hornbeam_server.txlayer.transactions.write_clauses import (
-    conflict_column,
+    conflict_part,
     require_carried_out,
     require_merged,
 )
@@ -470,7 +470,10 @@ class _Compiler:
     def _conflict(self, node: exp.OnConflict | None) -> Conflict | None:
         if node is None:
             return None
-        keys = tuple(map(conflict_column, node.args.get("conflict_keys") or ()))
+        keys = tuple(
+            conflict_part(item, self.catalog, self.relation)
+            for item in node.args.get("conflict_keys") or ()
+        )
         index = self._conflict_index(keys)
         if "NOTHING" in node.args["action"].name.upper():
             return Conflict(not keys, index, (), None)
@@ -496,8 +499,9 @@ class _Compiler:
     def _conflict_index(self, keys: tuple[str, ...]) -> Index | None:
         if not keys or set(keys) == set(self.relation.declared_key):
             return None
-        for index in self.catalog.whole_indexes_on(self.relation.name):
-            if index.unique and {part.column for part in index.columns} == set(keys):
+        for index in self.catalog.indexes_on(self.relation.name):
+            whole = index.unique and not index.where
+            if whole and {part.column for part in index.columns} == set(keys):
                 return index
         raise SqlError(
             f"ON CONFLICT ({', '.join(keys)}): {self.relation.name} has no primary key or unique"

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch, quoted, to_record_batch
 from hornbeam_server.query.duckdb.session import DuckSession
-from hornbeam_server.query.optimizer.partial_indexes import condition_sql
+from hornbeam_server.query.optimizer.partial_indexes import condition_sql, value_sql
 from hornbeam_server.query.workers.pool import Workers
 from hornbeam_server.schema.catalog import Catalog, JoinView, Layout
 from hornbeam_server.schema.errors import NotFound
@@ -184,13 +184,23 @@ class _Check:
         for relation in view.path if view is not None else (source,):
             await self._load(relation)
         await self._load(name)
-        outputs = ", ".join(map(quoted, layout.column_names))
-        expected = f"SELECT {outputs} FROM ({_definition(self._catalog, source)})"
-        if name in self._catalog.index and (where := self._catalog.index[name].where):
-            expected += f" WHERE {condition_sql(where, self._catalog.schema.relation(source))}"
+        expected = self._expected(layout)
         found = await self._compare(layout, view, expected)
         await self._forget(name)
         return found
+
+    def _expected(self, layout: Layout) -> str:
+        """The SELECT of the rows that a view or an index should have."""
+        index, source = self._catalog.index.get(layout.name), layout.source
+        definition = _definition(self._catalog, source)
+        if index is None or index.is_whole:
+            return f"SELECT {_listed(layout.columns)} FROM ({definition})"
+        relation = self._catalog.schema.relation(source)
+        values = {each.column: value_sql(each.sql, relation) for each in index.expressions}
+        names = layout.column_names
+        outputs = ", ".join(f"{values.get(n) or quoted(n)} AS {quoted(n)}" for n in names)
+        condition = condition_sql(index.where, relation) if index.where else "TRUE"
+        return f"SELECT {outputs} FROM ({definition}) WHERE {condition}"
 
     async def declared(self, name: str, query: str, kind: str) -> Checked:
         """Compare the visible rows of a declared view as a bag: equal rows differ only in a stored

@@ -86,10 +86,11 @@ async def plan_schema(
     openapi_extra=ADMIN,
 )
 async def apply_schema(body: ApplyBody, db: Db) -> Response:
-    """Put a plan into force. Views are built in the background; see /v1/views.
+    """Put a plan into force. Views are built in the background; see /v1/views. A plan that writes
+    the rows of relations again is in force when all rows are written.
 
     409 when planning again gives another plan than `plan_id`, or when stored rows break a UNIQUE
-    index or a foreign key that the plan adds.
+    index or a foreign key that the plan adds. Nothing is changed then.
     """
     catalog = await db.apply_schema(
         body.request(),
@@ -120,6 +121,7 @@ async def alter_schema(body: AlterBody, db: Db) -> Response:
                 "ddl": table.ddl,
                 "same": table.same,
                 "renames": [],
+                "usings": [],
                 "notes": [],
                 "insert": table.insert,
                 "catalog_version": catalog.version,
@@ -131,6 +133,7 @@ async def alter_schema(body: AlterBody, db: Db) -> Response:
             "ddl": change.ddl,
             "same": change.same,
             "renames": [asdict(rename) for rename in change.renames],
+            "usings": [asdict(using) for using in change.usings],
             "notes": list(change.notes),
             "insert": "",
             "catalog_version": catalog.version,

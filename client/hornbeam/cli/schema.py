@@ -120,6 +120,15 @@ Renames = Annotated[
         " the column would be dropped, and another one added.",
     ),
 ]
+Usings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--using",
+        metavar="RELATION.COLUMN=EXPRESSION",
+        help="The values of a column that gets another type, from the rows in force. Repeat for"
+        " several columns. Default: the values themselves, as an assignment casts them.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -137,6 +146,7 @@ class Wanted:
     rows: Rows = None
     dialect: DialectOption = None
     rename: Renames = None
+    using: Usings = None
 
 
 def planning(command: Callable[..., None]) -> Callable[..., None]:
@@ -332,6 +342,7 @@ def _body(wanted: Wanted) -> dict[str, Any]:
         "row_counts": dict(map(_expected, wanted.rows or ())) or None,
         "dialect": dialect,
         "renames": list(map(_renamed, wanted.rename or ())),
+        "usings": list(map(_used, wanted.using or ())),
     }
 
 
@@ -342,6 +353,15 @@ def _renamed(text: str) -> dict[str, str]:
     if not (equals and dot and relation and column and new):
         fail(f"--rename {text} names no column.", "Write --rename relation.old=new.")
     return {"relation": relation, "column": column, "new": new}
+
+
+def _used(text: str) -> dict[str, str]:
+    """The conversion that RELATION.COLUMN=EXPRESSION asks for."""
+    name, equals, sql = text.partition("=")
+    relation, dot, column = name.rpartition(".")
+    if not (equals and dot and relation and column and sql):
+        fail(f"--using {text} names no column.", "Write --using relation.column=expression.")
+    return {"relation": relation, "column": column, "sql": sql}
 
 
 def _print_suggestion(wanted: Wanted, as_json: bool) -> None:

@@ -276,7 +276,7 @@ class Queries:
             ("o", f"AVG({number})"), ("o", f"MIN({any_})"), ("o", f"MAX({any_})"),
             ("o", f"MIN({any_})"), ("m", f"COUNT(DISTINCT {any_})"),
             ("m", f"SUM({number}) FILTER (WHERE {self.condition(sources)})"),
-            ("o", f"SUM({number}) * 2 + COUNT(*)"),
+            ("o", f"SUM({number}) * 2 + COUNT(*)"), ("o", f"SUM({number}) / 1.50 * COUNT(*)"),
             ("m", f"COUNT(*) FILTER (WHERE {any_} IS NULL)"),
         ])  # fmt: skip
 

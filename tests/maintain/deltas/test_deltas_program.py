@@ -245,6 +245,18 @@ def test_an_older_view_keeps_its_stored_types():
     assert stored_program(other, CATALOG) is None
 
 
+def test_an_older_view_keeps_its_quotients():
+    declared = DeclaredView("v", "SELECT t, SUM(d) / COUNT(*) AS mean FROM a GROUP BY t")
+    old = compile_view(declared, CATALOG, double_quotients=True)
+    new = compile_view(declared, CATALOG)
+    for program, type_ in ((old, "DOUBLE"), (new, "DECIMAL(38,20)")):
+        assert [column.type.sql() for column in program.columns] == ["TEXT", type_]
+        made = (program.relations, program.columns, program.hidden, program.key, program.states)
+        found = stored_program(DeferredView(declared, *made), CATALOG)
+        assert found is not None
+        assert found.sql == program.sql
+
+
 def test_a_program_can_be_pickled_also_after_it_has_run():
     sql = "SELECT a.t, MIN(b.x) AS m FROM a LEFT JOIN b ON b.j = a.i GROUP BY a.t"
     world = World(CATALOG, {"v": sql})

@@ -1,0 +1,119 @@
+"""NUMERIC of PostgreSQL where DuckDB has another type or fewer digits.
+
+DuckDB divides decimals as DOUBLE, and multiplies them only if all decimal places fit. There both
+are functions over texts in Python (`schema.quotients`), which our own loops call, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from hornbeam_server.query.dialect.macros import call
+from hornbeam_server.query.dialect.sums import KIND, TypeOf, number_kind
+from hornbeam_server.schema.quotients import PLACES, product, quotient
+from hornbeam_server.schema.trees import supersede
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, Kind
+
+if TYPE_CHECKING:
+    import duckdb
+
+FUNCTIONS: Mapping[str, Callable[[Decimal, Decimal], Decimal]] = {
+    "hornbeam_quotient_of_texts": quotient,
+    "hornbeam_product_of_texts": product,
+}
+"""The functions by their names in DuckDB, where they take and return texts. Macros call them."""
+LONG = "long_product"
+"""Key in the meta of `*`: has it more decimal places than DuckDB multiplies?"""
+_FEW = 4
+"""DuckDB multiplies a quotient by a number of so many decimal places."""
+
+
+def create_function(name: str, connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the function `name` of `FUNCTIONS` in a DuckDB database."""
+    function = FUNCTIONS[name]
+
+    def of_texts(a: str | None, b: str | None) -> str | None:
+        return None if a is None or b is None else f"{function(Decimal(a), Decimal(b)):f}"
+
+    create: Any = connection.create_function
+    create(name, of_texts, ["VARCHAR", "VARCHAR"], "VARCHAR", null_handling="special")
+
+
+def write_numeric(node: exp.Expr) -> bool:
+    """Write a quotient or a long product of NUMERIC for DuckDB. Returns whether it is one."""
+    if not (is_quotient(node) or is_long_product(node)):
+        return False
+    name = "quotient" if isinstance(node, exp.Div) else "product"
+    supersede(node, call(name, node.this.copy(), node.expression.copy()))
+    return True
+
+
+# ---------------------------------------------------------------- numbers with an exponent
+
+
+def has_exponent(node: exp.Expr) -> bool:
+    """Is this a number with an exponent, which is a NUMERIC? DuckDB reads it as a DOUBLE."""
+    return isinstance(node, exp.Literal) and not node.is_string and "e" in node.name.lower()
+
+
+def without_exponent(node: exp.Expr) -> exp.Expr:
+    """A number with an exponent as the digits that DuckDB reads as a DECIMAL: `1e3` as `1000.`. A
+    number with more digits than a DECIMAL has stays as it is."""
+    try:
+        number = Decimal(node.name)
+    except ArithmeticError:
+        return node
+    places = max(-int(number.as_tuple().exponent), 0)
+    if max(number.adjusted() + 1, 1) + places > MAX_DECIMAL_PRECISION:
+        return node
+    return exp.Literal.number(f"{number:f}" if places else f"{number:f}.")
+
+
+# ---------------------------------------------------------------- quotients and products
+
+
+def is_quotient(node: exp.Expr) -> bool:
+    """Is this a quotient of NUMERIC? Binding asks each `/` for its kind."""
+    return isinstance(node, exp.Div) and node.meta.get(KIND) is Kind.DECIMAL
+
+
+def is_long_product(node: exp.Expr) -> bool:
+    return LONG in node.meta
+
+
+def mark_product(node: exp.Mul, type_of: TypeOf) -> None:
+    """Note whether a product has too many decimal places (`LONG`)."""
+    sides = (node.this, node.expression)
+    if number_kind(node, type_of) is not Kind.DECIMAL:
+        return
+    long = [_has_quotient(side, type_of) for side in sides]
+    few = [_places(side.unnest(), type_of) <= _FEW for side in sides]
+    if all(long) or (any(long) and not any(few)):
+        node.meta[LONG] = True
+
+
+def _has_quotient(node: exp.Expr, type_of: TypeOf) -> bool:
+    return any(
+        is_quotient(part) or is_long_product(part) or _places(part, type_of) >= PLACES
+        for part in node.walk(prune=_has_own_places)
+        if isinstance(part, exp.Div | exp.Mul | exp.Column)
+    )
+
+
+def _has_own_places(node: exp.Expr) -> bool:
+    """Does the number of places not depend on the parts?"""
+    return isinstance(node, exp.Cast | exp.Query | exp.Round)
+
+
+def _places(node: exp.Expr, type_of: TypeOf) -> int:
+    """The decimal places of a literal or a name; those of a quotient if they are not known."""
+    if isinstance(node, exp.Literal):
+        return len(node.name.partition(".")[2])
+    type_ = type_of(node)
+    if type_ is None or (type_.kind is Kind.DECIMAL and type_.scale is None):
+        return PLACES
+    return type_.scale or 0

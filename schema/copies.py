@@ -1,0 +1,128 @@
+"""Copies of relations whose rows must be written again: columns that get values of other bytes.
+
+Rows stay where they are when a relation is altered (`schema/altered.py`), unless the values of a
+column change. Then the relation gets a second table. Transactions keep both tables, the second one
+is filled with the rows that are stored already, and at the end it is the table of the relation
+(`txlayer/ddl/relation_copies.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
+from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.types import JSONB, Kind, encoded_alike, takes_all
+
+_ROUNDED = {Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+"""The kinds whose values are rounded when their type gets fewer digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Using:
+    """ALTER COLUMN `column` TYPE … USING `sql`, an expression over the rows of `relation`."""
+
+    relation: str
+    column: str
+    sql: str
+
+    def __str__(self) -> str:
+        return f"{self.relation}.{self.column}={self.sql}"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The relation `target` as it becomes. `conversions` has the columns whose values change, each
+    with an expression over the rows in force. All generated columns are computed again; the other
+    columns keep their values."""
+
+    target: Relation
+    conversions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def relation(self) -> str:
+        return self.target.name
+
+    @property
+    def name(self) -> str:
+        """The name of its layout, which no relation, view or index has."""
+        return f"{self.target.name}..copy"
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The columns whose values may change."""
+        generated = (column.name for column in self.target.generated)
+        return frozenset([*generated, *(name for name, _ in self.conversions)])
+
+
+def copies_for(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> tuple[Copy, ...]:
+    """The copies that lead from `old` to `new`, both valid. Raises InvalidRequest for a USING that
+    concerns no column of both."""
+    for using in usings:
+        _require_known(using, old, new)
+    found = (
+        _copy(old.relation(relation.name), relation, usings)
+        for relation in new.relations
+        if relation.name in old
+    )
+    return tuple(copy for copy in found if copy is not None)
+
+
+def _copy(old: Relation, new: Relation, usings: Iterable[Using]) -> Copy | None:
+    using = {each.column: each.sql for each in usings if each.relation == new.name}
+    conversions = tuple(_conversions(old, new, using))
+    computed = any(_is_computed_again(column, old) for column in new.visible)
+    return Copy(new, conversions) if conversions or computed else None
+
+
+def _conversions(old: Relation, new: Relation, using: dict[str, str]) -> Iterator[tuple[str, str]]:
+    for column in new.visible:
+        if column.name not in old.visible_names or is_generated(column):
+            continue
+        if column.name in using:
+            yield column.name, using[column.name]
+        elif needs_conversion(old.column(column.name), column):
+            yield column.name, identifier(column.name)
+
+
+def needs_conversion(before: Column, after: Column) -> bool:
+    """Has the new type other bytes for a value, or rounds it?"""
+    if not encoded_alike(before.type, after.type):
+        return True
+    if after.type.kind is Kind.JSON is not before.type.kind or after.type == JSONB != before.type:
+        return True
+    return after.type.kind in _ROUNDED and not takes_all(after.type, before.type)
+
+
+def is_generated(column: Column) -> bool:
+    return column.default_kind is DefaultKind.GENERATED
+
+
+def _is_computed_again(column: Column, old: Relation) -> bool:
+    """Is it a generated column with an expression that the stored rows do not know?"""
+    if not is_generated(column):
+        return False
+    if column.name not in old.visible_names:
+        return True
+    before = old.column(column.name)
+    return before.default != column.default or needs_conversion(before, column)
+
+
+def _require_known(using: Using, old: Schema, new: Schema) -> None:
+    for schema in (old, new):
+        known = using.relation in schema and using.column in (
+            schema.relation(using.relation).visible_names
+        )
+        if not known:
+            raise InvalidRequest(
+                f"USING {using}: there is no column {using.relation}.{using.column}, before and"
+                " after the change.",
+                cure="Name a column that stays.",
+            )
+    if is_generated(new.relation(using.relation).column(using.column)):
+        raise InvalidRequest(
+            f"{using.relation}.{using.column} is a generated column, and has no USING.",
+            cure="Change its expression.",
+        )

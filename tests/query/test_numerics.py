@@ -1,0 +1,163 @@
+"""NUMERIC has PostgreSQL's meaning in our own loops and in DuckDB."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
+from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.query.execution.loops import NativePlan
+from hornbeam_server.query.expressions.compiler import compile_expression
+from hornbeam_server.schema.catalog import Catalog, Forest
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import DivisionByZero, TypeMismatch
+from hornbeam_server.schema.quotients import QUOTIENT, product, quotient
+from tests.duckdb_oracle import connect
+from tests.query.aggregate_world import World
+from tests.query.query_world import ask
+
+SCHEMA = load_ddl(
+    "CREATE TABLE t (k INTEGER PRIMARY KEY, d DECIMAL(10,2), b BIGINT, f DOUBLE PRECISION)"
+)
+CATALOG = Catalog(1, SCHEMA, Forest(SCHEMA.names))
+ORACLE = connect()
+
+
+@pytest.fixture(scope="module")
+def engine():
+    engine = QueryEngine()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def duckdb():
+    connection = connect()
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("1e3", Decimal(1000)),
+        ("1.5e-3", Decimal("0.0015")),
+        ("1E2 * 3", Decimal(300)),
+        ("2e1 - 0.5", Decimal("19.5")),
+        ("12e36", Decimal("12e36")),
+        ("1e38", 1e38),
+        ("1e-38", 1e-38),
+        ("1e300", 1e300),
+    ],
+)
+def test_a_number_with_an_exponent_is_numeric_if_a_decimal_holds_it(written, value, duckdb):
+    bound = bind(f"SELECT {written}", CATALOG)
+    ((found,),) = ask(duckdb, duckdb_sql(bound.ast))
+    compiled = compile_expression(bound.ast.expressions[0], None)
+    assert compiled is not None
+    assert (found, type(found)) == (value, type(value))
+    assert (compiled(()), type(compiled(()))) == (value, type(value))
+    assert [column.name for column in bound.columns] == [written]
+
+
+@pytest.mark.parametrize(
+    ("dividend", "divisor", "wanted"),
+    [
+        ("1", "3", "0.33333333333333333333"),
+        ("10.0", "3", "3.3333333333333333"),
+        ("3.5", "3.1", "1.12903225806451612903"),
+        ("100000", "7.0", "14285.714285714286"),
+        ("-2", "3", "-0.66666666666666666667"),
+        ("7", "30000.00", "0.00023333333333333333"),
+        ("0.00", "-3", "0"),
+        ("999999999999999999", "0.9999999999", None),
+        ("1", "0.0", None),
+    ],
+)
+def test_a_quotient_is_rounded_as_in_postgresql(dividend, divisor, wanted):
+    if wanted is None:
+        with pytest.raises(TypeMismatch):
+            quotient(Decimal(dividend), Decimal(divisor))
+        return
+    found = quotient(Decimal(dividend), Decimal(divisor))
+    assert found == Decimal(wanted)
+    assert found.as_tuple().exponent == -QUOTIENT.scale
+    assert not (found == 0 and found.is_signed())
+
+
+_NUMBERS = st.decimals(-(10**9), 10**9, places=2)
+
+
+@settings(max_examples=40)
+@given(a=_NUMBERS, b=_NUMBERS)
+def test_duckdb_divides_and_multiplies_by_the_same_functions(a, b, duckdb):
+    assume(abs(a * b) < 10**18)
+    given_ = ", ".join(f"CAST('{value}' AS DECIMAL(12,2))" for value in (a, b))
+    assert ask(duckdb, f"SELECT hornbeam_product({given_})") == [(product(a, b),)]
+    if b:
+        assert ask(duckdb, f"SELECT hornbeam_quotient({given_})") == [(quotient(a, b),)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "type_", "value"),
+    [
+        ("SELECT d / k FROM t", QUOTIENT, "2.1"),
+        ("SELECT k / 2 FROM t", "INTEGER", 2),
+        ("SELECT d / f FROM t", "DOUBLE", 4.2),
+        ("SELECT d / '2' FROM t", QUOTIENT, "5.25"),
+        ("SELECT d / k * (d / 7) FROM t", QUOTIENT, "3.15"),
+        ("SELECT d / k * 1.123456 FROM t", QUOTIENT, "2.3592576"),
+        ("SELECT d / k * 1.5 FROM t", "DECIMAL(38,21)", "3.15"),
+        ("SELECT sum(d) / count(*) FROM t", QUOTIENT, "10.5"),
+        ("SELECT sum(d * 2) / sum(k + 1) FROM t", QUOTIENT, "3.5"),
+        ("SELECT sum(b) / 2 FROM t", QUOTIENT, "3.5"),
+        ("SELECT x.y / 4 FROM (SELECT d * 2 AS y FROM t) AS x", QUOTIENT, "5.25"),
+        ("WITH x AS (SELECT d * 2 AS y FROM t) SELECT y / z FROM x AS w (z), x", QUOTIENT, "1"),
+        ("SELECT y / 2 FROM (SELECT b * 1.0 AS y FROM t UNION SELECT d FROM t) x WHERE y < 8",
+         QUOTIENT, "3.5"),
+        ("SELECT (SELECT d + 1 FROM t) / 2", QUOTIENT, "5.75"),
+        ("SELECT CASE WHEN k = 5 THEN d ELSE 0 END / 2 FROM t", QUOTIENT, "5.25"),
+        ("SELECT sum(d) OVER () / 2 FROM t", QUOTIENT, "5.25"),
+        ("SELECT round(d / 3, 2) FROM t", "DECIMAL(38,2)", "3.5"),
+        ("SELECT f * 2 / 4 FROM t", "DOUBLE", 1.25),
+        ("SELECT list_sum([d]) / 4 FROM t", "DOUBLE", 2.625),
+    ],
+)  # fmt: skip
+def test_the_kind_of_a_quotient_follows_from_the_syntax(sql, type_, value, duckdb):
+    duckdb.execute(
+        "CREATE OR REPLACE TABLE t AS SELECT 5 AS k, 10.5::DECIMAL(10,2) AS d, 7::BIGINT AS b,"
+        " 2.5::DOUBLE AS f"
+    )
+    written = duckdb_sql(bind(sql, CATALOG).ast)
+    wanted = type_ if isinstance(type_, str) else type_.sql()
+    assert str(duckdb.sql(written).types[0]) == wanted
+    assert ask(duckdb, written) == [(Decimal(value) if isinstance(value, str) else value,)]
+
+
+DIVISIONS = {
+    "DuckDB": "SELECT d / {} FROM t AS x QUALIFY row_number() OVER () = 1",
+    "our loops": "SELECT d / {} FROM t",
+}
+
+
+@pytest.mark.parametrize("sql", DIVISIONS.values(), ids=DIVISIONS)
+def test_both_executors_divide_and_report_a_division_by_zero(sql, engine):
+    world = World(engine, CATALOG, {"t": [(4, Decimal("10.50"), 1, 1.0)]}, ORACLE)
+    answer = world.ask(sql.format("k"))
+    assert (answer.rows, answer.types) == ([(Decimal("2.625"),)], [QUOTIENT])
+    for zero in ("(k - k)", "0.00"):
+        with pytest.raises(DivisionByZero, match=r"\(10.50 / 0"):
+            world.ask(sql.format(zero))
+
+
+def test_the_executors_differ(engine):
+    native = {
+        name: isinstance(engine.prepare(sql.format("k"), CATALOG).plan, NativePlan)
+        for name, sql in DIVISIONS.items()
+    }
+    assert native == {"DuckDB": False, "our loops": True}

@@ -1,0 +1,167 @@
+"""The corpora of others, each at one commit, fetched into a cache outside of the checkout.
+
+SQLLOGIC_REPOSITORIES names a folder with git repositories (`owner+name`) that are read instead of
+https://github.com, on machines without a network.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.sqllogic.databases import Hornbeam
+from tests.sqllogic.runner import Style
+
+GITHUB = "https://github.com"
+FETCH_S = 600.0
+OWN = Path(__file__).parent / "files"
+_DUCKDB = (
+    *("aggregate", "conjunction", "constraints", "create", "cte", "delete", "filter"),
+    *("generated_columns", "insert", "join", "limit", "merge", "order", "projection", "returning"),
+    *("select", "setops", "subquery", "topn", "update", "upsert", "window"),
+)
+_SQLITE = "src/main/resources/test"
+_SAMPLE = (
+    *("select1.test", "select2.test", "select3.test", "select4.test", "select5.test"),
+    *("evidence", "random/aggregates/slt_good_129.test", "random/expr/slt_good_1.test"),
+    *("random/groupby/slt_good_9.test", "random/select/slt_good_0.test"),
+    *("index/between/10", "index/in/10", "index/view/10", "index/delete/10"),
+    *("index/commute/10/slt_good_0.test", "index/orderby/10/slt_good_0.test"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Files of one repository: those below `folders` whose names end with one of `endings`.
+    `records`: at most so many of each file are asked."""
+
+    name: str
+    repository: str
+    commit: str
+    folders: tuple[str, ...]
+    endings: tuple[str, ...]
+    style: Style
+    engines: frozenset[str] = Hornbeam.engines
+    records: int = 1_000
+
+
+CORPORA = (
+    Corpus(
+        "DuckDB",
+        "duckdb/duckdb",
+        "044a04a7cd39e6e8235f756597ae42dde084e5e5",
+        tuple(f"test/sql/{folder}" for folder in _DUCKDB),
+        (".test",),
+        Style("duckdb"),
+        frozenset({"hornbeam"}),
+    ),
+    Corpus(
+        "SQLite",
+        "hydromatic/sql-logic-test",
+        "0a809c530457bf0e56d637ef19fcaabd2964fd67",
+        tuple(f"{_SQLITE}/{name}" for name in _SAMPLE),
+        (".test",),
+        Style("sqlite"),
+    ),
+    Corpus(
+        "RisingLight",
+        "risinglightdb/risinglight",
+        "930e0b8c1f5e50c94247b350217f85b49304f75b",
+        ("tests/sql",),
+        (".slt",),
+        Style("words", two_blanks=True),
+    ),
+    Corpus(
+        "RisingWave",
+        "risingwavelabs/risingwave",
+        "448c6570b1b9d636736708340f61a85900c2b7d7",
+        ("e2e_test/batch",),
+        (".slt", ".slt.part"),
+        Style("words", two_blanks=True),
+    ),
+)
+OURS = Corpus("Hornbeam", "", "", ("",), (".slt",), Style("duckdb", messages=True))
+
+
+class Unreachable(Exception):
+    """A corpus cannot be fetched."""
+
+
+def folder_of(corpus: Corpus, *, fetch: bool = True) -> Path:
+    """The folder with the files of the corpus. Fetches them on the first call. Raises
+    Unreachable."""
+    if not corpus.repository:
+        return OWN
+    found = _cache() / f"{corpus.repository.replace('/', '+')}@{corpus.commit[:12]}"
+    if found.exists():
+        return found
+    if not fetch:
+        raise Unreachable(f"{corpus.name}'s files have not been fetched: run make sqllogic.")
+    part = found.with_name(f"{found.name}.{os.getpid()}")
+    part.mkdir(parents=True)
+    try:
+        local = os.environ.get("SQLLOGIC_REPOSITORIES")
+        if local:
+            _take(corpus, Path(local) / corpus.repository.replace("/", "+"), part)
+        else:
+            _download(corpus, part)
+    except (OSError, subprocess.SubprocessError) as error:
+        shutil.rmtree(part)
+        output = getattr(error, "stderr", None) or b""
+        reason = output.decode(errors="replace").strip().splitlines()[-1:] or [str(error)]
+        raise Unreachable(f"{corpus.repository} cannot be fetched: {reason[0]}") from error
+    part.rename(found)
+    return found
+
+
+def files(corpus: Corpus, folder: Path) -> Iterator[str]:
+    """The paths of the corpus's files below its folder."""
+    for name in corpus.folders:
+        start = folder / name
+        found = [start] if start.is_file() else sorted(start.rglob("*"))
+        yield from (
+            str(path.relative_to(folder)) for path in found if path.name.endswith(corpus.endings)
+        )
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "hornbeam" / "sqllogictest"
+
+
+def _download(corpus: Corpus, folder: Path) -> None:
+    """The files at the commit, without the rest of the repository."""
+    git = ("git", "-C", str(folder))
+    url = f"{GITHUB}/{corpus.repository}"
+    _run("git", "init", "--quiet", str(folder))
+    _run(*git, "remote", "add", "origin", url)
+    _run(*git, "sparse-checkout", "set", "--no-cone", *corpus.folders)
+    _run(*git, "fetch", "--quiet", "--depth", "1", "--filter=blob:none", "origin", corpus.commit)
+    _run(*git, "checkout", "--quiet", "FETCH_HEAD")
+    shutil.rmtree(folder / ".git")
+
+
+def _take(corpus: Corpus, repository: Path, folder: Path) -> None:
+    """The files at the commit, from a repository on this machine. It may lack large files."""
+    git = ("git", "-C", str(repository / "repo" if (repository / "repo").exists() else repository))
+    listed = _run(*git, "ls-tree", "-r", corpus.commit, "--", *corpus.folders).decode()
+    for line in listed.splitlines():
+        entry, _, name = line.partition("\t")
+        if not name.endswith(corpus.endings):
+            continue
+        found = subprocess.run(
+            (*git, "cat-file", "blob", entry.split()[2]), check=False, capture_output=True
+        )
+        if not found.returncode:
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(found.stdout)
+
+
+def _run(*command: str) -> bytes:
+    done = subprocess.run(command, check=True, capture_output=True, timeout=FETCH_S)
+    return done.stdout

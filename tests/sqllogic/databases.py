@@ -1,0 +1,129 @@
+"""The databases that are asked: Hornbeam through its client, and PostgreSQL."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import hornbeam
+from hornbeam.errors import InterfaceError, InternalError, NotSupportedError
+from hornbeam.statements import split
+
+TIMEOUT_S = 20.0
+"""Time limit of each statement, in seconds."""
+_LOCALE = "LC_COLLATE 'C' LC_CTYPE 'C.UTF-8' TEMPLATE template0"
+_SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE ALL (ARRAY['pg_%', 'info%'])"
+_UNKNOWN = ("Function with name", "No function matches", "no function", "does not have")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows and the number of changed or returned rows, or the error."""
+
+    rows: tuple[tuple[Any, ...], ...] = ()
+    count: int = 0
+    error: str = ""
+    refused: bool = False
+    internal: bool = False
+
+
+class Database(Protocol):
+    """A database that runs one statement at a time."""
+
+    def ask(self, sql: str, connection: str = "") -> Answer: ...
+
+    def restart(self) -> None:
+        """Close all connections, and open the same data again."""
+
+    def close(self) -> None: ...
+
+
+class Hornbeam:
+    """A new embedded database in `folder`."""
+
+    engines = frozenset({"hornbeam", "postgresql", "postgres"})
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._open: dict[str, hornbeam.Connection] = {}
+
+    def ask(self, sql: str, connection: str = "") -> Answer:
+        answer = Answer()
+        for statement in split(sql):
+            answer = self._one(statement, connection)
+            if answer.error:
+                break
+        return answer
+
+    def _one(self, sql: str, name: str) -> Answer:
+        try:
+            cursor = self._connection(name).cursor().execute(sql)
+            rows = cursor.fetchall() if cursor.description else []
+        except hornbeam.Error as error:
+            refused = isinstance(error, NotSupportedError) or any(
+                text in str(error) for text in _UNKNOWN
+            )
+            broken = isinstance(error, InternalError) and not isinstance(error, InterfaceError)
+            return Answer(error=f"{error.code}: {error}", refused=refused, internal=broken)
+        except Exception as error:  # what a client does not foresee is a fault to be reported
+            return Answer(error=f"{type(error).__name__}: {error}", internal=True)
+        return Answer(tuple(rows), cursor.rowcount)
+
+    def _connection(self, name: str) -> hornbeam.Connection:
+        if name not in self._open:
+            self._open[name] = hornbeam.connect(
+                f"hornbeam:///{self._folder}", autocommit=True, timeout_s=TIMEOUT_S
+            )
+        return self._open[name]
+
+    def restart(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def close(self) -> None:
+        self.restart()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class PostgreSQL:
+    """A database of a running server, which is emptied in the end and then used again."""
+
+    def __init__(self, server: Any, name: str) -> None:
+        self._server, self._name = server, name
+        with server.connect() as db:
+            if not db.execute("SELECT FROM pg_database WHERE datname = $1", [name]).fetchall():
+                db.execute(f"CREATE DATABASE {name} {_LOCALE}")
+        self._open: dict[str, Any] = {}
+
+    def ask(self, sql: str, connection: str = "") -> Answer:
+        import psycopg
+
+        answer = Answer()
+        try:
+            for statement in split(sql):
+                cursor = self._connection(connection).execute(statement)
+                rows = cursor.fetchall() if cursor.description else []
+                answer = Answer(tuple(rows), cursor.rowcount)
+        except (psycopg.Error, ValueError) as error:
+            return Answer(error=str(error) or type(error).__name__)
+        return answer
+
+    def _connection(self, name: str) -> Any:
+        if name not in self._open:
+            self._open[name] = opened = self._server.connect(self._name)
+            for setting in (f"statement_timeout = {int(TIMEOUT_S * 1000)}", "timezone = 'UTC'"):
+                opened.execute(f"SET {setting}")
+        return self._open[name]
+
+    def restart(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def close(self) -> None:
+        self.restart()
+        with self._server.connect(self._name) as db:
+            for (name,) in db.execute(_SCHEMAS).fetchall():
+                db.execute(f'DROP SCHEMA "{name}" CASCADE')
+            db.execute("CREATE SCHEMA public")

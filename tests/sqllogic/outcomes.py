@@ -1,0 +1,135 @@
+"""The outcomes of files, beside PostgreSQL's and beside the declared differences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.sqllogic.corpora import Corpus, folder_of
+from tests.sqllogic.databases import Answer, Database
+from tests.sqllogic.records import Malformed
+from tests.sqllogic.runner import Outcome, Verdict, run_file
+from tests.sqllogic.values import canonical, equal
+
+BAD = {Verdict.WRONG, Verdict.ERROR, Verdict.INTERNAL}
+
+
+@dataclass(frozen=True, slots=True)
+class FileOutcomes:
+    """The outcomes of a file. `postgres`: those of PostgreSQL, in the same order, if it was asked.
+    `malformed`: why the file was not read."""
+
+    corpus: str
+    path: str
+    outcomes: tuple[Outcome, ...]
+    postgres: tuple[Outcome, ...] = ()
+    malformed: str = ""
+
+    def beside(self, theirs: FileOutcomes) -> FileOutcomes:
+        return replace(self, postgres=theirs.outcomes)
+
+    def same_as_postgresql(self) -> set[int]:
+        """The lines of records that do not pass, and in which PostgreSQL does as we do."""
+        theirs = {(each.line, each.sql): each for each in self.postgres}
+        same: dict[int, bool] = {}
+        for each in self.outcomes:
+            if each.verdict in BAD:
+                other = theirs.get((each.line, each.sql))
+                agrees = other is not None and _alike(each, other)
+                same[each.line] = same.get(each.line, True) and agrees
+        return {line for line, agrees in same.items() if agrees}
+
+    def document(self) -> dict[str, Any]:
+        theirs = {(each.line, each.sql): each for each in self.postgres}
+        same = self.same_as_postgresql()
+        return {
+            "corpus": self.corpus,
+            "path": self.path,
+            "malformed": self.malformed,
+            "outcomes": [
+                {
+                    "line": each.line,
+                    "sql": each.sql,
+                    "verdict": each.verdict.value,
+                    "detail": each.detail,
+                    "same": each.line in same,
+                    "postgres": _shown(theirs.get((each.line, each.sql))),
+                }
+                for each in self.outcomes
+            ],
+        }
+
+
+def _shown(other: Outcome | None) -> str:
+    return "" if other is None else f"{other.verdict.value}: {other.detail}"
+
+
+def _alike(ours: Outcome, theirs: Outcome) -> bool:
+    if ours.answer is None or theirs.answer is None or ours.verdict is Verdict.INTERNAL:
+        return False
+    if ours.answer.error or theirs.answer.error:
+        return bool(ours.answer.error) and bool(theirs.answer.error)
+    return _bag(ours.answer) == _bag(theirs.answer) or _close(ours.answer, theirs.answer)
+
+
+def _bag(answer: Answer) -> list[list[str]]:
+    return sorted([canonical(value) for value in row] for row in answer.rows)
+
+
+def _close(ours: Answer, theirs: Answer) -> bool:
+    """Whether the rows are equal one by one, in the order of the answers."""
+    pairs = list(zip(ours.rows, theirs.rows, strict=False))
+    return len(ours.rows) == len(theirs.rows) and all(
+        len(a) == len(b) and all(map(equal, map(canonical, a), map(canonical, b))) for a, b in pairs
+    )
+
+
+def of_file(corpus: Corpus, path: str, database: Database) -> FileOutcomes:
+    """Run a file of a corpus against a new database, and close the database."""
+    folder = folder_of(corpus)
+
+    def included(name: str) -> str:
+        near = folder / Path(path).parent / name
+        return (near if near.exists() else folder / name).read_text()
+
+    try:
+        text = (folder / path).read_text(errors="replace")
+        found = run_file(text, database, corpus.engines, corpus.style, included, corpus.records)
+    except (Malformed, OSError) as error:
+        return FileOutcomes(corpus.name, path, (), malformed=str(error))
+    finally:
+        database.close()
+    return FileOutcomes(corpus.name, path, tuple(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A file beside the declared differences. `counts`: the number of records of each verdict,
+    without the declared ones, which count as "declared". `gone`: declared cases that pass."""
+
+    corpus: str
+    path: str
+    counts: Counter[Any]
+    undeclared: tuple[Outcome, ...]
+    gone: tuple[str, ...]
+    malformed: str
+
+
+def judged(found: FileOutcomes, known: Mapping[tuple[str, str], frozenset[int]]) -> Judged:
+    lines = known.get((found.corpus, found.path), frozenset())
+    counts: Counter[Any] = Counter()
+    undeclared, differing = [], set()
+    for each in found.outcomes:
+        if each.verdict in BAD and each.line in lines:
+            counts["declared"] += 1
+            differing.add(each.line)
+            continue
+        counts[each.verdict] += 1
+        if each.verdict is not Verdict.PASSED:
+            undeclared.append(each)
+    asked = {each.line for each in found.outcomes if each.verdict is Verdict.PASSED}
+    gone = tuple(f"{found.path}:{line}" for line in sorted((lines - differing) & asked))
+    return Judged(found.corpus, found.path, counts, tuple(undeclared), gone, found.malformed)

@@ -1,0 +1,80 @@
+"""Write the section "Tests of others" of docs/sql.md."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.sqllogic.corpora import CORPORA
+from tests.sqllogic.declared import declared
+from tests.sqllogic.outcomes import Judged
+from tests.sqllogic.runner import Verdict
+
+PAGE = Path("docs/sql.md")
+BEGIN, END = "<!-- `make sqllogic` writes this section -->\n", "<!-- end of make sqllogic -->\n"
+INTRODUCTION = """
+`make sqllogic` runs files of sqllogictest that other projects have written, each at a fixed commit. *Declared* counts the
+answers that differ because the file has the meaning of its own engine; `tests/sqllogic/declared.toml` lists them, with a
+reason for each kind. *Refused* statements are refused by name. *Not asked* is what rests on a refused
+statement, or on a part of an engine that has nothing to do with SQL.
+
+"""  # noqa: E501
+KINDS = 25
+"""Number of kinds of refusals that the page shows."""
+
+
+def write_section(results: Sequence[Judged]) -> None:
+    page = PAGE.read_text()
+    before, _, rest = page.partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(before + BEGIN + "".join(_section(results)) + END + after)
+
+
+def _section(results: Sequence[Judged]) -> Iterator[str]:
+    yield INTRODUCTION
+    yield "| corpus | files | passed | declared | refused | other errors | wrong | not asked |\n"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    for corpus in CORPORA:
+        some = [each for each in results if each.corpus == corpus.name]
+        counts: Counter[Any] = Counter()
+        for each in some:
+            counts += each.counts
+        wrong = counts[Verdict.WRONG] + counts[Verdict.INTERNAL]
+        numbers = (
+            *(len(some), counts[Verdict.PASSED], counts["declared"], counts[Verdict.REFUSED]),
+            *(counts[Verdict.ERROR], wrong, counts[Verdict.SKIPPED]),
+        )
+        link = f"[{corpus.name}](https://github.com/{corpus.repository}/tree/{corpus.commit})"
+        yield f"| {link} | {' | '.join(map(str, numbers))} |\n"
+    yield "\n| refused | statements |\n| --- | --- |\n"
+    for kind, number in _refusals(results).most_common(KINDS):
+        yield f"| {kind} | {number} |\n"
+    yield "\n| declared difference | why | cases |\n| --- | --- | --- |\n"
+    for known in declared():
+        lines = [
+            line for paths in known.cases.values() for found in paths.values() for line in found
+        ]
+        yield f"| {known.title} | {known.reason} | {len(lines)} |\n"
+    yield "\n"
+
+
+def _refusals(results: Sequence[Judged]) -> Counter[str]:
+    return Counter(
+        kind_of_refusal(outcome.detail)
+        for each in results
+        for outcome in each.undeclared
+        if outcome.verdict is Verdict.REFUSED
+    )
+
+
+def kind_of_refusal(detail: str) -> str:
+    """The first sentence of a refusal, without the names and the place in it."""
+    text = detail.partition(": ")[2].splitlines()[0]
+    text = re.sub(r"^(There are \d+ problems\.).*", r"\1", text)
+    text = re.sub(r"\d+:\d+: ", "", text)
+    text = re.sub(r" ?\((?:near|line)[^)]*\)|, in: .*|, near .*", "", text)
+    text = re.sub(r"\d+", "N", text).partition(". ")[0]
+    return text.replace("|", "\\|")[:100]

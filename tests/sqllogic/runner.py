@@ -1,0 +1,257 @@
+"""One sqllogictest file, run against one database: an outcome for each record.
+
+A statement that the database refuses or fails leaves other data behind than the file expects. What
+names the same relations later is not asked (SKIPPED), so that one refusal counts once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import islice
+
+from hornbeam.statements import tokens
+from tests.sqllogic.databases import Answer, Database
+from tests.sqllogic.records import (
+    Directive,
+    Expected,
+    Loop,
+    Malformed,
+    Query,
+    Record,
+    Statement,
+    holds,
+    parse,
+    substituted,
+)
+from tests.sqllogic.values import agree, hashed
+
+_WRITTEN = re.compile(
+    r"\b(?:table|view|into|update|from|type|domain|sequence|schema|macro|function|index|replace)"
+    r"\s+(?:if\s+(?:not\s+)?exists\s+)?(\"[^\"]+\"|[\w.]+)",
+    re.I,
+)
+_READS = re.compile(r"\s*\(*\s*(?:select|values|from|with|explain|show|describe|table)\b", re.I)
+_SETTINGS = re.compile(r"\s*(?:set|pragma|reset|use|load|install|call)\b", re.I)
+_OTHER_MEANING = re.compile(
+    r"null_order|default_order|integer_division|ieee_float|collation|timezone|time zone|schema|"
+    r"search_path|calendar|scalar_subquery|use\b|concat_operator|lambda",
+    re.I,
+)
+_WITHOUT_EFFECT = {
+    *("skip_reload", "noforcestorage", "vector_size", "no_alternative_verify", "json", "icu"),
+    *("no_vector_verification", "longdouble", "64bit", "notwindows", "notmingw", "no_extension"),
+    *("core_functions", "noalternativeverify", "block_size", "ram", "strinline", "allow_unsigned"),
+}
+"""What DuckDB's files require and an embedded Hornbeam has, or what does not change answers."""
+_IGNORED = {
+    *("hash-threshold", "mode", "set", "reset", "sleep", "tags", "subtest", "control", "system"),
+    *("reconnect", "test-env", "name:", "group:", "description:", "Include", "hash-threshold:"),
+}
+
+
+class Verdict(Enum):
+    """How a record ended."""
+
+    PASSED = "passed"
+    REFUSED = "refused"
+    """Refused by name, and the file expects an answer."""
+    ERROR = "error"
+    """Another error, and the file expects an answer."""
+    WRONG = "wrong answer"
+    """Another answer, or an answer where the file expects an error."""
+    INTERNAL = "internal error"
+    SKIPPED = "not asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of one record. `sql` has the values of loops; `detail` is the error, or both answers.
+    `answer` is None for a record that is not asked."""
+
+    line: int
+    sql: str
+    verdict: Verdict
+    detail: str = ""
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How the files of a corpus write values, errors and conditions. `messages`: errors have to
+    match the pattern in the file."""
+
+    values: str
+    two_blanks: bool = False
+    messages: bool = False
+
+
+class _Halt(Exception):
+    """The rest of the file is not run."""
+
+
+@dataclass
+class _Run:
+    """A run under way. `spoiled`: relations that are not as the file expects."""
+
+    database: Database
+    style: Style
+    engines: frozenset[str]
+    included: Callable[[str], str]
+    bound: dict[str, str] = field(default_factory=dict)
+    spoiled: set[str] = field(default_factory=set)
+    labels: dict[str, Answer] = field(default_factory=dict)
+    skips: bool = False
+    begun: bool = False
+
+
+def run_file(
+    text: str, database: Database, engines: frozenset[str], style: Style,
+    included: Callable[[str], str], most: int,
+) -> list[Outcome]:  # fmt: skip
+    """Run the first `most` records of a file. `included` gives the text of a file that it includes.
+    Raises Malformed."""
+    run = _Run(database, style, engines, included)
+    outcomes: list[Outcome] = []
+    try:
+        records = parse(text, errors_end_at_two_blanks=style.two_blanks)
+        outcomes += islice(_records(run, records), most)
+    except _Halt as halt:
+        if halt.args:
+            outcomes.append(Outcome(halt.args[1], "", Verdict.SKIPPED, halt.args[0]))
+    return outcomes
+
+
+def _records(run: _Run, records: Sequence[Record]) -> Iterator[Outcome]:
+    for record in records:
+        if not all(holds(each, run.engines, run.bound) for each in record.conditions):
+            continue
+        match record:
+            case Directive(word="continue"):
+                return
+            case Directive():
+                yield from _direct(run, record)
+            case Loop():
+                yield from _loop(run, record)
+            case _ if not run.skips:
+                run.begun = True
+                yield _asked(run, substituted(record, run.bound))
+
+
+def _loop(run: _Run, loop: Loop) -> Iterator[Outcome]:
+    if loop.concurrent:
+        raise _Halt("a loop of concurrent clients", loop.line)
+    for value in loop.values:
+        run.bound |= dict(zip(loop.names, value, strict=True))
+        yield from _records(run, loop.body)
+
+
+def _direct(run: _Run, directive: Directive) -> Iterator[Outcome]:
+    word, arguments = directive.word, directive.arguments
+    match word:
+        case "halt":
+            raise _Halt
+        case "mode" if arguments[:1] == ("skip",):
+            run.skips = True
+        case "mode" if arguments[:1] == ("unskip",):
+            run.skips = False
+        case "restart":
+            run.database.restart()
+        case "load" if not run.begun:
+            pass  # a new file of the engine: our database is new
+        case "require" if arguments[:1] and arguments[0] in _WITHOUT_EFFECT:
+            pass
+        case "include":
+            text = run.included(arguments[0])
+            yield from _records(run, parse(text, errors_end_at_two_blanks=run.style.two_blanks))
+        case _ if word not in _IGNORED:
+            if word not in {"require", "require-env", "load", "unzip"}:
+                raise Malformed(f"line {directive.line}: {word}")
+            raise _Halt(f"{word} {' '.join(arguments[:1])}", directive.line)
+
+
+def _asked(run: _Run, record: Statement | Query) -> Outcome:
+    words = {word.lower() for word in re.findall(r"\w+", record.sql)}
+    if "*" in run.spoiled or words & run.spoiled:
+        # It may still run well here, and then names more than the file expects.
+        run.spoiled |= set() if _READS.match(record.sql) else _written(record.sql)
+        return Outcome(record.line, record.sql, Verdict.SKIPPED, "rests on a failed statement")
+    answer = run.database.ask(record.sql, record.connection)
+    verdict, detail = _judged(run, record, answer)
+    if verdict is not Verdict.PASSED and not _READS.match(record.sql):
+        run.spoiled |= _written(record.sql)
+    if verdict is not Verdict.PASSED and _SETTINGS.match(record.sql):
+        if not _OTHER_MEANING.search(record.sql):
+            return Outcome(record.line, record.sql, Verdict.SKIPPED, "a setting", answer)
+        run.spoiled.add("*")
+    return Outcome(record.line, record.sql, verdict, detail, answer)
+
+
+def _written(sql: str) -> set[str]:
+    """The names that a statement creates, writes or drops."""
+    names = (found.strip('"').lower().split(".")[-1] for found in _WRITTEN.findall(sql))
+    return {name for name in names if name not in {"set", "select", "if"}}
+
+
+def _judged(run: _Run, record: Statement | Query, answer: Answer) -> tuple[Verdict, str]:
+    if answer.internal:
+        return Verdict.INTERNAL, answer.error
+    if isinstance(record, Query):
+        if answer.error:
+            return _failed(answer)
+        return _compared(run, record, answer)
+    match record.expected:
+        case Expected.MAYBE:
+            return Verdict.PASSED, ""
+        case Expected.ERROR:
+            return _judged_error(run, record, answer)
+    if answer.error:
+        return _failed(answer)
+    if record.expected is Expected.COUNT and answer.count != record.count:
+        return Verdict.WRONG, f"{answer.count} rows, not {record.count}"
+    return Verdict.PASSED, ""
+
+
+def _failed(answer: Answer) -> tuple[Verdict, str]:
+    return Verdict.REFUSED if answer.refused else Verdict.ERROR, answer.error
+
+
+def _judged_error(run: _Run, record: Statement, answer: Answer) -> tuple[Verdict, str]:
+    if not answer.error:
+        return Verdict.WRONG, f"an answer, not an error ({record.pattern[:60]})"
+    if run.style.messages and not re.search(record.pattern, answer.error, re.S):
+        return Verdict.WRONG, f"another error: {answer.error}"
+    return Verdict.PASSED, ""
+
+
+def _compared(run: _Run, query: Query, answer: Answer) -> tuple[Verdict, str]:
+    rows = answer.rows
+    if query.label:
+        first = run.labels.setdefault(query.label, answer)
+        if sorted(map(repr, first.rows)) != sorted(map(repr, rows)) and not query.result:
+            return Verdict.WRONG, f"another answer than before for label {query.label}"
+        if not query.result:
+            return Verdict.PASSED, ""
+    if rows and query.types and len(rows[0]) != len(query.types):
+        wanted = len(query.types)
+        if run.style.values != "words":
+            return Verdict.WRONG, f"{len(rows[0])} columns, not {wanted}"
+    sort = query.sort if query.sort != "nosort" or _is_ordered(query.sql) else "rowsort"
+    if agree(rows, query.types, sort, query.result, run.style.values):
+        return Verdict.PASSED, ""
+    if sort != query.sort and hashed(query.result):
+        return Verdict.SKIPPED, "a hash of rows in no order"
+    ours = " | ".join("\t".join(map(str, row)) for row in rows[:6])
+    theirs = " | ".join(query.result[:12])
+    return Verdict.WRONG, f"{len(rows)} rows: {ours[:300]}  ≠  {theirs[:300]}"
+
+
+def _is_ordered(sql: str) -> bool:
+    """Whether the query has an ORDER BY of its own. The rows of others are compared as a bag."""
+    return any(token.text.lower() == "order" and not token.depth for token in tokens(sql))
+
+
+def counted(outcomes: Sequence[Outcome]) -> Mapping[Verdict, int]:
+    return {each: sum(o.verdict is each for o in outcomes) for each in Verdict}

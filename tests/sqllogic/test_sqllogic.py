@@ -1,0 +1,231 @@
+"""The runner of sqllogictest files finds each kind of difference, our own files pass, and so do
+files of RisingLight except where a difference is declared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sqllogic.corpora import CORPORA, OURS, Unreachable, files, folder_of
+from tests.sqllogic.databases import Answer, Hornbeam
+from tests.sqllogic.declared import cases, declared
+from tests.sqllogic.outcomes import BAD, judged, of_file
+from tests.sqllogic.records import (
+    Condition,
+    Directive,
+    Expected,
+    Loop,
+    Malformed,
+    Query,
+    Statement,
+    parse,
+)
+from tests.sqllogic.reference import kind_of_refusal
+from tests.sqllogic.runner import Style, Verdict, run_file
+from tests.sqllogic.values import agree
+
+RISINGLIGHT = next(corpus for corpus in CORPORA if corpus.name == "RisingLight")
+SAMPLE = ("aggregation", "_join", "having", "order_by", "join_semi_anti", "nullable_operator")
+
+
+class Scripted:
+    """A database with an answer for each statement."""
+
+    def __init__(self, answers: dict[str, Answer]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def ask(self, sql: str, connection: str = "") -> Answer:
+        self.asked.append(f"{connection}:{sql}" if connection else sql)
+        return self.answers.get(sql, Answer())
+
+    def restart(self) -> None:
+        self.asked.append("restart")
+
+    def close(self) -> None: ...
+
+
+def run(text: str, answers: dict[str, Answer], values: str = "duckdb", *, messages: bool = False):
+    database = Scripted(answers)
+    style = Style(values, messages=messages)
+    engines = frozenset({"hornbeam"})
+    return run_file(text, database, engines, style, lambda name: f"statement ok\n{name}", 99), (
+        database.asked
+    )
+
+
+PARSED = [
+    ("statement ok\nA\nB\n\n", Statement(1, "A\nB", Expected.OK)),
+    ("statement ok con2\nA", Statement(1, "A", Expected.OK, connection="con2")),
+    ("connection one\nstatement ok\nA", Statement(2, "A", Expected.OK, connection="one")),
+    ("statement count 3\nA", Statement(1, "A", Expected.COUNT, count=3)),
+    ("statement error a.* b\nA", Statement(1, "A", Expected.ERROR, "a.* b")),
+    ("statement error\nA\n----\nx\ny\n", Statement(1, "A", Expected.ERROR, "x\ny")),
+    ("query error x\nA", Statement(1, "A", Expected.ERROR, "x")),
+    ("query IT\nA\n----\n1\tb\n", Query(1, "A", "IT", "nosort", "", ("1\tb",))),
+    ("query I rowsort l-1\nA\n----\n1", Query(1, "A", "I", "rowsort", "l-1", ("1",))),
+    ("query I nosort con1\nA\n----\n1", Query(1, "A", "I", "nosort", "", ("1",), "con1")),
+    ("# no\nonlyif x # why\nhalt\n", Directive(3, "halt", (), (Condition("onlyif", "x"),))),
+    ("loop i 0 2\nhalt\nendloop", Loop(1, ("i",), (("0",), ("1",)), (Directive(2, "halt", ()),))),
+    ("foreach a,b x,1 y,2\nendloop", Loop(1, ("a", "b"), (("x", "1"), ("y", "2")), ())),
+    ("foreach a <signed> !hugeint\nendloop",
+     Loop(1, ("a",), (("tinyint",), ("smallint",), ("integer",), ("bigint",)), ())),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "record"), PARSED)
+def test_a_record_is_read(text, record):
+    assert parse(text) == (record,)
+
+
+def test_the_text_of_an_error_ends_at_two_blank_lines_if_the_dialect_says_so():
+    text = "statement error\nA\n----\nx\n\ny\n\n\nhalt"
+    first, last = parse(text, errors_end_at_two_blanks=True)
+    assert isinstance(first, Statement)
+    assert first.pattern == "x\n\ny"
+    assert last == Directive(9, "halt", ())
+
+
+@pytest.mark.parametrize("text", ["statement perhaps\nA", "loop i 0 2\nhalt", "endloop"])
+def test_a_malformed_file_is_refused(text):
+    with pytest.raises(Malformed):
+        parse(text)
+
+
+AGREEING = [
+    ([(1, None)], "IT", "nosort", ["1\tNULL"], "duckdb", True),
+    ([(1, "")], "IT", "nosort", ["1", "(empty)"], "duckdb", True),
+    ([(1, 2)], "II", "nosort", ["2\t1"], "duckdb", False),
+    ([(1, 2)], "II", "valuesort", ["2\t1"], "duckdb", True),
+    ([(2, 1), (1, 5)], "II", "rowsort", ["1 5", "2 1"], "words", True),
+    ([(2, 1), (1, 5)], "II", "nosort", ["1 5", "2 1"], "words", False),
+    ([(2.0001,)], "R", "nosort", ["2"], "words", False),
+    ([(0.3333333333,)], "R", "nosort", ["0.3333"], "words", False),
+    ([(0.33333333333333,)], "R", "nosort", ["0.333333333"], "words", True),
+    ([(2,)], "R", "nosort", ["2.000"], "words", True),
+    ([(2.7,)], "I", "nosort", ["3"], "duckdb", False),
+    ([(2.7,)], "I", "nosort", ["2"], "sqlite", True),
+    ([(2,)], "R", "nosort", ["2.000"], "sqlite", True),
+    ([(True,)], "B", "nosort", ["t"], "words", True),
+    ([(True,)], "B", "nosort", ["f"], "words", False),
+    ([(b"a\xff",)], "T", "nosort", ["a\\xFF"], "duckdb", True),
+    ([(b"a\xff",)], "T", "nosort", ["\\x61ff"], "words", True),
+    ([("a b", 1)], "TI", "nosort", ["a  b 1"], "words", True),
+    ([("a b", 1)], "TI", "nosort", ["a c 1"], "words", False),
+    ([(1,), (2,)], "I", "nosort", ["1"], "duckdb", False),
+    ([], "I", "nosort", [], "duckdb", True),
+    ([], "I", "nosort", ["1"], "duckdb", False),
+    ([(1,), (2,)], "I", "nosort", ["2 values hashing to 6ddb4095eb719e2a9f0a3f95677d24e0"],
+     "duckdb", True),
+    ([(1,), (3,)], "I", "nosort", ["2 values hashing to 6ddb4095eb719e2a9f0a3f95677d24e0"],
+     "duckdb", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "types", "sort", "result", "style", "same"), AGREEING)
+def test_answers_are_compared(rows, types, sort, result, style, same):
+    assert agree(rows, types, sort, result, style) is same
+
+
+ONE = Answer(((1,),), 1)
+REFUSED = Answer(error="sql-unsupported: no", refused=True)
+FAILED = Answer(error="sql-invalid: no")
+JUDGED = [
+    ("statement ok\nA", {}, Verdict.PASSED),
+    ("statement ok\nA", {"A": REFUSED}, Verdict.REFUSED),
+    ("statement ok\nA", {"A": FAILED}, Verdict.ERROR),
+    ("statement maybe\nA", {"A": FAILED}, Verdict.PASSED),
+    ("statement maybe\nA", {"A": Answer(error="x", internal=True)}, Verdict.INTERNAL),
+    ("statement error\nA", {"A": Answer(error="x", internal=True)}, Verdict.INTERNAL),
+    ("statement error\nA", {}, Verdict.WRONG),
+    ("statement error no\nA", {"A": FAILED}, Verdict.PASSED),
+    ("statement error yes\nA", {"A": FAILED}, Verdict.WRONG),
+    ("statement count 1\nA", {"A": ONE}, Verdict.PASSED),
+    ("statement count 2\nA", {"A": ONE}, Verdict.WRONG),
+    ("query I\nA\n----\n1", {"A": ONE}, Verdict.PASSED),
+    ("query I\nA\n----\n2", {"A": ONE}, Verdict.WRONG),
+    ("query II\nA\n----\n1", {"A": ONE}, Verdict.WRONG),
+    ("query I\nA\n----\n1", {"A": REFUSED}, Verdict.REFUSED),
+    ("require parquet\n\nstatement ok\nA", {}, Verdict.SKIPPED),
+]
+
+
+@pytest.mark.parametrize(("text", "answers", "verdict"), JUDGED)
+def test_a_record_is_judged(text, answers, verdict):
+    (outcome,), _ = run(text, answers, messages=True)
+    assert outcome.verdict is verdict
+
+
+def test_what_rests_on_a_failed_statement_is_not_asked():
+    text = "statement ok\nCREATE TABLE t (a INT)\n\nquery I\nSELECT a FROM t\n----\n1\n\n"
+    text += "query I\nSELECT 1\n----\n1\n"
+    outcomes, asked = run(text, {"CREATE TABLE t (a INT)": REFUSED, "SELECT 1": ONE})
+    verdicts = [outcome.verdict for outcome in outcomes]
+    assert verdicts == [Verdict.REFUSED, Verdict.SKIPPED, Verdict.PASSED]
+    assert asked == ["CREATE TABLE t (a INT)", "SELECT 1"]
+
+
+def test_a_query_without_an_order_is_compared_as_a_bag():
+    answers = {
+        "SELECT 1 FROM (SELECT 2 ORDER BY 1)": Answer(((2,), (1,)), 2),
+        "SELECT 1 ORDER BY 1": Answer(((2,), (1,)), 2),
+    }
+    verdicts = [run(f"query I\n{sql}\n----\n1\n2\n", answers)[0][0].verdict for sql in answers]
+    assert verdicts == [Verdict.PASSED, Verdict.WRONG]
+
+
+def test_loops_connections_restarts_and_includes_are_run_in_order():
+    text = (
+        "foreach x a b\n\nstatement ok con1\n${x}\n\nendloop\n\nrestart\n\ninclude other\n\nhalt\n"
+    )
+    outcomes, asked = run(text, {})
+    assert asked == ["con1:a", "con1:b", "restart", "other"]
+    assert [outcome.sql for outcome in outcomes] == ["a", "b", "other"]
+
+
+@pytest.mark.parametrize("path", [*files(OURS, folder_of(OURS))])
+def test_our_own_files_pass(path, tmp_path):
+    found = of_file(OURS, path, Hornbeam(tmp_path / "data"))
+    assert not found.malformed
+    assert len(found.outcomes) > 10
+    assert [each for each in found.outcomes if each.verdict is not Verdict.PASSED] == []
+
+
+def test_files_of_risinglight_pass(tmp_path):
+    try:
+        folder_of(RISINGLIGHT)
+    except Unreachable as error:
+        pytest.skip(f"The files of RisingLight are needed: {error}")
+    known = cases()
+    for name in SAMPLE:
+        database = Hornbeam(tmp_path / name)
+        found = judged(of_file(RISINGLIGHT, f"tests/sql/{name}.slt", database), known)
+        assert not [each for each in found.undeclared if each.verdict in BAD], name
+        assert not found.gone
+        assert found.counts[Verdict.PASSED] > 3
+
+
+def test_declared_differences_have_reasons_and_name_a_case_once():
+    listed = [
+        (corpus, path, line)
+        for each in declared()
+        for corpus, paths in each.cases.items()
+        for path, lines in paths.items()
+        for line in lines
+    ]
+    assert len(listed) == len(set(listed))
+    assert all(each.title and each.reason for each in declared())
+
+
+def test_kinds_of_refusals_leave_out_names_and_places():
+    detail = "sql-unsupported: POSITIONAL JOIN is not supported (line 1, column 15).\n  Join on x."
+    assert kind_of_refusal(detail) == "POSITIONAL JOIN is not supported."
+
+
+def test_a_corpus_that_cannot_be_reached_says_why(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("SQLLOGIC_REPOSITORIES", str(tmp_path / "nothing"))
+    with pytest.raises(Unreachable, match="risinglight cannot be fetched: "):
+        folder_of(RISINGLIGHT)
+    assert not list(Path(tmp_path, "hornbeam", "sqllogictest").iterdir())

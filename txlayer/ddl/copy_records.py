@@ -1,0 +1,72 @@
+"""The changes of the catalog for a copy of a relation (`schema/copies.py`). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hornbeam_server.schema.catalog import Catalog, State
+from hornbeam_server.schema.copies import Copy
+from hornbeam_server.schema.errors import BeingLoaded, StalePlan
+
+
+def begun(planned: Catalog, current: Catalog) -> Catalog:
+    """The next catalog: `current` with the copies that `planned` needs, which are to be filled.
+    Raises BeingLoaded while other copies, or an initial load, are under way."""
+    if current.copies:
+        raise being_copied(current)
+    if current.load is not None:
+        raise BeingLoaded(
+            f"{', '.join(current.load.relations)}: a load is under way.",
+            cure="Wait until it has ended, or give it up: hornbeam load --cancel.",
+        )
+    states = ((copy.name, State.BUILDING) for copy in planned.copies)
+    return replace(
+        current,
+        version=current.version + 1,
+        copies=planned.copies,
+        states=(*current.states, *states),
+    )
+
+
+def arrived(planned: Catalog, current: Catalog) -> Catalog:
+    """`planned`, in which each copied relation has the table of its copy. Raises StalePlan unless
+    `current` has all of these copies, filled."""
+    names = [copy.name for copy in planned.copies]
+    if planned.copies != current.copies or not all(map(current.readable, names)):
+        raise StalePlan(
+            "The copies of relations are not those that the plan needs; nothing is changed.",
+            cure="Plan again, look at the plan, and apply it.",
+        )
+    numbers = dict(planned.incarnations)
+    for copy in current.copies:
+        numbers[copy.relation] = dict(current.incarnations)[copy.name]
+        numbers.pop(copy.name, None)
+    return replace(planned, copies=(), incarnations=tuple(numbers.items()))
+
+
+def abandoned(current: Catalog, copies: Sequence[Copy]) -> Catalog:
+    """The next catalog, without `copies`; the same catalog if it does not have these."""
+    if not copies or current.copies != copies:
+        return current
+    return replace(
+        current,
+        version=current.version + 1,
+        copies=(),
+        states=tuple((name, state) for name, state in current.states if name not in current.copy),
+        incarnations=tuple((n, i) for n, i in current.incarnations if n not in current.copy),
+    )
+
+
+def require_same(made: Catalog, current: Catalog) -> None:
+    """Raises BeingLoaded when a change of the schema would meet copies that are under way."""
+    if current.copies and made.copies == current.copies and made.schema != current.schema:
+        raise being_copied(current)
+
+
+def being_copied(catalog: Catalog) -> BeingLoaded:
+    names = ", ".join(copy.relation for copy in catalog.copies)
+    return BeingLoaded(
+        f"{names}: another change of the schema is under way, which writes all rows again.",
+        cure="Send the change again when it has ended (hornbeam status: builds).",
+    )
