@@ -20,12 +20,12 @@ from hornbeam_server.query.binding.parse import DIALECT
 from hornbeam_server.query.binding.plain_views import VIEW
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.functions import function_name
+from hornbeam_server.query.dialect.grammar import identifier
 from hornbeam_server.query.optimizer.select_trees import (
     Namer,
     conjunction,
     flatten,
     free_names,
-    identifier,
     joins_of,
     name_projections,
     qualify,
