@@ -124,6 +124,7 @@ class IndexDraft:
     include: tuple[Name, ...] = ()
     unique: bool = False
     where: Expression | None = None
+    nulls_distinct: bool = True
 
     @property
     def names(self) -> list[Name]:
@@ -653,7 +654,10 @@ def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> Dec
     include = _check_columns((*names, *draft.include), relation.name, types, what)[len(names) :]
     where = "" if draft.where is None else draft.where.sql
     parts, expressions = _key_parts(draft), _key_expressions(draft, relation, what)
-    return DeclaredIndex(text, relation.name, parts, include, draft.unique, where, expressions)
+    distinct = draft.nulls_distinct or not draft.unique
+    return DeclaredIndex(
+        text, relation.name, parts, include, draft.unique, where, expressions, distinct
+    )
 
 
 def _key_parts(draft: IndexDraft) -> tuple[KeyPart, ...]:

@@ -308,7 +308,8 @@ class Index:
     """A covered index over a relation or a view: `columns`, then the source's key, then `include`.
 
     `purpose` and `reason` are explanations only. A unique index has at most one entry per value of
-    `columns` without NULLs. A partial index has the rows of a relation for which `where` is true.
+    `columns`; unless `nulls_distinct`, NULLs are equal values, and otherwise any number of entries
+    may have one. A partial index has the rows of a relation for which `where` is true.
     `expressions` are those among `columns`, over the rows of a relation.
     """
 
@@ -321,6 +322,7 @@ class Index:
     reason: str = ""
     where: str = ""
     expressions: tuple[IndexExpression, ...] = ()
+    nulls_distinct: bool = True
 
     @property
     def is_whole(self) -> bool:

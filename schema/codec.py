@@ -87,9 +87,10 @@ class Format(enum.IntEnum):
     indexes (an older server would put all rows into them); or with renamed indexes and identity
     columns (an older server would not find them)."""
     ELEVENTH = 11
-    """With columns that are arrays (an older server does not know them); or with indexes on
-    expressions (an older server would look for their columns); or with copies of relations (an
-    older server would not keep them)."""
+    """With columns that are arrays or CHAR(n) (an older server does not know them); or with indexes
+    on expressions (an older server would look for their columns), or whose NULLs are equal (an
+    older server would not compare them); or with copies of relations (an older server would not
+    keep them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -256,10 +257,10 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
-    computed = any(index.expressions for index in catalog.indexes)
-    computed = computed or any(index.expressions for index in catalog.schema.indexes)
-    arrays = any(column.type.element is not None for column in _all_columns(catalog))
-    if catalog.copies or computed or arrays:
+    indexes: tuple[Index | DeclaredIndex, ...] = (*catalog.indexes, *catalog.schema.indexes)
+    newer = any(index.expressions or not index.nulls_distinct for index in indexes)
+    types = any(_is_of_eleventh(column.type) for column in _all_columns(catalog))
+    if catalog.copies or newer or types:
         return Format.ELEVENTH
     partial = any(index.where for index in catalog.indexes)
     partial = partial or any(index.where for index in catalog.schema.indexes)
@@ -298,6 +299,10 @@ def _all_columns(catalog: Catalog) -> Iterator[Column]:
         yield from (*deferred.columns, *deferred.hidden)
     for view in catalog.transactional_view.values():
         yield from (*view.columns, *view.hidden)
+
+
+def _is_of_eleventh(type_: ColumnType) -> bool:
+    return type_.element is not None or type_.declared is Declared.CHAR
 
 
 def _is_of_tenth(type_: ColumnType) -> bool:

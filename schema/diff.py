@@ -164,7 +164,8 @@ def _indexed(index: DeclaredIndex) -> str:
     unique = "unique " if index.unique else ""
     include = f" include ({', '.join(index.include)})" if index.include else ""
     where = f" where {index.where}" if index.where else ""
-    return f"{unique}on {index.relation} ({columns}){include}{where}"
+    nulls = "" if index.nulls_distinct else " nulls not distinct"
+    return f"{unique}on {index.relation} ({columns}){include}{nulls}{where}"
 
 
 def refreshed(view: DeclaredView) -> str:

@@ -153,6 +153,8 @@ class DeclaredIndex:
     unique: bool = False
     where: str = ""
     expressions: tuple[KeyExpression, ...] = ()
+    nulls_distinct: bool = True
+    """False: UNIQUE holds for NULLs, too, which are then equal."""
 
     @property
     def is_whole(self) -> bool:

@@ -125,6 +125,8 @@ def _render_index(index: DeclaredIndex) -> str:
     )
     if index.include:
         text += f" INCLUDE {_listed(index.include)}"
+    if not index.nulls_distinct:
+        text += " NULLS NOT DISTINCT"
     return f"{text} WHERE ({index.where})" if index.where else text
 
 

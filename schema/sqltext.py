@@ -1,7 +1,7 @@
 """SQL tokens, types and defaults, from sqlglot's form to Hornbeam's, for all loaders.
 
 A type has PostgreSQL's meaning, or is refused by its name with a cure. Only NUMERIC without
-precision, REAL and CHAR(n) become another type; `type_note` describes the difference.
+precision and REAL become another type, and CHAR(n) is not padded; `type_note` says so.
 """
 
 from __future__ import annotations
@@ -93,6 +93,8 @@ def _unclosed(dialect: Dialect, text: str) -> int:
     return 0
 
 
+CODE_POINTS = frozenset({"C", "POSIX", "default", "ucs_basic"})
+"""The collations that order text by code point, as Hornbeam does."""
 NUMERIC = ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, NUMERIC_SCALE, declared=Declared.NUMERIC)
 _SMALLINT = ColumnType(Kind.INTEGER, declared=Declared.SMALLINT)
 
@@ -225,8 +227,7 @@ def type_note(node: exp.DataType) -> str:
         return "REAL is kept as DOUBLE; values are not rounded to its seven digits"
     if kind in _PADDED:
         return (
-            "CHAR(n) is kept as VARCHAR(n); values are not padded, and blanks at their end count"
-            " when they are compared"
+            "CHAR(n) is kept without the blanks at its end, which do not count; queries show it so"
         )
     return ""
 
@@ -339,7 +340,9 @@ def _text(node: exp.DataType, kind: T, place: Place) -> ColumnType:
             name=written,
         )
     unbounded = 1 if kind is T.CHAR else None  # BPCHAR has no limit
-    return ColumnType(Kind.TEXT, length=parameters[0] if parameters else unbounded)
+    declared = Declared.CHAR if kind in _PADDED else None
+    length = parameters[0] if parameters else unbounded
+    return ColumnType(Kind.TEXT, length=length, declared=declared)
 
 
 _CLOCKS = (exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate)

@@ -84,6 +84,8 @@ class Declared(enum.StrEnum):
     """NUMERIC without precision, stored as DECIMAL(38,9). A value with more digits is refused."""
     JSONB = "jsonb"
     """JSON whose text is canonical (`schema.jsonb`), so that equal values have equal texts."""
+    CHAR = "char"
+    """Text without the blanks at its end, so that values that differ in them only are equal."""
 
 
 PYTHON_TYPES: dict[Kind, type] = {
@@ -131,6 +133,8 @@ class ColumnType:
 
     def ddl(self) -> str:
         """The name of the declared type, for Hornbeam's loader and for PostgreSQL."""
+        if self.declared is Declared.CHAR:
+            return f"CHAR({self.length})" if self.length else "BPCHAR"
         if self.declared is not None:
             return self.declared.upper()
         if self.element is not None:
@@ -141,13 +145,14 @@ class ColumnType:
         return self.sql()
 
     def stored(self) -> ColumnType:
-        """The stored type: the type of computed values, and of values to compare with. JSONB, which
-        is stored as JSON, remains: its values are compared by their canonical texts."""
+        """The stored type: the type of computed values, and of values to compare with. JSONB and
+        CHAR(n), which are stored as JSON and text, remain: their values are compared by their
+        canonical texts."""
         if self.kind in MOMENTS and self.precision is not None:
             return ColumnType(self.kind)
         if self.element is not None:
             return array_of(self.element.stored())
-        kept = self.declared in (None, Declared.JSONB)
+        kept = self.declared in (None, Declared.JSONB, Declared.CHAR)
         return self if kept else replace(self, declared=None)
 
     def sql(self) -> str:
@@ -232,7 +237,7 @@ class ColumnType:
                 exact = self.stored().coerce(value)
                 return exact if value is None or exact == (given := _exact(value)) else given
             case Kind.TEXT:
-                return ColumnType(Kind.TEXT).coerce(value)
+                return replace(self, length=None).coerce(value)
             case Kind.ARRAY if not isinstance(value, str | None):
                 return arrays.values_of(value, self.element_type.comparand)
             case _:
@@ -258,7 +263,7 @@ def _encoding(type_: ColumnType) -> ColumnType:
             return ColumnType(Kind.BIGINT)
         case ColumnType(Kind.DECIMAL, scale=scale):
             return ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, scale)
-        case ColumnType(Kind.JSON) | ColumnType(Kind.TEXT, declared=None):
+        case ColumnType(Kind.JSON) | ColumnType(Kind.TEXT):
             return ColumnType(Kind.TEXT)
         case ColumnType(Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ as kind):
             return ColumnType(kind)
@@ -279,6 +284,8 @@ def takes_all(wider: ColumnType, narrower: ColumnType) -> bool:
             return _bits(wider) >= _bits(narrower)
         case Kind.DECIMAL:
             return (wider.precision or 0) >= (narrower.precision or 0)
+        case Kind.TEXT if wider.declared is Declared.CHAR is not narrower.declared:
+            return False  # a text may have blanks at its end
         case Kind.TEXT:
             return wider.length is None or wider.length >= (narrower.length or wider.length + 1)
         case Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
@@ -378,10 +385,16 @@ def _boolean(_: ColumnType, value: Any) -> bool:
 def _text(type_: ColumnType, value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("text is wanted")
-    if type_.length is not None and len(value) > type_.length:
+    text = without_padding(type_, value)
+    if type_.length is not None and len(text) > type_.length:
         raise ValueError(f"longer than {type_.length} characters")
-    value.encode()  # raises for lone surrogates, which are not text
-    return value
+    text.encode()  # raises for lone surrogates, which are not text
+    return text
+
+
+def without_padding(type_: ColumnType, text: str) -> str:
+    """A text without the blanks at its end, if these do not count in values of `type_`."""
+    return text.rstrip(" ") if type_.declared is Declared.CHAR else text
 
 
 def _bytes(_: ColumnType, value: Any) -> bytes:
@@ -516,6 +529,8 @@ def _owns_decimals(type_: ColumnType, values: Sequence[Decimal]) -> bool:
 
 def _owns_texts(type_: ColumnType, values: Sequence[str]) -> bool:
     fits = type_.length is None or max(map(len, values)) <= type_.length
+    if type_.declared is Declared.CHAR:
+        fits = fits and not any(value.endswith(" ") for value in values)
     return fits and all(map(str.isascii, values))
 
 

@@ -78,6 +78,7 @@ def _declared(index: DeclaredIndex, relation: Relation) -> Index:
             IndexExpression(e.column, e.sql, compile_key(index.name, e.sql, relation).type)
             for e in index.expressions
         ),
+        nulls_distinct=index.nulls_distinct,
     )
 
 

@@ -261,7 +261,7 @@ def _indexed(index: Index, catalog: Catalog) -> tuple[object, ...]:
         for part in index.columns
     ]
     include = [places[column] for column in index.include]
-    return index.on, index.unique, parts, include, index.where
+    return index.on, index.unique, index.nulls_distinct, parts, include, index.where
 
 
 def plan(

@@ -279,6 +279,7 @@ def _index_document(catalog: Catalog, index: Index) -> dict[str, Any]:
         ],
         "include": list(index.include),
         "unique": index.unique,
+        "nulls_distinct": index.nulls_distinct,
         "where": index.where,
         "expressions": [{"column": e.column, "sql": e.sql} for e in index.expressions],
         "purpose": index.purpose.value,

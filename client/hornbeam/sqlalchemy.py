@@ -276,7 +276,12 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
     def visit_VARCHAR(self, type_: Any, **kw: Any) -> str:
         return f"VARCHAR({type_.length})" if type_.length else "TEXT"
 
-    visit_NVARCHAR = visit_CHAR = visit_NCHAR = visit_VARCHAR
+    visit_NVARCHAR = visit_VARCHAR
+
+    def visit_CHAR(self, type_: Any, **kw: Any) -> str:
+        return f"CHAR({type_.length or 1})"
+
+    visit_NCHAR = visit_CHAR
 
     def visit_TEXT(self, type_: Any, **kw: Any) -> str:
         return "TEXT"
@@ -364,7 +369,10 @@ class HornbeamDialect(default.DefaultDialect):
         sqltypes.JSON.JSONPathType: _JsonPath,
         sqltypes.Interval: Interval,
     }
-    construct_arguments = [(schema.Index, {"include": None, "where": None})]  # noqa: RUF012
+    construct_arguments = [  # noqa: RUF012
+        (schema.Index, {"include": None, "where": None, "nulls_not_distinct": None}),
+        (schema.UniqueConstraint, {"nulls_not_distinct": None}),
+    ]
 
     def __init__(
         self,
@@ -555,6 +563,9 @@ class HornbeamDialect(default.DefaultDialect):
                 "name": index["name"],
                 "column_names": [part["column"] for part in index["columns"]],
                 "duplicates_index": index["name"],
+                "dialect_options": {}
+                if index["nulls_distinct"]
+                else {"hornbeam_nulls_not_distinct": True},
             }
             for index in self._declared(connection, table_name, schema, **kw)
             if index["unique"] and not index["where"] and not index["expressions"]
@@ -604,7 +615,9 @@ def _reflected_index(index: dict[str, Any], include: list[str]) -> ReflectedInde
     expressions = {each["column"]: _enclosed(each["sql"]) for each in index["expressions"]}
     names = [part["column"] for part in index["columns"]]
     texts = [expressions.get(name, name) for name in names]
-    options = {"hornbeam_include": include}
+    options: dict[str, Any] = {"hornbeam_include": include}
+    if not index["nulls_distinct"]:
+        options["hornbeam_nulls_not_distinct"] = True
     reflected: ReflectedIndex = {
         "name": index["name"],
         "column_names": [None if name in expressions else name for name in names],

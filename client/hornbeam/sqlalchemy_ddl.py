@@ -52,10 +52,17 @@ class HornbeamDDLCompiler(compiler.DDLCompiler):
                 column if isinstance(column, str) else column.name for column in options["include"]
             )
             words.append(f"INCLUDE ({', '.join(map(quote, names))})")
+        if options["nulls_not_distinct"]:
+            words.append("NULLS NOT DISTINCT")
         if options["where"] is not None:
             condition = coercions.expect(roles.DDLExpressionRole, options["where"])
             words.append(f"WHERE {self._ddl_expression(condition)}")
         return " ".join(words)
+
+    def define_unique_constraint_distinct(self, constraint: Any, **kw: Any) -> str:
+        del kw
+        options = constraint.dialect_options["hornbeam"]
+        return "NULLS NOT DISTINCT " if options["nulls_not_distinct"] else ""
 
     def _index_part(self, part: Any) -> str:
         """A column of an index, or an expression in parentheses."""

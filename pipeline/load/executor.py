@@ -128,6 +128,7 @@ class Encoder:
                 key_of(catalog, index),
                 codecs(index.name).prefix,
                 condition_of(catalog, index.name),
+                nulls_distinct=index.nulls_distinct,
             )
         for number, key in enumerate(references_within(self.relation, together)):
             encode = codecs(key.parent).key_of
@@ -185,12 +186,14 @@ def _encoded(
     project: Projection,
     encode: Callable[[Row], bytes],
     holds: Callable[[Row], bool] | None = None,
+    *,
+    nulls_distinct: bool = True,
 ) -> Callable[[Row], bytes | None]:
     def encoded(row: Row) -> bytes | None:
         if holds is not None and not holds(row):
             return None
         values = project(row)
-        return None if None in values else encode(values)
+        return None if nulls_distinct and None in values else encode(values)
 
     return encoded
 

@@ -21,7 +21,13 @@ from hornbeam_server.query.binding.spellings import Beyond, read_text
 from hornbeam_server.schema import arrays
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval, of_timedelta
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Value
+from hornbeam_server.schema.types import (
+    MAX_DECIMAL_PRECISION,
+    ColumnType,
+    Kind,
+    Value,
+    without_padding,
+)
 
 INTEGER_BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
 _EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION, rounding=ROUND_FLOOR)
@@ -61,6 +67,8 @@ def meant(type_: ColumnType, value: Any) -> Value | Gap:
     if value is None:
         return None
     given = read_text(type_, value) if isinstance(value, str) else value
+    if isinstance(given, str):
+        given = without_padding(type_, given)
     found = _MEANT[type_.kind](type_, given)
     if found is None:
         raise TypeMismatch(
@@ -86,7 +94,7 @@ def own(type_: ColumnType) -> Callable[[Any], bool]:
         limit = 1 << bits - 1
         return lambda value: type(value) is int and -limit <= value < limit
     if kind is Kind.TEXT:
-        return lambda value: type(value) is str and value.isascii()
+        return lambda value: type(value) is str and value.isascii() and value[-1:] != " "
     if kind is Kind.DECIMAL:
         unit, digits = _unit(type_), (type_.precision or MAX_DECIMAL_PRECISION) - (type_.scale or 0)
         return lambda value: (

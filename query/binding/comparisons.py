@@ -25,7 +25,7 @@ from hornbeam_server.query.binding.literals import typed, without_exponent, writ
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.trees import supersede
-from hornbeam_server.schema.types import ColumnType, Kind, Value
+from hornbeam_server.schema.types import ColumnType, Kind, Value, without_padding
 
 TypeOf = Callable[[exp.Expr], ColumnType | None]
 Comparison = type[exp.Binary]
@@ -275,7 +275,7 @@ def _plain(node: exp.Expr, type_: ColumnType) -> bool:
     if isinstance(number, exp.Boolean):
         return True
     if number.is_string:
-        return type_.kind is Kind.TEXT
+        return type_.kind is Kind.TEXT and without_padding(type_, number.name) == number.name
     digits = number.name
     if type_.kind in (Kind.INTEGER, Kind.BIGINT):
         return digits.isdecimal()

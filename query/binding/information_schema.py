@@ -131,6 +131,8 @@ def _type_names(type_: ColumnType) -> tuple[str, str]:
         return "smallint", "int2"
     if type_.declared is Declared.JSONB:
         return "jsonb", "jsonb"
+    if type_.declared is Declared.CHAR:
+        return "character", "bpchar"
     if type_.kind is Kind.TEXT and type_.length is not None:
         return "character varying", "varchar"
     return _TYPES[type_.kind]

@@ -44,7 +44,7 @@ _WORDS: dict[type[exp.Expr], str] = {
 }
 _INNER = (
     exp.Paren, exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls,
-    exp.Bracket, exp.Collate,
+    exp.Bracket,
 )  # fmt: skip
 """Constructs that have the name of their first part."""
 _TRIMMED = {"LEADING": "ltrim", "TRAILING": "rtrim"}

@@ -37,6 +37,7 @@ from hornbeam_server.query.dialect.settings import show_as_query
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
+from hornbeam_server.schema.sqltext import CODE_POINTS
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone
 
 DIALECT = grammar.NAME
@@ -124,6 +125,9 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
             _leave_schema_out(node, sql)
         elif isinstance(node, exp.Dot):
             _leave_catalog_out(node)
+    for node in nodes:
+        if isinstance(node, exp.Collate):
+            _leave_collation_out(node, sql)
     name_outputs(nodes, sql)
     list_equalities(nodes)
     for cast in nodes:
@@ -337,6 +341,17 @@ def _leave_catalog_out(node: exp.Dot) -> None:
     named = isinstance(owner, exp.Identifier) and owner.name == SYSTEM_CATALOG
     if named and isinstance(called, exp.Func):
         supersede(node, called)
+
+
+def _leave_collation_out(node: exp.Collate, sql: str) -> None:
+    """Leave out a collation that orders text by code point. Raises Unsupported for another."""
+    name = node.expression.name
+    if name not in CODE_POINTS:
+        raise Unsupported(
+            f"COLLATE {name} is not supported{at(node, sql)}: text is ordered by code point.",
+            cure='Compare or order by lower(…), or write COLLATE "C".',
+        )
+    supersede(node, node.this)
 
 
 def _translate(tree: exp.Expr, sql: str) -> None:

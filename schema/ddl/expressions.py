@@ -125,14 +125,17 @@ def element_of(tokens: Sequence[Token], number: int) -> Sequence[Token]:
 
 
 def _without_order(tokens: Sequence[Token]) -> Sequence[Token]:
-    """The tokens of an element of an index without [class] [ASC | DESC] [NULLS FIRST | LAST]."""
+    """The tokens of an element of an index without [COLLATE name] [class] [ASC | DESC]
+    [NULLS FIRST | LAST]."""
     words = [token.text.upper() for token in tokens]
     if words[-2:-1] == ["NULLS"]:
         words = words[:-2]
     if words[-1:] in (["ASC"], ["DESC"]):
         words.pop()
-    if words[-2:-1] == [")"] and words[-1].endswith("_OPS"):
+    if words[-1].endswith("_OPS") and len(words) > 1:
         words.pop()
+    if "COLLATE" in words[-4:-1] and words[-2] in {"COLLATE", "."}:
+        words = words[: len(words) - 1 - words[::-1].index("COLLATE")]
     return tokens[: len(words)]
 
 

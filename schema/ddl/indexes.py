@@ -33,7 +33,8 @@ def read_index(statement: Statement, tree: exp.Create) -> IndexDraft:
     )
     include = statement.names(parameters.args.get("include") or ())
     name = statement.name(index.this) if index.this else None
-    return IndexDraft(name, relation, columns, include, bool(tree.args.get("unique")), where)
+    unique, distinct = bool(tree.args.get("unique")), statement.nulls_distinct
+    return IndexDraft(name, relation, columns, include, unique, where, distinct)
 
 
 def _part(
@@ -42,6 +43,9 @@ def _part(
     """The part `number` of an index, and whether it descends."""
     node = part.this if isinstance(part, exp.Ordered) else part
     descending = bool(isinstance(part, exp.Ordered) and part.args.get("desc"))
+    if isinstance(node, exp.Collate):
+        statement.require_collation(node)
+        node = node.this
     if isinstance(node, exp.Opclass):
         # Every class of operators for a B-tree has the only order that values have here.
         if not node.expression.name.lower().endswith("_ops"):

@@ -27,7 +27,7 @@ from hornbeam_server.schema.ddl.scan import Piece
 from hornbeam_server.schema.ddl.sequence_options import Options, read_options
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.model import PUBLIC
-from hornbeam_server.schema.sqltext import no_fallback_warnings, tokenize
+from hornbeam_server.schema.sqltext import CODE_POINTS, no_fallback_warnings, tokenize
 from hornbeam_server.schema.trees import unlink_unfinished
 
 DIALECT = Dialect.get_or_raise("postgres")
@@ -128,8 +128,24 @@ class Statement:
 
     @cached_property
     def _tokens(self) -> Sequence[Token]:
-        """The tokens without the options of identities."""
-        return list(_without(self.tokens, self.options))
+        """The tokens without the options of identities, and without what says how NULLs compare in
+        an index, which the parser knows in constraints only."""
+        tokens = list(_without(self.tokens, self.options))
+        is_index = "INDEX" in [token.text.upper() for token in tokens[:3]]
+        kept = {"", _EQUAL_NULLS} if not is_index else {""}
+        return [token for token, phrase in _with_nulls(tokens) if phrase in kept]
+
+    @property
+    def nulls_distinct(self) -> bool:
+        """Whether CREATE INDEX leaves NULLs distinct."""
+        return all(phrase != _EQUAL_NULLS for _, phrase in _with_nulls(self.tokens))
+
+    def require_collation(self, node: exp.Expr) -> None:
+        """Refuse COLLATE with a collation that orders text otherwise than by code point."""
+        named = node.this if isinstance(node, exp.CollateColumnConstraint) else node.expression
+        if named.name not in CODE_POINTS:
+            cure = "Text is ordered by code point: leave COLLATE out, or compare lower(column)."
+            self.refuse(f"COLLATE {named.name}", self.offset(named), cure)
 
     @cached_property
     def _parts(self) -> Sequence[Part]:
@@ -308,6 +324,21 @@ class Statement:
 
     def refuse(self, what: str, offset: int, cure: str) -> NoReturn:
         raise self.place(offset).error(f"{what} is not supported here.", cure=cure, name=what)
+
+
+_EQUAL_NULLS = "NULLS NOT DISTINCT"
+
+
+def _with_nulls(tokens: Sequence[Token]) -> Iterator[tuple[Token, str]]:
+    """The tokens, each with the phrase NULLS [NOT] DISTINCT of which it is a word, or ""."""
+    words = [token.text.upper() for token in tokens]
+    phrase, end = "", 0
+    for i, token in enumerate(tokens):
+        for each in (_EQUAL_NULLS, "NULLS DISTINCT"):
+            length = each.count(" ") + 1
+            if " ".join(words[i : i + length]) == each and token.token_type not in _QUOTED:
+                phrase, end = each, i + length
+        yield token, phrase if i < end else ""
 
 
 def _without(tokens: Sequence[Token], options: Mapping[int, tuple[int, int]]) -> Iterator[Token]:

@@ -30,7 +30,6 @@ from hornbeam_server.schema.sqltext import is_serial, read_default, read_type, s
 from hornbeam_server.schema.types import ColumnType, Kind
 
 _REFUSED: dict[type[exp.Expr | exp.ColumnConstraintKind], tuple[str, str]] = {
-    exp.CollateColumnConstraint: ("COLLATE", "Text is ordered by code point; leave it out."),
     exp.ExcludeColumnConstraint: ("EXCLUDE", "Use UNIQUE, or check in the application."),
     exp.CommentColumnConstraint: ("COMMENT", "Write a -- comment."),
     exp.LikeProperty: ("LIKE", "Write the columns out."),
@@ -169,14 +168,15 @@ def _column_constraint(
             statement.only(kind, {"include"}, "Write PRIMARY KEY alone.", start)
             statement.included(kind, "Write PRIMARY KEY alone.", start)
         case exp.UniqueColumnConstraint():
-            statement.only(kind, {"include"}, "Write UNIQUE alone.", start)
+            statement.only(kind, {"include", "nulls"}, "Write UNIQUE alone.", start)
             include = statement.included(kind, "Write UNIQUE alone.", start)
             label = statement.name(node.this) if node.this else None
-            parts = ((name, False),)
-            drafts.indexes.append(IndexDraft(label, draft.name, parts, include, unique=True))
+            drafts.indexes.append(_unique(label, draft, (name,), include, kind))
         case exp.Reference():
             label = statement.name(node.this) if node.this else None
             draft.foreign_keys.append(_foreign_key(statement, label, (name,), kind))
+        case exp.CollateColumnConstraint():
+            statement.require_collation(kind)
         case exp.CheckColumnConstraint():
             label = statement.name(node.this) if kind is not node and node.this else None
             draft.checks.append(CheckDraft(label, statement.expression(kind.this)))
@@ -242,6 +242,19 @@ def _seed(statement: Statement, node: exp.Expr | None, after: int) -> int:
     return int(text)
 
 
+def _unique(
+    label: Name | None,
+    draft: RelationDraft,
+    columns: tuple[Name, ...],
+    include: tuple[Name, ...],
+    node: exp.Expr,
+) -> IndexDraft:
+    """The index of a UNIQUE constraint."""
+    parts = tuple((name, False) for name in columns)
+    distinct = not node.args.get("nulls")
+    return IndexDraft(label, draft.name, parts, include, unique=True, nulls_distinct=distinct)
+
+
 def _refuse_constraint(statement: Statement, node: exp.Expr, after: int) -> NoReturn:
     kind = node.kind if isinstance(node, exp.ColumnConstraint) else node
     word, cure = _REFUSED.get(type(kind), (kind.sql("postgres"), "leave it out"))
@@ -266,11 +279,11 @@ def _read_constraint(
             statement.only(node, {"expressions", "include"}, "Write PRIMARY KEY (columns).")
             statement.included(node, "Write PRIMARY KEY (columns).")
         case exp.UniqueColumnConstraint():
-            statement.only(node, {"this", "include"}, "Write UNIQUE (columns); NULLs are distinct.")
+            statement.only(node, {"this", "include", "nulls"}, "Write UNIQUE (columns).")
             include = statement.included(node, "Write UNIQUE (columns).")
             listed = node.this.expressions if node.this is not None else ()
-            columns = tuple((name, False) for name in statement.names(listed))
-            drafts.indexes.append(IndexDraft(label, draft.name, columns, include, unique=True))
+            names = statement.names(listed)
+            drafts.indexes.append(_unique(label, draft, names, include, node))
         case exp.CheckColumnConstraint():
             draft.checks.append(CheckDraft(label, statement.expression(node.this)))
         case exp.ForeignKey():

@@ -107,7 +107,6 @@ def value(sql: str, parameters: Any = ()) -> Value:
         "s LIKE 'a' ESCAPE 'xx'",
         "s ILIKE 'a' ESCAPE '!'",
         "s || 1",
-        "s = 'a' COLLATE NOCASE",
         "i BETWEEN SYMMETRIC 9 AND 1",
         "day + 1",
         "i = :unknown",

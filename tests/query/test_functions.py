@@ -353,7 +353,7 @@ SELECT array_agg(x ORDER BY y DESC NULLS FIRST, x), list(DISTINCT x ORDER BY x) 
 SELECT percentile_cont(0.25) WITHIN GROUP (ORDER BY x DESC) FROM t
 SELECT percentile_disc(0.25) WITHIN GROUP (ORDER BY x), mode() WITHIN GROUP (ORDER BY y) FROM t
 SELECT x BETWEEN SYMMETRIC 3 AND 1, x NOT BETWEEN 1 AND 3 FROM t ORDER BY x
-SELECT s COLLATE nocase = 'A', s LIKE 'a!%' ESCAPE '!', s NOT ILIKE 'A%' FROM t ORDER BY x
+SELECT s COLLATE "C" = 'A', s LIKE 'a!%' ESCAPE '!', s NOT ILIKE 'A%' FROM t ORDER BY x
 SELECT s ~ 'B', s ~* 'B', s !~ 'b', s !~* 'B', s ^@ 'a', s GLOB 'a*' FROM t ORDER BY x
 SELECT y IS DISTINCT FROM 1, y IS NOT DISTINCT FROM NULL, y ISNULL, y NOTNULL FROM t ORDER BY x
 SELECT position('b' IN s), substring(s FROM 2 FOR 1), substring(s FOR 1) FROM t ORDER BY x

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -90,6 +92,7 @@ def test_each_value_has_the_same_bytes_in_a_type_that_takes_all(
 
 
 TEXT, JSON = ColumnType(Kind.TEXT), ColumnType(Kind.JSON)
+CHAR = ColumnType(Kind.TEXT, length=4, declared=Declared.CHAR)
 SMALL, LARGE = ColumnType(Kind.INTEGER, declared=Declared.SMALLINT), ColumnType(Kind.BIGINT)
 
 
@@ -102,6 +105,8 @@ SMALL, LARGE = ColumnType(Kind.INTEGER, declared=Declared.SMALLINT), ColumnType(
         (TEXT, ColumnType(Kind.TEXT, length=3)),
         (ColumnType(Kind.TEXT, length=4), ColumnType(Kind.TEXT, length=3)),
         (TEXT, JSON),
+        (TEXT, CHAR),
+        (replace(CHAR, length=5), CHAR),
     ],
 )
 def test_a_wider_type_takes_all_values(wider: ColumnType, narrower: ColumnType) -> None:

@@ -403,7 +403,10 @@ def test_indexes_on_expressions_raise_the_format_number_and_are_decoded() -> Non
     assert encode_catalog(catalog) == ELEVENTH
     assert decode_catalog(ELEVENTH) == catalog
     dropped = replace(catalog, schema=replace(schema, indexes=()))
-    assert encode_catalog(dropped).startswith(b'{"format":11,')
+    equal_nulls = replace(index, expressions=(), unique=True, nulls_distinct=False)
+    for each in (dropped, replace(dropped, indexes=(equal_nulls,))):
+        assert encode_catalog(each).startswith(b'{"format":11,')
+        assert decode_catalog(encode_catalog(each)) == each
 
 
 DOCUMENTS = (Path(__file__).parent / "fixtures" / "catalog_10_jsonb.json").read_bytes()
@@ -428,3 +431,16 @@ def test_arrays_raise_the_format_number_and_are_decoded() -> None:
     catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
     assert encode_catalog(catalog) == ARRAYS
     assert decode_catalog(ARRAYS) == catalog
+
+
+CHARACTERS = (Path(__file__).parent / "fixtures" / "catalog_11_char.json").read_bytes()
+"""A catalog with columns of CHAR(n) and BPCHAR."""
+
+
+def test_char_raises_the_format_number_and_is_decoded() -> None:
+    char = ColumnType(Kind.TEXT, length=4, declared=Declared.CHAR)
+    columns = (Column("a", char, False), Column("b", replace(char, length=None)))
+    catalog = Catalog(1, Schema((Relation("r", columns, ("a",)),)), Forest(("r",)))
+    assert encode_catalog(catalog) == CHARACTERS
+    assert decode_catalog(CHARACTERS) == catalog
+    assert [column.type.ddl() for column in columns] == ["CHAR(4)", "BPCHAR"]

@@ -5,6 +5,7 @@ import re
 import uuid
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ IDENTITY, NOW = Default(DefaultKind.IDENTITY), Default(DefaultKind.NOW)
 
 
 def test_every_type_and_default_is_read() -> None:
-    def column(name: str, kind: Kind, default: Default | None = None, **of: int) -> Column:
+    def column(name: str, kind: Kind, default: Default | None = None, **of: Any) -> Column:
         return Column(name, ColumnType(kind, **of), True, default)
 
     text = Kind.TEXT
@@ -86,8 +87,8 @@ def test_every_type_and_default_is_read() -> None:
         column("dp", Kind.DOUBLE, literal(1000.0)),
         column("db", Kind.DOUBLE),
         column("b", Kind.BOOLEAN, literal(True)),
-        column("c", text, length=1),
-        column("c3", text, length=3),
+        column("c", text, length=1, declared=Declared.CHAR),
+        column("c3", text, length=3, declared=Declared.CHAR),
         column("v", text, literal("it's; -- so"), length=12),
         column("t", text),
         column("ba", Kind.BYTES, literal(b"\xde\xad")),
@@ -451,10 +452,9 @@ ERRORS = [
         "t.c is generated",
         "RESTRICT or CASCADE",
     ),
-    (T + ' c TEXT COLLATE "C")\n        ^', "COLLATE", "code point"),
+    (T + ' c TEXT COLLATE "X")\n                ^', "COLLATE X", "code point"),
     (T + " EXCLUDE (a WITH =))\n ^", "EXCLUDE", "UNIQUE"),
     (T + " LIKE p)\n ^", "LIKE", "Write the columns"),
-    (T + " c INT UNIQUE NULLS NOT DISTINCT)\n ^", "NULLS NOT DISTINCT", "UNIQUE alone"),
     ("CREATE\n TEMP TABLE t (a INT PRIMARY KEY)\n ^", "TEMP", "plain table"),
     ("CREATE TABLE t AS SELECT 1 AS a\n^", "without columns", "Declare"),
     (I + "DROP TABLE t\n^", "DROP", "a DDL file holds"),
@@ -829,6 +829,25 @@ def test_partial_indexes_are_read_and_written_back() -> None:
     assert load_ddl(render_ddl(schema)) == schema
     with pytest.raises(SchemaError, match="UNIQUE"):
         load_ddl(render_ddl(schema) + "CREATE TABLE c (b TEXT PRIMARY KEY REFERENCES t (b));")
+
+
+def test_equal_nulls_are_read_and_written_back() -> None:
+    schema = load_ddl(
+        'CREATE TABLE t (a INT PRIMARY KEY, b TEXT COLLATE "C" UNIQUE NULLS NOT DISTINCT,'
+        ' c TEXT COLLATE pg_catalog."default" UNIQUE NULLS DISTINCT,'
+        " UNIQUE NULLS NOT DISTINCT (a, b),"
+        " UNIQUE NULLS DISTINCT (b, c));"
+        'CREATE UNIQUE INDEX i ON t (lower(c) COLLATE ucs_basic DESC, b COLLATE "POSIX")'
+        " INCLUDE (a)"
+        " NULLS NOT DISTINCT WHERE a > 1;"
+        "CREATE UNIQUE INDEX j ON t (c) NULLS DISTINCT;"
+        "CREATE INDEX k ON t (c) NULLS NOT DISTINCT;"
+        "ALTER TABLE t ADD CONSTRAINT l UNIQUE NULLS NOT DISTINCT (c);"
+    )
+    equal = [index.name for index in schema.indexes if not index.nulls_distinct]
+    assert equal == ["t_b_key", "t_a_b_key", "i", "l"]
+    assert [part.column for part in schema.indexes[4].columns] == ["(lower(c))", "b"]
+    assert load_ddl(render_ddl(schema)) == schema
 
 
 def test_expressions_of_indexes_are_read_and_written_back() -> None:

@@ -10,7 +10,7 @@ from hornbeam_server.schema.types import ColumnType, Kind
 FILE = """
 CREATE TABLE shop (
   id INTEGER PRIMARY KEY, opens INET, kind MOOD DEFAULT 'good',
-  size INT CHECK (size > 0) COLLATE "C", size INT
+  size INT CHECK (size > 0) COLLATE "X", size INT
 );
 CREATE TABLE visit (s_id INTEGER REFERENCES shop ON UPDATE CASCADE, at TIMESTAMP);
 CREATE TABLE broken (id INTEGER PRIMARY KEY KEY);
@@ -32,7 +32,7 @@ def test_all_problems_are_reported_in_the_order_of_the_file() -> None:
     assert found(FILE) == [
         (3, 33, "Type INET is not supported."),
         (3, 44, "Type MOOD is not supported."),
-        (4, 29, "COLLATE is not supported here."),
+        (4, 37, "COLLATE X is not supported here."),
         (4, 42, "Column shop.size is declared twice."),
         (7, 45, "Syntax error at KEY: expecting )."),
         (

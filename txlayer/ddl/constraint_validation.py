@@ -21,7 +21,7 @@ from hornbeam_server.schema.errors import (
     UniqueViolation,
 )
 from hornbeam_server.schema.model import Check, Column, DeclaredIndex, ForeignKey, Schema
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import ColumnType, Declared, Kind
 
 Count = Callable[[str], Awaitable[int]]
 """Runs a query that returns one number, over the stored rows as the new catalog reads them."""
@@ -128,12 +128,15 @@ def _is_no_value(column: str, type_: ColumnType) -> str:
             digits = (type_.precision or 0) - (type_.scale or 0)
             return f"abs({column}) >= {10**digits}"
         case _:
-            return f"length({column}) > {type_.length}"
+            longer = "FALSE" if type_.length is None else f"length({column}) > {type_.length}"
+            padded = f"{column} LIKE '% '" if type_.declared is Declared.CHAR else "FALSE"
+            return f"({longer} OR {padded})"
 
 
 async def _check_unique(index: DeclaredIndex, count: Count) -> None:
     columns = _parts_of(index)
-    listed, present = ", ".join(columns), " AND ".join(f"{c} IS NOT NULL" for c in columns)
+    listed = ", ".join(columns)
+    present = " AND ".join(f"{c} IS NOT NULL" for c in columns if index.nulls_distinct) or "TRUE"
     if index.where:
         present += f" AND ({index.where})"
     found = await count(

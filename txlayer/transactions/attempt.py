@@ -462,7 +462,7 @@ class Transaction:
             if not conflict.any_key and check.index != conflict.index:
                 continue
             values = check.values(row)
-            if None in values:
+            if values is None:
                 continue
             await self._workspace.lock_unique(check, [values])
             (holder,) = await self._workspace.holders(relation.name, check, [values])

@@ -107,7 +107,9 @@ class ConstraintChecks:
         for some in chunks(changes):
             for row in (change.new for change in some if change.new is not None):
                 values = check.values(row)
-                if values in taken and taken[values] != codec.key_values(row):
+                if values is None or values not in taken:
+                    continue
+                if taken[values] != codec.key_values(row):
                     raise self._duplicate(relation, check, values)
             await turn(some)
 

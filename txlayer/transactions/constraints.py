@@ -88,22 +88,27 @@ class ChildCheck:
 
 @dataclass(frozen=True, slots=True)
 class UniqueCheck:
-    """At most one row has the same `values`, unless one of them is NULL."""
+    """At most one row has the same `values`."""
 
     index: Index
-    values: Columns
+    values: Callable[[Row], tuple[Value, ...] | None]
+    """The values of a row that no other row may have; None: it has none, because it is not in a
+    partial index, or one value is NULL and NULLs are distinct."""
     holder_key: Columns
     """Takes the primary key of the row that holds the entry out of an index row."""
 
     def freed_and_taken(self, change: Change) -> Iterator[tuple[Value, ...]]:
-        """The values, without NULL, that a row has before or after `change` only."""
+        """The values that a row has before or after `change` only."""
         both = [None if row is None else self.values(row) for row in (change.old, change.new)]
         if both[0] != both[1]:
-            yield from (values for values in both if values is not None and None not in values)
+            yield from (values for values in both if values is not None)
 
     def newly(self, change: Change) -> tuple[Value, ...] | None:
-        """The values, without NULL, that a row has after `change` only."""
-        return _newly(self.values, change)
+        """The values that a row has after `change` only."""
+        values = None if change.new is None else self.values(change.new)
+        if values is None or (change.old is not None and self.values(change.old) == values):
+            return None
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,20 +236,23 @@ class Constraints:
         columns = key_of(self._catalog, index)
         return UniqueCheck(
             index,
-            _where(columns, condition_of(self._catalog, index.name), len(index.columns)),
+            _taken(columns, condition_of(self._catalog, index.name), index.nulls_distinct),
             projection([layout.positions[column] for column in relation.primary_key]),
         )
 
 
-def _where(
-    columns: Columns, holds: Callable[[Row], bool] | None, width: int
-) -> Callable[[Row], tuple[Value, ...]]:
-    """The values of a row in a unique index. A row that is not in a partial index has no value that
-    another row may not have: NULLs."""
-    if holds is None:
-        return columns
-    outside: tuple[Value, ...] = (None,) * width
-    return lambda row: columns(row) if holds(row) else outside
+def _taken(
+    columns: Columns, holds: Callable[[Row], bool] | None, nulls_distinct: bool
+) -> Callable[[Row], tuple[Value, ...] | None]:
+    """The values of a row in a unique index that no other row may have."""
+
+    def taken(row: Row) -> tuple[Value, ...] | None:
+        if holds is not None and not holds(row):
+            return None
+        values = columns(row)
+        return None if nulls_distinct and None in values else values
+
+    return taken
 
 
 def _newly(project: Columns, change: Change) -> tuple[Value, ...] | None:

@@ -45,7 +45,7 @@ class _Holders:
 
     def __init__(self, check: UniqueCheck) -> None:
         self._values = check.values
-        self._rows: dict[Key, dict[bytes, Row]] = {}
+        self._rows: dict[Key | None, dict[bytes, Row]] = {}
         """Rows by values and key: before the final check, several rows may have the same values."""
 
     def of(self, values: Key) -> Row | None:
