@@ -200,6 +200,10 @@ class HornbeamSQL(DuckDB):
             exp.CurrentTimestamp: lambda self, node: "get_current_timestamp()",
             exp.Localtimestamp: lambda self, node: "current_localtimestamp()",
             exp.JSONBContains: lambda self, node: self.binary(node, "?"),
+            # With blanks, since $1:$ would begin a text in dollar signs.
+            exp.Slice: lambda self, node: (
+                f"{self.sql(node, 'this')} : {self.sql(node, 'expression')}"
+            ),
         }
 
     Parser = _Parser
