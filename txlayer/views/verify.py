@@ -2,8 +2,8 @@
 
 The independent computation is DuckDB's: the base relations of the snapshot are tables, and a view
 is its SQL join. No code of `maintain/` takes part. Rows are compared in both directions, as bags;
-foreign keys and CHECKs are checked too. Stored rows are read with their keys, so a row under a wrong key
-counts as damage.
+foreign keys and CHECKs are checked too. Stored rows are read with their keys, so a row under a
+wrong key counts as damage.
 
 Repair runs in transactions: each damaged row is locked by its root, computed again, and written
 like any other change (`RepairRows`).
