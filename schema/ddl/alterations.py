@@ -144,6 +144,22 @@ _FORMS = (
     "Write ADD, DROP COLUMN, DROP CONSTRAINT, ALTER COLUMN … TYPE, … SET DEFAULT, … DROP DEFAULT,"
     " … SET NOT NULL, … DROP NOT NULL, … ADD GENERATED, … DROP IDENTITY, or RENAME."
 )
+_OF_OTHERS = {
+    "MODIFY": "Write ALTER COLUMN name TYPE type, and SET NOT NULL or SET DEFAULT as actions.",
+    "CHANGE": "Write RENAME COLUMN name TO new, and then ALTER COLUMN new TYPE type.",
+    "AUTO_INCREMENT": "Write ALTER COLUMN name RESTART WITH number.",
+    "ENGINE": "Leave it out.",
+    "OWNER": "Leave it out: grants belong to API keys (hornbeam key).",
+    "SET": "Leave it out: relations have no storage options and no other schema.",
+}
+"""The cures for actions of MySQL, and of PostgreSQL about what Hornbeam does not have."""
+_KINDS = {
+    "TYPE": "A type of CREATE TYPE is the CHECK of its columns: DROP CONSTRAINT, and ADD CHECK"
+    " with the new values.",
+    "DOMAIN": "A domain is the CHECK of its columns: change it in the schema's file, and apply it.",
+    "SEQUENCE": "Only ALTER SEQUENCE … RESTART WITH number changes it.",
+}
+"""The cures for objects that have no ALTER of their own."""
 _CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
 
 
@@ -181,7 +197,7 @@ class _Reader:
         for kind in ("TABLE", "INDEX", "VIEW"):
             if self._took(kind):
                 return kind.lower()
-        raise self._refused("Write TABLE, INDEX or VIEW.")
+        raise self._refused(_KINDS.get(self._word(), "Write TABLE, INDEX or VIEW."))
 
     def _removal(self, kind: str) -> Removal:
         self._took("CONCURRENTLY")
@@ -235,7 +251,7 @@ class _Reader:
         if self._took("ALTER"):
             self._took("COLUMN")
             return self._column_action(self._name())
-        raise self._refused(_FORMS)
+        raise self._refused(_OF_OTHERS.get(self._word(), _FORMS))
 
     def _addition(self) -> Action:
         explicit = self._took("COLUMN")

@@ -41,6 +41,13 @@ def test_statements_alter_a_table_with_rows(url: str) -> None:
             (2, None, None, None, 1),
             (3, 5000000000, None, 7, 1),
         ]
+        cursor.execute("ALTER TABLE book ALTER b_new TYPE TEXT USING 'no ' || b_new::TEXT")
+        cursor.execute("SELECT b_new FROM book WHERE b_id = 3")
+        assert cursor.fetchall() == [("no 1",)]
+        with pytest.raises(hornbeam.DataError, match=r"\(b_id = 1\).*b_new = 'no 1'"):
+            cursor.execute(
+                "ALTER TABLE book ALTER b_new DROP DEFAULT, ALTER b_new TYPE DATE USING b_new::DATE"
+            )
         with pytest.raises(hornbeam.IntegrityError, match="2 stored rows have NULL"):
             cursor.execute("ALTER TABLE book ALTER b_title SET NOT NULL")
         with pytest.raises(hornbeam.ProgrammingError, match="statement by_author: Column b_title"):
@@ -68,3 +75,22 @@ def test_a_changed_file_says_which_columns_it_renames(run: Run, url: str, tmp_pa
     assert code == 0, err
     assert "rename" in out
     assert "77" in run("sql", "SELECT stock FROM book")[1]
+
+
+def test_a_changed_file_says_how_values_are_converted(run: Run, url: str, tmp_path: Path) -> None:
+    client_world.apply(url)
+    assert run("sql", "INSERT INTO book (b_id, b_title) VALUES (1, '77')")[0] == 0
+    file = tmp_path / "schema.sql"
+    assert client_world.DDL.count("b_title TEXT") == 1
+    file.write_text(client_world.DDL.replace("b_title TEXT", "b_title INTEGER"))
+    code, _, err = run("schema", "apply", str(file), "-y")
+    assert code == 3
+    assert "--using" in err
+    code, _, err = run("schema", "apply", str(file), "-y", "--using", "b_title")
+    assert "Write --using relation.column=expression" in err
+    using = ("--using", "book.b_title=CAST(b_title AS INTEGER)")
+    code, out, err = run("schema", "plan", str(file), *using)
+    assert "all rows are written again:\n  book: about " in out, err
+    code, out, err = run("schema", "apply", str(file), "-y", *using)
+    assert code == 0, err
+    assert "78" in run("sql", "SELECT b_title + 1 FROM book")[1]

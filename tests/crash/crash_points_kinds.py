@@ -15,12 +15,14 @@ from hornbeam_server.maintain.immediate.definition import define
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, State
+from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import UniqueViolation
 from hornbeam_server.schema.model import DeclaredView, Refresh
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.txlayer.commit.failpoints import Step
+from hornbeam_server.txlayer.ddl.relation_copies import RelationCopies
 from hornbeam_server.txlayer.transactions.requests import (
     RepairRows,
     Statement,
@@ -239,6 +241,35 @@ def _change_totals(name: str, passes: frozenset[Step], before: Catalog, *after: 
     return Kind(name, (write, ask), COMMIT | CHANGE | passes, RECOVERY | DROP, catalog=before)
 
 
+async def _convert(database: Database) -> None:
+    """Give the texts of gifts other values, by a copy of the relation."""
+    if database.catalog.schema.relation("gift").column("g_text").nullable:
+        await RelationCopies(database.keeper, database.clock).change(_converted)
+    await database.keeper.wait_built()
+
+
+async def _converted(current: Catalog) -> Catalog:
+    """The shop, in which the texts of gifts are in upper case and not NULL."""
+    gift = current.schema.relation("gift")
+    columns = tuple(replace(c, nullable=c.nullable and c.name != "g_text") for c in gift.columns)
+    relation = replace(gift, columns=columns)
+    copy = Copy(relation, (("g_text", "upper(g_text)"),))
+    relations = tuple(relation if r.name == "gift" else r for r in current.schema.relations)
+    numbers = dict(current.incarnations)
+    again = {v.name for v in current.views if "gift" in v.path}
+    again |= {index.name for index in current.indexes if index.on in again}
+    numbers |= {name: numbers.get(name, 0) + 1 for name in again}
+    states = dict(current.states) | dict.fromkeys(again, State.BUILDING)
+    return replace(
+        current,
+        version=current.version + 1,
+        schema=replace(current.schema, relations=relations),
+        copies=(copy,),
+        incarnations=tuple(numbers.items()),
+        states=tuple((name, state) for name, state in states.items() if name not in current.copy),
+    )
+
+
 async def _damage_totals(database: Database) -> None:
     """Change a sum of an immediate view in the store, without the database."""
     view = database.catalog.immediate_view["by_name"]
@@ -365,6 +396,16 @@ KINDS = (
         RECOVERY | DROP,
         prepare=_damage_totals,
         catalog=totals(),
+    ),
+    Kind(
+        "values converted",
+        (
+            _asking("other", "UPDATE gift SET g_text = 'RED' WHERE g_id = 1"),
+            _convert,
+        ),
+        COMMIT | CHANGE | BUILD | DROP,
+        RECOVERY | DROP,
+        catalog=catalog_of(load_ddl(SHOP), views=[]),
     ),
     Kind("schema refused", (_refuse,), frozenset({Step.TABLES_CREATED}), DROP, is_refused=True),
 )
