@@ -251,6 +251,18 @@ class HornbeamCompiler(compiler.SQLCompiler):
         inherited: Any = super().visit_custom_op_binary
         return str(inherited(element, operator, **kw))
 
+    def visit_array(self, element: Any, **kw: Any) -> str:
+        listed: Any = self.visit_clauselist
+        elements = listed(element, **kw)
+        empty = f"::{self.dialect.type_compiler_instance.process(element.type)}"
+        return f"ARRAY[{elements}]{'' if element.clauses else empty}"
+
+    def visit_slice(self, element: Any, **kw: Any) -> str:
+        return f"{self.process(element.start, **kw)}:{self.process(element.stop, **kw)}"
+
+    def visit_getitem_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return f"{self.process(binary.left, **kw)}[{self.process(binary.right, **kw)}]"
+
     def visit_aggregate_strings_func(self, fn: Any, **kw: Any) -> str:
         inherited: Any = super().visit_aggregate_strings_func
         return str(inherited(fn, use_function_name="string_agg", **kw))

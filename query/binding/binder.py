@@ -42,6 +42,7 @@ from hornbeam_server.query.binding.algebra import (
     StatementKind,
 )
 from hornbeam_server.query.binding.alternatives import spell_out
+from hornbeam_server.query.binding.arrays import mark_array
 from hornbeam_server.query.binding.assignments import both_sides
 from hornbeam_server.query.binding.blocks import (
     Conjunct,
@@ -77,9 +78,12 @@ from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, at, pa
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
 from hornbeam_server.query.binding.spellings import read_text
 from hornbeam_server.query.binding.stars import with_ordered_stars
+from hornbeam_server.query.dialect.arrays import function_of as function_of_arrays
+from hornbeam_server.query.dialect.arrays import result_type as type_of_array_function
 from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
 from hornbeam_server.query.dialect.functions import DISPLAY, function_name
 from hornbeam_server.query.dialect.jsonb import (
+    JSONB,
     concatenated_type,
     function_of,
     is_jsonb,
@@ -508,6 +512,11 @@ class _Binder:
                 value.unnest().replace(typed(type_, read_text(type_, written)))
 
     def _target_column(self, node: exp.Expr, item: Item) -> OutputColumn:
+        if isinstance(node, exp.Bracket):
+            raise Unsupported(
+                f"An element of an array is not assigned to{at(node, self.sql)}.",
+                cure="Assign the whole array: SET a = a[1:2] || 5 || a[4:].",
+            )
         if not isinstance(node, exp.Column | exp.Identifier):
             raise SqlError(
                 f"Only a column can be assigned to{at(node, self.sql)}.",
@@ -1162,6 +1171,12 @@ class _Binder:
         raise self._unknown_column(node, node.name, known)
 
     def _bind(self, node: exp.Column, frame: Frame, item: Item, column: OutputColumn) -> None:
+        if item.is_ambiguous(node.name):
+            raise SqlError(
+                f"{item.name or 'A subquery'} has several columns called {node.name}"
+                f"{at(node, self.sql)}.",
+                cure="Give them different names with AS.",
+            )
         self.targets[id(node)] = Target(frame.select, item, column)
         self.nodes.append(node)
         if frame.select == self.own:
@@ -1186,11 +1201,9 @@ class _Binder:
 
     def _type(self, node: exp.Expr) -> ColumnType | None:
         """The type of an expression if it follows from the syntax; None if only DuckDB knows it."""
-        if isinstance(node, exp.DPipe):
-            return concatenated_type(node, self._type)
-        name = function_of(node, self._type)
-        if name is not None:
-            return result_type(name)
+        computed = self._computed_type(node)
+        if computed is not None:
+            return computed
         match node:
             case exp.Paren() | exp.Window() | exp.Filter():
                 return self._type(node.this)
@@ -1209,10 +1222,35 @@ class _Binder:
                 return _literal_type(node)
             case exp.Predicate() | exp.Connector() | exp.Not() | exp.Boolean():
                 return ColumnType(Kind.BOOLEAN)
-            case exp.Anonymous() if node.name.lower() == "unnest" and len(node.expressions) == 1:
-                return self._type(node.expressions[0])
+            case exp.Anonymous():
+                return self._called_type(node)
             case _:
                 return _TEXT if isinstance(node, _TEXT_FUNCTIONS) else None
+
+    def _computed_type(self, node: exp.Expr) -> ColumnType | None:
+        """The type of a node that a function of JSONB or of arrays computes; None for others."""
+        if isinstance(node, exp.DPipe) and (joined := concatenated_type(node, self._type)):
+            return joined
+        name = function_of(node, self._type)
+        if name is not None:
+            return result_type(name)
+        name = function_of_arrays(node, self._type)
+        return None if name is None else type_of_array_function(node, name, self._type)
+
+    def _called_type(self, node: exp.Anonymous) -> ColumnType | None:
+        """The type of a call by name."""
+        name, given = node.name.lower(), node.expressions
+        if name == "unnest" and len(given) == 1:
+            listed = self._type(given[0])
+            return listed if listed is None or listed.element is None else listed.element
+        if name == "array_agg" and len(given) == 1:
+            value = given[0].this if isinstance(given[0], exp.Order) else given[0]
+            value = value.expressions[0] if isinstance(value, exp.Distinct) else value
+            type_ = self._type(value)
+            return None if type_ is None or type_.kind in UNORDERED else array_of(type_.stored())
+        if name == "regexp_split_to_array":
+            return array_of(_TEXT)
+        return _TEXT if name == "array_to_string" else None
 
     def _array_type(self, node: exp.Array) -> ColumnType | None:
         """The type of `ARRAY[…]` whose elements all have one type."""
@@ -1291,7 +1329,7 @@ class _Binder:
 
     def _type_parameters(self, nodes: Sequence[exp.Expr]) -> None:
         for node in nodes:
-            mark_jsonb(node, self._type, self._argument, self.sql)
+            self._mark(node)
             if isinstance(node, _COMPARISONS) and not is_assignment(node):
                 pattern = isinstance(node, exp.Like | exp.ILike)
                 self._alike(_compared_with(node), _TEXT if pattern else None)
@@ -1317,6 +1355,12 @@ class _Binder:
             if USE not in node.meta and _is_compared(node):
                 self._compare(node, Use(None))
             node.meta[PARAMETER_TYPE] = self.parameters[node.meta["parameter"].name]
+
+    def _mark(self, node: exp.Expr) -> None:
+        """Note which function of JSONB or of arrays computes `node`."""
+        mark_jsonb(node, self._type, self._argument, self.sql)
+        if JSONB not in node.meta:
+            mark_array(node, self._type, self._argument)
 
     def _check_average(self, node: exp.AggFunc) -> None:
         type_ = self._type(node.this)

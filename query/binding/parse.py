@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from sqlglot import exp
@@ -77,6 +77,14 @@ SYSTEM_CATALOG = "pg_catalog"
 _OF_SYSTEM = {SYSTEM_CATALOG: "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
 _SEQUENCES = frozenset({"nextval", "currval", "lastval", "setval"})
 
+_OF_SERVER = re.compile(
+    r"pg_(?!typeof$|sleep$).*|has_.*_privilege|format_type|(col|obj|shobj)_description"
+    r"|current_schemas|in_search_path|inet_.*|txid_current"
+    r"|current_(query|query_id|connection_id|transaction_id)"
+)
+"""Functions about the server and its system catalog. DuckDB's stand-ins give made-up answers: every
+privilege is granted to everybody, type 16 is TIME."""
+
 _WAITING = frozenset({"pg_sleep", "sleep_ms"})
 """Functions that only block a thread."""
 
@@ -117,11 +125,12 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
     nodes = shallow(tree)
     for node in nodes:
         _prepare(node, sql)
+    ctes = {node.alias for node in nodes if isinstance(node, exp.CTE)}
     tokens = without_locking(tree, tokens)
     check_faithful(tokens, tree, sql)
     for node in nodes:
         if isinstance(node, exp.Table | exp.Column) and node.args.get("db"):
-            _leave_schema_out(node, sql)
+            _leave_schema_out(node, sql, ctes)
         elif isinstance(node, exp.Dot):
             _leave_catalog_out(node)
     for node in nodes:
@@ -317,10 +326,15 @@ def _prepare(node: exp.Expr, sql: str) -> None:
         _check_function(node, sql)
 
 
-def _leave_schema_out(node: exp.Expr, sql: str) -> None:
+def _leave_schema_out(node: exp.Expr, sql: str, ctes: Set[str]) -> None:
     """Leave `public` out of the name of a relation or column. Raises Unsupported for a relation in
-    another schema; the binder refuses a column."""
+    another schema, or with the name of a CTE; the binder refuses a column."""
     schema = node.args["db"].name
+    if schema == PUBLIC and isinstance(node, exp.Table) and node.name in ctes:
+        raise Unsupported(
+            f"{PUBLIC}.{node.name} has the name of a CTE{at(node, sql)}.",
+            cure="Give the CTE another name, and leave out the schema.",
+        )
     if schema == PUBLIC and not node.args.get("catalog"):
         node.set("db", None)
     elif schema == INFORMATION_SCHEMA and not node.args.get("catalog"):
@@ -529,6 +543,11 @@ def _check_function(node: exp.Func, sql: str) -> None:
         raise Unsupported(
             f"Function {name} reaches outside the database{at(node, sql)}.",
             cure="Load the data into a relation first.",
+        )
+    if _OF_SERVER.fullmatch(name):
+        raise Unsupported(
+            f"Function {name} asks for the system catalog of PostgreSQL{at(node, sql)}.",
+            cure="Ask information_schema, SHOW, or version() and current_user.",
         )
     if name == "columns":
         raise Unsupported(f"COLUMNS(…) is not supported{at(node, sql)}.", cure="Name the columns.")

@@ -17,6 +17,8 @@ def with_ordered_stars(nodes: Sequence[exp.Expr], frame: Frame) -> Sequence[exp.
         return nodes
     if any(not item.name for item in frame.items):
         return nodes
+    if any(item.is_ambiguous(name) for item, name, _ in frame.star()):
+        return nodes
     parent = bare[0].parent
     assert parent is not None
     listed = [each for node in nodes for each in (_columns(frame) if node in bare else (node,))]

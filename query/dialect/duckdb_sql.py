@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+from hornbeam_server.query.dialect.arrays import ARRAY, SHOWN, write_array
 from hornbeam_server.query.dialect.functions import is_json_step, json_step
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, PREFIX, write_jsonb
@@ -74,9 +75,9 @@ def duckdb_sql(tree: exp.Expr) -> str:
     _keep_names(root)
     nodes = list(root.walk(bfs=False))
     for node in reversed(nodes):  # inner nodes first, and FILTER and OVER before their aggregate
-        if JSONB in node.meta:
-            write_jsonb(node)
-        elif is_json_step(node):
+        if _write_marked(node):
+            continue
+        if is_json_step(node):
             supersede(node, json_step(node))
         elif isinstance(node, exp.Cast):
             _write_cast(node)
@@ -101,6 +102,19 @@ def duckdb_sql(tree: exp.Expr) -> str:
     return sql
 
 
+def _write_marked(node: exp.Expr) -> bool:
+    """Write a node that a function of JSONB or of arrays computes; False for other nodes."""
+    if JSONB in node.meta:
+        write_jsonb(node)
+    elif ARRAY in node.meta:
+        write_array(node)
+    elif SHOWN in node.meta:
+        _write_joined(node)
+    else:
+        return False
+    return True
+
+
 def _keep_names(root: exp.Expr) -> None:
     """Alias projections without AS to their source text, so that rewriting does not change their
     output names."""
@@ -117,6 +131,7 @@ _REWRITTEN = (
     exp.JSONBExtract, exp.JSONBExtractScalar, exp.Sub, exp.ArrayContainsAll, exp.ArrayContainedBy,
     exp.JSONBContains, exp.JSONBContainsAnyTopKeys, exp.JSONBContainsAllTopKeys,
     exp.JSONBDeleteAtPath,
+    exp.Any, exp.Bracket, exp.ArrayOverlaps, exp.Anonymous,
 )  # fmt: skip
 
 
@@ -213,12 +228,32 @@ def _each(
 
 
 def _text_of_array(array: exp.Expr, element: ColumnType) -> exp.Expr:
-    """An array as PostgreSQL prints it, where a boolean element is one letter."""
+    """An array as PostgreSQL prints it."""
+    return call("array_text", _texts_of(array, element))
+
+
+def _write_joined(node: exp.Expr) -> None:
+    """Write array_to_string, whose elements are written like the elements in an array's text."""
+    array, sign, *null = node.expressions
+    texts = _texts_of(array, node.meta[SHOWN])
+    element = exp.column(_ELEMENT)
+    if null:
+        each: exp.Expr = exp.Anonymous(this="coalesce", expressions=[element, null[0].copy()])
+    else:
+        each = exp.Not(this=exp.Is(this=element, expression=exp.Null()))
+    chosen = exp.Lambda(this=each, expressions=[exp.to_identifier(_ELEMENT)])
+    over = "list_transform" if null else "list_filter"
+    texts = exp.Anonymous(this=over, expressions=[texts, chosen])
+    supersede(node, exp.Anonymous(this="array_to_string", expressions=[texts, sign.copy()]))
+
+
+def _texts_of(array: exp.Expr, element: ColumnType) -> exp.Expr:
+    """The texts of an array's elements, where a boolean is one letter."""
     texts = _each(array, element, exp.DataType(this=_D.TEXT))
     if element.kind is Kind.BOOLEAN:
-        (cast,) = texts.find_all(exp.Cast)
-        supersede(cast, call("letter", exp.column(_ELEMENT)))
-    return call("array_text", texts)
+        value = texts.expressions[1].this
+        supersede(value, call("letter", exp.column(_ELEMENT)))
+    return texts
 
 
 def _write_rounded(node: exp.Cast, to: exp.DataType) -> None:

@@ -196,6 +196,10 @@ class HornbeamSQL(DuckDB):
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **_GENERATOR.TRANSFORMS,
             exp.JSONBContains: lambda self, node: self.binary(node, "?"),
+            # With blanks, since $1:$ would begin a text in dollar signs.
+            exp.Slice: lambda self, node: (
+                f"{self.sql(node, 'this')} : {self.sql(node, 'expression')}"
+            ),
         }
 
     Parser = _Parser

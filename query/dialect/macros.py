@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
+from hornbeam_server.query.dialect.array_macros import ARRAY_MACROS
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION
@@ -170,6 +171,7 @@ _MACROS: dict[str, Sequence[str]] = {
         f"(x, f) AS CASE lower(f) WHEN 'hex' THEN unhex({_BLANKS})"
         f" WHEN 'base64' THEN from_base64({_BLANKS}) ELSE {_FORMATS} END",
     ),
+    **{name: (reading,) for name, reading in ARRAY_MACROS.items()},
     "json": (f"(x) AS {_JSON}",),
     "letter": ("(x) AS CASE WHEN x THEN 't' WHEN NOT x THEN 'f' END",),
     "octets": ("(x) AS strlen(x)", "(x BLOB) AS octet_length(x)"),

@@ -15,6 +15,8 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.binding.placeholders import number_placeholders, parameter_key
+from hornbeam_server.query.dialect.arrays import ARRAY, array_compared
+from hornbeam_server.query.dialect.arrays import arguments as array_arguments
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, Parameter, arguments
 from hornbeam_server.query.dialect.macros import is_macro
 from hornbeam_server.query.dialect.numerics import is_long_product, is_quotient
@@ -88,6 +90,8 @@ class _Compiler:
                 return constant(type_, value)
         if JSONB in node.meta:
             return self._jsonb(node)
+        if ARRAY in node.meta:
+            return self._array(node)
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise NotNativeError
@@ -107,6 +111,14 @@ class _Compiler:
                 for parameter, nodes in given
             ],
         )
+
+    def _array(self, node: Any) -> Operand:
+        name = node.meta[ARRAY]
+        if name != "compared":
+            return arrays.called(name, self.all(*array_arguments(node)))
+        array = array_compared(node)
+        every = not isinstance(node.expression, exp.Any)
+        return arrays.compared(_TESTS[type(node)], *self.all(node.this, array), every=every)
 
     def all(self, *nodes: Any) -> list[Operand]:
         return [self.compile(node) for node in nodes]
@@ -183,14 +195,15 @@ def _comparison(test: comparison.Test) -> Handler:
     return lambda compiler, node: comparison.compare(test, *compiler.sides(node))
 
 
-for _type, _test in {
+_TESTS: dict[type[exp.Expr], comparison.Test] = {
     exp.EQ: operator.eq,
     exp.NEQ: operator.ne,
     exp.LT: operator.lt,
     exp.LTE: operator.le,
     exp.GT: operator.gt,
     exp.GTE: operator.ge,
-}.items():
+}
+for _type, _test in _TESTS.items():
     _handles(_type, "expression")(_comparison(_test))
 
 

@@ -31,7 +31,7 @@ from hornbeam_server.schema.model import Check, Column, Relation
 from hornbeam_server.schema.named_columns import unknown_column
 from hornbeam_server.schema.sqltext import literal_sql, shown
 from hornbeam_server.schema.trees import unlink
-from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.schema.types import UNORDERED, ColumnType, Kind, Row, Value
 
 _TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 _PLACE = re.compile(r" \(line \d+, column \d+\)")
@@ -197,10 +197,10 @@ def compile_key(index: str, sql: str, relation: Relation) -> KeyFunction:
     type_ = compiled.type
     if type_ is None:
         raise TypeMismatch(f"{what}: {sql} is always NULL.", cure="Leave it out.")
-    if type_.kind is Kind.JSON:
+    if type_.kind in UNORDERED:
         raise TypeMismatch(
-            f"{what}: {sql} of type {type_.sql()} has no order.",
-            cure="Index a part of it as text or a number, such as (j ->> 'name').",
+            f"{what}: {sql} of type {type_.sql()} has no order in an index.",
+            cure="Index a part of it as text or a number, such as (j ->> 'name') or (a[1]).",
         )
     return KeyFunction(type_.stored(), compiled)
 

@@ -1,7 +1,8 @@
 """Functions that are called by name: handlers of their compiled arguments.
 
 Hornbeam's grammar leaves a call as it is written (`query/dialect/grammar.py`), so a function is
-known by its name here. Each handler raises NotNativeError for arguments of other types or numbers.
+known by its name here. So is a macro of arrays, which the text of a declared view calls. Each
+handler raises NotNativeError for arguments of other types or numbers.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from hornbeam_server.query.dialect.arrays import FUNCTIONS, PREFIX
+from hornbeam_server.query.dialect.arrays import Function as ArrayFunction
 from hornbeam_server.query.dialect.macros import macro
-from hornbeam_server.query.expressions import arithmetic, dates, logic, text
+from hornbeam_server.query.expressions import arithmetic, arrays, dates, logic, text
 from hornbeam_server.query.expressions.operands import NotNativeError, Operand
 
 Function = Callable[..., Operand]
@@ -42,6 +45,15 @@ def _concat(*arguments: Operand) -> Operand:
     return text.concat(arguments)
 
 
+def _of_arrays(name: str, *arguments: Operand) -> Operand:
+    return arrays.called(name, arguments)
+
+
+def _number_of(function: ArrayFunction) -> range:
+    number = len(function.parameters)
+    return range(number, number + 1)
+
+
 _ONE, _TWO, _THREE = range(1, 2), range(2, 3), range(3, 4)
 _FUNCTIONS: dict[str, tuple[range, Function]] = {
     "date_part": (_TWO, _date_part),
@@ -66,5 +78,10 @@ _FUNCTIONS: dict[str, tuple[range, Function]] = {
     "right": (_TWO, text.right),
     "starts_with": (_TWO, text.starts_with),
     "strpos": (_TWO, text.position),
+    **{
+        macro(PREFIX + name): (_number_of(function), partial(_of_arrays, name))
+        for name, function in FUNCTIONS.items()
+    },
+    macro("array_any"): (_TWO, arrays.any_equal),
 }
 """By name: the possible numbers of arguments, and the handler."""

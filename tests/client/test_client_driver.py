@@ -371,6 +371,15 @@ def test_values_survive_json(type_: str, value: Any) -> None:
     assert read([text, None]) == (value, None)
 
 
+def test_elements_of_arrays_survive_json() -> None:
+    read: Callable[[list[Any]], tuple[Any, ...]] = row_reader(
+        ["DECIMAL(5,2)[]", "TEXT[]", "DATE[]"]
+    )
+    assert read([["1.50", None], ["a"], None]) == ([Decimal("1.50"), None], ["a"], None)
+    assert to_wire([1, None, "a"]) == [1, None, "a"]
+    assert to_wire((dt.date(2024, 2, 29),)) == [{"type": "DATE", "value": "2024-02-29"}]
+
+
 @pytest.mark.parametrize(
     ("value", "plain"),
     [(np.int64(-5), -5), (np.uint8(3), 3), (np.bool_(True), True), (np.float64(0.1), 0.1),

@@ -152,17 +152,25 @@ def test_all_problems_are_printed_and_nothing_changes(run: Run, url: str, tmp_pa
     dump = tmp_path / "d.sql"
     dump.write_text(
         "CREATE TABLE a (i INT PRIMARY KEY, m MOOD);\nCREATE TABLE b (i INT PRIMARY KEY, t INET);\n"
+        "CREATE TABLE c (i INT PRIMARY KEY, d INT DEFAULT i + 1,\n"
+        "  CHECK (i < 9 AND odd(d)), g INT"
+        "\n  GENERATED ALWAYS AS (odd(i)) STORED);\nCREATE INDEX x ON c (d) WHERE odd(d);\n"
     )
     code, out, err = run("import", str(dump))
     assert (code, out) == (3, "")
     lines = err.splitlines()
-    assert lines[0] == "error: There are 2 problems."
+    assert lines[0] == "error: There are 6 problems."
     assert lines[1] == f"{dump}:1:38: Type MOOD is not supported."
     assert lines[3] == f"{dump}:2:38: Type INET is not supported."
+    places = [line.split(":")[1:3] for line in lines if line.startswith(str(dump))]
+    assert places[2:] == [["3", "50"], ["4", "10"], ["5", "24"], ["6", "31"]]
     assert lines[-1].startswith("To edit a proposed schema")
     code, out, err = run("schema", "plan", str(dump))
     assert (code, err.splitlines()[:4]) == (3, lines[:4])
     assert run("schema", "show", "--ddl")[1] == ""
+    (tmp_path / "s.sql").write_text(run("schema", "plan", str(dump), "--suggest")[1])
+    code, out, err = run("import", str(dump), "--schema", str(tmp_path / "s.sql"))
+    assert (code, run("schema", "show", "--ddl")[1].count("CREATE")) == (0, 3), err
 
 
 def test_problems_of_rows_are_found_before_anything_changes(
@@ -373,3 +381,29 @@ def test_a_long_dump_is_planned_without_its_values(run: Run, url: str, tmp_path:
     assert (code, err) == (0, "")
     assert "passed over: INSERT (lines 2, 130004); hornbeam import FILE loads them, too" in out
     assert "passed over: GRANT (line 130005)" in out
+
+
+def test_arrays_of_dumps_and_files_are_loaded(run: Run, url: str, tmp_path: Path) -> None:
+    dump, lines, table = (tmp_path / name for name in ("dump.sql", "f.jsonl", "f.csv"))
+    dump.write_text(
+        "CREATE TABLE public.film (id integer PRIMARY KEY, features text[],"
+        " n integer[] DEFAULT '{}');\n"
+        "COPY public.film (id, features, n) FROM stdin;\n"
+        '1\t{Trailers,"Deleted Scenes"}\t{1,NULL}\n2\t\\N\t{}\n\\.\n'
+        "INSERT INTO public.film VALUES (3, '{\"a\\\"b\"}'), (4, '{x}', '{7}');\n"
+    )
+    lines.write_text('{"id": 5, "features": ["a", null, "b,c"], "n": []}\n{"id": 6, "n": [2]}')
+    table.write_text('id,features,n\n7,"{a,""b c""}",{3}\n')
+    code, _, err = run("import", str(dump))
+    assert code == 0, err
+    for path in (lines, table):
+        assert run("load", "film", str(path))[0] == 0
+    assert rows(url, "SELECT * FROM film ORDER BY id") == [
+        (1, ["Trailers", "Deleted Scenes"], [1, None]),
+        (2, None, []),
+        (3, ['a"b'], []),
+        (4, ["x"], [7]),
+        (5, ["a", None, "b,c"], []),
+        (6, None, [2]),
+        (7, ["a", "b c"], [3]),
+    ]

@@ -25,6 +25,7 @@ from sqlalchemy import (
     Numeric,
     String,
     Table,
+    any_,
     case,
     create_engine,
     delete,
@@ -310,6 +311,39 @@ def test_jsonb_has_the_operators_of_postgresql(engine: Engine) -> None:
             assert found.all() == wanted, condition
     reflected = Table("d", MetaData(), autoload_with=engine)
     assert isinstance(reflected.c.j.type, postgresql.JSONB)
+
+
+def test_arrays_have_the_operators_of_postgresql(engine: Engine) -> None:
+    metadata = MetaData()
+    columns = (
+        Column("id", Integer, primary_key=True),
+        Column("a", postgresql.ARRAY(types.String(9))),
+    )
+    table = Table("d", metadata, *columns)
+    metadata.create_all(engine)
+    a, x, y = table.c.a, "x", "y"
+    with engine.begin() as connection:
+        rows = [{"id": 1, "a": [x, y, None]}, {"id": 2, "a": []}, {"id": 3, "a": None}]
+        connection.execute(insert(table), rows)
+        for condition, wanted in (
+            (a.contains([x]), [1]),
+            (a.contained_by([x]), [2]),
+            (a.overlap([y, "z"]), [1]),
+            (a == [x, y, None], [1]),
+            (any_(a) == x, [1]),
+            (a[2] == y, [1]),
+            (a[1:2] == [x, y], [1]),
+            (func.cardinality(a) == 0, [2]),
+            (a == postgresql.array([], type_=types.Text), [2]),
+        ):
+            found = connection.scalars(select(table.c.id).where(condition).order_by(table.c.id))
+            assert found.all() == wanted, condition
+        assert connection.scalars(select(a).order_by(table.c.id)).all() == [
+            each["a"] for each in rows
+        ]
+    reflected = Table("d", MetaData(), autoload_with=engine).c.a.type
+    assert isinstance(reflected, postgresql.ARRAY)
+    assert (type(reflected.item_type), reflected.item_type.length) == (types.VARCHAR, 9)
 
 
 JSON_KEYS = ("a.b", "$", "$.a", "*", "", "/a", 'x"y', "c\\d", "0", "-1", "b[0]", "é", "~", "n\nl")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.postgres.arrays import arrays
 from tests.postgres.conditions import conditions
 from tests.postgres.documents import documents
 from tests.postgres.moments import moments
@@ -40,7 +41,9 @@ def is_statement(case: str) -> bool:
 
 def corpus() -> list[str]:
     """All cases, without duplicates. A case is an expression or a whole query."""
-    found = (*numbers(), *texts(), *moments(), *conditions(), *documents(), *statements())
+    found = (
+        *numbers(), *texts(), *moments(), *conditions(), *documents(), *arrays(), *statements(),
+    )  # fmt: skip
     return list(dict.fromkeys(found))
 
 

@@ -90,3 +90,24 @@ def test_views_over_jsonb_equal_duckdb():
         )
         world.check()
     world.check_anew()
+
+
+def test_views_over_arrays_equal_duckdb():
+    views = {
+        "sizes": "SELECT cardinality(a) AS size, COUNT(*) AS n, SUM(a[1]) AS s FROM p"
+        " GROUP BY cardinality(a)",
+        "parts": "SELECT i, a || 7 AS longer, a[1:1] AS first, a::TEXT AS said FROM p"
+        " WHERE a @> '{1}' OR 2 = ANY (a) OR a IS NULL",
+        "pairs": "SELECT p.i, q.i AS other, q.a FROM p JOIN q ON p.i = q.i AND p.a && q.a",
+    }
+    tables = "".join(f"CREATE TABLE {name} (i INT PRIMARY KEY, a INTEGER[]);" for name in "pq")
+    world = World(catalog_of(tables), views)
+    arrays = [(), (1,), (1, 2), (2, None), (None,), (3, 1, 3), None]
+    random = Random(7)
+    for _ in range(3):
+        world.commit(
+            *((name, (random.randrange(5), random.choice(arrays))) for name in "pq" for _ in "abc"),
+            ("p", (1,), None),
+        )
+        world.check()
+    world.check_anew()
