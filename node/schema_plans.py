@@ -25,6 +25,7 @@ from hornbeam_server.maintain.immediate.program import program_of as immediate_p
 from hornbeam_server.maintain.immediate.projected import define_any, projected_program
 from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.maintain.plain_views import plain_view
+from hornbeam_server.node.kept_names import with_kept_names
 from hornbeam_server.node.schema_problems import checked
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
@@ -173,6 +174,7 @@ def plan_schema(
     if request.query_log:
         log = load_query_log(request.query_log.splitlines(), "<query log>")
         statements = weighted_by_log(statements, log)
+    schema = with_kept_names(schema, current)
     schema, base = _with_outlines(schema, current, request)
     changes = replace(diff(current.schema, schema, request.usings), renames=request.renames)
     bound, problems = [], Problems()
