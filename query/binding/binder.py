@@ -1246,12 +1246,6 @@ class _Binder:
         raise self._unknown_column(node, node.name, known)
 
     def _bind(self, node: exp.Column, frame: Frame, item: Item, column: OutputColumn) -> None:
-        if item.is_ambiguous(node.name):
-            raise SqlError(
-                f"{item.name or 'A subquery'} has several columns called {node.name}"
-                f"{at(node, self.sql)}.",
-                cure="Give them different names with AS.",
-            )
         self.targets[id(node)] = Target(frame.select, item, column)
         self.nodes.append(node)
         if frame.select == self.own:

@@ -66,10 +66,6 @@ class Item:
         """The alias by which SQL can refer to the item, or ""."""
         return "" if self.alias.startswith(ANONYMOUS) else self.alias
 
-    def is_ambiguous(self, name: str) -> bool:
-        """Whether the item has several columns of this name. No relation has."""
-        return self.relation is None and [each for each, _ in self.columns].count(name) > 1
-
     def find(self, name: str) -> OutputColumn | None:
         wanted = self.elsewhere.get(name, name)
         for visible, column in (*self.columns, *self.hidden):

@@ -17,7 +17,7 @@ def with_ordered_stars(nodes: Sequence[exp.Expr], frame: Frame) -> Sequence[exp.
         return nodes
     if any(not item.name for item in frame.items):
         return nodes
-    if any(item.is_ambiguous(name) for item, name, _ in frame.star()):
+    if any(name in item.twice for item, name, _ in frame.star()):
         return nodes
     parent = bare[0].parent
     assert parent is not None
