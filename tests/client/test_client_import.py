@@ -173,6 +173,20 @@ def test_all_problems_are_printed_and_nothing_changes(run: Run, url: str, tmp_pa
     assert (code, run("schema", "show", "--ddl")[1].count("CREATE")) == (0, 3), err
 
 
+def test_views_that_cannot_be_read_are_passed_over(run: Run, url: str, tmp_path: Path) -> None:
+    dump = tmp_path / "d.sql"
+    dump.write_text(
+        "CREATE TYPE mood AS ENUM ('ok'); CREATE TABLE a (i INT PRIMARY KEY, m mood);"
+        "CREATE VIEW v AS SELECT i FROM a WHERE m = 'ok'::mood;"
+        "CREATE VIEW w AS SELECT quote_ident('x'), i FROM a; CREATE VIEW x AS SELECT i FROM a;"
+        "INSERT INTO a VALUES (1, 'ok');"
+    )
+    code, _, err = run("import", str(dump))
+    assert code == 0, err
+    assert "passed over: view w" in err
+    assert rows(url, "SELECT i FROM x") == [(1,)]
+
+
 def test_problems_of_rows_are_found_before_anything_changes(
     run: Run, url: str, tmp_path: Path
 ) -> None:
