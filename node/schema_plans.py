@@ -25,15 +25,12 @@ from hornbeam_server.maintain.immediate.program import program_of as immediate_p
 from hornbeam_server.maintain.immediate.projected import define_any, projected_program
 from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.maintain.plain_views import plain_view
+from hornbeam_server.node.kept_names import with_kept_names
+from hornbeam_server.node.schema_problems import checked
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.binding.canonical import canonical
 from hornbeam_server.query.binding.renaming import renamed
-from hornbeam_server.query.expressions.declared import (
-    compile_check,
-    compile_generated,
-    compile_key,
-    row_condition,
-)
 from hornbeam_server.schema.altered import placed
 from hornbeam_server.schema.build import Place
 from hornbeam_server.schema.catalog import (
@@ -50,7 +47,8 @@ from hornbeam_server.schema.catalog import (
 )
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.copies import Using
-from hornbeam_server.schema.ddl import STATEMENT, load_ddl
+from hornbeam_server.schema.ddl import STATEMENT, read_file
+from hornbeam_server.schema.ddl.load import schema_of
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.diff import DiffRow, SchemaDiff, diff, refreshed
 from hornbeam_server.schema.errors import (
@@ -65,10 +63,6 @@ from hornbeam_server.schema.problems import Problems
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
-from hornbeam_server.txlayer.transactions.default_expressions import (
-    compile_default,
-    default_expressions,
-)
 from hornbeam_server.viewselect.aggregates import AggregateInputs
 from hornbeam_server.viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
 from hornbeam_server.viewselect.watch import Report, Watch
@@ -162,7 +156,8 @@ def plan_schema(
     stopped."""
     watch = Watch() if watch is None else watch
     in_force, current = current, renamed(current, request.renames)
-    declared = load_ddl(request.ddl, request.ddl_file, request.source)
+    reading = read_file(request.ddl, request.ddl_file, request.source)
+    declared = schema_of(checked(reading))
     changes = replace(diff(current.schema, declared, request.usings), renames=request.renames)
     if changes.refused:
         raise SchemaError(
@@ -171,7 +166,6 @@ def plan_schema(
             + ".",
             cure=capitalised("; ".join(dict.fromkeys(r.cure for r in changes.refused)) + "."),
         )
-    _require_compiled(declared, request)
     _require_convertible(changes, current)
     schema = placed(declared, current.schema, changes.copies)
     statements = current.workload
@@ -180,6 +174,7 @@ def plan_schema(
     if request.query_log:
         log = load_query_log(request.query_log.splitlines(), "<query log>")
         statements = weighted_by_log(statements, log)
+    schema = with_kept_names(schema, current)
     schema, base = _with_outlines(schema, current, request)
     changes = replace(diff(current.schema, schema, request.usings), renames=request.renames)
     bound, problems = [], Problems()
@@ -227,48 +222,6 @@ def _require_convertible(changes: SchemaDiff, current: Catalog) -> None:
             " again.",
             cure="Apply the renames first, and the other changes behind them.",
         )
-
-
-def _require_compiled(schema: Schema, request: PlanRequest) -> None:
-    """Raises SqlError, with the place in the DDL file, for a CHECK, a generated column or a
-    default that transactions could not evaluate."""
-    for relation in schema.relations:
-        for check in relation.checks:
-            with _expression_located(check.sql, request):
-                compile_check(check, relation)
-        for index in schema.indexes:
-            if index.where and index.relation == relation.name:
-                with _expression_located(index.where, request):
-                    row_condition(index.name, index.where, relation)
-            for each in index.expressions if index.relation == relation.name else ():
-                with _expression_located(each.sql, request):
-                    compile_key(index.name, each.sql, relation)
-        for column in relation.generated:
-            assert column.default is not None
-            with _expression_located(column.default.sql, request):
-                compile_generated(column, relation)
-        for column in default_expressions(relation):
-            assert column.default is not None
-            with _expression_located(column.default.sql, request):
-                compile_default(column, relation).check()
-
-
-@contextmanager
-def _expression_located(sql: str, request: PlanRequest) -> Iterator[None]:
-    """Add the place of the expression `sql` to errors."""
-    try:
-        yield
-    except SqlError as error:
-        place = Place.at(request.ddl, _begin_of_text(sql, request.ddl), request.ddl_file)
-        details = error.details | asdict(place)
-        raise type(error)(error.message, cure=error.cure, **details) from None
-
-
-def _begin_of_text(sql: str, ddl: str) -> int:
-    """The offset of an expression. It is kept in one line, but may be written in several."""
-    words = re.compile(r"\s+".join(map(re.escape, sql.split())))
-    found = words.search(ddl)
-    return found.start() if found is not None else 0
 
 
 def _with_outlines(
@@ -511,8 +464,8 @@ def _keeps_rows(view: DeferredView | TransactionalView, catalog: Catalog, base: 
         return False
     if isinstance(before, ImmediateView) and isinstance(view, ImmediateView):
         before = replace(before, chosen=view.chosen)
-    interval_s = view.declared.interval_s
-    same = replace(before, declared=replace(before.declared, interval_s=interval_s)) == view
+    groups = {(each.declared.group, each.declared.refresh) for each in (view, before)}
+    same = len(groups) == 1 and replace(before, declared=view.declared) == view
     rows = all(
         name in base.schema and base.layout(name).table == catalog.layout(name).table
         for name in view.relations
@@ -521,8 +474,10 @@ def _keeps_rows(view: DeferredView | TransactionalView, catalog: Catalog, base: 
 
 
 def _select(view: DeferredView | TransactionalView, catalog: Catalog) -> str:
-    """The SELECT of a view, with the SELECTs of the views that it names written out."""
-    return written_out(view.declared, catalog.schema.views).sql()
+    """The SELECT of a view in one spelling, with the SELECTs of the views that it names written
+    out."""
+    tree = written_out(view.declared, catalog.schema.views)
+    return canonical(tree, view.declared.sql, _all_readable(catalog))
 
 
 def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:

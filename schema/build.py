@@ -80,6 +80,8 @@ class ColumnDraft:
     default: Default | None = None
     note: str = ""
     """The difference from the declared type, as text; empty if there is none."""
+    expression: Expression | None = None
+    """The expression of the default or of the generated column, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)

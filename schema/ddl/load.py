@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from hornbeam_server.schema.build import (
     ColumnDraft,
+    Expression,
     Name,
     Place,
     RelationDraft,
@@ -78,6 +79,8 @@ class Reading:
     """The lines that read another file."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """Tables of the file that are parts of another one (`partitions`)."""
+    expressions: Mapping[tuple[str, str], Expression] = field(default_factory=dict)
+    """The expressions of relations and indexes, by the relation and their text."""
 
 
 def load_ddl(text: str, file: str = "<ddl>", source: Source | None = None) -> Schema:
@@ -87,7 +90,11 @@ def load_ddl(text: str, file: str = "<ddl>", source: Source | None = None) -> Sc
     Raises SchemaError with `file`, line and column (from 1). The detail `problems` describes all
     errors of the file.
     """
-    reading = read_file(text, file, source)
+    return schema_of(read_file(text, file, source))
+
+
+def schema_of(reading: Reading) -> Schema:
+    """The schema that a file declares. Raises the errors of `load_ddl`."""
     refuse_includes(reading)
     reading.problems.require_none()
     rows = passed_notes(passed(piece) for piece in reading.rows)
@@ -148,7 +155,20 @@ def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> R
     schema = build(relations, drafts.indexes, drafts.views, drafts.problems)
     notes = (*schema.notes, *_notes(source, drafts, silent), *partition_notes(parts))
     whole = replace(schema, notes=notes)
-    return Reading(source, whole, drafts.problems, tuple(rows), tuple(includes), parts)
+    expressions = dict(_expressions(drafts))
+    found_rows, other = tuple(rows), tuple(includes)
+    return Reading(source, whole, drafts.problems, found_rows, other, parts, expressions)
+
+
+def _expressions(drafts: Drafts) -> Iterator[tuple[tuple[str, str], Expression]]:
+    for draft in drafts.relations.values():
+        found = [check.expression for check in draft.checks]
+        found += [column.expression for column in draft.columns if column.expression is not None]
+        yield from (((draft.name.text, each.sql), each) for each in found)
+    for index in drafts.indexes:
+        parts = (part for part, _ in index.columns if isinstance(part, Expression))
+        for each in (*parts, *((index.where,) if index.where is not None else ())):
+            yield (index.relation.text, each.sql), each
 
 
 def _has_only_rows(found: Sequence[Piece]) -> bool:

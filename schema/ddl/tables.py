@@ -203,7 +203,8 @@ def _column_constraint(
         case exp.ComputedColumnConstraint():
             check_single_default(column)
             generated = statement.expression(kind.this)
-            return replace(column, default=Default(DefaultKind.GENERATED, sql=generated.sql))
+            computed = Default(DefaultKind.GENERATED, sql=generated.sql)
+            return replace(column, default=computed, expression=generated)
         case exp.DefaultColumnConstraint():
             return _with_default(statement, kind, column, (draft, node), drafts)
         case _:
@@ -231,7 +232,8 @@ def _with_default(
     type_ = node.parent.args.get("kind") if node.parent else None
     if default is not None and default.sql and is_kept_as_text(type_):
         return replace(column, note=f"{column.note}; its DEFAULT is left out")
-    return replace(column, default=default)
+    expression = written() if default is not None and default.sql else None
+    return replace(column, default=default, expression=expression)
 
 
 def _seed(statement: Statement, node: exp.Expr | None, after: int) -> int:
@@ -366,7 +368,8 @@ def _set_default(
     place = statement.place(statement.keyword("DEFAULT", statement.start))
     written = partial(statement.default_expression, statement.start)
     value = read_default(default, column.type, place, written)
-    draft.columns[position] = replace(column, default=value)
+    expression = written() if value is not None and value.sql else None
+    draft.columns[position] = replace(column, default=value, expression=expression)
 
 
 def _add_auto_increment(

@@ -152,17 +152,25 @@ def test_all_problems_are_printed_and_nothing_changes(run: Run, url: str, tmp_pa
     dump = tmp_path / "d.sql"
     dump.write_text(
         "CREATE TABLE a (i INT PRIMARY KEY, m MOOD);\nCREATE TABLE b (i INT PRIMARY KEY, t INET);\n"
+        "CREATE TABLE c (i INT PRIMARY KEY, d INT DEFAULT i + 1,\n"
+        "  CHECK (i < 9 AND odd(d)), g INT"
+        "\n  GENERATED ALWAYS AS (odd(i)) STORED);\nCREATE INDEX x ON c (d) WHERE odd(d);\n"
     )
     code, out, err = run("import", str(dump))
     assert (code, out) == (3, "")
     lines = err.splitlines()
-    assert lines[0] == "error: There are 2 problems."
+    assert lines[0] == "error: There are 6 problems."
     assert lines[1] == f"{dump}:1:38: Type MOOD is not supported."
     assert lines[3] == f"{dump}:2:38: Type INET is not supported."
+    places = [line.split(":")[1:3] for line in lines if line.startswith(str(dump))]
+    assert places[2:] == [["3", "50"], ["4", "10"], ["5", "24"], ["6", "31"]]
     assert lines[-1].startswith("To edit a proposed schema")
     code, out, err = run("schema", "plan", str(dump))
     assert (code, err.splitlines()[:4]) == (3, lines[:4])
     assert run("schema", "show", "--ddl")[1] == ""
+    (tmp_path / "s.sql").write_text(run("schema", "plan", str(dump), "--suggest")[1])
+    code, out, err = run("import", str(dump), "--schema", str(tmp_path / "s.sql"))
+    assert (code, run("schema", "show", "--ddl")[1].count("CREATE")) == (0, 3), err
 
 
 def test_problems_of_rows_are_found_before_anything_changes(

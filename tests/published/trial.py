@@ -280,4 +280,6 @@ def _found(relation: Relation, row: dict[str, Any]) -> str:
 
 
 def _literal(value: Any) -> str:
+    if isinstance(value, list):
+        return literal_sql("{" + ",".join(f'"{each}"' for each in value) + "}")
     return literal_sql(bytes(value) if isinstance(value, memoryview) else value)

@@ -140,7 +140,8 @@ def _reading(path: Path, dialect: Dialect | None) -> Any:
     """The `Reading` of a file. Needs the server's package."""
     ddl, sources = server_module("schema.ddl"), server_module("schema.ddl.sources")
     source = None if dialect is None else sources.Source(dialect.value)
-    return ddl.read_file(_text(path), str(path), source)
+    reading = ddl.read_file(_text(path), str(path), source)
+    return server_module("node.schema_problems").checked(reading)
 
 
 def _text(path: Path) -> str:

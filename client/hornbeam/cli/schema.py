@@ -370,6 +370,7 @@ def _print_suggestion(wanted: Wanted, as_json: bool) -> None:
         fail("--suggest takes a file.", "A reflected schema is refused at its first problem.")
     suggest = server_module("schema.ddl.suggest")
     reading = _reading(read_text(Path(wanted.ddl)), wanted)
+    reading = server_module("node.schema_problems").checked(reading)
     text = suggest.suggestion(reading, wanted.ddl)
     if as_json:
         found = [problem.error for problem in reading.problems.found()]

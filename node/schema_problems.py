@@ -1,0 +1,106 @@
+"""The expressions of a file's schema, checked while the problems of the file are collected.
+
+The reader of DDL does not know what an expression means (`schema.ddl.expressions`). Here each one
+is compiled, as writes need it. An expression that cannot be compiled is a problem at its place,
+beside those that the reader found, and is taken out of the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+
+from hornbeam_server.query.expressions.declared import (
+    compile_check,
+    compile_generated,
+    compile_key,
+    row_condition,
+)
+from hornbeam_server.schema.ddl.load import Reading
+from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.model import Column, DeclaredIndex, Relation
+from hornbeam_server.schema.problems import Subject
+from hornbeam_server.txlayer.transactions.default_expressions import (
+    compile_default,
+    default_expressions,
+)
+
+
+def checked(reading: Reading) -> Reading:
+    """The reading with a problem for each CHECK, generated column, default, and condition or
+    expression of an index that writes could not evaluate. Its schema lacks them."""
+    schema = reading.schema
+    relations = tuple(_relation(relation, reading) for relation in schema.relations)
+    indexes = tuple(
+        index
+        for index in schema.indexes
+        if index.relation not in schema
+        or _index_holds(index, schema.relation(index.relation), reading)
+    )
+    return replace(reading, schema=replace(schema, relations=relations, indexes=indexes))
+
+
+def _relation(relation: Relation, reading: Reading) -> Relation:
+    name = relation.name
+    checks = tuple(
+        check
+        for check in relation.checks
+        if _compiles(partial(compile_check, check, relation), check.sql, (name, ""), reading)
+    )
+    generated = {column.name for column in relation.generated}
+    defaults = {column.name for column in default_expressions(relation)}
+
+    def compile_it(column: Column) -> None:
+        if column.name in generated:
+            compile_generated(column, relation)
+        else:
+            compile_default(column, relation).check()
+
+    columns = tuple(
+        column
+        if column.default is None
+        or column.name not in generated | defaults
+        or _compiles(partial(compile_it, column), column.default.sql, (name, column.name), reading)
+        else replace(column, default=None)
+        for column in relation.columns
+    )
+    return replace(relation, columns=columns, checks=checks)
+
+
+def _index_holds(index: DeclaredIndex, relation: Relation, reading: Reading) -> bool:
+    subject = (relation.name, "")
+    where = not index.where or _compiles(
+        partial(row_condition, index.name, index.where, relation), index.where, subject, reading
+    )
+    keys = [
+        _compiles(partial(compile_key, index.name, each.sql, relation), each.sql, subject, reading)
+        for each in index.expressions
+    ]
+    return where and all(keys)
+
+
+def _compiles(work: Callable[[], object], sql: str, subject: Subject, reading: Reading) -> bool:
+    """Does `work` compile the expression `sql`? If not, its error is a problem of the file."""
+    with _collected(sql, subject, reading):
+        work()
+        return True
+    return False
+
+
+@contextmanager
+def _collected(sql: str, subject: Subject, reading: Reading) -> Iterator[None]:
+    """Collect an error, with the place of the expression. An error about a column that could not be
+    read is a consequence of another problem."""
+    expression = reading.expressions.get((subject[0], sql))
+    words = () if expression is None else expression.words
+    about = [(subject[0], ""), *((subject[0], word) for word in words)]
+    with reading.problems.collect(subject, about=about):
+        try:
+            yield
+        except SqlError as error:
+            if expression is None:
+                raise
+            details = error.details | asdict(expression.place)
+            raise type(error)(error.message, cure=error.cure, **details) from None
