@@ -460,6 +460,7 @@ def verify_document(report: VerifyReport) -> dict[str, Any]:
                 "different": item.different,
                 "misplaced": item.misplaced,
                 "repaired": item.repaired,
+                "offending": list(item.offending),
             }
             for item in report.checked
         ],

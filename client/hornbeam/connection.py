@@ -433,8 +433,10 @@ class Connection:
         """Change the schema at once. The change cannot be rolled back. Returns the number that
         setval sets.
 
-        Raises ProgrammingError inside a transaction that has written."""
+        Raises ProgrammingError inside a transaction that has written, or is READ ONLY."""
         self._check_open()
+        if self._modes.read_only:
+            raise ProgrammingError("This transaction is READ ONLY.")
         if self._writes:
             raise ProgrammingError(
                 "This transaction has written, and a schema change would not be part of it.\n"

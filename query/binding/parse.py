@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from sqlglot import exp
@@ -28,16 +28,17 @@ from sqlglot.tokenizer_core import Token, TokenType
 from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.locking import without_locking
 from hornbeam_server.query.binding.nesting import check_nesting, list_equalities, shallow, too_deep
+from hornbeam_server.query.binding.output_names import name_outputs
 from hornbeam_server.query.dialect import grammar
 from hornbeam_server.query.dialect.duckdb_sql import check_cast
 from hornbeam_server.query.dialect.fidelity import check as check_faithful
-from hornbeam_server.query.dialect.functions import DISPLAY, function_name, in_duckdb, is_translated
+from hornbeam_server.query.dialect.functions import function_name, in_duckdb, is_translated
 from hornbeam_server.query.dialect.settings import show_as_query
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
 from hornbeam_server.schema.sqltext import CODE_POINTS
-from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
+from hornbeam_server.schema.trees import supersede, unlink, unlink_gone
 
 DIALECT = grammar.NAME
 MAX_SQL_CHARACTERS = 1_000_000
@@ -76,6 +77,14 @@ _OVERRIDING = (["OVERRIDING", "SYSTEM", "VALUE"], ["OVERRIDING", "USER", "VALUE"
 SYSTEM_CATALOG = "pg_catalog"
 _OF_SYSTEM = {SYSTEM_CATALOG: "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
 _SEQUENCES = frozenset({"nextval", "currval", "lastval", "setval"})
+
+_OF_SERVER = re.compile(
+    r"pg_(?!typeof$|sleep$).*|has_.*_privilege|format_type|(col|obj|shobj)_description"
+    r"|current_schemas|in_search_path|inet_.*|txid_current"
+    r"|current_(query|query_id|connection_id|transaction_id)"
+)
+"""Functions about the server and its system catalog. DuckDB's stand-ins give made-up answers: every
+privilege is granted to everybody, type 16 is TIME."""
 
 _WAITING = frozenset({"pg_sleep", "sleep_ms"})
 """Functions that only block a thread."""
@@ -117,16 +126,18 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
     nodes = shallow(tree)
     for node in nodes:
         _prepare(node, sql)
+    ctes = {node.alias for node in nodes if isinstance(node, exp.CTE)}
     tokens = without_locking(tree, tokens)
     check_faithful(tokens, tree, sql)
     for node in nodes:
         if isinstance(node, exp.Table | exp.Column) and node.args.get("db"):
-            _leave_schema_out(node, sql)
+            _leave_schema_out(node, sql, ctes)
         elif isinstance(node, exp.Dot):
             _leave_catalog_out(node)
     for node in nodes:
         if isinstance(node, exp.Collate):
             _leave_collation_out(node, sql)
+    name_outputs(nodes, sql)
     list_equalities(nodes)
     for cast in nodes:
         if isinstance(cast, exp.Cast):
@@ -317,10 +328,15 @@ def _prepare(node: exp.Expr, sql: str) -> None:
         _check_function(node, sql)
 
 
-def _leave_schema_out(node: exp.Expr, sql: str) -> None:
+def _leave_schema_out(node: exp.Expr, sql: str, ctes: Set[str]) -> None:
     """Leave `public` out of the name of a relation or column. Raises Unsupported for a relation in
-    another schema; the binder refuses a column."""
+    another schema, or with the name of a CTE; the binder refuses a column."""
     schema = node.args["db"].name
+    if schema == PUBLIC and isinstance(node, exp.Table) and node.name in ctes:
+        raise Unsupported(
+            f"{PUBLIC}.{node.name} has the name of a CTE{at(node, sql)}.",
+            cure="Give the CTE another name, and leave out the schema.",
+        )
     if schema == PUBLIC and not node.args.get("catalog"):
         node.set("db", None)
     elif schema == INFORMATION_SCHEMA and not node.args.get("catalog"):
@@ -353,11 +369,8 @@ def _leave_collation_out(node: exp.Collate, sql: str) -> None:
 
 
 def _translate(tree: exp.Expr, sql: str) -> None:
-    """Translate functions that differ in DuckDB (`query/dialect/functions.py`). Projections keep
-    their names as written."""
+    """Translate functions that differ in DuckDB (`query/dialect/functions.py`)."""
     nodes = [node for node in tree.dfs() if is_translated(node)]
-    lists = {id(found): found for node in nodes if (found := _list_of(node)) is not None}
-    names = [(found, [_shown(node) for node in found.expressions]) for found in lists.values()]
     for node in reversed(nodes):  # parts first
         try:
             supersede(node, in_duckdb(node))
@@ -365,19 +378,6 @@ def _translate(tree: exp.Expr, sql: str) -> None:
             raise Unsupported(
                 f"{error.message.rstrip('.')}{at(node, sql)}.", cure=error.cure
             ) from None
-    for found, shown in names:
-        for node, name in zip(found.expressions, shown, strict=True):
-            node.meta[DISPLAY] = name
-
-
-def _list_of(node: exp.Expr) -> exp.Expr | None:
-    """The SELECT or RETURNING that contains `node`."""
-    found: exp.Expr | None = node.find_ancestor(exp.Select, exp.Returning)
-    return found
-
-
-def _shown(node: exp.Expr) -> str:
-    return written(node, DIALECT, normalize_functions="lower")
 
 
 def _compare_values(tree: exp.Expr) -> None:
@@ -512,8 +512,9 @@ def _row(node: Any) -> Row | None:
 
 
 def _cell(value: exp.Expr) -> exp.Expr:
+    """A value of a row, as an operand. The row keeps its own nodes, since it may stay as it is."""
     plain = isinstance(value, exp.Column | exp.Literal | exp.Placeholder | exp.Tuple)
-    return value if plain else exp.Paren(this=value)
+    return value if plain else exp.Paren(this=value.copy())
 
 
 def _check_function(node: exp.Func, sql: str) -> None:
@@ -529,6 +530,11 @@ def _check_function(node: exp.Func, sql: str) -> None:
         raise Unsupported(
             f"Function {name} reaches outside the database{at(node, sql)}.",
             cure="Load the data into a relation first.",
+        )
+    if _OF_SERVER.fullmatch(name):
+        raise Unsupported(
+            f"Function {name} asks for the system catalog of PostgreSQL{at(node, sql)}.",
+            cure="Ask information_schema, SHOW, or version() and current_user.",
         )
     if name == "columns":
         raise Unsupported(f"COLUMNS(…) is not supported{at(node, sql)}.", cure="Name the columns.")

@@ -4,9 +4,11 @@ from unittest.mock import ANY
 
 import pytest
 
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.errors import Corruption, NotFound
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
-from tests.txlayer.database_world import check
+from tests.txlayer.database_world import check, settings
+from tests.txlayer.test_plain_views import applied
 from tests.txlayer.test_transactions_statements import on_full_shop
 
 STORED = (
@@ -140,6 +142,31 @@ async def test_a_row_without_its_parent_is_found(tmp_path):
             ("foreign key", 2)
         ]
         await database.execute("INSERT INTO product VALUES (1, 'pen', 5)")
+
+
+async def test_rows_that_do_not_meet_a_check_are_named(tmp_path):
+    async with await Database.open(settings(tmp_path)) as database:
+        await applied(
+            database,
+            "CREATE DOMAIN size AS TEXT CHECK (VALUE IN ('S', 'M'));"
+            "CREATE TABLE t (k INTEGER, s size, n INTEGER CONSTRAINT few CHECK (n < 9 OR n = 77),"
+            ' "a b" TEXT NOT NULL, PRIMARY KEY (k, "a b"));',
+        )
+        await database.execute("INSERT INTO t VALUES (1, 'S', 1, 'x'), (2, NULL, NULL, 'y')")
+        codec = database.manager.state.codecs("t")
+        for row in [(3, "L", 77, "z"), (4, "M", 9, "v"), (5, "XL", 10, "w")]:
+            await plant(database, "t", Put(codec.key(row), codec.encode(row)))
+        report = await database.verify(repair=True)
+        found = {item.name: (item.kind, item.rows, item.offending) for item in report.checked}
+        assert found == {
+            "t.few": ("CHECK", 5, ("(k = 4, a b = 'v')", "(k = 5, a b = 'w')")),
+            "t.t_s_check": ("CHECK", 5, ("(k = 3, a b = 'z')", "(k = 5, a b = 'w')")),
+        }
+        assert report.differences == 4
+        row = (6, "S", 1, None)
+        await plant(database, "t", Put(codec.key((6, "S", 1, "q")), codec.encode(row)))
+        with pytest.raises(Corruption, match="t cannot be decoded"):
+            await database.verify()
 
 
 async def test_progress_is_reported(tmp_path):

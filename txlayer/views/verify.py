@@ -2,8 +2,8 @@
 
 The independent computation is DuckDB's: the base relations of the snapshot are tables, and a view
 is its SQL join. No code of `maintain/` takes part. Rows are compared in both directions, as bags;
-foreign keys are checked too. Stored rows are read with their keys, so a row under a wrong key
-counts as damage.
+foreign keys and CHECKs are checked too. Stored rows are read with their keys, so a row under a
+wrong key counts as damage.
 
 Repair runs in transactions: each damaged row is locked by its root, computed again, and written
 like any other change (`RepairRows`).
@@ -22,7 +22,8 @@ from hornbeam_server.query.optimizer.partial_indexes import condition_sql, value
 from hornbeam_server.query.workers.pool import Workers
 from hornbeam_server.schema.catalog import Catalog, JoinView, Layout
 from hornbeam_server.schema.errors import NotFound
-from hornbeam_server.schema.model import Column, ForeignKey, Relation
+from hornbeam_server.schema.model import Check, Column, ForeignKey, Relation
+from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.batches import bytes_of_values
 from hornbeam_server.storage.codec.folds import Fold
@@ -40,10 +41,11 @@ and repaired."""
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result for one view, index or foreign key. `rows` were checked. `missing` rows should be
-    stored and are not; `extra` rows are stored and should not be; under `different` keys another
-    row is stored; `misplaced` rows are stored under a key that is not their own. For a foreign key,
-    `missing` is the number of rows without a parent."""
+    """The result for one view, index, foreign key or CHECK. `rows` were checked. `missing` rows
+    should be stored and are not; `extra` rows are stored and should not be; under `different` keys
+    another row is stored; `misplaced` rows are stored under a key that is not their own. For a
+    foreign key, `missing` is the number of rows without a parent. For a CHECK, `extra` is the
+    number of rows that do not meet it, and `offending` names some of them by primary key."""
 
     name: str
     kind: str
@@ -56,6 +58,7 @@ class Checked:
     keys: tuple[bytes, ...] = field(default=(), repr=False)
     """Encoded keys of all damaged rows of a view or index."""
     sample: tuple[Row, ...] = ()
+    offending: tuple[str, ...] = ()
 
     @property
     def differences(self) -> int:
@@ -91,18 +94,17 @@ async def verify(
     progress: Progress = lambda _name, _done, _total: None,
 ) -> VerifyReport:
     """Check the views and indexes `names` at snapshot `at`. Default: all readable views and
-    indexes, and all foreign keys. `queries`: the SQL queries of the immediate views, by name.
+    indexes, and all foreign keys and CHECKs. `queries`: the SQL queries of the immediate views, by
+    name.
 
     Raises NotFound for a name that is no readable view or index.
     """
     targets = _targets(catalog, names)
-    foreign_keys = (
-        [(r, fk) for r in catalog.schema.relations for fk in r.foreign_keys]
-        if names is None
-        else []
-    )
+    relations = catalog.schema.relations if names is None else ()
+    foreign_keys = [(r, fk) for r in relations for fk in r.foreign_keys]
+    conditions = [(r, each) for r in relations for each in r.checks]
     check = _Check(catalog, codecs, store, at, workers)
-    total = len(targets) + len(foreign_keys)
+    total = len(targets) + len(foreign_keys) + len(conditions)
     checked: list[Checked] = []
     try:
         for done, name in enumerate(targets):
@@ -116,6 +118,9 @@ async def verify(
         for done, (relation, fk) in enumerate(foreign_keys, start=len(targets)):
             progress(fk.name, done, total)
             checked.append(await check.foreign_key(relation, fk))
+        for done, (relation, each) in enumerate(conditions, start=total - len(conditions)):
+            progress(each.name, done, total)
+            checked.append(await check.condition(relation, each))
     finally:
         check.close()
     progress("", total, total)
@@ -253,6 +258,26 @@ class _Check:
         rows = await self._count(f"SELECT count(*) FROM {_table(relation.name)}")
         missing = await self._count(orphans)
         return Checked(f"{relation.name}.{fk.name}", "foreign key", rows, missing=missing)
+
+    async def condition(self, relation: Relation, check: Check) -> Checked:
+        """Evaluate a CHECK over all rows. NOT NULL needs no check: without the value a row is not
+        decoded."""
+        await self._load(relation.name)
+        key = [relation.column(name) for name in relation.primary_key]
+        broken = f"{_table(relation.name)} WHERE NOT ({condition_sql(check.sql, relation)})"
+        sample = f"SELECT {_listed(key)} FROM {broken} ORDER BY ALL LIMIT {SAMPLE_ROWS}"
+        offending: list[str] = []
+        async with aclosing(self._duck.query(sample, {})) as batches:
+            async for batch in batches:
+                rows = from_record_batch(batch, [column.type for column in key])
+                offending += [shown(relation.primary_key, row) for row in rows]
+        return Checked(
+            f"{relation.name}.{check.name}",
+            "CHECK",
+            await self._count(f"SELECT count(*) FROM {_table(relation.name)}"),
+            extra=await self._count(f"SELECT count(*) FROM {broken}"),
+            offending=tuple(offending),
+        )
 
     async def _compare(self, layout: Layout, view: JoinView | None, expected: str) -> Checked:
         stored = f"SELECT * FROM {_table(layout.name)}"

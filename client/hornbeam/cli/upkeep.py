@@ -150,6 +150,9 @@ def verify(
     else:
         columns = ("name", "kind", "rows", *_FAULTS, "repaired")
         OUT.print(table(columns, ([item[c] for c in columns] for item in report["checked"])))
+        for item in report["checked"]:
+            if item["offending"]:
+                OUT.print(f"{item['name']} is broken by {', '.join(item['offending'])}")
         more = f" found, {repaired} of them repaired" if repaired else ""
         colour = "red" if are_left else "green"
         OUT.print(f"{report['differences']} differences{more}", style=colour)
