@@ -107,17 +107,19 @@ def put_into_force(
     ddl: str,
     *,
     allow_drop: bool,
+    file: str = DDL,
     renames: Sequence[dict[str, str]] = (),
     usings: Sequence[dict[str, str]] = (),
 ) -> None:
     """Plan and apply `ddl` with the workload and the options of `current`, the schema in force. Do
-    nothing if it is the same. `renames`: columns that `ddl` calls by other names; `usings`: values
+    nothing if it is the same. Plain views of a `file` that cannot be planned are passed over; as
+    a statement they are errors. `renames`: columns that `ddl` calls by other names; `usings`: values
     of columns that get another type."""
     if ddl == current["ddl"] and not usings:
         return
     body: dict[str, Any] = {
         "ddl": ddl,
-        "ddl_file": DDL,
+        "ddl_file": file,
         "workload": None if renames else workload_text(current["workload"]),
         "roots": _kept_roots(current, ddl),
         "method": current["method"],

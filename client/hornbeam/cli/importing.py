@@ -164,7 +164,9 @@ def _prepared(db: Connection, readings: Sequence[Any], declared: Sequence[Any]) 
         whole = dumps.merged(whole, reading.schema)
     parts: list[Any] = dumps.parts(readings, whole, declared)
     if any(reading.schema.relations for reading in declared):
-        put_into_force(db.transport, current, ddl.render_ddl(whole), allow_drop=False)
+        put_into_force(
+            db.transport, current, ddl.render_ddl(whole), allow_drop=False, file="the dump"
+        )
     return parts
 
 
