@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from hornbeam_server.maintain.deltas.expressions import text
 from hornbeam_server.maintain.deltas.relations import describe, stored_fields
-from hornbeam_server.query.binding.binder import bind
-from hornbeam_server.query.binding.plain_views import names_in
+from hornbeam_server.query.binding.binder import bind_tree
+from hornbeam_server.query.binding.plain_views import names_in, parse_view
 from hornbeam_server.schema.catalog import Catalog, PlainView
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import DeclaredView
@@ -19,7 +19,7 @@ from hornbeam_server.schema.trees import unlink
 def plain_view(declared: DeclaredView, catalog: Catalog) -> PlainView:
     """The view with its columns. `catalog` has the relations and views that it may name. Raises the
     errors of the binder, and SqlError for parameters and for two columns of one name."""
-    bound = bind(declared.sql, catalog)
+    bound = bind_tree(parse_view(declared), declared.sql, catalog)
     tree = bound.ast
     try:
         if bound.parameter_types:

@@ -25,9 +25,11 @@ from hornbeam_server.maintain.immediate.program import program_of as immediate_p
 from hornbeam_server.maintain.immediate.projected import define_any, projected_program
 from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.maintain.plain_views import plain_view
+from hornbeam_server.node.kept_names import with_kept_names
 from hornbeam_server.node.schema_problems import checked
 from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.binding.canonical import canonical
 from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.schema.altered import placed
 from hornbeam_server.schema.build import Place
@@ -172,6 +174,7 @@ def plan_schema(
     if request.query_log:
         log = load_query_log(request.query_log.splitlines(), "<query log>")
         statements = weighted_by_log(statements, log)
+    schema = with_kept_names(schema, current)
     schema, base = _with_outlines(schema, current, request)
     changes = replace(diff(current.schema, schema, request.usings), renames=request.renames)
     bound, problems = [], Problems()
@@ -461,8 +464,8 @@ def _keeps_rows(view: DeferredView | TransactionalView, catalog: Catalog, base: 
         return False
     if isinstance(before, ImmediateView) and isinstance(view, ImmediateView):
         before = replace(before, chosen=view.chosen)
-    interval_s = view.declared.interval_s
-    same = replace(before, declared=replace(before.declared, interval_s=interval_s)) == view
+    groups = {(each.declared.group, each.declared.refresh) for each in (view, before)}
+    same = len(groups) == 1 and replace(before, declared=view.declared) == view
     rows = all(
         name in base.schema and base.layout(name).table == catalog.layout(name).table
         for name in view.relations
@@ -471,8 +474,10 @@ def _keeps_rows(view: DeferredView | TransactionalView, catalog: Catalog, base: 
 
 
 def _select(view: DeferredView | TransactionalView, catalog: Catalog) -> str:
-    """The SELECT of a view, with the SELECTs of the views that it names written out."""
-    return written_out(view.declared, catalog.schema.views).sql()
+    """The SELECT of a view in one spelling, with the SELECTs of the views that it names written
+    out."""
+    tree = written_out(view.declared, catalog.schema.views)
+    return canonical(tree, view.declared.sql, _all_readable(catalog))
 
 
 def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:

@@ -134,8 +134,16 @@ class _StateForm(msgspec.Struct):
     key: tuple[KeyPart, ...]
 
 
+class _DeclaredForm(msgspec.Struct):
+    name: str
+    sql: str
+    interval_s: float
+    group: str
+    refresh: Refresh = Refresh.DEFERRED
+
+
 class _DeferredForm(msgspec.Struct):
-    declared: DeclaredView
+    declared: _DeclaredForm
     relations: tuple[str, ...]
     columns: tuple[_ColumnForm, ...]
     hidden: tuple[_ColumnForm, ...]
@@ -151,7 +159,7 @@ class _ComputedForm(msgspec.Struct, omit_defaults=True):
 
 
 class _ImmediateForm(msgspec.Struct, omit_defaults=True):
-    declared: DeclaredView
+    declared: _DeclaredForm
     relations: tuple[str, ...]
     columns: tuple[_ColumnForm, ...]
     hidden: tuple[_ColumnForm, ...]
@@ -165,7 +173,7 @@ class _ImmediateForm(msgspec.Struct, omit_defaults=True):
 
 
 class _ProjectedForm(msgspec.Struct):
-    declared: DeclaredView
+    declared: _DeclaredForm
     relations: tuple[str, ...]
     columns: tuple[_ColumnForm, ...]
     hidden: tuple[_ColumnForm, ...]
@@ -173,7 +181,7 @@ class _ProjectedForm(msgspec.Struct):
 
 
 class _PlainForm(msgspec.Struct):
-    declared: DeclaredView
+    declared: _DeclaredForm
     sources: tuple[str, ...]
     columns: tuple[_ColumnForm, ...]
 
@@ -197,7 +205,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     row_counts: tuple[tuple[str, int], ...]
     since: int = 0
     """0 in catalogs written before this field existed."""
-    declared_views: tuple[DeclaredView, ...] = ()
+    declared_views: tuple[_DeclaredForm, ...] = ()
     deferred: tuple[_DeferredForm, ...] = ()
     load: Load | None = None
     method: str = "optimal"
@@ -232,7 +240,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.workload,
             catalog.row_counts,
             catalog.since,
-            catalog.schema.views,
+            tuple(map(_declared_form, catalog.schema.views)),
             tuple(_deferred_form(view) for view in catalog.deferred),
             catalog.load,
             catalog.method,
@@ -335,6 +343,11 @@ def decode_catalog(data: bytes) -> Catalog:
         immediate = tuple(_immediate(view) for view in form.immediate)
         projected = tuple(_projected(view) for view in form.projected)
         plain = tuple(_plain_view(view) for view in form.plain)
+        stored = [
+            view.declared for views in (deferred, immediate, projected, plain) for view in views
+        ]
+        named = {view.name: view for view in stored}
+        views = tuple(named.get(view.name) or _declared(view) for view in form.declared_views)
         copies = tuple(Copy(_relation(each.target), each.conversions) for each in form.copies)
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
@@ -343,7 +356,7 @@ def decode_catalog(data: bytes) -> Catalog:
         ) from error
     return Catalog(
         form.version,
-        Schema(relations, form.declared_indexes, form.declared_views),
+        Schema(relations, form.declared_indexes, views),
         form.forest,
         form.views,
         form.indexes,
@@ -379,7 +392,7 @@ def _relation_form(relation: Relation) -> _RelationForm:
 
 def _deferred_form(view: DeferredView) -> _DeferredForm:
     return _DeferredForm(
-        view.declared,
+        _declared_form(view.declared),
         view.relations,
         _column_forms(view.columns),
         _column_forms(view.hidden),
@@ -390,7 +403,7 @@ def _deferred_form(view: DeferredView) -> _DeferredForm:
 
 def _immediate_form(view: ImmediateView) -> _ImmediateForm:
     return _ImmediateForm(
-        view.declared,
+        _declared_form(view.declared),
         view.relations,
         _column_forms(view.columns),
         _column_forms(view.hidden),
@@ -406,11 +419,16 @@ def _immediate_form(view: ImmediateView) -> _ImmediateForm:
 
 def _projected_form(view: ProjectedView) -> _ProjectedForm:
     columns, hidden = _column_forms(view.columns), _column_forms(view.hidden)
-    return _ProjectedForm(view.declared, view.relations, columns, hidden, view.key)
+    declared = _declared_form(view.declared)
+    return _ProjectedForm(declared, view.relations, columns, hidden, view.key)
 
 
 def _plain_form(view: PlainView) -> _PlainForm:
-    return _PlainForm(view.declared, view.sources, _column_forms(view.columns))
+    return _PlainForm(_declared_form(view.declared), view.sources, _column_forms(view.columns))
+
+
+def _declared_form(view: DeclaredView) -> _DeclaredForm:
+    return _DeclaredForm(view.name, view.sql, view.interval_s, view.group, view.refresh)
 
 
 def _computed_form(computed: Computed) -> _ComputedForm:
@@ -475,7 +493,7 @@ def _relation(form: _RelationForm) -> Relation:
 
 def _deferred(form: _DeferredForm) -> DeferredView:
     return DeferredView(
-        form.declared,
+        _declared(form.declared, form.columns),
         form.relations,
         _columns(form.columns),
         _columns(form.hidden),
@@ -486,7 +504,7 @@ def _deferred(form: _DeferredForm) -> DeferredView:
 
 def _immediate(form: _ImmediateForm) -> ImmediateView:
     return ImmediateView(
-        form.declared,
+        _declared(form.declared, form.columns),
         form.relations,
         _columns(form.columns),
         _columns(form.hidden),
@@ -502,11 +520,19 @@ def _immediate(form: _ImmediateForm) -> ImmediateView:
 
 def _projected(form: _ProjectedForm) -> ProjectedView:
     columns, hidden = _columns(form.columns), _columns(form.hidden)
-    return ProjectedView(form.declared, form.relations, columns, hidden, form.key)
+    declared = _declared(form.declared, form.columns)
+    return ProjectedView(declared, form.relations, columns, hidden, form.key)
 
 
 def _plain_view(form: _PlainForm) -> PlainView:
-    return PlainView(form.declared, form.sources, _columns(form.columns))
+    declared = _declared(form.declared, form.columns)
+    return PlainView(declared, form.sources, _columns(form.columns))
+
+
+def _declared(form: _DeclaredForm, columns: Iterable[_ColumnForm] = ()) -> DeclaredView:
+    """A declared view with the names of its stored `columns`."""
+    names = tuple(column.name for column in columns)
+    return DeclaredView(form.name, form.sql, form.interval_s, form.group, form.refresh, names)
 
 
 def _computed(form: _ComputedForm) -> Computed:

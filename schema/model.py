@@ -254,6 +254,9 @@ class DeclaredView:
     interval_s: float = DEFAULT_INTERVAL_S
     group: str = DEFAULT_GROUP
     refresh: Refresh = Refresh.DEFERRED
+    columns: tuple[str, ...] = field(default=(), compare=False)
+    """The names of the columns of a view that is stored; empty for a new view. An output column
+    that the SELECT does not name keeps its name, also if new views give it another one."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from hornbeam_server.query.binding.algebra import Block, Comparison, ForeignKeyJ
 from hornbeam_server.query.binding.blocks import ColumnOf
 from hornbeam_server.query.binding.parse import DIALECT
 from hornbeam_server.query.dialect.aggregates import Function
+from hornbeam_server.query.dialect.grammar import identifier
 from hornbeam_server.query.optimizer.aggregate_blocks import (
     AggregateBlock,
     NotAnswered,
@@ -25,7 +26,6 @@ from hornbeam_server.query.optimizer.aggregate_blocks import (
     is_call,
     type_of,
 )
-from hornbeam_server.query.optimizer.select_trees import identifier
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.schema.trees import unlink, unlink_gone

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from hornbeam_server.query.binding.parse import at, parse
+from hornbeam_server.query.binding.plain_views import parse_view
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import DeclaredView, Refresh
 
@@ -23,7 +24,7 @@ def written_out(declared: DeclaredView, views: Sequence[DeclaredView]) -> exp.Ex
 
     Raises the parser's errors, and Unsupported for views that it cannot name.
     """
-    tree = parse(declared.sql)
+    tree = parse_view(declared)
     names = [view.name for view in views]
     before = names.index(declared.name) if declared.name in names else len(names)
     used = _named(tree)

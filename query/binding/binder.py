@@ -11,6 +11,8 @@ annotations in the nodes' `meta`, which copies keep and which rewriting and exec
 * `Star.meta["columns"]` = the columns that the star expands to, each as in `Column.meta`, followed
   by its visible name and its output name;
 * `Column.meta["alias"]` = True: the reference means an output column of its own SELECT;
+* `Alias.meta["figured"]`: the name of an output column that the statement does not name
+  (`query/binding/output_names.py`);
 * `Join.meta["pairs"]` = the columns that USING or NATURAL equates, each as in `Column.meta`,
   followed by its visible name;
 * `Subquery.meta["view"]` = the name of the plain view whose SELECT it is
@@ -71,9 +73,11 @@ from hornbeam_server.query.binding.names import (
     OutputColumn,
     Target,
     ambiguous,
+    derived_item,
     unknown,
 )
 from hornbeam_server.query.binding.nesting import too_deep
+from hornbeam_server.query.binding.output_names import FIGURED, VALUE, name_output
 from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, at, parse
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
 from hornbeam_server.query.binding.spellings import read_text
@@ -81,7 +85,7 @@ from hornbeam_server.query.binding.stars import with_ordered_stars
 from hornbeam_server.query.dialect.arrays import function_of as function_of_arrays
 from hornbeam_server.query.dialect.arrays import result_type as type_of_array_function
 from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
-from hornbeam_server.query.dialect.functions import DISPLAY, function_name
+from hornbeam_server.query.dialect.functions import function_name
 from hornbeam_server.query.dialect.jsonb import (
     JSONB,
     concatenated_type,
@@ -192,13 +196,21 @@ Scope = dict[str, _Shape]
 
 @dataclass
 class _Select:
-    """The binder's state for one SELECT or write."""
+    """The binder's state for one SELECT or write. `aliases` are the names that the statement gives
+    to output columns, `figured` those that it does not (`query/binding/output_names.py`), and
+    `twice` the names of several different output columns."""
 
     frame: Frame
     gathered: Gathered
     ctes: Scope
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
+    figured: dict[str, exp.Expr] = field(default_factory=dict)
+    twice: set[str] = field(default_factory=set)
     nullable: set[str] = field(default_factory=set)
+
+    def output(self, name: str) -> exp.Expr | None:
+        """The expression of the output column `name`, if it is no plain column."""
+        return self.aliases.get(name) or self.figured.get(name)
 
 
 class _Binder:
@@ -412,7 +424,13 @@ class _Binder:
         select = self._target(tree.this, self._ctes(tree, None, {}))
         item = select.frame.items[0]
         self._from_and_joins(tree.args["using"], (), select)
-        self._expression(tree.args["on"], select)
+        condition = tree.args.get("on")
+        if not isinstance(condition, exp.Expr):
+            raise Unsupported(
+                f"MERGE … USING (columns) is not supported{at(tree, self.sql)}.",
+                cure="Write ON and the condition that connects the rows.",
+            )
+        self._expression(condition, select)
         settle(tree, self._compared_type)
         select.gathered.inner_only = False
         select.gathered.conjuncts += [
@@ -573,7 +591,7 @@ class _Binder:
                 shape = self._recursive(query, cte.alias, names, parent, known)
             else:
                 shape = self._query(query, parent, known)
-            known[cte.alias] = _renamed(shape, names)
+            known[cte.alias] = _renamed(shape, names or _name_values(cte, shape))
         return known
 
     def _recursive(
@@ -634,21 +652,35 @@ class _Binder:
                 self._expression(cell, select)
                 if is_jsonb(self._type(cell)):
                     documents[i] = JSONB_TYPE
-        return _Shape(tuple(OutputColumn(f"col{i}", documents.get(i)) for i in range(width)))
+        columns = (OutputColumn(f"{VALUE}{i + 1}", documents.get(i)) for i in range(width))
+        shape = _Shape(tuple(columns))
+        self._modifiers(node, parent, ctes, shape)
+        return shape
 
     def _modifiers(
         self, node: exp.Expr, parent: Frame | None, ctes: Scope, shape: _Shape | None = None
     ) -> None:
         """Bind ORDER BY, LIMIT and OFFSET of a whole query. Names refer to the query's columns."""
         columns = tuple((c.name, c) for c in shape.columns) if shape else ()
-        item = Item("", columns, open=shape.open if shape else True)
+        item = derived_item("", columns, open_=shape.open if shape else True)
         frame = Frame(-1, parent, [item])
         select = _Select(frame, Gathered(-1), ctes)
         order = node.args.get("order")
         for ordered in order.expressions if order else ():
             if not isinstance(ordered.this, exp.Var):
                 self._expression(ordered.this, select)
+                self._number_of_value(node, ordered, columns)
         self._limits(node, select)
+
+    def _number_of_value(
+        self, node: exp.Expr, ordered: exp.Expr, columns: Sequence[tuple[str, OutputColumn]]
+    ) -> None:
+        """Order VALUES by the number of a column instead of its name, which DuckDB does not
+        know."""
+        names = [name for name, _ in columns]
+        key = ordered.this
+        if isinstance(node, exp.Values) and isinstance(key, exp.Column) and key.name in names:
+            supersede(key, exp.Literal.number(names.index(key.name) + 1))
 
     # -- one SELECT
 
@@ -670,13 +702,37 @@ class _Binder:
             self._from_and_joins(lateral, (), select)
         shape = self._projections(node.expressions, select)
         self._where(node, select)
-        for part in ("group", "having", "qualify", "windows", "distinct"):
+        self._group(node, select)
+        for part in ("having", "qualify", "windows", "distinct"):
             for clause in _listed(node.args.get(part)):
                 self._expression(clause, select)
         self._order(node, select)
         self._limits(node, select)
         self._complete_group(node, select)
         return shape
+
+    def _group(self, node: exp.Select, select: _Select) -> None:
+        """Bind GROUP BY. A name in it means a column of FROM, or else an output column."""
+        group = node.args.get("group")
+        for key in group.iter_expressions() if group is not None else ():
+            plain = isinstance(key, exp.Column) and not key.table
+            if plain and not select.frame.knows(key.name) and self._names_output(key, select):
+                continue
+            self._expression(key, select)
+
+    def _names_output(self, node: exp.Expr, select: _Select) -> bool:
+        """Bind a key of ORDER BY or GROUP BY that is the name of an output column; False if it is
+        none."""
+        inner = node.unnest()
+        if not isinstance(inner, exp.Column) or inner.table or select.output(inner.name) is None:
+            return False
+        if inner.name in select.twice:
+            raise SqlError(
+                f"{inner.name} is the name of several output columns{at(inner, self.sql)}.",
+                cure="Name the columns with AS, or write the number of the column.",
+            )
+        inner.meta["alias"] = True
+        return True
 
     def _complete_group(self, node: exp.Select, select: _Select) -> None:
         """Add the columns to GROUP BY that follow from a primary key in it."""
@@ -730,8 +786,9 @@ class _Binder:
         for ordered in expressions:
             if isinstance(ordered.this, exp.Var):  # ORDER BY ALL
                 continue
-            self._expression(ordered.this, select, aliases_first=True)
-            require_order(ordered, node, select.aliases, self._type, self.sql)
+            if not self._names_output(ordered.this, select):
+                self._expression(ordered.this, select)
+            require_order(ordered, node, select.output, self._type, self.sql)
             found = self._plain(ordered.this, select)
             if found is not None:
                 flags = bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
@@ -743,7 +800,9 @@ class _Binder:
         """The source column that an ORDER BY element means, directly or through an output alias."""
         node = node.unnest()
         if isinstance(node, exp.Column) and node.meta.get("alias"):
-            node = select.aliases[node.name].unnest()
+            found = select.output(node.name)
+            assert found is not None
+            node = found.unnest()
         return _resolver(self.targets, select.gathered.select)(node)
 
     # -- FROM
@@ -851,9 +910,10 @@ class _Binder:
 
     def _derived(self, node: exp.Expr, shape: _Shape, select: _Select, name: str = "") -> set[str]:
         alias = node.alias or name or f"{ANONYMOUS}{len(select.frame.items)}"
+        _name_values(node, shape, alias)
         visible = tuple(self._visible(node, shape.columns))
-        columns = tuple((name, replace(column, name=name)) for name, column in visible)
-        self._add_item(Item(alias, columns, open=shape.open), node, select)
+        item = derived_item(alias, visible, open_=shape.open)
+        self._add_item(item, node, select)
         return {alias}
 
     def _table_function(self, node: exp.Expr, select: _Select) -> set[str]:
@@ -1004,21 +1064,30 @@ class _Binder:
                 f"A SELECT has more than {MAX_COLUMNS} columns.", cure="Select fewer columns."
             )
         columns: list[OutputColumn] = []
+        values: dict[str, exp.Expr] = {}
         open_ = False
-        for node in with_ordered_stars(nodes, select.frame):
+        for node in list(with_ordered_stars(nodes, select.frame)):
             star = _star(node)
             if star is not None:
-                columns += self._star(node, star, select)
+                starred = self._star(node, star, select)
+                columns += starred
+                select.twice |= {c.name for c in starred if values.setdefault(c.name, star) != star}
                 open_ = open_ or select.frame.open()
                 continue
+            name = output_name(node)
             self._expression(node, select)
+            if output_name(node) != name:  # its column has another name in DuckDB
+                node = name_output(node, name)  # noqa: PLW2901
             value = node.unalias()
             type_ = self._type(value)
             number = self._number(value) if type_ is None else None
-            columns.append(OutputColumn(output_name(node), type_, number))
-            open_ = open_ or not isinstance(node.unnest(), exp.Alias | exp.Column)
+            columns.append(OutputColumn(name, type_, number))
+            open_ = open_ or _has_many(node)
+            if values.setdefault(name, value) != value:
+                select.twice.add(name)
             if isinstance(node, exp.Alias):
-                select.aliases.setdefault(node.alias, value)
+                names = select.figured if FIGURED in node.meta else select.aliases
+                names.setdefault(name, value)
         return _Shape(tuple(columns), open_)
 
     def _star(self, node: exp.Expr, star: exp.Star, select: _Select) -> list[OutputColumn]:
@@ -1037,12 +1106,12 @@ class _Binder:
         for _, item, column, name in kept:
             if name not in replaced:
                 self._use(item, column, self._gathered_of(item, select))
-        self.stars.append((star, [(entry, renames.get(entry[3], entry[3])) for entry in kept]))
+        self.stars.append((star, [(e, renames.get(e[3], e[1].shown(e[3]))) for e in kept]))
         return [
             OutputColumn(renames.get(name, name), self._type(replaced[name]))
             if name in replaced
-            else replace(column, name=renames.get(name, name))
-            for _, _, column, name in kept
+            else replace(column, name=renames.get(name, item.shown(name)))
+            for _, item, column, name in kept
         ]
 
     def _star_entries(
@@ -1071,16 +1140,15 @@ class _Binder:
         return self.gathered[number] if number >= 0 else select.gathered
 
     def _expression(
-        self, node: exp.Expr, select: _Select, *, aliases_first: bool = False,
-        bound: frozenset[str] = frozenset(),
-    ) -> None:  # fmt: skip
+        self, node: exp.Expr, select: _Select, *, bound: frozenset[str] = frozenset()
+    ) -> None:
         """Resolve every name in an expression. `bound`: lambda and comprehension variables."""
         match node:
             case exp.Query() | exp.Values():
                 self._query(node, select.frame, select.ctes)
             case exp.Column():
                 if node.name not in bound:
-                    self._column(node, select, aliases_first)
+                    self._column(node, select)
             case exp.Star():
                 if not isinstance(node.parent, exp.Count):
                     raise _row_as_value(f"*{at(node, self.sql)}")
@@ -1088,20 +1156,18 @@ class _Binder:
                 self.parameters.setdefault(node.meta["parameter"].name, None)
             case exp.Lambda():
                 inner = bound | {name.name for name in node.expressions}
-                self._expression(node.this, select, aliases_first=aliases_first, bound=inner)
+                self._expression(node.this, select, bound=inner)
             case exp.Comprehension():
                 inner = bound | {node.expression.name}
-                self._children(node, select, aliases_first, inner)
+                self._children(node, select, inner)
             case _:
-                self._children(node, select, aliases_first, bound)
+                self._children(node, select, bound)
 
-    def _children(
-        self, node: exp.Expr, select: _Select, aliases_first: bool, bound: frozenset[str]
-    ) -> None:
+    def _children(self, node: exp.Expr, select: _Select, bound: frozenset[str]) -> None:
         for child in node.iter_expressions():
-            self._expression(child, select, aliases_first=aliases_first, bound=bound)
+            self._expression(child, select, bound=bound)
 
-    def _column(self, node: exp.Column, select: _Select, aliases_first: bool) -> None:
+    def _column(self, node: exp.Column, select: _Select) -> None:
         if isinstance(node.this, exp.Star):
             raise _row_as_value(f"{node.table}.*{at(node, self.sql)}")
         if node.args.get("db"):
@@ -1109,7 +1175,7 @@ class _Binder:
         if node.table:
             self._qualified(node, select)
         else:
-            self._unqualified(node, select, aliases_first)
+            self._unqualified(node, select)
 
     def _qualified(self, node: exp.Column, select: _Select) -> None:
         found = select.frame.item(node.table)
@@ -1117,12 +1183,24 @@ class _Binder:
             self._struct_field(node, select)
             return
         frame, item = found
-        column = item.find(node.name)
+        column = self._find(node, item)
         if column is not None:
             self._bind(node, frame, item, column)
         elif not item.open:
             names = [name for name, _ in item.columns]
             raise self._unknown_column(node, f"{node.table}.{node.name}", names)
+
+    def _find(self, node: exp.Column, item: Item) -> OutputColumn | None:
+        """The column of the item that `node` names. Raises SqlError if the item has several."""
+        if node.name in item.twice:
+            raise SqlError(
+                f"{node.name} is the name of several columns{at(node, self.sql)}.",
+                cure="Name the columns of the subquery with AS.",
+            )
+        column = item.find(node.name)
+        if column is not None and node.name in item.elsewhere:
+            node.set("this", exp.to_identifier(column.name, quoted=True))
+        return column
 
     def _struct_field(self, node: exp.Column, select: _Select) -> None:
         """Accept `s.k` where `s` may be a computed column, whose fields only DuckDB knows. Raises
@@ -1136,17 +1214,14 @@ class _Binder:
                 return
         raise self._unknown_alias(node, node.table, select)
 
-    def _unqualified(self, node: exp.Column, select: _Select, aliases_first: bool) -> None:
+    def _unqualified(self, node: exp.Column, select: _Select) -> None:
         name = node.name
-        if aliases_first and name in select.aliases:
-            node.meta["alias"] = True
-            return
         for frame in select.frame.around():
             found = frame.local(name)
             if len(found) > 1:
                 raise ambiguous(name, at(node, self.sql), found)
             if found:
-                column = found[0].find(name)
+                column = self._find(node, found[0])
                 assert column is not None
                 self._bind(node, frame, found[0], column)
                 called = select.frame.item(found[0].alias)
@@ -1478,6 +1553,23 @@ def _renamed(shape: _Shape, names: Sequence[str]) -> _Shape:
     return _Shape(columns, shape.open and len(names) < len(columns))
 
 
+def _name_values(node: exp.Expr, shape: _Shape, alias: str = "") -> list[str]:
+    """Give the columns of VALUES the names of PostgreSQL, if the CTE or FROM item `node` has no
+    list of names. Returns the names; [] if there are none to give."""
+    query = node if isinstance(node, exp.Values) else node.this
+    while isinstance(query, exp.SetOperation | exp.Subquery):
+        query = query.this
+    if not isinstance(query, exp.Values):
+        return []
+    given = node.args.get("alias")
+    listed = list(given.columns) if given is not None else []
+    names = [column.name for column in shape.columns[len(listed) :]]
+    columns = [*listed, *(exp.to_identifier(name, quoted=True) for name in names)]
+    this = given.this if given is not None else exp.to_identifier(alias, quoted=True)
+    node.set("alias", exp.TableAlias(this=this, columns=columns))
+    return [column.name for column in columns]
+
+
 def _by_name(left: _Shape, right: _Shape) -> _Shape:
     known = {column.name for column in left.columns}
     added = tuple(column for column in right.columns if column.name not in known)
@@ -1515,14 +1607,15 @@ def _star(node: exp.Expr) -> exp.Star | None:
     return None
 
 
-def output_name(node: exp.Expr) -> str:
-    """The name of a projection: its alias, its column, or the expression as written."""
-    value = node.unnest()
+def _has_many(node: exp.Expr) -> bool:
+    """May a projection have several columns, such as unnest of a STRUCT?"""
     if isinstance(node, exp.Alias):
-        return node.alias
-    if isinstance(value, exp.Column | exp.Dot):
-        return value.name
-    if isinstance(value, exp.Count) and isinstance(value.this, exp.Star):
-        return "count_star()"
-    name: str = node.meta.get(DISPLAY) or written(value, DIALECT, normalize_functions="lower")
+        value = node.this if FIGURED in node.meta else None
+        return isinstance(value, exp.Anonymous) and value.name.lower() == "unnest"
+    return not isinstance(node.unnest(), exp.Column)
+
+
+def output_name(node: exp.Expr) -> str:
+    """The name of a projection."""
+    name: str = node.alias if isinstance(node, exp.Alias) else node.unnest().name
     return name

@@ -5,7 +5,7 @@ Equal values of JSONB have equal texts, but the texts are not in PostgreSQL's or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from sqlglot import exp
 
@@ -63,7 +63,7 @@ def mark_jsonb(
 def require_order(
     ordered: exp.Expr,
     select: exp.Select,
-    aliases: Mapping[str, exp.Expr],
+    output: Callable[[str], exp.Expr | None],
     type_of: TypeOf,
     sql: str,
 ) -> None:
@@ -71,7 +71,7 @@ def require_order(
     number."""
     key = ordered.this.unnest()
     if key.meta.get("alias"):
-        key = aliases[key.name]
+        key = output(key.name) or key
     elif isinstance(key, exp.Literal) and key.is_int and int(key.name) <= len(select.expressions):
         key = select.expressions[int(key.name) - 1].unalias()
     if is_jsonb(type_of(key)):

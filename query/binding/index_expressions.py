@@ -72,7 +72,7 @@ def _shape_of(sql: str, relation: Relation, bind: Bind) -> Shape:
     """The shape of an expression over rows of `relation`."""
     bound = bind(f"SELECT ({sql}) FROM {quoted(relation.name)}", alone(relation))
     try:
-        return _shape(bound.ast.expressions[0], set())
+        return _shape(bound.ast.expressions[0].unalias(), set())
     finally:
         unlink(bound.ast)
 

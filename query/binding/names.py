@@ -7,8 +7,10 @@ no positions in its errors.
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from hornbeam_server.schema.errors import UnknownName, capitalised
 from hornbeam_server.schema.types import ColumnType, Kind
@@ -27,12 +29,14 @@ class OutputColumn:
     number: Kind | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Item:
     """One item of FROM. `columns` pairs the visible name with the name in `relation`.
 
     `relation` is set for relations and views of the catalog. `open`: the item has columns with
     unknown names (unnamed expressions). `hidden` columns resolve by name, but `*` omits them.
+    `again` has the columns of a subquery whose name an earlier column has: the visible name, which
+    is DuckDB's, and the name that `*` shows.
     """
 
     alias: str
@@ -40,6 +44,22 @@ class Item:
     relation: str | None = None
     open: bool = False
     hidden: tuple[tuple[str, OutputColumn], ...] = ()
+    again: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def twice(self) -> frozenset[str]:
+        """The names that several columns have."""
+        visible = {name for name, _ in self.columns}
+        return frozenset(name for _, name in self.again if name in visible)
+
+    @cached_property
+    def elsewhere(self) -> dict[str, str]:
+        """The visible names of columns whose own name differs only in its case from another."""
+        return {name: visible for visible, name in self.again if name not in self.twice}
+
+    def shown(self, visible: str) -> str:
+        """The name that `*` gives to a column."""
+        return next((name for other, name in self.again if other == visible), visible)
 
     @property
     def name(self) -> str:
@@ -51,10 +71,34 @@ class Item:
         return self.relation is None and [each for each, _ in self.columns].count(name) > 1
 
     def find(self, name: str) -> OutputColumn | None:
+        wanted = self.elsewhere.get(name, name)
         for visible, column in (*self.columns, *self.hidden):
-            if visible == name:
+            if visible == wanted:
                 return column
         return None
+
+
+def derived_item(alias: str, columns: Sequence[tuple[str, OutputColumn]], *, open_: bool) -> Item:
+    """The item of a subquery with `columns` under their names. Names need not differ: DuckDB adds
+    a number to a name that an earlier column has."""
+    visible = distinct([name for name, _ in columns])
+    found = tuple(
+        (name, replace(column, name=name))
+        for name, (_, column) in zip(visible, columns, strict=True)
+    )
+    pairs = zip(visible, columns, strict=True)
+    again = tuple((new, name) for new, (name, _) in pairs if new != name)
+    return Item(alias, found, open=open_, again=again)
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """The names by which DuckDB knows the columns of a subquery."""
+    found: dict[str, str] = {}
+    for name in names:
+        free = (f"{name}_{number}" if number else name for number in itertools.count())
+        new = next(each for each in free if each.lower() not in found)
+        found[new.lower()] = new
+    return list(found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +155,10 @@ class Frame:
             for item in self.items
             if item.find(name) is not None and (item.alias, name) not in self.dropped
         ]
+
+    def knows(self, name: str) -> bool:
+        """Is `name` a column of this SELECT's FROM?"""
+        return name in self.merged or bool(self.local(name))
 
     def star(self) -> Iterator[tuple[Item, str, OutputColumn]]:
         """Yield every visible column in the order of `*`: a join shows its USING columns first,

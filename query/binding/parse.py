@@ -28,16 +28,17 @@ from sqlglot.tokenizer_core import Token, TokenType
 from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.locking import without_locking
 from hornbeam_server.query.binding.nesting import check_nesting, list_equalities, shallow, too_deep
+from hornbeam_server.query.binding.output_names import name_outputs
 from hornbeam_server.query.dialect import grammar
 from hornbeam_server.query.dialect.duckdb_sql import check_cast
 from hornbeam_server.query.dialect.fidelity import check as check_faithful
-from hornbeam_server.query.dialect.functions import DISPLAY, function_name, in_duckdb, is_translated
+from hornbeam_server.query.dialect.functions import function_name, in_duckdb, is_translated
 from hornbeam_server.query.dialect.settings import show_as_query
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
 from hornbeam_server.schema.sqltext import CODE_POINTS
-from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
+from hornbeam_server.schema.trees import supersede, unlink, unlink_gone
 
 DIALECT = grammar.NAME
 MAX_SQL_CHARACTERS = 1_000_000
@@ -136,6 +137,7 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
     for node in nodes:
         if isinstance(node, exp.Collate):
             _leave_collation_out(node, sql)
+    name_outputs(nodes, sql)
     list_equalities(nodes)
     for cast in nodes:
         if isinstance(cast, exp.Cast):
@@ -367,11 +369,8 @@ def _leave_collation_out(node: exp.Collate, sql: str) -> None:
 
 
 def _translate(tree: exp.Expr, sql: str) -> None:
-    """Translate functions that differ in DuckDB (`query/dialect/functions.py`). Projections keep
-    their names as written."""
+    """Translate functions that differ in DuckDB (`query/dialect/functions.py`)."""
     nodes = [node for node in tree.dfs() if is_translated(node)]
-    lists = {id(found): found for node in nodes if (found := _list_of(node)) is not None}
-    names = [(found, [_shown(node) for node in found.expressions]) for found in lists.values()]
     for node in reversed(nodes):  # parts first
         try:
             supersede(node, in_duckdb(node))
@@ -379,19 +378,6 @@ def _translate(tree: exp.Expr, sql: str) -> None:
             raise Unsupported(
                 f"{error.message.rstrip('.')}{at(node, sql)}.", cure=error.cure
             ) from None
-    for found, shown in names:
-        for node, name in zip(found.expressions, shown, strict=True):
-            node.meta[DISPLAY] = name
-
-
-def _list_of(node: exp.Expr) -> exp.Expr | None:
-    """The SELECT or RETURNING that contains `node`."""
-    found: exp.Expr | None = node.find_ancestor(exp.Select, exp.Returning)
-    return found
-
-
-def _shown(node: exp.Expr) -> str:
-    return written(node, DIALECT, normalize_functions="lower")
 
 
 def _compare_values(tree: exp.Expr) -> None:
@@ -526,8 +512,9 @@ def _row(node: Any) -> Row | None:
 
 
 def _cell(value: exp.Expr) -> exp.Expr:
+    """A value of a row, as an operand. The row keeps its own nodes, since it may stay as it is."""
     plain = isinstance(value, exp.Column | exp.Literal | exp.Placeholder | exp.Tuple)
-    return value if plain else exp.Paren(this=value)
+    return value if plain else exp.Paren(this=value.copy())
 
 
 def _check_function(node: exp.Func, sql: str) -> None:

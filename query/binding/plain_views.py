@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from hornbeam_server.query.binding.output_names import keep_names
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.schema.catalog import PlainView
+from hornbeam_server.schema.model import DeclaredView
 
 VIEW = "view"
 """Key in the meta of the subquery that stands for a plain view: the name of the view."""
@@ -16,9 +18,17 @@ STORED = "stored"
 of a WITH query around the subquery."""
 
 
+def parse_view(declared: DeclaredView) -> exp.Expr:
+    """The tree of the SELECT of a view, whose columns have the names that are stored. Raises the
+    parser's errors."""
+    tree = parse(declared.sql)
+    keep_names(tree, declared.columns)
+    return tree
+
+
 def stand_in(table: exp.Table, view: PlainView) -> exp.Subquery:
     """The SELECT of `view` as a subquery with the alias of `table`."""
-    tree = parse(view.declared.sql)
+    tree = parse_view(view.declared)
     for node in tree.walk():
         node.meta.pop("start", None)  # a position in another text
         if isinstance(node, exp.Table) and not _names_cte(node):

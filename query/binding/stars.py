@@ -31,4 +31,10 @@ def with_ordered_stars(nodes: Sequence[exp.Expr], frame: Frame) -> Sequence[exp.
 def _columns(frame: Frame) -> Iterator[exp.Expr]:
     for item, name, _ in frame.star():
         table = None if name in frame.merged else item.alias
-        yield exp.column(name, table=table, quoted=True)
+        column = exp.column(name, table=table, quoted=True)
+        shown = item.shown(name)
+        yield (
+            column
+            if shown == name
+            else exp.Alias(this=column, alias=exp.to_identifier(shown, quoted=True))
+        )

@@ -29,9 +29,6 @@ from hornbeam_server.query.dialect.templates import (
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.schema.errors import Unsupported
 
-DISPLAY = "display"
-"""Key in the meta of a projection: its name, if its translation would have another name."""
-
 # --- JSON ------------------------------------------------------------------------------------
 
 _EXTRACT: dict[type[exp.Expr], str] = {

@@ -195,6 +195,10 @@ class HornbeamSQL(DuckDB):
     class Generator(_GENERATOR):  # type: ignore[misc]
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **_GENERATOR.TRANSFORMS,
+            # DuckDB takes the words for output columns of these names.
+            exp.CurrentDate: lambda self, node: "current_date()",
+            exp.CurrentTimestamp: lambda self, node: "get_current_timestamp()",
+            exp.Localtimestamp: lambda self, node: "current_localtimestamp()",
             exp.JSONBContains: lambda self, node: self.binary(node, "?"),
             # With blanks, since $1:$ would begin a text in dollar signs.
             exp.Slice: lambda self, node: (
@@ -322,6 +326,15 @@ def read_expression(sql: str) -> exp.Expr:
 def expression(sql: str) -> exp.Expr:
     """The cached tree of an internal expression."""
     return read_expression(sql)
+
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+def identifier(name: str) -> exp.Identifier:
+    """A name, in quotes if it needs them."""
+    plain = _PLAIN.fullmatch(name) and name.upper() not in DuckDB.Tokenizer.KEYWORDS
+    return exp.Identifier(this=name, quoted=not plain)
 
 
 def place(offset: int, sql: str) -> str:

@@ -41,10 +41,14 @@ def session_value(node: exp.Expr) -> exp.Expr | None:
     return None if value is None else _constant(value)
 
 
+def is_word(node: exp.Column) -> bool:
+    """Is this a word such as USER, which is written like the name of a column?"""
+    return not node.table and not node.this.args.get("quoted") and node.name in _WORDS
+
+
 def value_of_word(node: exp.Column) -> exp.Expr | None:
-    """The constant for a word such as USER, which is written like the name of a column."""
-    value = None if node.table or node.this.args.get("quoted") else _WORDS.get(node.name)
-    return None if value is None else _constant(value)
+    """The constant for a word such as USER; None for other columns."""
+    return _constant(_WORDS[node.name]) if is_word(node) else None
 
 
 def _constant(value: str) -> exp.Expr:

@@ -256,7 +256,7 @@ class _Source:
             try:
                 _require_value_of_row(tree, what)
                 (bound,) = bind_tree(tree, sql, alone(relation)).ast.expressions
-                compiled = self.compile(bound, _RowScope(relation, self.reads_generated))
+                compiled = self.compile(bound.unalias(), _RowScope(relation, self.reads_generated))
             finally:
                 unlink(tree)
         except SqlError as error:

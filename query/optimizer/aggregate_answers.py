@@ -16,7 +16,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.algebra import Block, Comparison
 from hornbeam_server.query.binding.blocks import split
 from hornbeam_server.query.dialect.aggregates import Function
-from hornbeam_server.query.dialect.grammar import NAME
+from hornbeam_server.query.dialect.grammar import NAME, identifier
 from hornbeam_server.query.dialect.sums import WIDE, parts, quotient
 from hornbeam_server.query.optimizer.access_paths import estimated_rows
 from hornbeam_server.query.optimizer.aggregate_blocks import (
@@ -36,7 +36,6 @@ from hornbeam_server.query.optimizer.select_trees import (
     Namer,
     conjunction,
     free_names,
-    identifier,
     view_table,
 )
 from hornbeam_server.schema.catalog import Catalog, DeferredView, ImmediateView

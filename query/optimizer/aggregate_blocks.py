@@ -14,11 +14,10 @@ from hornbeam_server.query.binding.blocks import Classes, ColumnOf, joinable, sp
 from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.dialect.aggregates import FUNCTIONS, Function
 from hornbeam_server.query.dialect.functions import function_name, is_aggregate
-from hornbeam_server.query.dialect.grammar import NAME
+from hornbeam_server.query.dialect.grammar import NAME, identifier
 from hornbeam_server.query.dialect.sums import is_quotient
 from hornbeam_server.query.optimizer.select_trees import (
     flatten,
-    identifier,
     qualify,
     star_of,
 )

@@ -56,7 +56,7 @@ def value_sql(sql: str, relation: Relation) -> str:
     """An expression of an index on `relation` as SQL for DuckDB."""
     bound = bind(f"SELECT ({sql}) FROM {quoted(relation.name)}", alone(relation))
     try:
-        return duckdb_sql(bound.ast.expressions[0])
+        return duckdb_sql(bound.ast.expressions[0].unalias())
     finally:
         unlink(bound.ast)
 

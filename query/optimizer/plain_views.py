@@ -15,16 +15,17 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
 from hornbeam_server.query.binding.blocks import split
+from hornbeam_server.query.binding.names import distinct
 from hornbeam_server.query.binding.parse import DIALECT
 from hornbeam_server.query.binding.plain_views import VIEW
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.functions import function_name
+from hornbeam_server.query.dialect.grammar import identifier
 from hornbeam_server.query.optimizer.select_trees import (
     Namer,
     conjunction,
     flatten,
     free_names,
-    identifier,
     joins_of,
     name_projections,
     qualify,
@@ -176,7 +177,7 @@ def _merge(view: exp.Subquery, outer: exp.Select, namer: Namer) -> None:
             column.set("table", identifier(aliases[column.table]))
     listed = [column.name for column in view.args["alias"].columns]
     names = listed + [projection.alias for projection in inner.expressions[len(listed) :]]
-    values = {n: each.this for n, each in zip(names, inner.expressions, strict=True)}
+    values = {n: e.this for n, e in zip(distinct(names), inner.expressions, strict=True)}
     own = set(map(id, inner.walk()))
     for column in [each for each in outer.find_all(exp.Column) if id(each) not in own]:
         place = column.meta.get("column")

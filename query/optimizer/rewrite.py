@@ -25,6 +25,7 @@ from hornbeam_server.query.binding.algebra import Block, Comparison, ForeignKeyJ
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
 from hornbeam_server.query.binding.blocks import Classes, split
 from hornbeam_server.query.binding.parse import DIALECT
+from hornbeam_server.query.dialect.grammar import identifier
 from hornbeam_server.query.optimizer.aggregate_answers import Answer, Names, answer
 from hornbeam_server.query.optimizer.cover import MAX_CANDIDATES, best_disjoint
 from hornbeam_server.query.optimizer.outer_joins import outer_aliases, simplify
@@ -33,7 +34,6 @@ from hornbeam_server.query.optimizer.select_trees import (
     conjunction,
     flatten,
     free_names,
-    identifier,
     name_projections,
     qualify,
     selects_of,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 
 from hornbeam_server.query.binding.binder import output_name
 from hornbeam_server.query.binding.blocks import split
-
-_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+from hornbeam_server.query.dialect.grammar import identifier
 
 
 def selects_of(tree: exp.Expr) -> dict[int, exp.Select]:
@@ -165,8 +162,3 @@ def conjunction(conditions: Sequence[exp.Expr]) -> exp.Expr:
     for condition in wrapped[1:]:
         result = exp.And(this=result, expression=condition)
     return result
-
-
-def identifier(name: str) -> exp.Identifier:
-    plain = _PLAIN.fullmatch(name) and name.upper() not in DuckDB.Tokenizer.KEYWORDS
-    return exp.Identifier(this=name, quoted=not plain)

@@ -15,6 +15,7 @@ from typing import Any
 from bench.peers.postgres import Server
 from tests.postgres import assigned
 from tests.postgres.corpus import Answer, corpus, preparation, record, statement
+from tests.postgres.names import named, record_names
 
 _DATABASE = "CREATE DATABASE corpus LC_COLLATE 'C' LC_CTYPE 'C.UTF-8' TEMPLATE template0"
 
@@ -30,6 +31,7 @@ def main() -> None:
                 for command in ("SET timezone = 'UTC'", *preparation()):
                     db.execute(command)
                 answers = {case: _asked(db, case) for case in corpus()}
+                record_names({sql: _names(db, sql) for sql in named()})
                 record(server.versions(db)["postgresql"], answers)
                 assigned.record(db)
     finally:
@@ -51,6 +53,17 @@ def _asked(db: Any, case: str) -> Answer:
         tuple(_text(result.get_value(row, i)) for i in columns) for row in range(result.ntuples)
     )
     return Answer(types, tuple(rows))
+
+
+def _names(db: Any, sql: str) -> list[str] | str:
+    """The names of the columns of a statement, or the SQLSTATE of its error."""
+    import psycopg
+
+    try:
+        described = db.execute(sql).description
+    except psycopg.Error as error:
+        return error.sqlstate or "unknown"
+    return [column.name for column in described]
 
 
 _TYPES: dict[int, str] = {}

@@ -1,6 +1,7 @@
 """Functions in FROM, VALUES, subqueries and CTEs: the columns of `*`.
 
-Number, names and rows equal DuckDB's; number and names are known before the query runs.
+Number, names and rows equal DuckDB's; number and names are known before the query runs. Unnamed
+columns have PostgreSQL's names.
 """
 
 from __future__ import annotations
@@ -63,6 +64,14 @@ select max(r) from range(9) r
 select * from item cross join lateral unnest([i_id, i_id + 1]) u(n) where i_id < 2
 select unnest([1,2]) as u, * from range(2) r
 """
+UNNAMED = {
+    "select * from (values (1,2)) v": ["column1", "column2"],
+    "select * from (values (1,2)) v(a)": ["a", "column2"],
+    "values (1,2)": ["column1", "column2"],
+    "select * from (select 1 union all select 2)": ["?column?"],
+    "select count(*) from generate_series(1,3)": ["count"],
+    "select max(r) from range(9) r": ["max"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +91,7 @@ def engine():
 async def test_the_star_expands_to_the_columns_of_functions(sql, engine, database):
     query = engine.prepare(sql, CATALOG)
     wanted = database.sql(sql)
-    assert [column.name for column in query.columns] == wanted.columns
+    assert [column.name for column in query.columns] == UNNAMED.get(sql, wanted.columns)
     rows = await (await query.run(MemoryReader(CATALOG, DATA))).all()
     assert sorted(map(repr, rows)) == sorted(map(repr, ask(database, sql)))
 

@@ -34,6 +34,7 @@ _WRITTEN = re.compile(
     re.I,
 )
 _READS = re.compile(r"\s*\(*\s*(?:select|values|from|with|explain|show|describe|table)\b", re.I)
+_CHANGES = re.compile(r"\b(?:insert|update|delete|merge)\b", re.I)
 _SETTINGS = re.compile(r"\s*(?:set|pragma|reset|use|load|install|call)\b", re.I)
 _OTHER_MEANING = re.compile(
     r"null_order|default_order|integer_division|ieee_float|collation|timezone|time zone|schema|"
@@ -176,17 +177,21 @@ def _asked(run: _Run, record: Statement | Query) -> Outcome:
     words = {word.lower() for word in re.findall(r"\w+", record.sql)}
     if "*" in run.spoiled or words & run.spoiled:
         # It may still run well here, and then names more than the file expects.
-        run.spoiled |= set() if _READS.match(record.sql) else _written(record.sql)
+        run.spoiled |= set() if _only_reads(record.sql) else _written(record.sql)
         return Outcome(record.line, record.sql, Verdict.SKIPPED, "rests on a failed statement")
     answer = run.database.ask(record.sql, record.connection)
     verdict, detail = _judged(run, record, answer)
-    if verdict is not Verdict.PASSED and not _READS.match(record.sql):
+    if verdict is not Verdict.PASSED and not _only_reads(record.sql):
         run.spoiled |= _written(record.sql)
     if verdict is not Verdict.PASSED and _SETTINGS.match(record.sql):
         if not _OTHER_MEANING.search(record.sql):
             return Outcome(record.line, record.sql, Verdict.SKIPPED, "a setting", answer)
         run.spoiled.add("*")
     return Outcome(record.line, record.sql, verdict, detail, answer)
+
+
+def _only_reads(sql: str) -> bool:
+    return bool(_READS.match(sql)) and not _CHANGES.search(sql)
 
 
 def _written(sql: str) -> set[str]:

@@ -166,6 +166,13 @@ def test_what_rests_on_a_failed_statement_is_not_asked():
     assert asked == ["CREATE TABLE t (a INT)", "SELECT 1"]
 
 
+def test_a_with_that_writes_spoils_what_it_would_have_written():
+    text = "query I\nWITH d AS (DELETE FROM t RETURNING a) SELECT a FROM d\n----\n1\n\n"
+    text += "query I\nSELECT a FROM t\n----\n1\n"
+    refused = {"WITH d AS (DELETE FROM t RETURNING a) SELECT a FROM d": REFUSED}
+    assert [each.verdict for each in run(text, refused)[0]] == [Verdict.REFUSED, Verdict.SKIPPED]
+
+
 def test_a_query_without_an_order_is_compared_as_a_bag():
     answers = {
         "SELECT 1 FROM (SELECT 2 ORDER BY 1)": Answer(((2,), (1,)), 2),

@@ -208,6 +208,40 @@ async def test_stored_rows_are_checked_before_a_column_takes_fewer_values(tmp_pa
         await require_right(database)
 
 
+TIERS = "SELECT c_id, c_tier FROM customer WHERE c_tier > 0 AND c_id <> 9"
+SPELLINGS = [
+    "select c_id, c_tier -- both\nfrom  public.customer where c_tier > 0 and c_id <> 9",
+    'SELECT x.c_id, x."c_tier" FROM customer AS x WHERE x.c_id <> 9 AND x.c_tier > 0',
+    "SELECT c_id AS c_id, customer.c_tier FROM customer WHERE (c_tier > 0) AND c_id <> 9",
+]
+JOINED = """SELECT c_city, count(*) AS n, sum(o_total) AS total
+  FROM orders JOIN customer ON o_c_id = c_id GROUP BY c_city"""
+JOINED_OTHERWISE = """SELECT c.c_city, COUNT(*) n, SUM(o.o_total) AS total
+  FROM orders o JOIN public.customer c ON o.o_c_id = c.c_id GROUP BY c.c_city"""
+OTHERS = [
+    "SELECT c_id, c_tier FROM customer WHERE c_tier > 0 AND c_id <> 8",
+    "SELECT c_id, c_tier FROM customer WHERE c_tier > 0 OR c_id <> 9",
+    "SELECT c_id, c_tier AS tier FROM customer WHERE c_tier > 0 AND c_id <> 9",
+]
+
+
+async def test_a_view_that_is_spelled_otherwise_keeps_its_rows(tmp_path):
+    totals = edited(TABLES, {"SELECT c_id, c_tier FROM customer WHERE c_tier > 0": TIERS})
+    joined = {JOINED: JOINED_OTHERWISE}
+    async with opened(tmp_path) as database:
+        await apply(database, totals)
+        before = tables(database)
+        for text in SPELLINGS:
+            plan = await apply(database, edited(totals, {TIERS: text, **joined}))
+            assert plan.rebuilt == ()
+            assert tables(database) == before, text
+        await write(database)
+        await require_right(database)
+        for text in OTHERS:
+            request = PlanRequest(edited(totals, {TIERS: text, **joined}), WORKLOAD, ("customer",))
+            assert database.plan_schema(request).rebuilt == ("tiers",), text
+
+
 async def test_what_stored_rows_cannot_follow_is_refused(tmp_path):
     async with opened(tmp_path) as database:
         for changes, reason in (

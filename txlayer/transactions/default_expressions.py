@@ -77,7 +77,7 @@ def compile_default(column: Column, relation: Relation) -> DefaultExpression:
         tree = bound.ast
         _require_constant(tree, what)
         bound = with_one_now(bound)
-        (node,) = bound.ast.expressions
+        node = bound.ast.expressions[0].unalias()
         unlink(tree)
         return DefaultExpression(column, ByValues(node, ConstantScope(bound.parameter_types)))
     except SqlError as error:

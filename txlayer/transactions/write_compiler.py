@@ -8,19 +8,18 @@ from typing import Any, Self, TypeGuard
 from sqlglot import exp
 
 from hornbeam_server.query.binding.assignments import both_sides
-from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
+from hornbeam_server.query.binding.binder import BoundQuery, bind_tree, output_name
 from hornbeam_server.query.binding.constants import comparable, fold, named_type
 from hornbeam_server.query.binding.parameters import readers, with_literals
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.binding.placeholders import parameter_key
-from hornbeam_server.query.dialect.functions import DISPLAY, makes_or_takes_rows
-from hornbeam_server.query.dialect.grammar import NAME
+from hornbeam_server.query.dialect.functions import makes_or_takes_rows
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
-from hornbeam_server.schema.trees import unlink, written
+from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType, Kind, Value
 from hornbeam_server.txlayer.transactions.identity_assignments import (
     ignored_identities,
@@ -541,9 +540,7 @@ class _Compiler:
         star = item if isinstance(item, exp.Star) else item.this if item.is_star else None
         if star is not None:
             return list(self._star(star))
-        if isinstance(item, exp.Alias):
-            return [(item.alias, item.this)]
-        return [(item.output_name or item.meta.get(DISPLAY) or written(item, NAME), item)]
+        return [(output_name(item), item.unalias())]
 
     def _star(self, star: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
         """The output columns of `*`, `t.*`, and their forms with EXCLUDE, REPLACE and RENAME."""
