@@ -113,8 +113,8 @@ def put_into_force(
 ) -> None:
     """Plan and apply `ddl` with the workload and the options of `current`, the schema in force. Do
     nothing if it is the same. Plain views of a `file` that cannot be planned are passed over; as
-    a statement they are errors. `renames`: columns that `ddl` calls by other names; `usings`: values
-    of columns that get another type."""
+    a statement they are errors. `renames`: columns that `ddl` calls by other names; `usings`:
+    values of columns that get another type."""
     if ddl == current["ddl"] and not usings:
         return
     body: dict[str, Any] = {
