@@ -52,7 +52,7 @@ _PROPOSE = (
 )
 
 
-_SCHEMA = "<schema>"
+_SCHEMA = "the dump"
 """The name of the schema in force together with that of a dump."""
 
 
