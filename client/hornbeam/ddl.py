@@ -23,6 +23,8 @@ _BEHIND_DROP = {"cascade", "restrict"}
 _NOISE = {"if", "not", "exists", "unique", "concurrently", "only"}
 _BEFORE_KIND = {*_NOISE, "or", "replace"}
 MATERIALIZED = "materialized view"
+PASSED_OVER = "passed over: view "
+"""The beginning of a note about a plain view that cannot be read."""
 
 
 def execute_ddl(
@@ -107,17 +109,19 @@ def put_into_force(
     ddl: str,
     *,
     allow_drop: bool,
+    file: str = DDL,
     renames: Sequence[dict[str, str]] = (),
     usings: Sequence[dict[str, str]] = (),
-) -> None:
+) -> Sequence[str]:
     """Plan and apply `ddl` with the workload and the options of `current`, the schema in force. Do
-    nothing if it is the same. `renames`: columns that `ddl` calls by other names; `usings`: values
-    of columns that get another type."""
+    nothing if it is the same. `file`: plain views that cannot be read are passed over, since a
+    user's file has them. `renames`: columns that `ddl` calls by other names; `usings`: values of
+    columns that get another type. Returns the notes of the plan about views."""
     if ddl == current["ddl"] and not usings:
-        return
+        return ()
     body: dict[str, Any] = {
         "ddl": ddl,
-        "ddl_file": DDL,
+        "ddl_file": file,
         "workload": None if renames else workload_text(current["workload"]),
         "roots": _kept_roots(current, ddl),
         "method": current["method"],
@@ -129,6 +133,8 @@ def put_into_force(
     planned = transport.json("POST", "/v1/schema/plan", body)
     confirmed = body | {"plan_id": planned["plan_id"], "allow_drop": allow_drop}
     transport.json("POST", "/v1/schema/apply", confirmed)
+    lines = (line.strip() for line in planned["text"].splitlines())
+    return [line for line in lines if line.startswith(PASSED_OVER)]
 
 
 def _still_read(error: ProgrammingError, before: str) -> ProgrammingError:

@@ -68,7 +68,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "bounds": Function(values.bounds, "a", "t"),
     "split": Function(values.split, "ttt", "s", strict=False),
 }
-_NAMES: Mapping[tuple[str, int], str] = {
+NAMES: Mapping[tuple[str, int], str] = {
     ("array_append", 2): "appended",
     ("array_cat", 2): "concatenated",
     ("array_dims", 1): "bounds",
@@ -118,7 +118,7 @@ def is_all(node: exp.Anonymous) -> bool:
 def function_of(node: exp.Expr, type_of: TypeOf) -> str | None:
     """The name of the function of arrays that computes `node`; None for other nodes."""
     if isinstance(node, exp.Anonymous):
-        return _NAMES.get((node.name.lower(), len(node.expressions)))
+        return NAMES.get((node.name.lower(), len(node.expressions)))
     if isinstance(node, exp.Bracket):
         return _bracket(node, type_of)
     if isinstance(node, exp.DPipe):

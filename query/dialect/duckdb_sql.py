@@ -120,9 +120,15 @@ def _keep_names(root: exp.Expr) -> None:
     output names."""
     for select in root.find_all(exp.Select):
         for item in select.expressions:
-            if not isinstance(item, exp.Alias) and item.find(*_REWRITTEN):
+            if not isinstance(item, exp.Alias) and _is_rewritten(item):
                 name = written(item, NAME, normalize_functions="lower")
                 supersede(item, exp.alias_(item.copy(), name, quoted=True, copy=False))
+
+
+def _is_rewritten(item: exp.Expr) -> bool:
+    if item.find(*_REWRITTEN):
+        return True
+    return any(ARRAY in call.meta or SHOWN in call.meta for call in item.find_all(exp.Anonymous))
 
 
 _REWRITTEN = (
@@ -131,7 +137,7 @@ _REWRITTEN = (
     exp.JSONBExtract, exp.JSONBExtractScalar, exp.Sub, exp.ArrayContainsAll, exp.ArrayContainedBy,
     exp.JSONBContains, exp.JSONBContainsAnyTopKeys, exp.JSONBContainsAllTopKeys,
     exp.JSONBDeleteAtPath,
-    exp.Any, exp.Bracket, exp.ArrayOverlaps, exp.Anonymous,
+    exp.Any, exp.Bracket, exp.ArrayOverlaps,
 )  # fmt: skip
 
 

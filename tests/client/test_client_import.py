@@ -173,6 +173,20 @@ def test_all_problems_are_printed_and_nothing_changes(run: Run, url: str, tmp_pa
     assert (code, run("schema", "show", "--ddl")[1].count("CREATE")) == (0, 3), err
 
 
+def test_views_that_cannot_be_read_are_passed_over(run: Run, url: str, tmp_path: Path) -> None:
+    dump = tmp_path / "d.sql"
+    dump.write_text(
+        "CREATE TYPE mood AS ENUM ('ok'); CREATE TABLE a (i INT PRIMARY KEY, m mood);"
+        "CREATE VIEW v AS SELECT i FROM a WHERE m = 'ok'::mood;"
+        "CREATE VIEW w AS SELECT quote_ident('x'), i FROM a; CREATE VIEW x AS SELECT i FROM a;"
+        "INSERT INTO a VALUES (1, 'ok');"
+    )
+    code, _, err = run("import", str(dump))
+    assert code == 0, err
+    assert "passed over: view w" in err
+    assert rows(url, "SELECT i FROM x") == [(1,)]
+
+
 def test_problems_of_rows_are_found_before_anything_changes(
     run: Run, url: str, tmp_path: Path
 ) -> None:
@@ -407,3 +421,34 @@ def test_arrays_of_dumps_and_files_are_loaded(run: Run, url: str, tmp_path: Path
         (6, None, [2]),
         (7, ["a", "b c"], [3]),
     ]
+
+
+NEWER = """
+CREATE TABLE public.person (
+    p_id integer NOT NULL, p_mail text COLLATE pg_catalog."C", p_team integer);
+COPY public.person (p_id, p_mail, p_team) FROM stdin;
+1\tAnn@x\t\\N
+2\tBob@x\t7
+\\.
+CREATE VIEW public.ages AS SELECT age(p_mail) FROM public.person;
+CREATE VIEW public.catalogue AS SELECT relname FROM pg_catalog.pg_class;
+CREATE VIEW public.mails AS SELECT p_mail FROM public.person;
+ALTER TABLE ONLY public.person ADD CONSTRAINT person_pkey PRIMARY KEY (p_id);
+ALTER TABLE ONLY public.person ADD CONSTRAINT one_team UNIQUE NULLS NOT DISTINCT (p_team);
+CREATE UNIQUE INDEX one_mail ON public.person USING btree (lower(p_mail) text_pattern_ops);
+"""
+
+
+def test_views_that_cannot_be_planned_do_not_stop_an_import(tmp_path: Path, run: Run) -> None:
+    url, file = client_world.embedded(tmp_path / "db"), tmp_path / "newer.sql"
+    file.write_text(NEWER)
+    code, out, err = run("import", str(file), "--url", url)
+    assert code == 0, err
+    assert "2 rows into person" in out
+    with hornbeam.connect(url, autocommit=True) as db:
+        cursor = db.cursor()
+        cursor.execute("SELECT p_mail FROM mails WHERE lower(p_mail) = 'bob@x'")
+        assert cursor.fetchall() == [("Bob@x",)]
+        for wrong in ("(3, 'ANN@X', 8)", "(3, 'c', NULL)"):
+            with pytest.raises(hornbeam.IntegrityError):
+                cursor.execute(f"INSERT INTO person VALUES {wrong}")

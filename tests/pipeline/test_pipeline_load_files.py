@@ -253,6 +253,27 @@ def test_bad_json_lines_are_reported_with_their_line(schema, tmp_path, split_byt
     assert len(rejects[-1][2]) == files.RECORD_CHARS
 
 
+@pytest.mark.parametrize("form", WRITERS)
+def test_names_of_columns_are_in_any_case(tmp_path, form):
+    wanted = load_ddl('CREATE TABLE t (a INT PRIMARY KEY, "B c" TEXT, d TEXT)').relation("t")
+    written = load_ddl('CREATE TABLE t ("A" INT PRIMARY KEY, "b C" TEXT, "D" TEXT)').relation("t")
+    rows = [(1, "x", None), (2, "", "y")]
+    path = tmp_path / f"t.{form}"
+    WRITERS[form](path, written, rows)
+    assert rows_of(path, wanted) == rows
+
+
+def test_names_that_mean_the_same_column_are_rejected(tmp_path):
+    relation = load_ddl("CREATE TABLE t (a INT PRIMARY KEY, b TEXT)").relation("t")
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1, "b": "x", "B": "y"}\n{"A": 2}\n')
+    places, rows, rejects = read(path, relation)
+    assert (places, rows) == ([2], [(2, None)])
+    assert [(place, reason) for place, reason, _ in rejects] == [
+        (1, "Relation t has no column 'B'.")
+    ]
+
+
 def test_bad_parquet_values_are_reported_with_their_row(schema, tmp_path):
     path = tmp_path / "item.parquet"
     days = pa.array([0, 10**7, 1], pa.int32()).cast(pa.date32())

@@ -20,6 +20,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.dialect.arrays import NAMES
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import column_type, from_record_batch
@@ -48,6 +49,7 @@ VALUES = {
 GENERIC = (("'2 b'", "2", "3"), ("7", "3"))
 TRANSLATED = {
     *({name for name, _ in TEMPLATES} - {"date_trunc"}), *RENAMED, *SESSION,
+    *(name for name, _ in NAMES), "array_to_string", "generate_series",
     "date_part", "decode", "encode", "format", "json_extract_path", "json_extract_path_text",
     "sum", "to_char", "to_date", "to_hex",
     "to_number", "to_timestamp", "current_localtime", "current_localtimestamp",

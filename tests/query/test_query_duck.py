@@ -128,7 +128,7 @@ def test_types_that_only_duckdb_has_are_converted(sql: str, type_: ColumnType, v
     assert from_record_batch(batch) == [(value,)]
 
 
-@pytest.mark.parametrize("sql", ["[1, 2]", "{'a': 1}"])
+@pytest.mark.parametrize("sql", ["[[1, 2]]", "{'a': 1}"])
 def test_types_without_a_python_value_are_refused(sql: str) -> None:
     relation = CONNECTION.sql(f"SELECT {sql}")
     with pytest.raises(Unsupported, match="CAST"):

@@ -52,6 +52,10 @@ _PROPOSE = (
 )
 
 
+_SCHEMA = "the dump"
+"""The name of the schema in force together with that of a dump."""
+
+
 def register(app: typer.Typer) -> None:
     app.command("import")(import_)
 
@@ -94,10 +98,10 @@ def import_(
         with _errors_of_file("\n" + _PROPOSE.format(file=files[0], files=names)):
             reading.problems.require_none()
     with _errors_of_file(), opened(url) as db, rejects_file(rejects, max_rejects) as rejected:
-        parts = _prepared(db, readings, declared)
+        parts, passed = _prepared(db, readings, declared)
         loader = Loader(db, batch_rows, resume, again=False, rejects=rejected)
         _insert(loader, files[0], parts)
-    notes = [note for reading in readings for note in reading.schema.notes]
+    notes = [*(note for reading in readings for note in reading.schema.notes), *passed]
     _print_report(loader, notes, rejects, as_json)
 
 
@@ -154,18 +158,22 @@ def _text(path: Path) -> str:
         fail(f"{path} cannot be read: {error}")
 
 
-def _prepared(db: Connection, readings: Sequence[Any], declared: Sequence[Any]) -> list[Any]:
-    """Put the declared schema into force, and return the parts of the dump. Changes nothing if the
-    rows do not fit the schema."""
+def _prepared(
+    db: Connection, readings: Sequence[Any], declared: Sequence[Any]
+) -> tuple[list[Any], Sequence[str]]:
+    """Put the declared schema into force, and return the parts of the dump, and notes about views
+    that are passed over. Changes nothing if the rows do not fit the schema."""
     dumps, ddl = server_module("schema.ddl.dumps"), server_module("schema.ddl")
     current = db.transport.json("GET", "/v1/schema")
     whole = ddl.load_ddl(current["ddl"])
     for reading in declared:
         whole = dumps.merged(whole, reading.schema)
     parts: list[Any] = dumps.parts(readings, whole, declared)
+    passed: Sequence[str] = ()
     if any(reading.schema.relations for reading in declared):
-        put_into_force(db.transport, current, ddl.render_ddl(whole), allow_drop=False)
-    return parts
+        text = ddl.render_ddl(whole)
+        passed = put_into_force(db.transport, current, text, allow_drop=False, file=_SCHEMA)
+    return parts, passed
 
 
 def _insert(loader: Loader, file: Path, parts: Sequence[Any]) -> None:

@@ -102,6 +102,7 @@ OPEN = frozenset(
 )
 
 CLOSED: Mapping[str, str] = {
+    "Arrays have one dimension.": "array_type",
     "There are no temporary tables and views.": "create_temp_table_as has_temp_table"
     " temp_table_comment_reflection temp_table_names temp_table_reflect_indexes"
     " temp_table_reflection temporary_tables temporary_views",
