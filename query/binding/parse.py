@@ -78,7 +78,7 @@ SYSTEM_CATALOG = "pg_catalog"
 _OF_SYSTEM = {SYSTEM_CATALOG: "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
 _SEQUENCES = frozenset({"nextval", "currval", "lastval", "setval"})
 
-_OF_SERVER = re.compile(
+OF_SERVER = re.compile(
     r"pg_(?!typeof$|sleep$).*|has_.*_privilege|format_type|(col|obj|shobj)_description"
     r"|current_schemas|in_search_path|inet_.*|txid_current"
     r"|current_(query|query_id|connection_id|transaction_id)"
@@ -531,7 +531,7 @@ def _check_function(node: exp.Func, sql: str) -> None:
             f"Function {name} reaches outside the database{at(node, sql)}.",
             cure="Load the data into a relation first.",
         )
-    if _OF_SERVER.fullmatch(name):
+    if OF_SERVER.fullmatch(name):
         raise Unsupported(
             f"Function {name} asks for the system catalog of PostgreSQL{at(node, sql)}.",
             cure="Ask information_schema, SHOW, or version() and current_user.",

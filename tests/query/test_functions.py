@@ -19,7 +19,7 @@ import pytest
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.binding.parse import OF_SERVER, parse
 from hornbeam_server.query.dialect.arrays import NAMES
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
@@ -99,6 +99,7 @@ def _calls() -> list[str]:
         for name, arguments in _catalogue()
         if name not in {*TRANSLATED, *NAMED}
         and name not in VOLATILE
+        and not OF_SERVER.fullmatch(name)
         and not KEYWORDS.fullmatch(name)
     )
     return list(dict.fromkeys(kept))
@@ -181,7 +182,8 @@ def _names() -> list[str]:
     parser: Any = DuckDB.Parser
     names = {*parser.FUNCTIONS, *parser.FUNCTION_PARSERS, *exp.FUNCTION_BY_NAME}
     known = (name.lower() for name in names)
-    return sorted(name for name in known if not KEYWORDS.fullmatch(name) and name not in TRANSLATED)
+    no_call = re.compile(f"{KEYWORDS.pattern}|{OF_SERVER.pattern}")
+    return sorted(name for name in known if not no_call.fullmatch(name) and name not in TRANSLATED)
 
 
 ALIASES = {"substr": "substring", "today": "current_date"}

@@ -143,8 +143,6 @@ CLOSED: Mapping[str, str] = {
 
 _CYCLE = "It declares CYCLE, which identity columns do not have."
 REFLECTION: Mapping[str, str] = {
-    "ComponentReflectionTestExtra::test_string_length_reflection[CHAR-_exclusions_02]":
-    "CHAR(n) is VARCHAR(n).",
     "IdentityReflectionTest::test_reflect_identity": _CYCLE,
     "IdentityReflectionTest::test_reflect_identity_schema": _CYCLE,
     "TableViaSelectTest::test_view_dependencies_with_metadata":
@@ -158,13 +156,7 @@ STATEMENTS: Mapping[str, str] = {
     "WindowFunctionTest::test_window_range_numeric": _UNORDERED,
 }  # fmt: skip
 """The same of statements and connections."""
-_QUOTIENT = "A quotient of decimals is a DOUBLE, with some 16 digits."
-TYPES: Mapping[str, str] = {
-    "TrueDivTest::test_truediv_divisor[numeric_many_decimals-typed]": _QUOTIENT,
-    "TrueDivTest::test_truediv_divisor[numeric_many_decimals-untyped_function]": _QUOTIENT,
-}
-"""The same of types, names and results."""
-FAILING = {**REFLECTION, **STATEMENTS, **TYPES}
+FAILING = {**REFLECTION, **STATEMENTS}
 
 
 class Requirements(SuiteRequirements):
