@@ -15,17 +15,10 @@ from pathlib import Path
 
 from bench.tpcw import SCHEMA
 from bench.tpcw.data import SHIPPING, STATUSES, TODAY, Row, customer_row
-from hornbeam_server.schema.catalog import (
-    Catalog,
-    Forest,
-    Index,
-    JoinView,
-    Purpose,
-    State,
-    ViewColumn,
-)
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, Purpose, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.model import KeyPart, Relation, Schema
+from hornbeam_server.schema.views import JoinView, ViewColumn
 
 RELATIONS = ("customer", "orders", "order_line")
 ORDERS_PER_CUSTOMER = LINES_PER_ORDER = 10

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hornbeam_server.maintain.changes import Change
-from hornbeam_server.schema.catalog import Catalog, JoinView
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.schema.views import JoinView
 from hornbeam_server.storage.snapshot import RowReader
 
 Key = tuple[Value, ...]

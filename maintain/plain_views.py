@@ -10,10 +10,11 @@ from hornbeam_server.maintain.deltas.expressions import text
 from hornbeam_server.maintain.deltas.relations import describe, stored_fields
 from hornbeam_server.query.binding.binder import bind_tree
 from hornbeam_server.query.binding.plain_views import names_in, parse_view
-from hornbeam_server.schema.catalog import Catalog, PlainView
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import DeclaredView
 from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.views import PlainView
 
 
 def plain_view(declared: DeclaredView, catalog: Catalog) -> PlainView:

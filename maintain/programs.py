@@ -58,11 +58,12 @@ from hornbeam_server.maintain.immediate.projected import ProjectedProgram, compi
 from hornbeam_server.maintain.indexes import IndexProgram, compile_index
 from hornbeam_server.maintain.paths import BaseRows, JoinPath, Key, Level, compile_path
 from hornbeam_server.maintain.ways import Way, way_into_view, way_to_children
-from hornbeam_server.schema.catalog import Catalog, JoinView
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.intervals import identical
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.turns import chunks, made, turn
 from hornbeam_server.schema.types import Row
+from hornbeam_server.schema.views import JoinView
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.snapshot import RowReader
 

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hornbeam_server.maintain.paths import Key
-from hornbeam_server.schema.catalog import Catalog, JoinView, Layout
+from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.model import ForeignKey
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.types import Row
+from hornbeam_server.schema.views import JoinView
 from hornbeam_server.storage.snapshot import RowReader
 
 

@@ -29,7 +29,6 @@ from hornbeam_server.node.dependents import (
 )
 from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.schema.assignment import assign
-from hornbeam_server.schema.build import Place
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.copies import Using, needs_conversion
 from hornbeam_server.schema.ddl import load_ddl, render_ddl
@@ -51,6 +50,7 @@ from hornbeam_server.schema.ddl.alterations import (
     read_alteration,
 )
 from hornbeam_server.schema.ddl.statement import DIALECT
+from hornbeam_server.schema.drafts import Place
 from hornbeam_server.schema.errors import SchemaError, TypeMismatch
 from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
 from hornbeam_server.schema.renames import Rename

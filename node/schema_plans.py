@@ -32,25 +32,14 @@ from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.binding.canonical import canonical
 from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.schema.altered import placed
-from hornbeam_server.schema.build import Place
-from hornbeam_server.schema.catalog import (
-    Catalog,
-    DeferredView,
-    Forest,
-    ImmediateView,
-    Index,
-    PlainView,
-    ProjectedView,
-    State,
-    TransactionalView,
-    WorkloadStatement,
-)
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, State, WorkloadStatement
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.copies import Using
 from hornbeam_server.schema.ddl import STATEMENT, read_file
 from hornbeam_server.schema.ddl.load import schema_of
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.diff import DiffRow, SchemaDiff, diff, refreshed
+from hornbeam_server.schema.drafts import Place
 from hornbeam_server.schema.errors import (
     InvalidRequest,
     SchemaError,
@@ -62,6 +51,13 @@ from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, Refresh, S
 from hornbeam_server.schema.problems import Problems
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.views import (
+    DeferredView,
+    ImmediateView,
+    PlainView,
+    ProjectedView,
+    TransactionalView,
+)
 from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
 from hornbeam_server.viewselect.aggregates import AggregateInputs
 from hornbeam_server.viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan

@@ -15,22 +15,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from hornbeam_server.schema.assignment import text_of
-from hornbeam_server.schema.catalog import (
-    Catalog,
-    Computed,
-    DeferredView,
-    FoldedColumn,
-    Forest,
-    ImmediateView,
-    Index,
-    JoinView,
-    Load,
-    PlainView,
-    ProjectedView,
-    State,
-    StateLayout,
-    WorkloadStatement,
-)
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, Load, State, WorkloadStatement
 from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import Corruption, TypeMismatch
@@ -50,6 +35,16 @@ from hornbeam_server.schema.model import (
     Schema,
 )
 from hornbeam_server.schema.types import MOMENTS, ColumnType, Declared, Kind, Value
+from hornbeam_server.schema.views import (
+    Computed,
+    DeferredView,
+    FoldedColumn,
+    ImmediateView,
+    JoinView,
+    PlainView,
+    ProjectedView,
+    StateLayout,
+)
 
 
 class Format(enum.IntEnum):

@@ -33,7 +33,9 @@ from sqlalchemy.types import TypeEngine
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from hornbeam_server.schema.build import (
+from hornbeam_server.schema.build import build
+from hornbeam_server.schema.ddl.expressions import read_expression, until_closed
+from hornbeam_server.schema.drafts import (
     CheckDraft,
     ColumnDraft,
     ForeignKeyDraft,
@@ -41,9 +43,7 @@ from hornbeam_server.schema.build import (
     Name,
     Place,
     RelationDraft,
-    build,
 )
-from hornbeam_server.schema.ddl.expressions import read_expression, until_closed
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
 from hornbeam_server.schema.model import Action, Default, DefaultKind, Schema
 from hornbeam_server.schema.sqltext import read_default, read_type

@@ -22,7 +22,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.assignment import text_of
-from hornbeam_server.schema.build import Expression, Place
+from hornbeam_server.schema.drafts import Expression, Place
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Default, DefaultKind
 from hornbeam_server.schema.seconds import SECOND_DIGITS

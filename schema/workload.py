@@ -20,8 +20,8 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.schema.build import Place
 from hornbeam_server.schema.catalog import WorkloadStatement
+from hornbeam_server.schema.drafts import Place
 from hornbeam_server.schema.sqltext import no_fallback_warnings, tokenize
 from hornbeam_server.schema.trees import unlink, unlink_unfinished
 

@@ -14,9 +14,9 @@ from contextlib import aclosing
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from hornbeam_server.schema.catalog import Folding
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.schema.views import Folding
 from hornbeam_server.storage.codec.folds import NO_VALUES, Fold, Values
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.keys import successor

@@ -15,9 +15,9 @@ from hornbeam_server.query.binding.algebra import Source, StatementKind
 from hornbeam_server.query.binding.blocks import ColumnOf
 from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.query.optimizer.access_paths import GET_COST, SEEK_COST
-from hornbeam_server.schema.catalog import ImmediateView, StateLayout
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.schema.types import Kind
+from hornbeam_server.schema.views import ImmediateView, StateLayout
 from hornbeam_server.viewselect.grouping import Grouping
 from hornbeam_server.viewselect.pricing import ROUND_COST, WRITE_COST
 from hornbeam_server.viewselect.statistics import ROW_OVERHEAD, column_bytes

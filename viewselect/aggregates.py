@@ -27,10 +27,11 @@ from hornbeam_server.query.optimizer.aggregate_blocks import (
 )
 from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.query.optimizer.select_trees import Namer, selects_of
-from hornbeam_server.schema.catalog import Catalog, ImmediateView, State, WorkloadStatement
+from hornbeam_server.schema.catalog import Catalog, State, WorkloadStatement
 from hornbeam_server.schema.errors import HornbeamError
 from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
 from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.views import ImmediateView
 from hornbeam_server.viewselect.aggregate_cost import groups_of
 from hornbeam_server.viewselect.grouping import Grouping, generalised
 from hornbeam_server.viewselect.indexes import base_indexes, free_name

@@ -24,8 +24,9 @@ from hornbeam_server.query.binding.algebra import Block, StatementKind
 from hornbeam_server.query.optimizer.access_paths import GET_COST, SEEK_COST, Reach
 from hornbeam_server.query.optimizer.cover import MAX_CANDIDATES
 from hornbeam_server.query.optimizer.join_order import order_joins
-from hornbeam_server.schema.catalog import Catalog, JoinView, Layout
+from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.model import KeyPart, Schema
+from hornbeam_server.schema.views import JoinView
 from hornbeam_server.viewselect.aggregate_cost import size_of, upkeep_of
 from hornbeam_server.viewselect.aggregates import (
     AggregateInputs,

@@ -15,8 +15,8 @@ from functools import cached_property
 
 from hornbeam_server.query.binding.algebra import Block, EquiJoin, ForeignKeyJoin, Source
 from hornbeam_server.query.optimizer.cover import MAX_CANDIDATES, best_disjoint
-from hornbeam_server.schema.catalog import JoinView, ViewColumn
 from hornbeam_server.schema.model import Schema
+from hornbeam_server.schema.views import JoinView, ViewColumn
 from hornbeam_server.viewselect.workload import EdgeId, ReadBlock
 
 

@@ -13,16 +13,10 @@ from types import MappingProxyType
 
 from hornbeam_server.query.binding.algebra import Block, Comparison, Filter
 from hornbeam_server.query.expressions.declared import compile_key
-from hornbeam_server.schema.catalog import (
-    Catalog,
-    Index,
-    IndexExpression,
-    JoinView,
-    Layout,
-    Purpose,
-)
+from hornbeam_server.schema.catalog import Catalog, Index, IndexExpression, Layout, Purpose
 from hornbeam_server.schema.model import DeclaredIndex, ForeignKey, KeyPart, Relation, Schema
 from hornbeam_server.schema.types import UNORDERED
+from hornbeam_server.schema.views import JoinView
 
 MAX_EQUALITIES = 3
 """Maximum equality columns of one index. A fourth column hardly narrows the range and makes every

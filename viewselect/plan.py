@@ -9,18 +9,11 @@ from functools import cached_property
 from typing import Any
 
 from hornbeam_server.query.binding.algebra import BoundStatement
-from hornbeam_server.schema.catalog import (
-    Catalog,
-    Forest,
-    ImmediateView,
-    Index,
-    JoinView,
-    State,
-    WorkloadStatement,
-)
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, State, WorkloadStatement
 from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.model import Schema
+from hornbeam_server.schema.views import ImmediateView, JoinView
 from hornbeam_server.viewselect.aggregates import AggregateInputs
 from hornbeam_server.viewselect.cost import Objective
 from hornbeam_server.viewselect.explain import explain

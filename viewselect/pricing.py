@@ -8,15 +8,9 @@ from dataclasses import replace
 from hornbeam_server.query.binding.algebra import Block
 from hornbeam_server.query.optimizer.access_paths import Access, Term
 from hornbeam_server.query.optimizer.join_order import KnownPaths, order_joins
-from hornbeam_server.schema.catalog import (
-    Catalog,
-    Forest,
-    ImmediateView,
-    Index,
-    JoinView,
-    State,
-)
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, State
 from hornbeam_server.schema.model import Schema
+from hornbeam_server.schema.views import ImmediateView, JoinView
 from hornbeam_server.viewselect.indexes import Wanted, wanted_indexes
 from hornbeam_server.viewselect.watch import Watch
 

@@ -24,13 +24,7 @@ from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.query.explain import Explanation
-from hornbeam_server.schema.catalog import (
-    Catalog,
-    DeferredView,
-    Index,
-    PlainView,
-    TransactionalView,
-)
+from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
@@ -38,6 +32,7 @@ from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Identity, Relation
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.types import Kind, Row, Value
+from hornbeam_server.schema.views import DeferredView, PlainView, TransactionalView
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.txlayer.transactions.requests import StatementResult, TransactionResult
 from hornbeam_server.txlayer.views.verify import VerifyReport

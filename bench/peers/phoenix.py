@@ -28,8 +28,9 @@ from bench.peers.jdbc import Connection, file_sizes, start_java
 from bench.peers.phoenix_cluster import PHOENIX_VERSIONS, PhoenixCluster
 from bench.peers.phoenix_sql import PhoenixStatement
 from bench.peers.port import Row, Task, Write
-from hornbeam_server.schema.catalog import Catalog, Index, JoinView
+from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.views import JoinView
 
 BATCH = 500
 """Rows per transaction while loading."""

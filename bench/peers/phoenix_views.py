@@ -17,8 +17,9 @@ from sqlglot import exp
 from bench.peers.phoenix_sql import PhoenixStatement, key_values, translated, type_name, written_out
 from bench.peers.port import Cannot
 from hornbeam_server.query.binding.binder import bind
-from hornbeam_server.schema.catalog import Catalog, Index, JoinView, Purpose
+from hornbeam_server.schema.catalog import Catalog, Index, Purpose
 from hornbeam_server.schema.model import Column, KeyPart, Relation
+from hornbeam_server.schema.views import JoinView
 
 
 def view_columns(view: JoinView, catalog: Catalog) -> list[Column]:

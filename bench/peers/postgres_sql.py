@@ -16,9 +16,10 @@ from sqlglot.generators.postgres import PostgresGenerator
 from bench.peers.port import Cannot
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.optimizer.rewrite import rewrite
-from hornbeam_server.schema.catalog import Catalog, Index, JoinView
+from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.model import KeyPart
 from hornbeam_server.schema.render import identifier, render_ddl
+from hornbeam_server.schema.views import JoinView
 
 
 class _Writer(PostgresGenerator):

@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from hornbeam_server.maintain.deltas.program import DeltaProgram, stored_program
-from hornbeam_server.schema.catalog import Catalog, DeferredView, State
+from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.codec import decode_catalog
 from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.views import DeferredView
 
 CATALOGS = 4
 """Maximum number of catalogs whose programs are kept."""

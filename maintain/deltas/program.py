@@ -43,10 +43,11 @@ from hornbeam_server.maintain.deltas.translate import Translator
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
 from hornbeam_server.query.dialect.sums import KIND, SUMMED, WIDE
-from hornbeam_server.schema.catalog import Catalog, DeferredView, StateLayout
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh
 from hornbeam_server.schema.types import UNORDERED, ColumnType, Kind
+from hornbeam_server.schema.views import DeferredView, StateLayout
 from hornbeam_server.storage.snapshot import RowReader
 
 

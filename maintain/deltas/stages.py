@@ -52,9 +52,10 @@ from hornbeam_server.maintain.deltas.relations import (
 from hornbeam_server.maintain.deltas.states import GroupState
 from hornbeam_server.maintain.deltas.zsets import Weighted, ZSet
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.schema.catalog import Layout, StateLayout
+from hornbeam_server.schema.catalog import Layout
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.types import ColumnType, Kind, Row
+from hornbeam_server.schema.views import StateLayout
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.snapshot import RowReader
 

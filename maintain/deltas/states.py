@@ -36,11 +36,12 @@ from hornbeam_server.maintain.deltas.relations import (
 from hornbeam_server.maintain.deltas.zsets import Weighted, ZSet
 from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.schema.catalog import Layout, StateLayout
+from hornbeam_server.schema.catalog import Layout
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Column, KeyPart
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.schema.views import StateLayout
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.snapshot import RowReader

@@ -21,9 +21,10 @@ from hornbeam_server.maintain.immediate.program import (
 )
 from hornbeam_server.maintain.immediate.projected import ProjectedProgram, compile_projected
 from hornbeam_server.maintain.indexes import compile_index
-from hornbeam_server.schema.catalog import Catalog, ImmediateView, cells_of_index
+from hornbeam_server.schema.catalog import Catalog, cells_of_index
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.schema.views import ImmediateView
 from hornbeam_server.storage.codec.folds import BASE_LANE, minus, require_within_lane
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 from hornbeam_server.storage.ports import TOMBSTONE, Put

@@ -12,17 +12,11 @@ from hornbeam_server.maintain.deltas.states import GroupState, Part
 from hornbeam_server.maintain.immediate.reading import require_compiled
 from hornbeam_server.maintain.immediate.stars import LATER, Star, star_of
 from hornbeam_server.query.dialect.aggregates import Function
-from hornbeam_server.schema.catalog import (
-    Catalog,
-    Computed,
-    FoldedColumn,
-    Folding,
-    ImmediateView,
-    StateLayout,
-)
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
+from hornbeam_server.schema.views import Computed, FoldedColumn, Folding, ImmediateView, StateLayout
 
 CELLS = "cells"
 LANE = "_lane"

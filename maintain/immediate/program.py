@@ -31,17 +31,12 @@ from hornbeam_server.maintain.immediate.definition import Definition, define_sto
 from hornbeam_server.maintain.immediate.stars import LATER, Star
 from hornbeam_server.maintain.paths import BaseRows, Key, Side
 from hornbeam_server.maintain.ways import Way, way_to_children
-from hornbeam_server.schema.catalog import (
-    Catalog,
-    ImmediateView,
-    Layout,
-    StateLayout,
-    cells_of_index,
-)
+from hornbeam_server.schema.catalog import Catalog, Layout, cells_of_index
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.schema.views import ImmediateView, StateLayout
 from hornbeam_server.storage.codec.folds import minus, plus
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.snapshot import RowReader

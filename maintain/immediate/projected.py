@@ -26,15 +26,11 @@ from hornbeam_server.maintain.immediate.program import (
 from hornbeam_server.maintain.immediate.stars import Star, star_of
 from hornbeam_server.maintain.paths import BaseRows
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.schema.catalog import (
-    Catalog,
-    ImmediateView,
-    ProjectedView,
-    TransactionalView,
-)
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row
+from hornbeam_server.schema.views import ImmediateView, ProjectedView, TransactionalView
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.snapshot import RowReader
 

@@ -13,9 +13,10 @@ from hornbeam_server.maintain.deltas.relations import Field, Fields
 from hornbeam_server.maintain.deltas.rows.maps import compile_maps
 from hornbeam_server.maintain.deltas.rows.parsing import NotCompiledError
 from hornbeam_server.maintain.immediate.stars import LATER
-from hornbeam_server.schema.catalog import Catalog, Computed, ImmediateView
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.views import Computed, ImmediateView
 from hornbeam_server.storage.codec.folds import Compute
 from hornbeam_server.storage.codec.rows import Codecs
 

@@ -7,16 +7,11 @@ either. An index on a view without aggregates is an index on rows, with all colu
 
 from __future__ import annotations
 
-from hornbeam_server.schema.catalog import (
-    Folding,
-    ImmediateView,
-    Index,
-    ProjectedView,
-    TransactionalView,
-)
+from hornbeam_server.schema.catalog import Index
 from hornbeam_server.schema.errors import UnknownName, Unsupported
 from hornbeam_server.schema.model import DeclaredIndex
 from hornbeam_server.schema.types import UNORDERED
+from hornbeam_server.schema.views import Folding, ImmediateView, ProjectedView, TransactionalView
 
 
 def view_index(declared: DeclaredIndex, view: TransactionalView) -> Index:

@@ -15,11 +15,12 @@ import enum
 from collections.abc import Sequence
 
 from hornbeam_server.maintain.indexes import condition_of, projection_of
-from hornbeam_server.schema.catalog import Catalog, JoinView
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import ForeignKey
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.schema.views import JoinView
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 from hornbeam_server.storage.ports import Cell, TableStore
 

@@ -51,9 +51,9 @@ from hornbeam_server.pipeline.refresh.recompute import recompute
 from hornbeam_server.pipeline.sources.changes import Changes, content
 from hornbeam_server.pipeline.spark.export import Export
 from hornbeam_server.pipeline.spark.sink import open_sink
-from hornbeam_server.schema.catalog import DeferredView
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.schema.model import Refresh
+from hornbeam_server.schema.views import DeferredView
 from hornbeam_server.storage.ports import Put
 
 HERE_BYTES = 2 << 20

@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.output_names import keep_names
 from hornbeam_server.query.binding.parse import parse
-from hornbeam_server.schema.catalog import PlainView
 from hornbeam_server.schema.model import DeclaredView
+from hornbeam_server.schema.views import PlainView
 
 VIEW = "view"
 """Key in the meta of the subquery that stands for a plain view: the name of the view."""

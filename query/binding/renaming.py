@@ -15,13 +15,14 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import BoundQuery, bind
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.schema.catalog import Catalog, Index, JoinView, State, WorkloadStatement
+from hornbeam_server.schema.catalog import Catalog, Index, State, WorkloadStatement
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import BeingLoaded, SchemaError, SqlError
 from hornbeam_server.schema.model import DeclaredView, Relation
 from hornbeam_server.schema.renames import Rename, renamed_expressions, renamed_schema
 from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.views import JoinView
 
 _Edit = tuple[int, int, str]
 """Offsets in a text, the second one excluded, and the text for this part."""

@@ -29,9 +29,10 @@ from hornbeam_server.query.binding.algebra import (
     ParameterList,
 )
 from hornbeam_server.query.optimizer.partial_indexes import implies
-from hornbeam_server.schema.catalog import Catalog, Index, Layout, ProjectedView
+from hornbeam_server.schema.catalog import Catalog, Index, Layout
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.types import Kind, Value
+from hornbeam_server.schema.views import ProjectedView
 from hornbeam_server.storage.codec.keyrange import KeyRange
 
 DEFAULT_ROWS = 1000

@@ -38,10 +38,11 @@ from hornbeam_server.query.optimizer.select_trees import (
     free_names,
     view_table,
 )
-from hornbeam_server.schema.catalog import Catalog, DeferredView, ImmediateView
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Refresh
 from hornbeam_server.schema.trees import unlink, written
 from hornbeam_server.schema.types import Kind
+from hornbeam_server.schema.views import DeferredView, ImmediateView
 
 MAX_VIEWS = 64
 """Maximum number of views that are compared with a block."""

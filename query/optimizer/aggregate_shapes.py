@@ -19,11 +19,12 @@ from hornbeam_server.query.optimizer.aggregate_blocks import (
     text_of,
 )
 from hornbeam_server.query.optimizer.select_trees import selects_of
-from hornbeam_server.schema.catalog import Catalog, DeferredView, Forest, ImmediateView
+from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import HornbeamError
 from hornbeam_server.schema.model import Relation, Schema
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.views import DeferredView, ImmediateView
 
 CACHED = 512
 """Maximum number of views whose SELECTs are cached."""

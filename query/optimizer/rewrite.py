@@ -39,8 +39,9 @@ from hornbeam_server.query.optimizer.select_trees import (
     selects_of,
     view_table,
 )
-from hornbeam_server.schema.catalog import Catalog, JoinView
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
+from hornbeam_server.schema.views import JoinView
 
 _OUTER = "a block with outer, semi or anti joins is answered from its relations"
 _POINT = {Comparison.EQ, Comparison.IN}

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.schema.build import Place
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.drafts import Place
 from hornbeam_server.schema.errors import SchemaError
 from hornbeam_server.schema.model import PUBLIC
 from hornbeam_server.schema.sqltext import tokenize

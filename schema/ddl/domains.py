@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from hornbeam_server.schema.build import CheckDraft, ColumnDraft, Name
 from hornbeam_server.schema.ddl.expressions import read_expression, renamed, token_like
 from hornbeam_server.schema.ddl.statement import Statement
+from hornbeam_server.schema.drafts import CheckDraft, ColumnDraft, Name
 from hornbeam_server.schema.sqltext import quoted
 from hornbeam_server.schema.types import ColumnType, Kind
 

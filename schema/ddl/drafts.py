@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from hornbeam_server.schema.build import IndexDraft, Name, RelationDraft, ViewDraft
 from hornbeam_server.schema.ddl.domains import Domain
 from hornbeam_server.schema.ddl.sequence_options import Options
 from hornbeam_server.schema.ddl.statement import Statement
+from hornbeam_server.schema.drafts import IndexDraft, Name, RelationDraft, ViewDraft
 from hornbeam_server.schema.problems import Problems
 
 

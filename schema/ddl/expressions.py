@@ -13,8 +13,8 @@ from itertools import pairwise
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.schema.build import Expression, Place
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.drafts import Expression, Place
 from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.sqltext import quoted, tokenize
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.schema.build import IndexDraft, RelationDraft
 from hornbeam_server.schema.ddl.drafts import Drafts
 from hornbeam_server.schema.ddl.expressions import parts_of, token_like
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.statement import Statement
+from hornbeam_server.schema.drafts import IndexDraft, RelationDraft
 from hornbeam_server.schema.model import Default, DefaultKind
 
 _WITHOUT_EFFECT = (

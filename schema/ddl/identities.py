@@ -8,7 +8,6 @@ from functools import partial
 
 from sqlglot import exp
 
-from hornbeam_server.schema.build import ColumnDraft, Name, RelationDraft
 from hornbeam_server.schema.ddl.drafts import (
     DraftRestart,
     Drafts,
@@ -17,6 +16,7 @@ from hornbeam_server.schema.ddl.drafts import (
 )
 from hornbeam_server.schema.ddl.sequence_options import Options, read_options
 from hornbeam_server.schema.ddl.statement import DIALECT, Statement, refuse_unread
+from hornbeam_server.schema.drafts import ColumnDraft, Name, RelationDraft
 from hornbeam_server.schema.model import Default, DefaultKind, Identity
 
 

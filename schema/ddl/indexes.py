@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from hornbeam_server.schema.build import Expression, IndexDraft, Name
 from hornbeam_server.schema.ddl.statement import Statement
+from hornbeam_server.schema.drafts import Expression, IndexDraft, Name
 
 _CURE = (
     "Write CREATE [UNIQUE] INDEX name ON relation (columns or expressions) INCLUDE (columns)"

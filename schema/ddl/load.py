@@ -7,15 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from hornbeam_server.schema.build import (
-    ColumnDraft,
-    Expression,
-    Name,
-    Place,
-    RelationDraft,
-    ViewDraft,
-    build,
-)
+from hornbeam_server.schema.build import build
 from hornbeam_server.schema.ddl.domains import as_table
 from hornbeam_server.schema.ddl.drafts import Drafts
 from hornbeam_server.schema.ddl.foreign import (
@@ -53,6 +45,14 @@ from hornbeam_server.schema.ddl.sources import Source, recognised
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Qualifier, Statement
 from hornbeam_server.schema.ddl.tables import read_alter, read_domain, read_enum, read_table
 from hornbeam_server.schema.ddl.views import read_plain_view, read_view
+from hornbeam_server.schema.drafts import (
+    ColumnDraft,
+    Expression,
+    Name,
+    Place,
+    RelationDraft,
+    ViewDraft,
+)
 from hornbeam_server.schema.errors import SchemaError
 from hornbeam_server.schema.model import Refresh, Schema
 from hornbeam_server.schema.problems import Problems

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hornbeam_server.schema.build import Place
 from hornbeam_server.schema.ddl.roles import NAME, last_name
 from hornbeam_server.schema.ddl.scan import Piece
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.drafts import Place
 from hornbeam_server.schema.errors import SchemaError
 
 Value = str | bytes | None

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hornbeam_server.schema.build import Place
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.drafts import Place
 
 _PLAIN = r"'(?:[^']++|'')*+'|\"(?:[^\"]++|\"\")*+\""
 _TEXT = {

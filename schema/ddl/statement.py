@@ -14,7 +14,6 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.schema.build import Expression, Name, Place
 from hornbeam_server.schema.ddl.expressions import (
     Part,
     default_of,
@@ -26,6 +25,7 @@ from hornbeam_server.schema.ddl.expressions import (
 from hornbeam_server.schema.ddl.scan import Piece
 from hornbeam_server.schema.ddl.sequence_options import Options, read_options
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.drafts import Expression, Name, Place
 from hornbeam_server.schema.model import PUBLIC
 from hornbeam_server.schema.sqltext import CODE_POINTS, no_fallback_warnings, tokenize
 from hornbeam_server.schema.trees import unlink_unfinished

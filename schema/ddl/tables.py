@@ -10,14 +10,6 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from hornbeam_server.schema.build import (
-    CheckDraft,
-    ColumnDraft,
-    ForeignKeyDraft,
-    IndexDraft,
-    Name,
-    RelationDraft,
-)
 from hornbeam_server.schema.ddl.domains import Domain, domain_of, enumerated
 from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation, column_position
 from hornbeam_server.schema.ddl.expressions import UNNAMED
@@ -25,6 +17,14 @@ from hornbeam_server.schema.ddl.foreign_types import is_kept_as_text, known_type
 from hornbeam_server.schema.ddl.identities import check_single_default, make_identity, sequence_of
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
+from hornbeam_server.schema.drafts import (
+    CheckDraft,
+    ColumnDraft,
+    ForeignKeyDraft,
+    IndexDraft,
+    Name,
+    RelationDraft,
+)
 from hornbeam_server.schema.model import Action, Default, DefaultKind, Identity
 from hornbeam_server.schema.sqltext import is_serial, read_default, read_type, substitute, type_note
 from hornbeam_server.schema.types import ColumnType, Kind

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from hornbeam_server.schema.build import ViewDraft
 from hornbeam_server.schema.ddl.statement import DIALECT, Statement
+from hornbeam_server.schema.drafts import ViewDraft
 from hornbeam_server.schema.model import (
     DEFAULT_GROUP,
     DEFAULT_INTERVAL_S,

@@ -11,17 +11,12 @@ from decimal import Context, Decimal
 from functools import cache, reduce
 from typing import Any, NamedTuple
 
-from hornbeam_server.schema.catalog import (
-    FoldedColumn,
-    Folding,
-    ImmediateView,
-    Layout,
-    cells_of_index,
-)
+from hornbeam_server.schema.catalog import Layout, cells_of_index
 from hornbeam_server.schema.errors import Corruption, LimitExceeded
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.sqltext import literal_sql
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
+from hornbeam_server.schema.views import FoldedColumn, Folding, ImmediateView
 
 LANES = range(1, 16)
 """The lanes that members of a cluster can have. The encoded key of every lane has two bytes."""

@@ -16,12 +16,13 @@ from typing import Any
 
 import msgspec
 
-from hornbeam_server.schema.catalog import Catalog, ImmediateView, Layout
+from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.sizes import long_positions, size_of
 from hornbeam_server.schema.types import PYTHON_TYPES, ColumnType, Row, Value
+from hornbeam_server.schema.views import ImmediateView
 from hornbeam_server.storage.codec.folds import Compute, Fold
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.keys import decode_parts, part_encoder, successor

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hornbeam_server.maintain.deltas.program import compile_view
-from hornbeam_server.schema.catalog import DeferredView, State, StateLayout
+from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.errors import (
     NotFound,
     SnapshotTooOld,
@@ -17,6 +17,7 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart
 from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.views import DeferredView, StateLayout
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.ports import TOMBSTONE, Put

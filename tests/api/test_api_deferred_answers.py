@@ -8,8 +8,9 @@ import pytest
 
 import hornbeam
 from hornbeam_server.maintain.deltas.program import compile_view
-from hornbeam_server.schema.catalog import DeferredView, State
+from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.model import DeclaredView
+from hornbeam_server.schema.views import DeferredView
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.txlayer.transactions.requests import Statement

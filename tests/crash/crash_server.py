@@ -15,17 +15,10 @@ import uvicorn
 from hornbeam_server.api.rest.app import create_app
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
-from hornbeam_server.schema.catalog import (
-    Catalog,
-    Forest,
-    Index,
-    JoinView,
-    Purpose,
-    State,
-    ViewColumn,
-)
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, Purpose, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.model import KeyPart
+from hornbeam_server.schema.views import JoinView, ViewColumn
 
 ACCOUNTS, OPENING = 20, 1_000
 

@@ -11,9 +11,10 @@ from hornbeam_server.maintain.programs import compile_programs
 from hornbeam_server.maintain.recompute import recompute
 from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_types import MEANING
-from hornbeam_server.schema.catalog import Catalog, Forest, Index, JoinView, State, ViewColumn
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, State
 from hornbeam_server.schema.model import Column, ForeignKey, KeyPart, Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.views import JoinView, ViewColumn
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.snapshot import RowVersion

@@ -21,9 +21,10 @@ from hornbeam_server.maintain.immediate.projected import (
 from hornbeam_server.maintain.immediate.reading import compiled
 from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.maintain.paths import BaseRows
-from hornbeam_server.schema.catalog import Folding, Layout, State
+from hornbeam_server.schema.catalog import Layout, State
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, KeyPart, Refresh
+from hornbeam_server.schema.views import Folding
 from hornbeam_server.storage.codec.folds import Fold, added
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.folded import FoldedReads

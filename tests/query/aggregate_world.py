@@ -16,9 +16,10 @@ from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import to_record_batch
 from hornbeam_server.query.engine import PreparedQuery, QueryEngine
-from hornbeam_server.schema.catalog import Catalog, DeferredView, Forest, ImmediateView, State
+from hornbeam_server.schema.catalog import Catalog, Forest, State
 from hornbeam_server.schema.model import DeclaredView, KeyPart, Refresh, Schema
 from hornbeam_server.schema.types import ColumnType, Row
+from hornbeam_server.schema.views import DeferredView, ImmediateView
 from tests.duckdb_oracle import connect
 from tests.query.query_world import Data, MemoryReader, ask
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import duckdb
 
-from hornbeam_server.schema.catalog import Catalog, Forest, Index, JoinView, State, ViewColumn
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, State
 from hornbeam_server.schema.model import Column, ForeignKey, Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Kind, Row
+from hornbeam_server.schema.views import JoinView, ViewColumn
 
 FIXTURES = Path(__file__).parent / "fixtures"
 _KINDS = {"VARCHAR": Kind.TEXT, "BLOB": Kind.BYTES, "TIMESTAMP WITH TIME ZONE": Kind.TIMESTAMPTZ}

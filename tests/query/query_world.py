@@ -23,18 +23,10 @@ from hornbeam_server.query.duckdb.scalar import evaluate
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.pool import Workers
-from hornbeam_server.schema.catalog import (
-    Catalog,
-    Forest,
-    Index,
-    JoinView,
-    Layout,
-    Purpose,
-    State,
-    ViewColumn,
-)
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, Layout, Purpose, State
 from hornbeam_server.schema.model import Column, ForeignKey, KeyPart, Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.schema.views import JoinView, ViewColumn
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.snapshot import RowReader, RowVersion
 from tests.duckdb_oracle import connect

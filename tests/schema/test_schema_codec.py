@@ -11,22 +11,12 @@ from hypothesis import strategies as st
 from hornbeam_server.schema.altered import placed
 from hornbeam_server.schema.catalog import (
     Catalog,
-    Computed,
-    DeferredView,
-    FoldedColumn,
-    Folding,
     Forest,
-    ImmediateView,
     Index,
     IndexExpression,
-    JoinView,
     Load,
-    PlainView,
-    ProjectedView,
     Purpose,
     State,
-    StateLayout,
-    ViewColumn,
     WorkloadStatement,
 )
 from hornbeam_server.schema.codec import decode_catalog, encode_catalog
@@ -46,6 +36,18 @@ from hornbeam_server.schema.model import (
     Schema,
 )
 from hornbeam_server.schema.types import JSONB, ColumnType, Declared, Kind, array_of
+from hornbeam_server.schema.views import (
+    Computed,
+    DeferredView,
+    FoldedColumn,
+    Folding,
+    ImmediateView,
+    JoinView,
+    PlainView,
+    ProjectedView,
+    StateLayout,
+    ViewColumn,
+)
 from tests.strategies import schemas
 
 

@@ -23,10 +23,11 @@ from typing import Any
 
 from hornbeam_server.maintain.deltas.program import compile_view
 from hornbeam_server.node.database import Database
-from hornbeam_server.schema.catalog import Catalog, DeferredView, State
+from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.model import DeclaredView
 from hornbeam_server.schema.types import Row
+from hornbeam_server.schema.views import DeferredView
 from hornbeam_server.storage.snapshot import ReadItem
 from tests.sim.refresher import Refresher
 from tests.sim.simulation import Client, Journal

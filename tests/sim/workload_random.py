@@ -25,7 +25,7 @@ from typing import Any
 
 from hornbeam_server.maintain.recompute import recompute
 from hornbeam_server.node.database import Database
-from hornbeam_server.schema.catalog import Catalog, Forest, JoinView
+from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import ConstraintViolation
 from hornbeam_server.schema.model import (
     Action,
@@ -39,6 +39,7 @@ from hornbeam_server.schema.model import (
     Schema,
 )
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.schema.views import JoinView
 from tests.sim.builds import require_built
 from tests.sim.interactive import next_key
 from tests.sim.simulation import Client, Journal

@@ -24,9 +24,10 @@ from dataclasses import replace
 from hornbeam_server.maintain.immediate.projected import define_any
 from hornbeam_server.maintain.immediate.view_indexes import view_index
 from hornbeam_server.node.database import Database
-from hornbeam_server.schema.catalog import Catalog, ImmediateView, ProjectedView, State
+from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ConstraintViolation, StalePlan
+from hornbeam_server.schema.views import ImmediateView, ProjectedView
 from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.txlayer.transactions.requests import Statement
 from tests.sim.builds import require_built

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hornbeam_server.schema.catalog import Catalog, Forest, JoinView, ViewColumn
+from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.views import JoinView, ViewColumn
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 
 SCHEMA = load_ddl(

@@ -13,18 +13,11 @@ from pathlib import Path
 from hornbeam_server.maintain.recompute import recompute
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
-from hornbeam_server.schema.catalog import (
-    Catalog,
-    Forest,
-    Index,
-    JoinView,
-    Purpose,
-    State,
-    ViewColumn,
-)
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, Purpose, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.model import ForeignKey, KeyPart, Relation, Schema
 from hornbeam_server.schema.types import Row
+from hornbeam_server.schema.views import JoinView, ViewColumn
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import Clock, Put
 from hornbeam_server.storage.snapshot import Snapshot

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from hornbeam_server.schema.catalog import Catalog, DeferredView, State
+from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.errors import Corruption, StalePlan
 from hornbeam_server.schema.model import DeclaredView
+from hornbeam_server.schema.views import DeferredView
 from hornbeam_server.storage.local.coordination import LocalCoordination
 from hornbeam_server.txlayer.views.refresh_groups import (
     Batch,

@@ -38,11 +38,10 @@ from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.copies import Copy
-from hornbeam_server.schema.counters import Beginning, Counter
+from hornbeam_server.schema.counters import Counter
 from hornbeam_server.schema.errors import (
     Corruption,
     HornbeamError,
-    InvalidRequest,
     NotFound,
     StalePlan,
     Unavailable,
@@ -66,6 +65,7 @@ from hornbeam_server.txlayer.ddl.numbering import (
     adopted_states,
     counter_of,
     number_of,
+    restarted,
     tables_of,
     with_numbers,
 )
@@ -229,22 +229,7 @@ class CatalogKeeper:
         """Restart the numbers of an identity column at `at` (None: at its declared start), at all
         nodes between two transactions. Raises NotFound, InvalidRequest, Unavailable."""
         key = (relation, column)
-
-        async def make(current: Catalog) -> Catalog:
-            counter = counter_of(current, key)
-            begins = counter.identity.start if at is None else at
-            up = counter.identity.increment > 0
-            if (counter.last < begins) if up else (begins < counter.last):
-                raise InvalidRequest(
-                    f"{relation}.{column} cannot begin with {begins}: its last number is"
-                    f" {counter.last}.",
-                    cure="Begin at that number or behind it.",
-                )
-            others = [b for b in current.beginnings if (b.relation, b.column) != key]
-            begun = Beginning(relation, column, load_records.NEW, begins)
-            return replace(current, version=current.version + 1, beginnings=(*others, begun))
-
-        await self.change(make)
+        await self.change(lambda current: _ready(restarted(current, key, at)))
         return counter_of(self.state.catalog, key)
 
     async def _tidy_up(self, barrier: Barrier) -> None:

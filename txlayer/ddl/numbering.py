@@ -8,7 +8,7 @@ from dataclasses import replace
 from hornbeam_server.maintain.lifecycle import Event, transition
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.counters import Beginning, Counter
-from hornbeam_server.schema.errors import NotFound
+from hornbeam_server.schema.errors import InvalidRequest, NotFound
 from hornbeam_server.txlayer.ddl import load_records
 
 
@@ -92,6 +92,23 @@ def counter_of(catalog: Catalog, key: tuple[str, str]) -> Counter:
             f"{'.'.join(key)} is no identity column.", cure=f"There are: {known or 'none'}."
         )
     return counter
+
+
+def restarted(current: Catalog, key: tuple[str, str], at: int | None) -> Catalog:
+    """`current` with an identity column, (relation, column), whose numbers begin again at `at`
+    (None: at its declared start). Raises NotFound, InvalidRequest."""
+    counter = counter_of(current, key)
+    begins = counter.identity.start if at is None else at
+    up = counter.identity.increment > 0
+    relation, column = key
+    if (counter.last < begins) if up else (begins < counter.last):
+        raise InvalidRequest(
+            f"{relation}.{column} cannot begin with {begins}: its last number is {counter.last}.",
+            cure="Begin at that number or behind it.",
+        )
+    others = [b for b in current.beginnings if (b.relation, b.column) != key]
+    begun = Beginning(relation, column, load_records.NEW, begins)
+    return replace(current, version=current.version + 1, beginnings=(*others, begun))
 
 
 def number_of(table: str) -> int:

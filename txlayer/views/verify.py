@@ -20,11 +20,12 @@ from hornbeam_server.query.dialect.duckdb_types import from_record_batch, quoted
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.optimizer.partial_indexes import condition_sql, value_sql
 from hornbeam_server.query.workers.pool import Workers
-from hornbeam_server.schema.catalog import Catalog, JoinView, Layout
+from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.errors import NotFound
 from hornbeam_server.schema.model import Check, Column, ForeignKey, Relation
 from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.types import Row
+from hornbeam_server.schema.views import JoinView
 from hornbeam_server.storage.batches import bytes_of_values
 from hornbeam_server.storage.codec.folds import Fold
 from hornbeam_server.storage.codec.keyrange import KeyRange

@@ -10,9 +10,10 @@ import pytest
 
 from hornbeam_server.maintain.changes import Change
 from hornbeam_server.maintain.deltas.program import compile_view, refresh, stored_program
-from hornbeam_server.schema.catalog import DeferredView, State
+from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.errors import Corruption, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import DeclaredView
+from hornbeam_server.schema.views import DeferredView
 from tests.duckdb_oracle import connect
 from tests.maintain.deltas.deltas_world import Rows, World, catalog_of, shown
 
