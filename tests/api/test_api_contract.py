@@ -250,7 +250,8 @@ def test_a_parameter_may_state_its_type(shop, type_, value, answer, of_type):
         ({"type": ["DATE"], "value": 1}, "is not the type of a parameter"),
         ({"type": "DATE"}, "an object of type and value"),
         ({"type": "DATE", "value": "2024-01-01", "more": 1}, "an object of type and value"),
-        ([1], "an object of type and value"),
+        ([[1]], "an array has one dimension"),
+        ([{"type": "DATE"}], "or an object of type and value"),
     ],
 )
 def test_invalid_typed_parameters_are_refused(shop, given, words):

@@ -355,6 +355,8 @@ def test_relations_are_read_in_parallel(shop, tmp_path, monkeypatch):
         inputs = {each.relation.name: each for each in driver._plan.inputs}
 
         class Sorting:
+            references = ()
+
             def __init__(self, _spark, staging):
                 self.rejected = set()
                 self.relation = inputs[staging.relation].relation

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from hornbeam_server.pipeline.load import files
 from hornbeam_server.query.dialect.duckdb_types import to_record_batch
+from hornbeam_server.schema.arrays import text_of_elements
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import InvalidRequest, SqlError, UnknownName
 from hornbeam_server.schema.types import ColumnType, Kind
@@ -45,7 +46,13 @@ def text(value):
             return base64.b64encode(value).decode()
         case dt.datetime():
             return value.isoformat()
+        case tuple():
+            return text_of_elements(map(element_text, value))
     return str(value)
+
+
+def element_text(value):
+    return rf"\x{value.hex()}" if isinstance(value, bytes) else text(value)
 
 
 def csv_text(names, rows):
@@ -73,15 +80,19 @@ def write_json(path, relation, rows):
 
 
 def write_parquet(path, relation, rows):
-    """Parquet has no type for intervals; they are text in it."""
+    """Parquet has no type for intervals; they are text in it, also as elements of arrays."""
+    spans = {i for i, c in enumerate(relation.columns) if Kind.INTERVAL in kinds(c.type)}
     columns = [
-        replace(c, type=ColumnType(Kind.TEXT)) if c.type.kind is Kind.INTERVAL else c
-        for c in relation.columns
+        replace(c, type=ColumnType(Kind.TEXT)) if i in spans else c
+        for i, c in enumerate(relation.columns)
     ]
-    spans = {i for i, c in enumerate(relation.columns) if c.type.kind is Kind.INTERVAL}
     plain = [tuple(text(v) if i in spans else v for i, v in enumerate(row)) for row in rows]
     table = pa.Table.from_batches([to_record_batch(columns, plain)])
     pq.write_table(table, path, row_group_size=2)
+
+
+def kinds(type_):
+    return {type_.kind, type_.element.kind} if type_.element else {type_.kind}
 
 
 WRITERS = {"csv": write_csv, "jsonl": write_json, "parquet": write_parquet}
@@ -304,9 +315,9 @@ def test_a_fault_of_a_whole_file_is_an_error(schema, tmp_path):
     refused("unknown.csv", b"i_id,x\n", error=UnknownName, match="no column 'x'")
     refused("doubled.csv", b"i_id,i_id\n", match="twice")
     refused("numbers.csv", b"t_text\n", ticket, match="given by nodes")
-    pq.write_table(pa.table({"i_id": [[1]]}), tmp_path / "list.parquet")
-    with pytest.raises(InvalidRequest, match="i_id has the type list"):
-        files.inspect(str(tmp_path / "list.parquet"), item)
+    pq.write_table(pa.table({"i_id": [{"a": 1}]}), tmp_path / "struct.parquet")
+    with pytest.raises(InvalidRequest, match="i_id has the type struct"):
+        files.inspect(str(tmp_path / "struct.parquet"), item)
 
 
 def test_a_json_object_without_an_identity_value_is_rejected(schema, tmp_path):
