@@ -25,6 +25,7 @@ from sqlglot.generator import Generator
 
 from bench.peers.port import Cannot
 from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.binding.output_names import UNNAMED
 from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.model import Column, KeyPart
@@ -160,6 +161,11 @@ class _Writer(Generator):
     def placeholder_sql(self, expression: exp.Placeholder) -> str:
         self.values.append(int(expression.this) - 1)
         return "?"
+
+    def alias_sql(self, expression: exp.Alias) -> str:
+        """An output without a name stays without one."""
+        unnamed = expression.alias == UNNAMED
+        return self.sql(expression, "this") if unnamed else super().alias_sql(expression)
 
     def ordered_sql(self, expression: exp.Ordered) -> str:
         """An ORDER BY term without the place of NULL: no index of Phoenix has NULL elsewhere."""

@@ -58,11 +58,10 @@ def duckdb():
 def test_a_number_with_an_exponent_is_numeric_if_a_decimal_holds_it(written, value, duckdb):
     bound = bind(f"SELECT {written}", CATALOG)
     ((found,),) = ask(duckdb, duckdb_sql(bound.ast))
-    compiled = compile_expression(bound.ast.expressions[0], None)
+    compiled = compile_expression(bound.ast.expressions[0].unalias(), None)
     assert compiled is not None
     assert (found, type(found)) == (value, type(value))
     assert (compiled(()), type(compiled(()))) == (value, type(value))
-    assert [column.name for column in bound.columns] == [written]
 
 
 @pytest.mark.parametrize(
