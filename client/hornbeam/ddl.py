@@ -15,7 +15,7 @@ from typing import Any
 from hornbeam.errors import DatabaseError, NotSupportedError, ProgrammingError, from_problem
 from hornbeam.statements import Token, is_setval, name_of, quote, split, tokens, workload_text
 from hornbeam.transport import Transport, replanned
-from hornbeam.views import require_fresh, wait_until_readable
+from hornbeam.views import require_fresh, wait_until_all_readable, wait_until_readable
 
 DDL = ""
 """The file name of DDL that the user has not written, for example of the schema in force."""
@@ -31,8 +31,9 @@ def execute_ddl(
     transport: Transport, statement: str, insert: Callable[[str], object]
 ) -> int | None:
     """Change the schema in force by `statement`, then plan and apply it. A statement that restarts
-    an identity column does only that. `insert` runs the INSERT that fills the table of CREATE TABLE
-    … AS; if it fails, the table is dropped. Returns the number that setval sets.
+    an identity column does only that. Immediate views that the change builds can be read when this
+    function returns. `insert` runs the INSERT that fills the table of CREATE TABLE … AS; if it
+    fails, the table is dropped. Returns the number that setval sets.
 
     Raises ProgrammingError if an object exists already or does not exist, NotSupportedError for
     other DDL, and the errors of plan and apply.
@@ -53,6 +54,8 @@ def execute_ddl(
             raise
     if (asked.verb, asked.what) == ("create", MATERIALIZED):
         wait_until_readable(transport, asked.name)
+    if asked.verb == "alter":
+        wait_until_all_readable(transport)
     return None
 
 

@@ -12,6 +12,8 @@ BUILD_S = 600.0
 """Time that CREATE MATERIALIZED VIEW waits for its build, in seconds."""
 _FIRST_PAUSE_S = 0.005
 _LONGEST_PAUSE_S = 0.5
+_UNFINISHED = ("building", "catching up")
+"""The states of a view whose build has not ended."""
 
 
 def wait_until_readable(transport: Transport, name: str) -> None:
@@ -31,6 +33,13 @@ def wait_until_readable(transport: Transport, name: str) -> None:
             )
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def wait_until_all_readable(transport: Transport) -> None:
+    """Wait for the builds of all immediate views, as `wait_until_readable` does for one."""
+    for view in transport.json("GET", "/v1/schema")["views"]:
+        if view["immediate"] is not None and view["state"] in _UNFINISHED:
+            wait_until_readable(transport, view["name"])
 
 
 def require_fresh(transport: Transport, name: str) -> None:

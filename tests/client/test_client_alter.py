@@ -94,3 +94,17 @@ def test_a_changed_file_says_how_values_are_converted(run: Run, url: str, tmp_pa
     code, out, err = run("schema", "apply", str(file), "-y", *using)
     assert code == 0, err
     assert "78" in run("sql", "SELECT b_title + 1 FROM book")[1]
+
+
+def test_a_view_that_is_built_again_can_be_read_after_the_statement(url: str) -> None:
+    with hornbeam.connect(url, autocommit=True) as db:
+        cursor = db.cursor()
+        cursor.execute("CREATE TABLE sold (id INTEGER PRIMARY KEY, price NUMERIC(8,2))")
+        cursor.executemany("INSERT INTO sold VALUES (?, ?)", [(n, n % 7) for n in range(5_000)])
+        cursor.execute(
+            "CREATE MATERIALIZED VIEW by_price AS"
+            " SELECT price, count(*) AS n FROM sold GROUP BY price"
+        )
+        cursor.execute("ALTER TABLE sold ALTER price TYPE TEXT USING price::text")
+        cursor.execute("SELECT price, n FROM by_price WHERE price = '6.00'")
+        assert cursor.fetchall() == [("6.00", 714)]
