@@ -138,7 +138,8 @@ def test_the_law_compares_different_plans(engine):
 def test_an_average_is_written_for_duckdb_as_a_quotient(sql, part):
     written = duckdb_sql(bind(f"SELECT {sql} FROM t", ONE).ast)
     assert part in written
-    assert f'AS "{sql.lower()[:4]}' in written
+    name = "avg" if sql.startswith("avg") else '"?column?"'
+    assert f"AS {name} FROM" in written
 
 
 @pytest.mark.parametrize(
