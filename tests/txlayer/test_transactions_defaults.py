@@ -171,8 +171,8 @@ async def test_values_without_a_list_of_columns_are_those_of_the_first_columns(t
             ("INSERT INTO t VALUES (1, 'x'), (2)", "1 values for 2"),
             ("INSERT INTO t VALUES (1, 'x', 2, DEFAULT, 3)", "5 values for 4"),
             ("INSERT INTO t (id, a) VALUES (7)", "1 values for 2"),
-            ("INSERT INTO t (id, a) SELECT 7", "2 columns, the SELECT gives 1"),
-            ("INSERT INTO u SELECT 1, 2, 3", "2 columns, the SELECT gives 3"),
+            ("INSERT INTO t (id, a) SELECT 7", "1 values for 2"),
+            ("INSERT INTO u SELECT 1, 2, 3", "3 values for 2"),
         ):
             with pytest.raises(SqlError, match=error):
                 await database.execute(sql)
