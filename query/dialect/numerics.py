@@ -98,9 +98,10 @@ def mark_product(node: exp.Mul, type_of: TypeOf) -> None:
 
 def _has_quotient(node: exp.Expr, type_of: TypeOf) -> bool:
     return any(
-        is_quotient(part) or is_long_product(part) or _places(part, type_of) >= PLACES
+        _places(part, type_of) >= PLACES
+        if isinstance(part, exp.Column)
+        else is_quotient(part) or is_long_product(part)
         for part in node.walk(prune=_has_own_places)
-        if isinstance(part, exp.Div | exp.Mul | exp.Column)
     )
 
 

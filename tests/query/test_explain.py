@@ -57,7 +57,7 @@ strategy: 1 subquery first, then sources by access paths, joined in DuckDB
   2. item: scan of item_subject (about 1000 rows)
   3. line: key range of line, where l_o_id > (the subquery's answer) (about 1250 rows)
 in DuckDB, because of aggregate COUNT(DISTINCT l_no): SELECT COUNT(DISTINCT l_no)\
- FROM "source 1" AS "line", "source 0" AS "item"\
+ AS count FROM "source 1" AS "line", "source 0" AS "item"\
  WHERE l_i_id = i_id AND l_o_id > $p0 GROUP BY i_subject
 note: join line to item (line.line_item): the foreign key is no edge of a tree""",
 }

@@ -160,3 +160,17 @@ def test_the_executors_differ(engine):
         for name, sql in DIVISIONS.items()
     }
     assert native == {"DuckDB": False, "our loops": True}
+
+
+@pytest.mark.parametrize(
+    "sql", ["d * (1 - d) * (1 + d)", "(d + 1) * (d * (d - 2))", "sum(d * -d * d)"]
+)
+def test_a_product_without_a_quotient_is_duckdbs(sql):
+    assert "hornbeam_product" not in duckdb_sql(bind(f"SELECT {sql} FROM t", CATALOG).ast).lower()
+
+
+@pytest.mark.parametrize(
+    "sql", ["(d / 3) * (d / 7)", "(d / 3) * (1 + d / 7)", "(1 - d / 3) * -(d / 7)"]
+)
+def test_a_product_of_quotients_is_rounded(sql):
+    assert "hornbeam_product" in duckdb_sql(bind(f"SELECT {sql} FROM t", CATALOG).ast).lower()
