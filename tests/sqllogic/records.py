@@ -210,12 +210,7 @@ class _Parser:
         """The lines behind `----`."""
         if self._at >= len(self._lines) or self._lines[self._at].strip() != "----":
             return []
-        self._at += 1
-        found: list[str] = []
-        while self._at < len(self._lines) and self._lines[self._at].strip():
-            found.append(self._lines[self._at])
-            self._at += 1
-        return found
+        return self._more()
 
     def _error_text(self) -> str:
         found = self._until_blank()
@@ -224,6 +219,7 @@ class _Parser:
         return "\n".join(found).strip()
 
     def _more(self) -> list[str]:
+        """The lines behind this one, up to a blank line."""
         self._at += 1
         found: list[str] = []
         while self._at < len(self._lines) and self._lines[self._at].strip():

@@ -348,20 +348,23 @@ def _body(wanted: Wanted) -> dict[str, Any]:
 
 def _renamed(text: str) -> dict[str, str]:
     """The rename that RELATION.OLD=NEW asks for. Names are as they are stored, without quotes."""
-    old, equals, new = text.partition("=")
-    relation, dot, column = old.rpartition(".")
-    if not (equals and dot and relation and column and new):
-        fail(f"--rename {text} names no column.", "Write --rename relation.old=new.")
+    relation, column, new = _of_column("--rename", text, "relation.old=new")
     return {"relation": relation, "column": column, "new": new}
 
 
 def _used(text: str) -> dict[str, str]:
     """The conversion that RELATION.COLUMN=EXPRESSION asks for."""
-    name, equals, sql = text.partition("=")
-    relation, dot, column = name.rpartition(".")
-    if not (equals and dot and relation and column and sql):
-        fail(f"--using {text} names no column.", "Write --using relation.column=expression.")
+    relation, column, sql = _of_column("--using", text, "relation.column=expression")
     return {"relation": relation, "column": column, "sql": sql}
+
+
+def _of_column(option: str, text: str, form: str) -> tuple[str, str, str]:
+    """The relation, the column and what is given for it. Fails unless `text` has the `form`."""
+    name, equals, given = text.partition("=")
+    relation, dot, column = name.rpartition(".")
+    if not (equals and dot and relation and column and given):
+        fail(f"{option} {text} names no column.", f"Write {option} {form}.")
+    return relation, column, given
 
 
 def _print_suggestion(wanted: Wanted, as_json: bool) -> None:
