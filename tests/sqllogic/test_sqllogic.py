@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sqllogic import corpora
 from tests.sqllogic.corpora import CORPORA, OURS, Unreachable, files, folder_of
 from tests.sqllogic.databases import Answer, Hornbeam
 from tests.sqllogic.declared import cases, declared
@@ -199,7 +200,8 @@ def test_our_own_files_pass(path, tmp_path):
     assert [each for each in found.outcomes if each.verdict is not Verdict.PASSED] == []
 
 
-def test_files_of_risinglight_pass(tmp_path):
+def test_files_of_risinglight_pass(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpora, "FETCH_S", 60.0)
     try:
         folder_of(RISINGLIGHT)
     except Unreachable as error:
