@@ -2,8 +2,8 @@
 write the counts into docs/sql.md.
 
 `--postgres` also asks a PostgreSQL of this machine (Debian: `postgresql`, and psycopg), and
-declares the cases in which it answers as Hornbeam does, not as the file expects. `--save FILE`
-keeps every outcome as JSON.
+declares the cases in which it answers as Hornbeam does, not as the file expects, or does not know
+the statement. `--save FILE` keeps every outcome as JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bench.peers.postgres import Server
 from hornbeam.cli.common import progress
 from tests.sqllogic.corpora import CORPORA, OURS, Corpus, Unreachable, files, folder_of
 from tests.sqllogic.databases import Hornbeam, PostgreSQL
-from tests.sqllogic.declared import DECLARED, add_same_as_postgresql, cases
+from tests.sqllogic.declared import DECLARED, cases, declare_beside_postgresql
 from tests.sqllogic.outcomes import FileOutcomes, Judged, judged, of_file
 from tests.sqllogic.reference import write_section
 from tests.sqllogic.runner import Verdict
@@ -57,7 +57,7 @@ def main() -> int:
     if arguments.save:
         arguments.save.write_text(json.dumps([each.document() for each in found], indent=1))
     if arguments.postgres:
-        add_same_as_postgresql(found)
+        declare_beside_postgresql(found)
     return _report(found, whole=not (arguments.only or arguments.corpus))
 
 

@@ -9,24 +9,29 @@ from typing import Any, Protocol
 
 import hornbeam
 from hornbeam.errors import InterfaceError, InternalError, NotSupportedError
+from hornbeam.intervals import read_interval
 from hornbeam.statements import split
 
 TIMEOUT_S = 20.0
 """Time limit of each statement, in seconds."""
 _LOCALE = "LC_COLLATE 'C' LC_CTYPE 'C.UTF-8' TEMPLATE template0"
 _SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE ALL (ARRAY['pg_%', 'info%'])"
+_UNKNOWN_STATES = frozenset({"42601", "42704", "42883"})
+"""PostgreSQL's codes of a syntax error and of unknown types, functions and operators."""
 _UNKNOWN = ("Function with name", "No function matches", "no function", "does not have")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows and the number of changed or returned rows, or the error."""
+    """The rows and the number of changed or returned rows, or the error. `unknown`: the database
+    does not know the syntax, or a function, an operator or a type of the statement."""
 
     rows: tuple[tuple[Any, ...], ...] = ()
     count: int = 0
     error: str = ""
     refused: bool = False
     internal: bool = False
+    unknown: bool = False
 
 
 class Database(Protocol):
@@ -107,12 +112,15 @@ class PostgreSQL:
                 rows = cursor.fetchall() if cursor.description else []
                 answer = Answer(tuple(rows), cursor.rowcount)
         except (psycopg.Error, ValueError) as error:
-            return Answer(error=str(error) or type(error).__name__)
+            state = getattr(error, "sqlstate", None)
+            message = str(error) or type(error).__name__
+            return Answer(error=message, unknown=state in _UNKNOWN_STATES)
         return answer
 
     def _connection(self, name: str) -> Any:
         if name not in self._open:
             self._open[name] = opened = self._server.connect(self._name)
+            _load_as_texts(opened)
             for setting in (f"statement_timeout = {int(TIMEOUT_S * 1000)}", "timezone = 'UTC'"):
                 opened.execute(f"SET {setting}")
         return self._open[name]
@@ -127,3 +135,19 @@ class PostgreSQL:
             for (name,) in db.execute(_SCHEMAS).fetchall():
                 db.execute(f'DROP SCHEMA "{name}" CASCADE')
             db.execute("CREATE SCHEMA public")
+
+
+def _load_as_texts(connection: Any) -> None:
+    """Read JSON as text and intervals with their months, as our client gives them."""
+    from psycopg.adapt import Loader
+
+    class Text(Loader):
+        def load(self, data: Any) -> Any:
+            return bytes(data).decode()
+
+    class Span(Text):
+        def load(self, data: Any) -> Any:
+            return read_interval(super().load(data))
+
+    for name, loader in (("json", Text), ("jsonb", Text), ("record", Text), ("interval", Span)):
+        connection.adapters.register_loader(name, loader)

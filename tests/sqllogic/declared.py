@@ -1,14 +1,14 @@
 """The declared differences: records in which a file expects another answer than Hornbeam gives.
 
 `declared.toml` has a title and a reason for each kind of difference, and the lines of its cases in
-each file. The kind `postgresql` has the cases in which PostgreSQL itself was asked, and answers as
-Hornbeam does; `python -m tests.sqllogic --postgres` writes it.
+each file. Of two kinds PostgreSQL itself was asked, and answers as Hornbeam does, or does not know
+the statement; `python -m tests.sqllogic --postgres` writes them.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,12 @@ from tests.sqllogic.outcomes import FileOutcomes
 
 DECLARED = Path(__file__).parent / "declared.toml"
 SAME = "PostgreSQL answers as Hornbeam does"
+UNKNOWN = "PostgreSQL does not know the statement"
+_REASONS = {
+    SAME: "The file has its own engine's meaning.",
+    UNKNOWN: "Its syntax, or a function, operator or type in it, is another engine's; Hornbeam has"
+    " DuckDB's meaning of it.",
+}
 Cases = Mapping[str, Mapping[str, list[int]]]
 
 
@@ -44,19 +50,33 @@ def cases() -> dict[tuple[str, str], frozenset[int]]:
     return found
 
 
-def add_same_as_postgresql(found: Iterable[FileOutcomes]) -> None:
-    """Write the cases in which PostgreSQL was asked, and answers as Hornbeam does."""
+def declare_beside_postgresql(found: Iterable[FileOutcomes]) -> None:
+    """Write the cases in which PostgreSQL was asked, and answers as Hornbeam does, or does not know
+    the statement."""
     known = declared()
-    others = [each for each in known if each.title != SAME]
-    kept = next((each for each in known if each.title == SAME), None)
-    new = {c: dict(paths) for c, paths in (kept.cases if kept else {}).items()}
-    for each in found:
-        lines = sorted(each.same_as_postgresql())
-        new.setdefault(each.corpus, {}).pop(each.path, None)
-        if lines:
-            new[each.corpus][each.path] = lines
-    same = Difference(SAME, "The file has its own engine's meaning.", new)
-    DECLARED.write_text("\n".join(map(_toml, (same, *others))))
+    asked = list(found)
+    lines = {SAME: FileOutcomes.same_as_postgresql, UNKNOWN: FileOutcomes.unknown_to_postgresql}
+    written = [
+        Difference(title, reason, _replaced(known, title, asked, lines[title]))
+        for title, reason in _REASONS.items()
+    ]
+    others = [each for each in known if each.title not in _REASONS]
+    DECLARED.write_text("\n".join(map(_toml, (*written, *others))))
+
+
+def _replaced(
+    known: Iterable[Difference], title: str, asked: Iterable[FileOutcomes],
+    lines: Callable[[FileOutcomes], set[int]],
+) -> Cases:  # fmt: skip
+    """The cases of a kind, in which those of the files that were asked are replaced."""
+    kept = next((each.cases for each in known if each.title == title), {})
+    new = {corpus: dict(paths) for corpus, paths in kept.items()}
+    for each in asked:
+        paths = new.setdefault(each.corpus, {})
+        paths.pop(each.path, None)
+        if found := sorted(lines(each)):
+            paths[each.path] = found
+    return new
 
 
 def _toml(each: Difference) -> str:

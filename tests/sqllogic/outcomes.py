@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from tests.sqllogic.corpora import Corpus, folder_of
 from tests.sqllogic.databases import Answer, Database
 from tests.sqllogic.records import Malformed
-from tests.sqllogic.runner import Outcome, Verdict, run_file
+from tests.sqllogic.runner import RESTS_ON_UNKNOWN, Outcome, Verdict, run_file
 from tests.sqllogic.values import canonical, equal
 
 BAD = {Verdict.WRONG, Verdict.ERROR, Verdict.INTERNAL}
@@ -33,18 +33,28 @@ class FileOutcomes:
 
     def same_as_postgresql(self) -> set[int]:
         """The lines of records that do not pass, and in which PostgreSQL does as we do."""
+        return self._lines(_alike)
+
+    def unknown_to_postgresql(self) -> set[int]:
+        """The lines of records that do not pass, and of which PostgreSQL does not know the syntax,
+        a function, an operator or a type."""
+        return self._lines(_unknown) - self.same_as_postgresql()
+
+    def _lines(self, holds: Callable[[Outcome, Outcome], bool]) -> set[int]:
+        """The lines whose records do not pass, and for all of which the condition holds, between
+        our outcome and PostgreSQL's."""
         theirs = {(each.line, each.sql): each for each in self.postgres}
-        same: dict[int, bool] = {}
+        found: dict[int, bool] = {}
         for each in self.outcomes:
             if each.verdict in BAD:
                 other = theirs.get((each.line, each.sql))
-                agrees = other is not None and _alike(each, other)
-                same[each.line] = same.get(each.line, True) and agrees
-        return {line for line, agrees in same.items() if agrees}
+                agrees = other is not None and holds(each, other)
+                found[each.line] = found.get(each.line, True) and agrees
+        return {line for line, agrees in found.items() if agrees}
 
     def document(self) -> dict[str, Any]:
         theirs = {(each.line, each.sql): each for each in self.postgres}
-        same = self.same_as_postgresql()
+        same = self.same_as_postgresql() | self.unknown_to_postgresql()
         return {
             "corpus": self.corpus,
             "path": self.path,
@@ -73,6 +83,16 @@ def _alike(ours: Outcome, theirs: Outcome) -> bool:
     if ours.answer.error or theirs.answer.error:
         return bool(ours.answer.error) and bool(theirs.answer.error)
     return _bag(ours.answer) == _bag(theirs.answer) or _close(ours.answer, theirs.answer)
+
+
+def _unknown(ours: Outcome, theirs: Outcome) -> bool:
+    """Is the statement, or one that it rests on, unknown to PostgreSQL? What fails here is still a
+    fault."""
+    if ours.verdict is Verdict.INTERNAL:
+        return False
+    if theirs.answer is None:
+        return theirs.detail == RESTS_ON_UNKNOWN
+    return theirs.answer.unknown
 
 
 def _bag(answer: Answer) -> list[list[str]]:

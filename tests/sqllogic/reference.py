@@ -18,7 +18,7 @@ BEGIN, END = "<!-- `make sqllogic` writes this section -->\n", "<!-- end of make
 INTRODUCTION = """
 `make sqllogic` runs files of sqllogictest that other projects have written, each at a fixed commit. *Declared* counts the
 records that end otherwise because the file has the meaning of its own engine: PostgreSQL was asked, and
-answers as Hornbeam does (`tests/sqllogic/declared.toml`). *Refused* statements are refused by name. *Open* counts other
+answers as Hornbeam does, or does not know the statement (`tests/sqllogic/declared.toml`). *Refused* statements are refused by name. *Open* counts other
 errors and answers that differ and are not declared: DuckDB's syntax and types, and differences that the table above
 lists. *Not asked* is what rests on a refused statement, or on a part of an engine that has nothing to do with SQL.
 

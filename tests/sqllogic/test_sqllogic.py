@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from hornbeam.intervals import Interval
 from tests.sqllogic import corpora
 from tests.sqllogic.corpora import CORPORA, OURS, Unreachable, files, folder_of
 from tests.sqllogic.databases import Answer, Hornbeam
 from tests.sqllogic.declared import cases, declared
-from tests.sqllogic.outcomes import BAD, judged, of_file
+from tests.sqllogic.outcomes import BAD, FileOutcomes, judged, of_file
 from tests.sqllogic.records import (
     Condition,
     Directive,
@@ -23,7 +24,7 @@ from tests.sqllogic.records import (
     parse,
 )
 from tests.sqllogic.reference import kind_of_refusal
-from tests.sqllogic.runner import Style, Verdict, run_file
+from tests.sqllogic.runner import RESTS_ON_UNKNOWN, Outcome, Style, Verdict, run_file
 from tests.sqllogic.values import agree
 
 RISINGLIGHT = next(corpus for corpus in CORPORA if corpus.name == "RisingLight")
@@ -110,6 +111,8 @@ AGREEING = [
     ([(2,)], "R", "nosort", ["2.000"], "sqlite", True),
     ([(True,)], "B", "nosort", ["t"], "words", True),
     ([(True,)], "B", "nosort", ["f"], "words", False),
+    ([(Interval(months=-50),)], "T", "nosort", ["-4 years -2 mons"], "words", True),
+    ([(Interval(months=2), 3)], "TI", "nosort", ["2 mons 3"], "words", True),
     ([(b"a\xff",)], "T", "nosort", ["a\\xFF"], "duckdb", True),
     ([(b"a\xff",)], "T", "nosort", ["\\x61ff"], "words", True),
     ([("a b", 1)], "TI", "nosort", ["a  b 1"], "words", True),
@@ -156,6 +159,43 @@ JUDGED = [
 def test_a_record_is_judged(text, answers, verdict):
     (outcome,), _ = run(text, answers, messages=True)
     assert outcome.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "same", "unknown"),
+    [
+        (ONE, ONE, True, False),
+        (ONE, Answer(((2,),), 1), False, False),
+        (ONE, FAILED, False, False),
+        (FAILED, FAILED, True, False),
+        (ONE, Answer(error="no such operator", unknown=True), False, True),
+        (FAILED, Answer(error="no such operator", unknown=True), True, False),
+        (Answer(error="x", internal=True), Answer(error="y", unknown=True), False, False),
+        (ONE, None, False, True),
+    ],
+)
+def test_a_difference_is_declared_by_what_postgresql_does(ours, theirs, same, unknown):
+    verdict = Verdict.INTERNAL if ours.internal else Verdict.WRONG
+    their_verdict = Verdict.SKIPPED if theirs is None else Verdict.WRONG
+    found = FileOutcomes(
+        "RisingWave", "f", (Outcome(1, "A", verdict, "", ours),),
+        (Outcome(1, "A", their_verdict, RESTS_ON_UNKNOWN, theirs),),
+    )  # fmt: skip
+    assert found.same_as_postgresql() == ({1} if same else set())
+    assert found.unknown_to_postgresql() == ({1} if unknown else set())
+
+
+def test_what_rests_on_an_unknown_statement_says_so():
+    text = "statement ok\nCREATE TABLE t (a MAP)\n\nquery I\nSELECT a FROM t\n----\n1\n\n"
+    unknown = Answer(error="no type", unknown=True)
+    outcomes, _ = run(text, {"CREATE TABLE t (a MAP)": unknown})
+    assert outcomes[1].detail == RESTS_ON_UNKNOWN
+
+
+def test_plans_are_not_compared():
+    answers = {"EXPLAIN SELECT 1": ONE}
+    (outcome,), _ = run("query T\nEXPLAIN SELECT 1\n----\nScan\n", answers)
+    assert outcome.verdict is Verdict.SKIPPED
 
 
 def test_what_rests_on_a_failed_statement_is_not_asked():

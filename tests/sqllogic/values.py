@@ -17,6 +17,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from hornbeam.intervals import Interval, interval_text, read_interval
+from hornbeam_server.schema.intervals import interval
 
 Row = Sequence[Any]
 NULL, EMPTY = "NULL", "(empty)"
@@ -106,7 +107,8 @@ def _moment(text: str) -> str:
 
 
 def _interval(text: str) -> str:
-    return interval_text(read_interval(text.replace("month", "mon")))
+    """An interval as PostgreSQL writes it."""
+    return str(interval(interval_text(read_interval(text.replace("month", "mon")))))
 
 
 def _bytes(text: str) -> str:
