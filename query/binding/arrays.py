@@ -15,9 +15,10 @@ from hornbeam_server.query.dialect.arrays import (
     array_compared,
     function_of,
     is_joined,
+    nested,
     typed_arguments,
 )
-from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.types import UNORDERED, ColumnType, array_of
 
 GiveType = Callable[[exp.Expr, ColumnType], None]
@@ -25,7 +26,7 @@ GiveType = Callable[[exp.Expr, ColumnType], None]
 
 def mark_array(node: exp.Expr, type_of: TypeOf, give_type: GiveType) -> None:
     """Note which function of arrays computes `node`. Parameters and constants among its arguments
-    get the types that the other arguments tell. Raises TypeMismatch."""
+    get the types that the other arguments tell. Raises TypeMismatch, Unsupported."""
     array = array_compared(node)
     if array is not None:
         _mark_compared(node, array, type_of, give_type)
@@ -38,6 +39,11 @@ def mark_array(node: exp.Expr, type_of: TypeOf, give_type: GiveType) -> None:
     name = function_of(node, type_of)
     if name is None:
         return
+    if nested(node, name, type_of):
+        raise Unsupported(
+            "An array of arrays is not supported: an array has one dimension.",
+            cure="Keep several dimensions in a value of JSONB.",
+        )
     node.meta[ARRAY] = name
     for each, type_ in typed_arguments(node, name, type_of):
         _settle(each, type_, give_type)

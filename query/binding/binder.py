@@ -57,6 +57,7 @@ from hornbeam_server.query.binding.blocks import (
 from hornbeam_server.query.binding.comparisons import EXCHANGED, is_assignment, settle
 from hornbeam_server.query.binding.constants import CONSTANT, named_type
 from hornbeam_server.query.binding.dependencies import dependent_columns
+from hornbeam_server.query.binding.distinct_orders import undetermined_key
 from hornbeam_server.query.binding.documents import mark_jsonb, require_order
 from hornbeam_server.query.binding.identities import (
     excluded_names,
@@ -591,8 +592,18 @@ class _Binder:
                 shape = self._recursive(query, cte.alias, names, parent, known)
             else:
                 shape = self._query(query, parent, known)
+            self._check_names(cte, names, shape.columns)
             known[cte.alias] = _renamed(shape, names or _name_values(cte, shape))
         return known
+
+    def _check_names(
+        self, node: exp.Expr, names: Sequence[str], columns: Sequence[OutputColumn]
+    ) -> None:
+        if len(names) > len(columns) > 0:
+            raise SqlError(
+                f"{len(names)} names for {len(columns)} columns{at(node, self.sql)}.",
+                cure="Give at most one name for each column.",
+            )
 
     def _recursive(
         self,
@@ -707,6 +718,7 @@ class _Binder:
             for clause in _listed(node.args.get(part)):
                 self._expression(clause, select)
         self._order(node, select)
+        self._check_distinct(node)
         self._limits(node, select)
         self._complete_group(node, select)
         return shape
@@ -795,6 +807,14 @@ class _Binder:
                 plain.append(Order(*found.name, *flags))
         if len(plain) == len(expressions):
             select.gathered.order = plain
+
+    def _check_distinct(self, node: exp.Select) -> None:
+        key = undetermined_key(node, self.targets)
+        if key is not None:
+            raise SqlError(
+                f"ORDER BY of SELECT DISTINCT names no output column{at(key, self.sql)}.",
+                cure="Add the expression to the SELECT list, or write GROUP BY.",
+            )
 
     def _plain(self, node: exp.Expr, select: _Select) -> SourceColumn | None:
         """The source column that an ORDER BY element means, directly or through an output alias."""
@@ -900,11 +920,7 @@ class _Binder:
         """Columns under their visible names: `AS t (a, b)` renames the first two."""
         alias = node.args.get("alias")
         names = [column.name for column in alias.columns] if alias else []
-        if len(names) > len(columns) > 0:
-            raise SqlError(
-                f"{len(names)} names for {len(columns)} columns{at(node, self.sql)}.",
-                cure="Give at most one name for each column.",
-            )
+        self._check_names(node, names, columns)
         for i, column in enumerate(columns):
             yield (names[i] if i < len(names) else column.name), column
 
@@ -1427,9 +1443,19 @@ class _Binder:
 
     def _mark(self, node: exp.Expr) -> None:
         """Note which function of JSONB or of arrays computes `node`."""
+        if isinstance(node, exp.Trim | exp.Upper | exp.Lower):
+            self._check_text(node)
         mark_jsonb(node, self._type, self._argument, self.sql)
         if JSONB not in node.meta:
             mark_array(node, self._type, self._argument)
+
+    def _check_text(self, node: exp.Func) -> None:
+        type_ = self._type(node.this)
+        if type_ is not None and type_.kind is Kind.BYTES:
+            raise Unsupported(
+                f"{function_name(node).upper()} takes text, not bytes{at(node, self.sql)}.",
+                cure="Write encode(…, 'hex'), or keep the value as TEXT.",
+            )
 
     def _check_average(self, node: exp.AggFunc) -> None:
         type_ = self._type(node.this)

@@ -241,7 +241,7 @@ def _number_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
             yield _token(TokenType.NUMBER, str(count), token)
             if token.token_type is TokenType.QDCOLON:  # ?::TYPE, where ?:: is one token
                 yield _token(TokenType.DCOLON, "::", token)
-        elif token.token_type is TokenType.PARAMETER:
+        elif token.token_type is TokenType.PARAMETER and not _is_absolute(tokens, i):
             raise Unsupported(
                 f"{token.text}{_text(tokens, i + 1)} is no parameter here.",
                 cure="Write ? or :name.",
@@ -253,6 +253,13 @@ def _number_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
             yield token
     if count and named:
         raise Unsupported("The statement has both ? and :name.", cure="Use one of the two.")
+
+
+def _is_absolute(tokens: Sequence[Token], i: int) -> bool:
+    """Whether token `i` is the operator `@`, which no name follows directly."""
+    token, following = tokens[i], tokens[i + 1 : i + 2]
+    named = bool(following) and following[0].start == token.end + 1
+    return token.text == "@" and not (named and following[0].text.isidentifier())
 
 
 def _starts_named(tokens: Sequence[Token], i: int) -> bool:

@@ -125,15 +125,46 @@ def function_of(node: exp.Expr, type_of: TypeOf) -> str | None:
         return _concatenation(node, type_of)
     found = _OPERATORS.get(type(node))
     sides = () if found is None else (node.this, node.expression)
-    return found if any(_is_array(type_of(side)) for side in sides) else None
+    return found if any(is_array(side, type_of) for side in sides) else None
 
 
-def _is_array(type_: ColumnType | None) -> bool:
-    return type_ is not None and type_.element is not None
+def is_array(node: exp.Expr, type_of: TypeOf) -> bool:
+    """Does the syntax tell that the value is an array? The type of its elements may be unknown."""
+    inner = node.unnest()
+    type_ = type_of(inner)
+    return _spells_array(inner) if type_ is None else type_.element is not None
+
+
+def _spells_array(node: exp.Expr) -> bool:
+    """Is the value an array, whatever its elements are?"""
+    match node:
+        case exp.Array():
+            return True
+        case exp.Cast():
+            return node.is_type(exp.DType.ARRAY)
+        case exp.Query():
+            return len(node.selects) == 1 and _spells_array(node.selects[0].unalias())
+        case exp.DPipe():
+            return any(_spells_array(side.unnest()) for side in (node.this, node.expression))
+        case exp.Anonymous():
+            name = NAMES.get((node.name.lower(), len(node.expressions)))
+            return name is not None and FUNCTIONS[name].result in "ais"
+    return False
+
+
+def nested(node: exp.Expr, name: str, type_of: TypeOf) -> bool:
+    """Is an array of arrays among the arguments of function `name`?"""
+    given = zip(FUNCTIONS[name].parameters, arguments(node), strict=False)
+    return any(
+        isinstance(element := each.unnest(), exp.Array)
+        and any(is_array(inner, type_of) for inner in element.expressions)
+        for kind, each in given
+        if kind == "a"
+    )
 
 
 def _bracket(node: exp.Bracket, type_of: TypeOf) -> str | None:
-    if len(node.expressions) != 1 or not _is_array(type_of(node.this)):
+    if len(node.expressions) != 1 or not is_array(node.this, type_of):
         return None
     inside = node.expressions[0]
     if not isinstance(inside, exp.Slice):
@@ -144,17 +175,15 @@ def _bracket(node: exp.Bracket, type_of: TypeOf) -> str | None:
 def _concatenation(node: exp.DPipe, type_of: TypeOf) -> str | None:
     """`||` of two arrays, or of an array and an element. A text without a type, a parameter and
     NULL are arrays, as in PostgreSQL."""
-    left, right = node.this.unnest(), node.expression.unnest()
-    types = [type_of(left), type_of(right)]
-    arrays = [
-        _is_array(type_) or side.is_string or isinstance(side, _UNTYPED)
-        for type_, side in zip(types, (left, right), strict=True)
-    ]
-    if not any(map(_is_array, types)):
+    sides = (node.this.unnest(), node.expression.unnest())
+    known = [is_array(side, type_of) for side in sides]
+    if not any(known):
         return None
-    return {(True, True): "concatenated", (True, False): "appended"}.get(
-        (arrays[0], arrays[1]), "prepended"
+    left, right = (
+        is_known or side.is_string or isinstance(side, _UNTYPED)
+        for is_known, side in zip(known, sides, strict=True)
     )
+    return {(True, True): "concatenated", (True, False): "appended"}.get((left, right), "prepended")
 
 
 def result_type(node: exp.Expr, name: str, type_of: TypeOf) -> ColumnType | None:

@@ -209,6 +209,8 @@ def _write_array(node: exp.Cast, to: exp.DataType) -> None:
     if given is not None and given.kind in _TEXT_KINDS and not isinstance(node.this, _WRITTEN):
         node.set("this", call("array_elements", node.this.copy()))
         element = ColumnType(Kind.TEXT)
+    elif given is None and is_plain(node.this) and not isinstance(node.this.unnest(), exp.Array):
+        node.set("this", call("array_of_any", node.this.copy()))
     if element is not None and not isinstance(node.this.unnest(), exp.Array):
         node.set("this", _each(node.this, element, inner, type(node)))
     if inner.this in _TEXTS:

@@ -62,6 +62,9 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "?|": ("?", "|"),
     "?&": ("?", "&"),
     "#-": ("#", "-"),
+    "xor": ("#",),
+    "sqrt": ("|/",),
+    "cbrt": ("||/",),
     "jsonb_extract": ("#>",),
     "jsonb_extract_scalar": ("#>>",),
 }

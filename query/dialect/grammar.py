@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -93,7 +93,7 @@ _JSON_OPERATORS = {
     TokenType.DHASH_ARROW: _json(exp.JSONBExtractScalar),
 }
 _LITERAL_TYPES = DuckDB.Parser.TYPE_TOKENS
-_KEYWORD_FORMS = ("CAST", "OVERLAY", "POSITION", "SUBSTRING", "TRIM", "TRY_CAST")
+_KEYWORD_FORMS = ("CAST", "OVERLAY", "POSITION", "SUBSTRING", "TRY_CAST")
 
 
 class _Parser(_DUCKDB):  # type: ignore[misc]
@@ -109,9 +109,17 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
     FUNCTION_PARSERS = {  # noqa: RUF012
         **{name: _DUCKDB.FUNCTION_PARSERS[name] for name in _KEYWORD_FORMS},
         "EXTRACT": lambda self: self._parse_part(),
+        "TRIM": lambda self: self._parse_trimmed(),
+    }
+    BITWISE = {**_DUCKDB.BITWISE, TokenType.HASH: exp.BitwiseXor}  # noqa: RUF012
+    UNARY_PARSERS = {  # noqa: RUF012
+        **_DUCKDB.UNARY_PARSERS,
+        TokenType.PARAMETER: lambda self: self._parse_absolute(),
+        TokenType.PIPE_SLASH: lambda self: self._parse_root(exp.Sqrt),
+        TokenType.DPIPE_SLASH: lambda self: self._parse_root(exp.Cbrt),
     }
     NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
-        name: _DUCKDB.NO_PAREN_FUNCTION_PARSERS[name] for name in ("@", "ANY", "CASE", "MAP")
+        name: _DUCKDB.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "MAP")
     }
     LAMBDAS = {  # noqa: RUF012
         kind: read for kind, read in _DUCKDB.LAMBDAS.items() if kind is not TokenType.ARROW
@@ -164,6 +172,35 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
         call.meta[EXACT] = True
         return call
 
+    def _parse_root(self, root: type[exp.Func]) -> exp.Expr:
+        """Parse what is behind `|/` and `||/`, which bind less than arithmetic."""
+        found: exp.Expr = self.expression(root(this=self._parse_term()))
+        return found
+
+    def _parse_absolute(self) -> exp.Expr | None:
+        """Parse what is behind `@`. Behind `$`, which has the same kind, is a parameter's number or
+        name."""
+        if self._prev.text == "@":
+            return self._parse_root(exp.Abs)
+        self._retreat(self._index - 1)
+        found: exp.Expr | None = self._parse_type()
+        return found
+
+    def _parse_trimmed(self) -> exp.Expr:
+        """Parse TRIM, whose characters may stand last: TRIM(BOTH FROM text, characters)."""
+        start = self._index
+        position = self._match_texts(self.TRIM_TYPES) and self._prev.text.upper()
+        if not self._match(TokenType.FROM):
+            self._retreat(start)
+            trim: exp.Expr = _DUCKDB.FUNCTION_PARSERS["TRIM"](self)
+            return trim
+        text = self._parse_bitwise()
+        characters = self._parse_bitwise() if self._match(TokenType.COMMA) else None
+        found: exp.Expr = self.expression(
+            exp.Trim(this=text, position=position or None, expression=characters)
+        )
+        return found
+
     def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
         """Parse arguments. DISTINCT applies to the whole call but is stored at the first argument
         only."""
@@ -190,6 +227,8 @@ class HornbeamSQL(DuckDB):
             "CHAR": TokenType.CHAR,
             "BPCHAR": TokenType.BPCHAR,
             "VARCHAR": TokenType.VARCHAR,
+            "|/": TokenType.PIPE_SLASH,
+            "||/": TokenType.DPIPE_SLASH,
         }
 
     class Generator(_GENERATOR):  # type: ignore[misc]
@@ -214,10 +253,25 @@ _DIALECT = HornbeamSQL()
 
 def tokenize(sql: str) -> Sequence[Token]:
     """The tokens of `sql`. Raises SqlglotError."""
-    return [
-        _with_code_points(token, sql) if token.token_type is TokenType.BYTE_STRING else token
-        for token in _DIALECT.tokenize(sql)
-    ]
+    return [_read_as(_KINDS.get(token.token_type), token, sql) for token in _DIALECT.tokenize(sql)]
+
+
+_KINDS = {
+    TokenType.BYTE_STRING: TokenType.BYTE_STRING,
+    TokenType.HEREDOC_STRING: TokenType.STRING,
+    TokenType.SOME: TokenType.ANY,
+}
+"""The kinds of tokens that are read as another one, or whose text is."""
+
+
+def _read_as(kind: TokenType | None, token: Token, sql: str) -> Token:
+    """The token with its text decoded (E'…'), `$$…$$` as a text, and SOME as ANY."""
+    if kind is None:
+        return token
+    if kind is TokenType.BYTE_STRING:
+        return _decoded(token, sql)
+    text = "ANY" if kind is TokenType.ANY else token.text
+    return Token(kind, text, token.line, token.col, token.start, token.end, token.comments)
 
 
 _BEFORE_OPERATOR = {
@@ -278,28 +332,55 @@ _ESCAPE = re.compile(
 _CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
-def _with_code_points(token: Token, sql: str) -> Token:
-    r"""The token of E'…' with its escapes `\u00e4` and `\U0001f600`, which the library drops."""
+def _decoded(token: Token, sql: str) -> Token:
+    r"""The token of E'…' with its escapes decoded: `\u00e4` and `\U0001f600`, which the library
+    drops, and `\xc3\xa4`, whose bytes are UTF-8. Raises ParseError."""
     text = sql[token.start : token.end + 1].partition("'")[2].removesuffix("'")
-    if not re.search(r"\\[uU]", text):
+    if not re.search(r"\\[uUx0-7]", text):
         return token
-    decoded = _ESCAPE.sub(_character, text).encode("utf-16", "surrogatepass")
     try:
-        value = decoded.decode("utf-16")  # joins the halves of a character
-    except UnicodeDecodeError:
+        decoded = b"".join(_bytes(text)).decode()
+    except UnicodeError:
         raise ParseError(f"E'{text}' is no valid text in Unicode") from None
     return Token(
-        token.token_type, value, token.line, token.col, token.start, token.end, token.comments
+        token.token_type, decoded, token.line, token.col, token.start, token.end, token.comments
     )
+
+
+def _bytes(text: str) -> Iterator[bytes]:
+    """Yield the parts of the text between the quotes of E'…' in UTF-8. Raises UnicodeError."""
+    at, characters = 0, ""
+    for found in _ESCAPE.finditer(text):
+        characters += text[at : found.start()]
+        byte = _byte(found)
+        if byte is None:
+            characters += _character(found)
+        else:
+            yield _in_utf8(characters)
+            yield bytes([byte])
+            characters = ""
+        at = found.end()
+    yield _in_utf8(characters + text[at:])
+
+
+def _byte(found: re.Match[str]) -> int | None:
+    if found["hex"]:
+        return int(found["hex"], 16)
+    return int(found["octal"], 8) & 255 if found["octal"] else None
+
+
+def _in_utf8(characters: str) -> bytes:
+    """The characters in UTF-8, where two halves make one character. Raises UnicodeError."""
+    return characters.encode("utf-16", "surrogatepass").decode("utf-16").encode()
 
 
 def _character(found: re.Match[str]) -> str:
     if (plain := found["plain"]) is not None:
         return _CONTROLS.get(plain, plain)
-    code = found["short"] or found["long"] or found["hex"]
-    if code is None and found["octal"] is None:
+    code = found["short"] or found["long"]
+    if code is None:
         return "'"
-    number = int(code, 16) if code is not None else int(found["octal"], 8)
+    number = int(code, 16)
     return chr(number) if number < 0x110000 else "\ud800"  # refused with the text
 
 

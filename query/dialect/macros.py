@@ -159,6 +159,7 @@ _MACROS: dict[str, Sequence[str]] = {
     "numeric_of_double": (f"(x) AS {_OF_DOUBLE}",),
     "digits_of_double": (f"(x) AS {_SHORT}",),
     "array_text": (f"(x) AS {_ARRAY_TEXT}",),
+    "array_of_any": ("(x) AS x", "(x VARCHAR) AS hornbeam_array_elements(x)"),
     "text": (f"(x) AS {_TEXT}", r"(x BLOB) AS '\x' || lower(hex(x))", *_TEXTS_OF_LISTS),
     "text_of_any": (f"(x) AS {_TEXT}",),
     "text_of_bytes": (r"(x) AS '\x' || lower(hex(x))",),

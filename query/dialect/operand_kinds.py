@@ -2,8 +2,9 @@
 does not.
 
 ROUND takes the even number for half of a DOUBLE, `||` and CONCAT show it without `.0`, and CONCAT
-shows a boolean by one letter. An interval may be divided. Binding marks such operands where the
-syntax tells their type (`KINDS`); `write_operands` writes them for DuckDB.
+shows a boolean by one letter and bytes as hexadecimal digits. An interval may be divided. Binding
+marks such operands where the syntax tells their type (`KINDS`); `write_operands` writes them for
+DuckDB.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ def write_operands(node: exp.Expr) -> None:
             supersede(operand, call("text_of_double", operand.copy()))
         elif kind is Kind.BOOLEAN and not isinstance(node, exp.DPipe):
             supersede(operand, call("letter", operand.copy()))
+        elif kind is Kind.BYTES and not isinstance(node, exp.DPipe):
+            supersede(operand, call("text_of_bytes", operand.copy()))
 
 
 def _operands(node: exp.Expr) -> Sequence[exp.Expr]:
@@ -131,5 +134,5 @@ def _kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
         return Kind.DOUBLE
     if isinstance(inner, exp.Anonymous) and inner.name.lower() in _DOUBLE_FUNCTIONS:
         return Kind.DOUBLE
-    type_ = type_of(inner)
-    return Kind.BOOLEAN if type_ is not None and type_.kind is Kind.BOOLEAN else None
+    kind = _kind_of(type_of(inner))
+    return kind if kind in (Kind.BOOLEAN, Kind.BYTES) else None

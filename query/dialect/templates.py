@@ -24,12 +24,15 @@ array_to_string(list_transform(regexp_extract_all(a, '[\\pL\\pM\\pN]+|[^\\pL\\pM
 lambda word: upper(word[1]) || lower(word[2:])), '')
 """
 """Words with a capital first letter, and small letters behind it."""
-_TYPE_NAMES = """
-CASE typeof(a) WHEN 'VARCHAR' THEN 'text' WHEN 'DOUBLE' THEN 'double precision'
+_OF_ELEMENTS = "replace(typeof(a), '[]', '')"
+_TYPE_NAMES = f"""
+CASE WHEN typeof(a) LIKE 'TUPLE%' OR typeof(a) LIKE 'STRUCT%' THEN 'record' ELSE
+CASE {_OF_ELEMENTS} WHEN 'VARCHAR' THEN 'text' WHEN 'DOUBLE' THEN 'double precision'
 WHEN 'FLOAT' THEN 'real' WHEN 'TINYINT' THEN 'smallint' WHEN 'TIMESTAMP' THEN
 'timestamp without time zone' WHEN 'TIME' THEN 'time without time zone' WHEN 'BLOB' THEN 'bytea'
-WHEN '"NULL"' THEN 'unknown' ELSE CASE WHEN typeof(a) LIKE 'DECIMAL%' OR typeof(a) LIKE '%HUGEINT'
-THEN 'numeric' ELSE lower(typeof(a)) END END
+WHEN '"NULL"' THEN 'unknown' ELSE CASE WHEN typeof(a) LIKE 'DECIMAL%' OR typeof(a) LIKE '%HUGEINT%'
+THEN 'numeric' ELSE lower({_OF_ELEMENTS}) END END
+|| CASE WHEN typeof(a) LIKE '%[]' THEN '[]' ELSE '' END END
 """
 _TRUNCATED = "date_trunc(a, b - INTERVAL 1 YEAR) + INTERVAL 1 YEAR"
 """A century, and a millennium, begins a year later than in DuckDB."""
