@@ -71,6 +71,7 @@ check: $(SPARK) docs  ## style, types, layers, dead code and dead files, links o
 	$(BIN)/vulture
 	$(BIN)/python -m tests.dead_files
 	$(BIN)/python -m tests.tidy
+	$(BIN)/python -m tests.plain_words
 	$(BIN)/python -m tests.settings_reference --check
 	$(BIN)/python -m tests.postgres.reference --check
 
@@ -148,7 +149,7 @@ bench-spark-cluster: $(SPARK)  ## Spark's scans and builds on a real HBase (need
 bench-peers: $(PEERS)  ## TPC-W on Hornbeam, Phoenix, Omid, the paper's protocol, PostgreSQL (needs all of them): QUICK=1
 	@$(BIN)/python -m bench.peers.run $(if $(QUICK),--quick)
 
-lock:  ## resolve the dependencies anew
+lock:  ## resolve the dependencies again
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --group dev --extra arrow --extra sqlalchemy \
 	  --no-emit-package hornbeam pyproject.toml client/pyproject.toml -o requirements.lock
 	grep -oE '(pyspark|tpchgen-cli)[><=][^"]*' pyproject.toml | $(BIN)/uv pip compile --quiet --universal --generate-hashes \

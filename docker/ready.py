@@ -1,4 +1,4 @@
-"""Exit with 0 if the node of this container serves, as its /readyz says; else tell why not.
+"""Exit with 0 if the node of this container serves, as its /readyz says; else print why not.
 
 For HEALTHCHECK: there is no curl in the image. The certificate is verified, so one that has ended
 shows here.

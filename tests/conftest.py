@@ -249,8 +249,8 @@ def _healthy_cluster(request: pytest.FixtureRequest) -> None:
             ended = [each.name for each in cluster.status() if each.pid is None]
             if not ended or stash.get(BROKEN, False):
                 raise
-            told = f"Found before {request.node.nodeid}: {error}"
-            stash.setdefault(ENDED, []).append(told)
+            reported = f"Found before {request.node.nodeid}: {error}"
+            stash.setdefault(ENDED, []).append(reported)
             for name in ended:
                 cluster.restart(name)
             cluster.await_health(timeout_s=60)

@@ -53,11 +53,11 @@ def test_one_message_names_all_programs_that_the_user_may_not_install(machine, m
     machine["there"] = {"gcc"}
     machine["works"] = False
     assert programs.main() == 1
-    told = capsys.readouterr().err
+    reported = capsys.readouterr().err
     for name in ("spin", "Java 17", "Maven", "Go 1.22"):
-        assert name in told
-    assert "sudo apt-get install spin openjdk-17-jdk-headless maven" in told
-    assert "gcc" not in told
+        assert name in reported
+    assert "sudo apt-get install spin openjdk-17-jdk-headless maven" in reported
+    assert "gcc" not in reported
 
 
 def test_a_failed_installation_is_reported(machine, capsys):

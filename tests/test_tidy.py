@@ -1,10 +1,10 @@
-"""The tidy check finds uses of the machine, and nothing else."""
+"""The checks of code find uses of the machine and words that are replaced, and nothing else."""
 
 from pathlib import Path
 
 import pytest
 
-from tests import tidy
+from tests import plain_words, tidy
 
 OFFENCES = {
     "import time": ["time"],
@@ -33,3 +33,15 @@ def test_uses_of_the_machine_are_found(source, tmp_path):
 def test_the_packages_are_tidy(monkeypatch):
     monkeypatch.chdir(Path(__file__).parent.parent)
     assert tidy.main() == 0
+
+
+def test_replaced_words_are_found(tmp_path):
+    file = tmp_path / "module.py"
+    file.write_text('"""Nobody is told: a teller reads."""\nfield["elsewhere"] = 1\n# elsewhere')
+    found = [line.split(":")[1].split() for line in plain_words.offences(file)]
+    assert found == [["1", "Nobody"], ["1", "told"], ["3", "elsewhere"]]
+
+
+def test_no_replaced_word_is_in_use(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parent.parent)
+    assert plain_words.main() == 0

@@ -168,7 +168,7 @@ class _Writer(Generator):
         return self.sql(expression, "this") if unnamed else super().alias_sql(expression)
 
     def ordered_sql(self, expression: exp.Ordered) -> str:
-        """An ORDER BY term without the place of NULL: no index of Phoenix has NULL elsewhere."""
+        """An ORDER BY term without the place of NULL: no index of Phoenix has another one."""
         direction = " DESC" if expression.args.get("desc") else ""
         return f"{self.sql(expression, 'this')}{direction}"
 

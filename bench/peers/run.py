@@ -96,7 +96,7 @@ class Options:
     locks: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100)
     lock_rounds: int = 10
     skews: tuple[float, ...] = (0.0, 0.6, 0.9, 1.2)
-    crowd: int = 16
+    contenders: int = 16
     nodes: tuple[int, ...] = (1, 2, 4)
     clients: tuple[int, ...] = (1, 8, 32, 128)
     mixes: tuple[str, ...] = tuple(MIXES)
@@ -150,7 +150,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         nargs="*",
         help="exponents of Zipf's law, which draws the updated rows",
     )
-    add("--crowd", type=int, help="concurrent clients that update the same rows (contention)")
+    add("--contenders", type=int, help="concurrent clients that update the same rows (contention)")
     add("--nodes", type=int, nargs="*", help="numbers of Hornbeam's nodes for emulated browsers")
     add("--clients", type=int, nargs="*", help="numbers of concurrent emulated browsers")
     add("--mixes", nargs="*", choices=MIXES, help="mixes of the emulated browsers")
@@ -343,7 +343,7 @@ def contended(
         lambda customer: (TODAY, TODAY + dt.timedelta(hours=2), customer),
         options.customers,
         options.skews,
-        options.crowd,
+        options.contenders,
         options.seconds,
     )
     with _progress(console) as progress:
@@ -414,7 +414,7 @@ def run(options: Options, console: Console) -> Iterator[Results]:
             found = _measured(systems, options, source, console)
             bare = bare_operations(base.cluster, BARE_ROUNDS)
             storage = {name: dict(system.sizes()) for name, system in systems.items()}
-            console.rule(f"{options.crowd} concurrent clients, on one system at a time")
+            console.rule(f"{options.contenders} concurrent clients, on one system at a time")
             contention_found = contended(systems, options, source, console)
             console.rule("Emulated browsers, on one system at a time")
             shopping_found = browsed(base, systems, options, source, console)

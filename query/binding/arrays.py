@@ -26,7 +26,7 @@ GiveType = Callable[[exp.Expr, ColumnType], None]
 
 def mark_array(node: exp.Expr, type_of: TypeOf, give_type: GiveType) -> None:
     """Note which function of arrays computes `node`. Parameters and constants among its arguments
-    get the types that the other arguments tell. Raises TypeMismatch, Unsupported."""
+    get the types that the other arguments imply. Raises TypeMismatch, Unsupported."""
     array = array_compared(node)
     if array is not None:
         _mark_compared(node, array, type_of, give_type)

@@ -1214,7 +1214,7 @@ class _Binder:
                 cure="Name the columns of the subquery with AS.",
             )
         column = item.find(node.name)
-        if column is not None and node.name in item.elsewhere:
+        if column is not None and node.name in item.own_names:
             node.set("this", exp.to_identifier(column.name, quoted=True))
         return column
 

@@ -22,7 +22,7 @@ ANONYMOUS = "?"
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
     """One column of a result. `type` is None if only execution determines it. `number` is then the
-    kind of its numbers, if the syntax tells it."""
+    kind of its numbers, if the syntax shows it."""
 
     name: str
     type: ColumnType | None
@@ -53,7 +53,7 @@ class Item:
         return frozenset(name for _, name in self.again if name in visible)
 
     @cached_property
-    def elsewhere(self) -> dict[str, str]:
+    def own_names(self) -> dict[str, str]:
         """The visible names of columns whose own name differs only in its case from another."""
         return {name: visible for visible, name in self.again if name not in self.twice}
 
@@ -67,7 +67,7 @@ class Item:
         return "" if self.alias.startswith(ANONYMOUS) else self.alias
 
     def find(self, name: str) -> OutputColumn | None:
-        wanted = self.elsewhere.get(name, name)
+        wanted = self.own_names.get(name, name)
         for visible, column in (*self.columns, *self.hidden):
             if visible == wanted:
                 return column

@@ -2,7 +2,7 @@
 
 The text stays as it is written, except for these names. A column that a SELECT shows under its own
 name keeps the old name by AS. The result is bound again: each reference must resolve to the same
-column as before, because the new name may mean something else somewhere.
+column as before, because the new name may mean another column in some place.
 """
 
 from __future__ import annotations

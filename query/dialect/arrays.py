@@ -1,6 +1,6 @@
 """Operators and functions of arrays: which function a node means, and its form for DuckDB.
 
-Binding marks a node with the name of its function where the syntax tells that a side is an array
+Binding marks a node with the name of its function where the syntax shows that a side is an array
 (`ARRAY` in its meta). DuckDB has each function as a macro `hornbeam_array_…`
 (`query/dialect/array_macros.py`), our own loops as a function over tuples
 (`query/dialect/array_values.py`). Lists that only DuckDB knows keep its operators.
@@ -187,7 +187,7 @@ def _concatenation(node: exp.DPipe, type_of: TypeOf) -> str | None:
 
 
 def result_type(node: exp.Expr, name: str, type_of: TypeOf) -> ColumnType | None:
-    """The type of a node that function `name` computes; None if the syntax does not tell it."""
+    """The type of a node that function `name` computes; None if the syntax does not show it."""
     match FUNCTIONS[name].result:
         case "b":
             return _BOOLEAN
@@ -205,7 +205,7 @@ def result_type(node: exp.Expr, name: str, type_of: TypeOf) -> ColumnType | None
 
 
 def array_type(node: exp.Expr, name: str, type_of: TypeOf) -> ColumnType | None:
-    """The type of the arrays among the arguments, or the one that an element tells."""
+    """The type of the arrays among the arguments, or the type that an element implies."""
     given = list(zip(FUNCTIONS[name].parameters, arguments(node), strict=False))
     types = [(kind, type_of(each)) for kind, each in given]
     for kind, type_ in types:
@@ -239,7 +239,7 @@ _LAST = (1 << 31) - 1
 def typed_arguments(
     node: exp.Expr, name: str, type_of: TypeOf
 ) -> Iterator[tuple[exp.Expr, ColumnType]]:
-    """Yield the arguments whose type the others tell, with this type."""
+    """Yield the arguments whose type the others imply, with this type."""
     array = array_type(node, name, type_of)
     for kind, each in zip(FUNCTIONS[name].parameters, arguments(node), strict=False):
         if kind == "n":

@@ -1,6 +1,6 @@
 """JSONB in statements: which nodes are its operators and functions, and how DuckDB calls them.
 
-Where the syntax tells that a value is JSONB, binding marks the node (`JSONB`) with the name of the
+Where the syntax shows that a value is JSONB, binding marks the node (`JSONB`) with the name of the
 function in `FUNCTIONS` that computes it. Our own loops call this function
 (`query/expressions/jsonb.py`). DuckDB has it under the name `hornbeam_jsonb_…`, and arguments of
 any type reach it as text of JSON (macro `hornbeam_json`).
@@ -295,7 +295,7 @@ def _operator(node: exp.Expr, type_of: TypeOf) -> str | None:
 
 
 def concatenated_type(node: exp.DPipe, type_of: TypeOf) -> ColumnType | None:
-    """The type of `||`, if the syntax tells it. It is kept in the node: a chain of these is asked
+    """The type of `||`, if the syntax shows it. It is kept in the node: a chain of these is asked
     for each of its parts."""
     if _JOINED not in node.meta:
         node.meta[_JOINED] = _joined_type(node, type_of)

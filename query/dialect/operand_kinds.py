@@ -3,7 +3,7 @@ does not.
 
 ROUND takes the even number for half of a DOUBLE, `||` and CONCAT show it without `.0`, and CONCAT
 shows a boolean by one letter and bytes as hexadecimal digits. An interval may be divided. Binding
-marks such operands where the syntax tells their type (`KINDS`); `write_operands` writes them for
+marks such operands where the syntax shows their type (`KINDS`); `write_operands` writes them for
 DuckDB.
 """
 

@@ -20,7 +20,7 @@ from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
 SUMMED = "summed"
 """Key in the meta of a SUM or AVG: the kind of number that it adds, or INTERVAL, if the syntax
-tells it."""
+shows it."""
 WIDE = "wide"
 """Key in the meta of a SUM that keeps DuckDB's type, which may be wider."""
 QUOTIENT = "quotient"

@@ -22,10 +22,10 @@ GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 @asynccontextmanager
 async def served(folder, **given) -> AsyncIterator[int]:
     """Run a server like `hornbeam serve`; yield its port."""
-    told: asyncio.Queue[str] = asyncio.Queue()
-    server = asyncio.ensure_future(run(Settings(data=folder, port=0, **given), told.put_nowait))
+    reported: asyncio.Queue[str] = asyncio.Queue()
+    server = asyncio.ensure_future(run(Settings(data=folder, port=0, **given), reported.put_nowait))
     try:
-        yield int((await told.get()).rsplit(":", 1)[1])
+        yield int((await reported.get()).rsplit(":", 1)[1])
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
         await server

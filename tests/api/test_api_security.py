@@ -81,7 +81,7 @@ class Asker(NamedTuple):
 
 
 ASKERS = [
-    Asker("nobody", "none"),
+    Asker("no key", "none"),
     Asker("reader", "reader"),
     Asker("writer", "writer"),
     Asker("admin", "admin"),
@@ -175,7 +175,7 @@ def routes() -> Iterator[Ask]:
     }
     yield Ask("put", "POST", "/v1/puts", puts, "admin", done=404)
     yield Ask("groups", "GET", "/v1/groups", nothing, "reader")
-    yield Ask("anew", "POST", "/v1/groups/rebuild", body(views=["no"]), "admin", done=404)
+    yield Ask("rebuild", "POST", "/v1/groups/rebuild", body(views=["no"]), "admin", done=404)
     yield Ask("batch", "POST", "/v1/groups/no/batches", nothing, "admin", done=404)
     yield Ask("batch done", "POST", "/v1/groups/no/batches/1", body(), "admin", done=404)
     result = body(view="v", digest="0" * 64)
@@ -221,7 +221,7 @@ def reads_of(name: str) -> Iterator[Ask]:
         "subquery as value": f"SELECT (SELECT max({key}) FROM {name})",
         "IN": f"SELECT n FROM range(3) r(n) WHERE n IN (SELECT {key} FROM {name})",
         "CTE": f"WITH c AS (SELECT {key} FROM {name}) SELECT * FROM c",
-        "CTE that nobody uses": f"WITH c AS (SELECT {key} FROM {name}) SELECT 1",
+        "CTE that is not used": f"WITH c AS (SELECT {key} FROM {name}) SELECT 1",
         "CTE of its name": f"WITH {name} AS (SELECT {key} FROM {name}) SELECT * FROM {name}",
         "union": f"SELECT 1 UNION ALL SELECT {key} FROM {name}",
         "except": f"SELECT 1 EXCEPT SELECT {key} FROM {name}",

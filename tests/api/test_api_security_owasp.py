@@ -247,8 +247,8 @@ def test_api3_errors_suggest_no_unreadable_names(secured, sql):
     for refused in (secured.transact(key, sql), secured.query(key, sql)):
         assert refused.status_code in (403, 422)
         found = refused.json()
-        told = f"{found['detail']} {found['cure']} {found.get('near')}"
-        assert [name for name in hidden if name in told and name not in sql] == []
+        reported = f"{found['detail']} {found['cure']} {found.get('near')}"
+        assert [name for name in hidden if name in reported and name not in sql] == []
 
 
 def test_api3_the_schema_shows_readable_relations_only(secured):

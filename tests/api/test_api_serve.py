@@ -131,9 +131,9 @@ def test_an_unknown_variable_is_an_error(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit) as ended:
         serve(data=tmp_path / "data", port=0)
     assert ended.value.code == 78
-    told = capsys.readouterr().err
-    assert "HORNBEAM_AUTHENTICATON" in told
-    assert "Did you mean HORNBEAM_AUTHENTICATION?" in told
+    reported = capsys.readouterr().err
+    assert "HORNBEAM_AUTHENTICATON" in reported
+    assert "Did you mean HORNBEAM_AUTHENTICATION?" in reported
 
 
 def test_variables_of_settings_and_other_programs_are_accepted():

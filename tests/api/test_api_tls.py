@@ -150,7 +150,7 @@ def test_sighup_replaces_a_certificate_with_the_wrong_name(tmp_path, authority):
         for made, used in zip(authority.signed(name, *names), files, strict=True):
             used.write_bytes(made.read_bytes())
 
-    put("first", "DNS:elsewhere.example")
+    put("first", "DNS:other.example")
     with served(tmp_path, tls_certificate=str(files[0]), tls_key=str(files[1])) as found:
         url = found.url(tls="true", ca=authority.certificate)
         with pytest.raises(hornbeam.OperationalError, match="CERTIFICATE_VERIFY_FAILED"):

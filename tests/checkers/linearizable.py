@@ -28,11 +28,11 @@ SOURCES = Path(__file__).with_name("linearizability")
 TIMEOUT_MS = 10_000
 
 
-class _NotTold(Enum):
-    NOT_TOLD = "not told"
+class _NotReported(Enum):
+    NOT_REPORTED = "not reported"
 
 
-NOT_TOLD = _NotTold.NOT_TOLD
+NOT_REPORTED = _NotReported.NOT_REPORTED
 
 
 class CheckerError(Exception):
@@ -50,8 +50,8 @@ class Operation:
     | add | the number to add; without a row it does nothing | the sum, or None |
     | cas | the number that replaces `expected`, either may be None | whether it did |
 
-    `call` and `returned` are times of one clock, in any unit. `result` may be NOT_TOLD for add and
-    cas. Operations that failed had no effect and are left out.
+    `call` and `returned` are times of one clock, in any unit. `result` may be NOT_REPORTED for add
+    and cas. Operations that failed had no effect and are left out.
     """
 
     process: int
@@ -61,7 +61,7 @@ class Operation:
     returned: int | None
     argument: int | None = None
     expected: int | None = None
-    result: int | bool | _NotTold | None = NOT_TOLD
+    result: int | bool | _NotReported | None = NOT_REPORTED
     outcome: Literal["ok", "failed", "unknown"] = "ok"
 
     def _json(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Operation:
             "return": self.returned,
             "outcome": self.outcome,
         }
-        return said if self.result is NOT_TOLD else said | {"result": self.result}
+        return said if self.result is NOT_REPORTED else said | {"result": self.result}
 
 
 @dataclass(frozen=True, slots=True)

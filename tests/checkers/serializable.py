@@ -157,13 +157,13 @@ def _writers(transactions: Sequence[Transaction]) -> dict[tuple[str, int], int]:
 def _bad_values(observed: _Observed) -> Iterator[Anomaly]:
     """Aborted, intermediate, made-up and doubled values, each reported once for reader and
     writer."""
-    told: set[tuple[object, ...]] = set()
+    answered: set[tuple[object, ...]] = set()
     for reader, key, values, cleaned in observed.reads:
         if cleaned is values and not _ends_amid(observed, reader, key, values):
             continue
         for kind, other, words in _faults(observed, reader, key, values):
-            if (reader, kind, other, words) not in told:
-                told.add((reader, kind, other, words))
+            if (reader, kind, other, words) not in answered:
+                answered.add((reader, kind, other, words))
                 who = (
                     (observed.name(reader),)
                     if other is None
@@ -193,7 +193,7 @@ def _faults(
     for value in values:
         writer = observed.writer.get((key, value))
         if writer is None:
-            yield "garbage", None, f"{read}, but nobody appended {value}"
+            yield "garbage", None, f"{read}, but no transaction appended {value}"
         elif observed.is_failed(writer):
             dirty = writer
             yield "G1a", writer, f"{read}, with {value} of {name(writer)}, which failed"
@@ -209,10 +209,10 @@ def _faults(
 
 
 def _bad_orders(observed: _Observed) -> Iterator[Anomaly]:
-    told: set[tuple[str, Values]] = set()
+    answered: set[tuple[str, Values]] = set()
     for reader, key, _, values in observed.reads:
-        if not observed.is_prefix(key, values) and (key, values) not in told:
-            told.add((key, values))
+        if not observed.is_prefix(key, values) and (key, values) not in answered:
+            answered.add((key, values))
             words = f"read {key} as {list(values)}, which another read contradicts with"
             yield Anomaly(
                 "incompatible-order",

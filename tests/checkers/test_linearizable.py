@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tests.checkers.linearizable import (
-    NOT_TOLD,
+    NOT_REPORTED,
     CheckerError,
     History,
     Operation,
@@ -22,7 +22,7 @@ LINE = re.compile(
     r"(?P<key>\w+) (?P<call>\d+)-(?P<end>\d+|\?) (?P<kind>\w+)(?P<args>( -?\d+| none)*)"
     r"( -> (?P<result>\S+))?(?P<failed> failed)?"
 )
-WORDS = {"none": None, "true": True, "false": False, "?": NOT_TOLD}
+WORDS = {"none": None, "true": True, "false": False, "?": NOT_REPORTED}
 
 
 def number(word):
@@ -48,7 +48,7 @@ def history(text):
                 returned=None if m["end"] == "?" else int(m["end"]),
                 argument=arguments[-1] if arguments else None,
                 expected=arguments[0] if m["kind"] == "cas" else None,
-                result=number(m["result"]) if m["result"] else NOT_TOLD,
+                result=number(m["result"]) if m["result"] else NOT_REPORTED,
                 outcome="failed" if m["failed"] else "unknown" if m["end"] == "?" else "ok",
             )
         )
@@ -86,7 +86,7 @@ GOOD = {
         x 2-9 add 1 -> 13
         x 2-9 add 2 -> 12
         x 10-11 read -> 13""",
-    "an add whose sum was not told": """
+    "an add whose sum was not reported": """
         x 0-1 write 10
         x 2-3 add 1
         x 4-5 read -> 11""",
@@ -256,7 +256,7 @@ def answers_the_same(order):
             case "cas":
                 result = row == op.expected
                 row = op.argument if result else row
-        if op.result is not NOT_TOLD and (op.result, type(op.result)) != (result, type(result)):
+        if op.result is not NOT_REPORTED and (op.result, type(op.result)) != (result, type(result)):
             return False
     return True
 
@@ -267,9 +267,9 @@ def random_operation(process, choice):
     values = [None, 1, 2, 3]
     result = {
         "read": choice.choice(values),
-        "write": NOT_TOLD,
-        "add": choice.choice([*values, NOT_TOLD]),
-        "cas": choice.choice([True, False, NOT_TOLD]),
+        "write": NOT_REPORTED,
+        "add": choice.choice([*values, NOT_REPORTED]),
+        "cas": choice.choice([True, False, NOT_REPORTED]),
     }[kind]
     return Operation(
         process,
@@ -279,7 +279,7 @@ def random_operation(process, choice):
         returned=None if is_unknown else call + choice.randrange(6),
         argument=1 if kind == "add" else choice.choice(values),
         expected=choice.choice(values),
-        result=NOT_TOLD if is_unknown else result,
+        result=NOT_REPORTED if is_unknown else result,
         outcome="unknown" if is_unknown else "ok",
     )
 

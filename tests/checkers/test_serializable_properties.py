@@ -245,21 +245,23 @@ def stale_read(history, final):
 def failed_one_is_seen(history, final):
     for number, transaction in enumerate(history):
         if any(transaction.appends()):
-            told = [
+            reported = [
                 replace(t, outcome="failed") if i == number else t for i, t in enumerate(history)
             ]
-            yield told, final, "G1a"
+            yield reported, final, "G1a"
 
 
 def lost_append(history, final):
     for transaction in history:
         for lost in transaction.appends():
-            told = history
+            reported = history
             for number, place, op in reads_of(history):
                 if op.key == lost.key:
-                    told = with_read(told, number, place, (v for v in op.values if v != lost.value))
+                    reported = with_read(
+                        reported, number, place, (v for v in op.values if v != lost.value)
+                    )
             left = tuple(value for value in final[lost.key] if value != lost.value)
-            yield told, final | {lost.key: left}, "lost-append"
+            yield reported, final | {lost.key: left}, "lost-append"
 
 
 def torn_snapshot(history, final):
@@ -286,8 +288,8 @@ def intermediate_read(history, final):
 def old_strong_snapshot(history, final):
     for key, values in final.items():
         if values:
-            told = with_query(history, [Read(key, values[:-1])], strong=True)
-            yield told, final, "G"
+            reported = with_query(history, [Read(key, values[:-1])], strong=True)
+            yield reported, final, "G"
 
 
 def snapshot_of_the_future(history, final):

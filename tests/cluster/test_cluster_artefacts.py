@@ -10,7 +10,7 @@ from tests.cluster import fake_java
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def another_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the machine's Java and Maven, and use an empty cache."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -34,9 +34,9 @@ GOOD = '/bin/mkdir "$INTO" && echo x > "$INTO/a.jar"'
 
 
 def test_without_java_an_error_names_the_package():
-    with pytest.raises(Unavailable, match="needs Java 17 to 23; there is none") as told:
+    with pytest.raises(Unavailable, match="needs Java 17 to 23; there is none") as raised:
         artefacts.java()
-    assert "apt install openjdk-17" in told.value.cure
+    assert "apt install openjdk-17" in raised.value.cure
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "24.0.1"])
@@ -58,9 +58,9 @@ def test_java_home_comes_before_the_path(tmp_path, monkeypatch):
 
 
 def test_without_maven_an_error_names_the_package():
-    with pytest.raises(Unavailable, match="needs Maven") as told:
+    with pytest.raises(Unavailable, match="needs Maven") as raised:
         artefacts.resolve()
-    assert "apt install maven" in told.value.cure
+    assert "apt install maven" in raised.value.cure
 
 
 def test_jars_are_fetched_once_and_checked(tmp_path):
@@ -90,9 +90,11 @@ def test_the_second_of_two_concurrent_fetches_uses_the_first(tmp_path):
 
 def test_a_failed_resolution_leaves_no_files(tmp_path):
     maven(tmp_path, f"{GOOD}; printf '\\033[0m[ERROR] Unknown host repo.example.org\\n'; exit 1")
-    with pytest.raises(Unavailable, match="could not fetch HBase and Hadoop: Unknown host") as told:
+    with pytest.raises(
+        Unavailable, match="could not fetch HBase and Hadoop: Unknown host"
+    ) as raised:
         artefacts.resolve()
-    assert "Maven Central" in told.value.cure
+    assert "Maven Central" in raised.value.cure
     assert list(artefacts.cache().iterdir()) == []
 
 

@@ -129,19 +129,19 @@ def test_down_works_without_the_folder(folder):
 @pytest.mark.usefixtures("all_healthy")
 def test_a_process_that_dies_is_reported_and_the_others_are_stopped(folder, behaviour):
     behaviour.write_text("master die\n")
-    with pytest.raises(Unavailable, match="master ended while it started") as told:
+    with pytest.raises(Unavailable, match="master ended while it started") as raised:
         Cluster.start(folder)
-    assert f"{folder}/logs/master.log" in told.value.cure
-    assert told.value.cure.endswith("  line 1\n  FATAL: no room left")
+    assert f"{folder}/logs/master.log" in raised.value.cure
+    assert raised.value.cure.endswith("  line 1\n  FATAL: no room left")
     assert processes.running(folder) == {}
 
 
 @pytest.mark.usefixtures("all_healthy")
 def test_the_reason_of_an_abort_is_reported_beside_the_end_of_the_log(folder, behaviour):
     behaviour.write_text("region-server-1 abort\n")
-    with pytest.raises(Unavailable, match="region-server-1 ended while it started") as told:
+    with pytest.raises(Unavailable, match="region-server-1 ended while it started") as raised:
         Cluster.start(folder)
-    why, _, end = told.value.cure.partition("\nand ends with:\n")
+    why, _, end = raised.value.cure.partition("\nand ends with:\n")
     assert "says why it gave up:\n  ERROR ***** ABORTING region server: no session" in why
     assert "  at once\n  line 0\n" in why
     assert end.endswith("  line 98\n  line 99")

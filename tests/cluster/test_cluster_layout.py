@@ -72,9 +72,9 @@ def test_replication_is_three_when_there_are_enough_nodes():
 
 
 def test_an_error_for_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(InvalidRequest, match="no process hmaster") as told:
+    with pytest.raises(InvalidRequest, match="no process hmaster") as raised:
         made().named("hmaster")
-    assert "region-server-1" in told.value.cure
+    assert "region-server-1" in raised.value.cure
 
 
 def test_the_state_file_stores_the_whole_layout(tmp_path):

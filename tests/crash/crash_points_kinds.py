@@ -127,13 +127,13 @@ class Kind:
 # ------------------------------------------------------------ transactions
 
 
-def told(result: TransactionResult) -> tuple[Any, ...]:
+def reported(result: TransactionResult) -> tuple[Any, ...]:
     """The answer without its times."""
     return result.transaction_id, result.commit_ts, result.statements, dict(result.affected)
 
 
 async def _transact(database: Database, key: str, *work: Work) -> tuple[Any, ...]:
-    return told(await database.transact(TransactionRequest(work, idempotency_key=key)))
+    return reported(await database.transact(TransactionRequest(work, idempotency_key=key)))
 
 
 def _asking(key: str, *statements: str) -> Ask:
@@ -160,7 +160,7 @@ async def _fill_tags(database: Database) -> None:
 async def _load(database: Database) -> Any:
     rows = [(100 + n, 1 + n % 3, n) for n in range(5)]
     columns = ["o_id", "o_c_id", "o_total"]
-    return told(await database.load("orders", columns, rows, idempotency_key="load"))
+    return reported(await database.load("orders", columns, rows, idempotency_key="load"))
 
 
 _STAFF = {"employee": [(1, None, "eve"), (2, 1, "al"), (3, 1, None)]}

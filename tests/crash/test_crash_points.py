@@ -44,14 +44,14 @@ Contents = dict[str, Counter]
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """What clients know from all lives so far: the latest snapshot, and answers by number."""
 
     seen_ts: int = 0
     answers: dict[int, Any] = field(default_factory=dict)
 
-    def then(self, life: Life) -> Told:
-        return Told(max(self.seen_ts, life.seen_ts), self.answers | life.answers)
+    def then(self, life: Life) -> Reported:
+        return Reported(max(self.seen_ts, life.seen_ts), self.answers | life.answers)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,9 @@ class Case:
         self.all = frozenset(range(len(kind.asks)))
         self.stored = {some: self._after(some) for some in _subsets(self.all)}
         alike = any(a == b for a, b in combinations(self.stored.values(), 2))
-        assert alike == kind.is_refused, "what has happened cannot be told from what has not"
+        assert alike == kind.is_refused, (
+            "what has happened cannot be distinguished from what has not"
+        )
         self.whole = live(World.of(self.image), self.work)
         self._verdicts: dict[bytes, Verdict] = {}
         self._cut_recoveries: dict[tuple[bytes, int], tuple[bytes, Life]] = {}
@@ -163,19 +165,23 @@ class Case:
 
     # ------------------------------------------------------------ verdicts
 
-    def require(self, image: bytes, told: Told) -> Verdict:
+    def require(self, image: bytes, reported: Reported) -> Verdict:
         """Restart `image` and judge it. Raises AssertionError."""
         self.crashes += 1
         if image not in self._verdicts:
             self._verdicts[image] = self._restart(image)
         verdict = self._verdicts[image]
-        assert verdict.later_ts > told.seen_ts, "a commit not later than a snapshot that was read"
+        assert verdict.later_ts > reported.seen_ts, (
+            "a commit not later than a snapshot that was read"
+        )
         for number, answer in verdict.answers.items():
-            if number in told.answers:
+            if number in reported.answers:
                 assert number in verdict.happened, "it was acknowledged, and is lost"
-                assert answer == told.answers[number], "asked again, it is answered otherwise"
+                assert answer == reported.answers[number], "asked again, it is answered otherwise"
             elif number not in verdict.happened and answer is not None:
-                assert answer[1] > told.seen_ts, "a commit not later than a snapshot that was read"
+                assert answer[1] > reported.seen_ts, (
+                    "a commit not later than a snapshot that was read"
+                )
         return verdict
 
     def _restart(self, image: bytes) -> Verdict:
@@ -201,7 +207,9 @@ class Case:
         assert await contents(database) == self.stored[self.all], "asked again, it happens again"
         for number in happened:
             if answers[number] is not None:
-                assert answers[number][1] <= reached, "it happened before, and is told to be later"
+                assert answers[number][1] <= reached, (
+                    "it happened before, and is reported to be later"
+                )
         await ask(self.kind, database, self.all, again)
         assert again == answers
         later = await database.execute("INSERT INTO event (v_kind) VALUES ('later')")
@@ -215,38 +223,40 @@ class Case:
     def explore(self) -> None:
         """Crash at every point of the work; where the point is a step, also at every step of the
         recovery, once and twice; and once at every point of the longest recovery."""
-        longest = self.image, Told(), ()
+        longest = self.image, Reported(), ()
         for point in range(self.whole.started, len(self.whole.points)):
             world = World.of(self.image)
             life = live(world, self.work, crash_at=point)
             assert life.crashed
-            told, step = Told().then(life), isinstance(life.points[-1], Step)
+            reported, step = Reported().then(life), isinstance(life.points[-1], Step)
             self.crashed_at.add(life.points[-1])
             end = world.image()
             for machine in MACHINES if step else (None, 1):
                 image = left(end, machine)
-                verdict = self.require(image, told)
+                verdict = self.require(image, reported)
                 if step and machine != 0:
-                    self._crash_in_recovery(image, told, verdict, machine)
-                longest = max(longest, (image, told, verdict.recovery), key=lambda it: len(it[2]))
-        image, told, recovery = longest
+                    self._crash_in_recovery(image, reported, verdict, machine)
+                longest = max(
+                    longest, (image, reported, verdict.recovery), key=lambda it: len(it[2])
+                )
+        image, reported, recovery = longest
         for point in range(len(recovery)):
-            self._crash_again(image, told, point, 1)
+            self._crash_again(image, reported, point, 1)
 
     def _crash_in_recovery(
-        self, image: bytes, told: Told, verdict: Verdict, machine: int | None
+        self, image: bytes, reported: Reported, verdict: Verdict, machine: int | None
     ) -> None:
         for point, name in enumerate(verdict.recovery):
             if isinstance(name, Step):
                 self.crashed_at_in_recovery.add(name)
-                again, told_again = self._crash_again(image, told, point, machine)
-                recovery = self.require(again, told_again).recovery
+                again, reported_again = self._crash_again(image, reported, point, machine)
+                recovery = self.require(again, reported_again).recovery
                 if machine is None and name in recovery:
-                    self._crash_again(again, told_again, recovery.index(name), machine)
+                    self._crash_again(again, reported_again, recovery.index(name), machine)
 
     def _crash_again(
-        self, image: bytes, told: Told, point: int, machine: int | None
-    ) -> tuple[bytes, Told]:
+        self, image: bytes, reported: Reported, point: int, machine: int | None
+    ) -> tuple[bytes, Reported]:
         """Cut the recovery from `image` at `point`, and judge the result."""
         if (image, point) not in self._cut_recoveries:
             world = World.of(image)
@@ -254,9 +264,9 @@ class Case:
             assert life.crashed
             self._cut_recoveries[image, point] = world.image(), life
         end, life = self._cut_recoveries[image, point]
-        again, told = left(end, machine), told.then(life)
-        self.require(again, told)
-        return again, told
+        again, reported = left(end, machine), reported.then(life)
+        self.require(again, reported)
+        return again, reported
 
 
 async def _recover(database: Database, _: Life) -> None:
@@ -309,24 +319,24 @@ def test_a_crash_between_any_two_callbacks():
         await asyncio.sleep(1.5)
 
     to_replay = [
-        (image, told)
-        for image, told, verdict in _cut_anywhere(case, case.image, work, Told())
+        (image, reported)
+        for image, reported, verdict in _cut_anywhere(case, case.image, work, Reported())
         if Step.REPLAYING in verdict.recovery
     ]
-    image, told = to_replay[0]
-    assert len(list(_cut_anywhere(case, image, _recover, told))) > len(Step)
+    image, reported = to_replay[0]
+    assert len(list(_cut_anywhere(case, image, _recover, reported))) > len(Step)
 
 
 def _cut_anywhere(
-    case: Case, image: bytes, work: Work, told: Told
-) -> Iterator[tuple[bytes, Told, Verdict]]:
+    case: Case, image: bytes, work: Work, reported: Reported
+) -> Iterator[tuple[bytes, Reported, Verdict]]:
     """Cut `work` after each number of callbacks, and judge the results."""
     for callbacks in count():
         world = World.of(image)
         life = live(world, work, callbacks=callbacks)
         if not life.crashed:
             return
-        end, told_then = world.image(), told.then(life)
+        end, then = world.image(), reported.then(life)
         for machine in (None, 1):
             found = left(end, machine)
-            yield found, told_then, case.require(found, told_then)
+            yield found, then, case.require(found, then)

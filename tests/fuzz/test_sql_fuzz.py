@@ -74,21 +74,21 @@ class Shop:
 
     def read(self, sql, parameters=()):
         """Explain and run a query; return its rows, or the error that refuses it."""
-        return self._told(self._read(sql, parameters))
+        return self._reported(self._read(sql, parameters))
 
     async def _read(self, sql, parameters):
         self.database.explain(sql, parameters)
         return await self.database.fetch(sql, parameters, timeout_s=5, max_rows=10_000)
 
     def write(self, sql, parameters=()):
-        return self._told(self.database.execute(sql, parameters, dry_run=True, timeout_s=5))
+        return self._reported(self.database.execute(sql, parameters, dry_run=True, timeout_s=5))
 
     def read_after(self, write, target):
         """Return the rows of `target` as they would be after `write`."""
         after = [Statement(write, ())]
-        return self._told(self.database.fetch(f"SELECT * FROM {target}", pending=after))
+        return self._reported(self.database.fetch(f"SELECT * FROM {target}", pending=after))
 
-    def _told(self, work):
+    def _reported(self, work):
         with limited():
             try:
                 answer = self.runner.run(work)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from bench.measure import machine, versions
 from tests.hostile.hostile_families import FAMILIES, attack
-from tests.hostile.hostile_report import Bounds, document, table, told
+from tests.hostile.hostile_report import Bounds, document, reported, table
 from tests.hostile.hostile_run import GB, Plan, besieged, besieged_there
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     )
     if options.show:
         for number in range(options.show):
-            print(told(attack(plan.seed, number, plan.families, plan.longest_s)))
+            print(reported(attack(plan.seed, number, plan.families, plan.longest_s)))
         return
     bounds = Bounds(options.read_p99_ms, options.rss_mb)
     if options.url is None:

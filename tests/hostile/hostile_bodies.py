@@ -207,7 +207,7 @@ BODIES: tuple[Body, ...] = (
     ("wrong types", PLAN, lambda r: as_json(_wrong(r, PLAN_MEMBERS)), JSON),
     ("names: 7, 7, …", VERIFY, lambda r: _many(r, '{"names": [', "7", "]}", 2_000_000), JSON),
     ("names that are unknown, many", VERIFY,
-     lambda r: _many(r, '{"names": [', '"nobody"', "]}", 500_000), JSON),
+     lambda r: _many(r, '{"names": [', '"unknown"', "]}", 500_000), JSON),
     ("row_counts, many", PLAN, _row_counts, JSON),
     ("keys of another form, many", "/v1/repair/player_name",
      lambda r: _many(r, '{"keys": [', "7", "]}", 2_000_000), JSON),

@@ -69,12 +69,12 @@ def besiege(orders: Orders, to: Connection) -> None:
     sent: list[Sent] = []
 
     def client() -> None:
-        with ThreadPoolExecutor(64) as crowd:
+        with ThreadPoolExecutor(64) as clients:
             while time.monotonic() < orders.until:
                 with lock:
                     number = next(numbers)
                 drawn = attack(orders.seed, number, orders.families, orders.longest_s)
-                work = [crowd.submit(send, orders, drawn, number) for _ in range(drawn.at_once)]
+                work = [clients.submit(send, orders, drawn, number) for _ in range(drawn.at_once)]
                 became = [each.result() for each in work]
                 sent.extend(became)
                 if any(each.status == GONE for each in became):

@@ -327,7 +327,7 @@ def _ms(value: float) -> str:
     return f"{value:>6.1f} ms" if value < math.inf else f"{'failed':>9}"
 
 
-def told(drawn: Attack) -> str:
+def reported(drawn: Attack) -> str:
     """Describe one request in a line, to show the requests of a seed."""
     times = f" {drawn.at_once} times" if drawn.at_once > 1 else ""
     return (

@@ -158,7 +158,7 @@ class Client:
 
     async def _found(self, bodies: Sequence[dict[str, Any]]) -> Found:
         """Run the queries and check their snapshot. Raises Refused and GivenUp."""
-        invoked, told, at = time.monotonic(), self.journal.newest, None
+        invoked, reported, at = time.monotonic(), self.journal.newest, None
         rows: list[Rows] = []
         reads: list[list[Any]] = []
         for body in bodies:
@@ -169,7 +169,7 @@ class Client:
             reads += document["reads"] or []
         assert at is not None
         assert at >= self.bookmark, f"snapshot {at} is before the bookmark {self.bookmark}"
-        assert at >= told, f"snapshot {at} is before commit {told}, which was acknowledged"
+        assert at >= reported, f"snapshot {at} is before commit {reported}, which was acknowledged"
         self.bookmark = at
         self.journal.counts["reads"] += 1
         return Found(rows, at, reads, invoked, time.monotonic())

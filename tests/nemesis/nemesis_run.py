@@ -142,13 +142,13 @@ class Database:
             statement = {"sql": sql, "parameters": list(parameters)}
             body = {"statements": [statement], "timeout_ms": 10_000}
             try:
-                told = persistently(partial(node.json, "POST", "/v1/transactions", body))
+                reported = persistently(partial(node.json, "POST", "/v1/transactions", body))
             except Error as error:
                 found.append(f"{sql} {parameters}: {error.code}")
             else:
                 # A transaction without changes is no commit: its timestamp is above all commits
                 # that it read.
-                newest = max(newest, told["commit_ts"] if told["affected"] else 0)
+                newest = max(newest, reported["commit_ts"] if reported["affected"] else 0)
         return newest, found
 
     def _behind(self, newest: int) -> list[str]:

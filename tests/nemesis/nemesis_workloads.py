@@ -20,7 +20,7 @@ from bench.tpcw import sessions as tpcw
 from bench.tpcw.data import RELATIONS, Population, Size
 from hornbeam_server.schema.workload import load_workload
 from tests.checkers import linearizable, serializable
-from tests.checkers.linearizable import NOT_TOLD
+from tests.checkers.linearizable import NOT_REPORTED
 from tests.checkers.list_append import Append, Read, Transaction
 from tests.nemesis.nemesis_clients import Answer, Client, Found, Journal, Rows, Statement
 
@@ -179,16 +179,16 @@ class Bank:
             client, self._BALANCES, self._JOINED, (mine, both)
         )
         self._require_balanced(balances, joined)
-        there, told = set(transfers), client.journal.acknowledged
+        there, reported = set(transfers), client.journal.acknowledged
         expected = Counter(self._opening)
         for _, a, b, amount in transfers:
             expected[a] -= amount
             expected[b] += amount
-        acknowledged = {row for key, row in self._asked.items() if key in told}
+        acknowledged = {row for key, row in self._asked.items() if key in reported}
         refused = {row for key, row in self._asked.items() if key in client.journal.refused}
         entries = sum(row[4] for row in joined) - self._entries
         findings = Findings([f"transfer {row}" for row in sorted(acknowledged - there)])
-        findings.require(there <= set(self._asked.values()), "a transfer that nobody asked for")
+        findings.require(there <= set(self._asked.values()), "a transfer that no client asked for")
         findings.require(not there & refused, "a transfer that was refused is there")
         findings.require(expected == Counter(dict(balances)), "balances are not the transfers'")
         findings.require(entries == 2 * len(there), "a transfer was done twice, or in part")
@@ -375,20 +375,20 @@ class Appends:
         assert final == {str(n): _parsed(rows) for n, rows in zip(self._lists, tagged, strict=True)}
         history = [
             *self.history,
-            *(self._told(k, w, journal, over) for k, w in self._writes.items()),
+            *(self._reported(k, w, journal, over) for k, w in self._writes.items()),
         ]
         findings = Findings()
         for anomaly in serializable.check(history, final):
             words = findings.lost if anomaly.kind == "lost-append" else findings.torn
             words.append(str(anomaly))
-        findings.torn += self._judge_counters(list(self._told_counts(journal, over)))
+        findings.torn += self._judge_counters(list(self._reported_counts(journal, over)))
         return findings
 
-    def _judge_counters(self, told: list[linearizable.Operation]) -> list[str]:
+    def _judge_counters(self, reported: list[linearizable.Operation]) -> list[str]:
         """The errors of the counters, with all operations as evidence."""
         found = []
         for counter in map(str, self._counters):
-            operations = [op for op in (*self.counts, *told) if op.key == counter]
+            operations = [op for op in (*self.counts, *reported) if op.key == counter]
             try:
                 verdict = linearizable.check(operations, {counter: 0}, timeout_ms=CHECKER_MS)
                 wrong = "" if verdict.linearizable else verdict.description
@@ -398,17 +398,17 @@ class Appends:
                 found.append(f"counter {counter}: {wrong}; {operations}")
         return found
 
-    def _told(self, key: str, write: _Appended, journal: Journal, over: float) -> Transaction:
+    def _reported(self, key: str, write: _Appended, journal: Journal, over: float) -> Transaction:
         answer = journal.acknowledged.get(key)
-        told: list[Append | Read] = list(write.appends)
+        reported: list[Append | Read] = list(write.appends)
         if answer is not None:
-            told = []
+            reported = []
             for append, rows in zip(write.appends, answer.rows, strict=True):
-                told += [append, Read(append.key, _parsed(rows))]
+                reported += [append, Read(append.key, _parsed(rows))]
         completed = answer.completed if answer is not None else over
         return Transaction(
             key,
-            (*write.looked, *told),
+            (*write.looked, *reported),
             # The client goes on without the result, so this write precedes none of its later ones.
             key if completed is None else write.process,
             write.invoked,
@@ -418,13 +418,13 @@ class Appends:
             commit_ts=None if answer is None else answer.commit_ts,
         )
 
-    def _told_counts(self, journal: Journal, over: float) -> Iterable[linearizable.Operation]:
+    def _reported_counts(self, journal: Journal, over: float) -> Iterable[linearizable.Operation]:
         for number, (key, begun) in enumerate(self._counted.items(), ROUND):
             answer = journal.acknowledged.get(key)
             if answer is None:
                 continue
             rows = answer.rows[0]
-            result = bool(rows) if begun.kind == "cas" else rows[0][0] if rows else NOT_TOLD
+            result = bool(rows) if begun.kind == "cas" else rows[0][0] if rows else NOT_REPORTED
             known = replace(begun, result=result)
             if begun.returned is None:  # a process of its own: its client went on
                 known = replace(known, process=number, returned=_microseconds(over))
@@ -561,14 +561,16 @@ class LinkedList:
         self._require_ring(links, cursors, at_cursors)
         plain = await fetched(client, self._LINKS, self._CURSORS, self._AT_CURSORS, use_views=False)
         self._require_ring(*plain)
-        told = sum(
+        reported = sum(
             more
             for answer in client.journal.acknowledged.values()
             for rows in answer.rows
             for (more,) in rows
         )
-        if len(links) != self._length + told:
-            return Findings([f"{len(links)} nodes are there, {self._length} + {told} were told"])
+        if len(links) != self._length + reported:
+            return Findings(
+                [f"{len(links)} nodes are there, {self._length} + {reported} were reported"]
+            )
         return Findings()
 
     def touch(self) -> list[Statement]:
@@ -632,15 +634,15 @@ class Shop:
             client.journal.counts["interactions cut short"] += 1
 
     async def judge(self, client: Client) -> Findings:
-        told: dict[str, set[Any]] = {name: set() for name in self._KEYS}
+        reported: dict[str, set[Any]] = {name: set() for name in self._KEYS}
         for key, created in self._created.items():
             if key in client.journal.acknowledged:
                 for name, value in created:
-                    told[name].add(value)
+                    reported[name].add(value)
         findings = Findings()
         for name, (relation, column) in self._KEYS.items():
             ((*rows,),) = await fetched(client, f"SELECT {column} FROM {relation}")
-            missing = told[name] - {value for (value,) in rows}
+            missing = reported[name] - {value for (value,) in rows}
             findings.lost += [f"{relation} {value}" for value in sorted(missing)]
         lines, orders = await fetched(
             client,
@@ -648,7 +650,7 @@ class Shop:
             "SELECT cx_o_id FROM cc_xacts, orders WHERE cx_o_id = o_id",
         )
         bought = {value for (value,) in orders}
-        findings.require(told["enter_order"] <= bought, "an order without its payment")
+        findings.require(reported["enter_order"] <= bought, "an order without its payment")
         findings.require({o for (o,) in lines} <= bought, "lines of an order that is not there")
         return findings
 

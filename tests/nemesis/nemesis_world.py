@@ -127,7 +127,7 @@ class World:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._told("ready")
+        self._reported("ready")
 
     def _node(
         self, name: str, port: int, peers: Mapping[str, str], ways: Mapping[str, str]
@@ -216,9 +216,9 @@ class World:
         assert self._proxy.stdin is not None
         for name in names:
             print(name, mode, file=self._proxy.stdin, flush=True)
-            self._told("ok")
+            self._reported("ok")
 
-    def _told(self, expected: str) -> None:
+    def _reported(self, expected: str) -> None:
         assert self._proxy.stdout is not None
         line = self._proxy.stdout.readline().strip()
         assert line == expected, f"the proxy says {line!r}"

@@ -149,11 +149,11 @@ class Shop:
         }
         self.rejects = folder / "rejects.jsonl"
         self.shop = shop
-        self.told = []
+        self.reported = []
 
     def driver(self, node, **options):
         plan = job.planned(node, self.sources, **options)
-        return job.Driver(node, url_of(self.shop), plan, lambda *now: self.told.append(now))
+        return job.Driver(node, url_of(self.shop), plan, lambda *now: self.reported.append(now))
 
     def load(self, spark, *, resume=False, most=10_000, rejects=True):
         with node_of(self.shop) as node:
@@ -206,7 +206,7 @@ def test_spark_loads_related_relations_and_resumes_an_interrupted_load(
     assert report.there == there
     assert report.rows == {"customer": 0, "orders": len(bought) - there["orders"]}
     assert 0 < len(people) < len(files.people)
-    assert files.told[-1][0] == len(people) + len(bought)
+    assert files.reported[-1][0] == len(people) + len(bought)
     rejected = files.rejected()
     assert len(rejected) == len(files.people) + len(files.bought) - len(people) - len(bought)
     assert report.rejected["customer"] == len(files.people) - len(people)
@@ -278,10 +278,10 @@ def drive(files, node, run=attempt, *, resume=False, rejects=None, most=100, wor
     there = driver.identify(resume=resume)
     inputs = driver._plan.inputs
     rows = {each.relation.name: Ranges(driver, each, run, per) for each in inputs}
-    with Rejects(rejects, most, resume=there is not None) as told:
+    with Rejects(rejects, most, resume=there is not None) as rejected:
         driver.begin(rows, {} if there is None else there.rows)
         for each in inputs:
-            driver.write(each, rows[each.relation.name], told, workers)
+            driver.write(each, rows[each.relation.name], rejected, workers)
     return driver.publish()
 
 
@@ -320,7 +320,7 @@ def test_a_resumed_load_writes_only_missing_ranges(shop, tmp_path):
     assert [task.relation for task in again] == ["orders"] * 4, "of the second range the rest"
     assert again[0].span.start == begun[-1].span.start
     files.require_loaded()
-    assert files.told[-5:] == [(350, 600), (390, 600), (460, 600), (530, 600), (600, 600)]
+    assert files.reported[-5:] == [(350, 600), (390, 600), (460, 600), (530, 600), (600, 600)]
 
 
 def test_the_next_range_begins_before_the_last_is_recorded(shop, tmp_path, monkeypatch):
@@ -461,13 +461,13 @@ def test_each_orphan_is_rejected_once(shop, tmp_path, monkeypatch):
             file.write('{"relation": "ord')
         drive(files, node, notes, resume=True, rejects=path, most=3)
     assert len(again) == 1, "an orphan of the first run"
-    told = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(one["place"], one["code"]) for one in told] == [
+    reported = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(one["place"], one["code"]) for one in reported] == [
         (line, "foreign-key-violation") for line in (7, 122, 322)
     ]
-    assert told[0]["file"] == str(tmp_path / "o.csv")
-    assert "customer (o_c_id = 999), which does not exist" in told[0]["reason"]
-    assert json.loads(told[0]["record"])["o_id"] == 5
+    assert reported[0]["file"] == str(tmp_path / "o.csv")
+    assert "customer (o_c_id = 999), which does not exist" in reported[0]["reason"]
+    assert json.loads(reported[0]["record"])["o_id"] == 5
     files.bought = [row for row in files.bought if row[1] != 999]
     files.require_loaded()
 
@@ -623,10 +623,10 @@ def test_rows_read_for_an_older_schema_are_not_written(shop, tmp_path):
         rows = {each.relation.name: Ranges(driver, each) for each in inputs}
         driver.begin(rows, {})
         with (
-            Rejects(None, 0) as told,
+            Rejects(None, 0) as rejected,
             pytest.raises(InvalidRequest, match="orders was changed while its files were read"),
         ):
-            driver.write(inputs[0], rows["customer"], told, 1)
+            driver.write(inputs[0], rows["customer"], rejected, 1)
     assert stored(shop) == ([], [])
 
 

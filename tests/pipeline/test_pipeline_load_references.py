@@ -69,7 +69,7 @@ CIRCLE_ROWS = {
             (2, 2, "Bob", 1, None),
             (3, 3, "Cyd", 1, None),  # store 3 has a manager who does not exist
             (4, 1, "Dan", 3, None),  # so Dan has no boss
-            (5, 4, "Eve", None, 9),  # there is no city 9, so nobody manages store 4
+            (5, 4, "Eve", None, 9),  # there is no city 9, so store 4 has no manager
             (6, 4, "Fay", None, None),
         ],
     ),

@@ -110,15 +110,15 @@ def writing(shop):
 def test_a_view_is_built_while_a_writer_writes(shop, monkeypatch):
     monkeypatch.setattr(job, "SLICE_S", 0.0)
     assert VIEW not in served_by(shop)
-    told = []
+    reported = []
     with writing(shop):
-        report = drive(shop, progress=lambda *now: told.append(now))
+        report = drive(shop, progress=lambda *now: reported.append(now))
     assert {VIEW} < set(report.names)
     assert report.scanned >= 2_000
     assert report.rows >= 2 * 2_000
-    assert len(told) > 8
-    assert [scanned for scanned, _ in told] == sorted(scanned for scanned, _ in told)
-    assert told[0] == (0, ORDERS)
+    assert len(reported) > 8
+    assert [scanned for scanned, _ in reported] == sorted(scanned for scanned, _ in reported)
+    assert reported[0] == (0, ORDERS)
     assert state(shop) == "readable"
     assert served_by(shop)[0].startswith(VIEW)
     assert shop.verify() == 0

@@ -109,8 +109,8 @@ def test_views_after_many_changes_equal_a_new_build(spark, shop):
             assert item.as_of == as_of(shop, group) < report.snapshot
             assert item.rows == len(cells(shop, stored)) > 0
     assert len(shop.database.catalog.deferred_view["by_name"].stored) > 1
-    (told,) = [d for d in document(report, codecs)["checked"] if d["name"] == "apart"]
-    assert (told["kind"], told["as_of"]) == ("deferred view", as_of(shop, "other"))
+    (reported,) = [d for d in document(report, codecs)["checked"] if d["name"] == "apart"]
+    assert (reported["kind"], reported["as_of"]) == ("deferred view", as_of(shop, "other"))
     refreshed(spark, shop)
 
 

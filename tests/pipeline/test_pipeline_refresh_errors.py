@@ -55,9 +55,9 @@ def test_the_error_names_the_view_and_a_rebuild_frees_its_group(shop, refresh, d
     shop.transact("INSERT INTO kinds (k_id, k_text) VALUES (1, 'xxxxx')")
     shop.transact("INSERT INTO customer (c_id, c_name) VALUES (1, 'xxxxx')")
     shop.transact("INSERT INTO orders (o_id, o_c_id) VALUES (1, 1)")
-    with pytest.raises(error, match="View bad cannot be refreshed") as told:
+    with pytest.raises(error, match="View bad cannot be refreshed") as raised:
         refresh()
-    assert CURE in told.value.cure
+    assert CURE in raised.value.cure
     shop.transact("DELETE FROM orders")
     shop.transact("DELETE FROM customer")
     shop.transact("DELETE FROM kinds")
@@ -74,9 +74,9 @@ def test_executors_raise_the_same_error(shop, refresh, monkeypatch):
     shop.transact("INSERT INTO kinds (k_id, k_text) VALUES (1, 'x')")
     with client_errors(), pytest.raises(Exception) as failed:  # noqa: PT011
         refresh()
-    with pytest.raises(OperationalError) as told, client_errors():
+    with pytest.raises(OperationalError) as raised, client_errors():
         raise failed.value
-    what, cure = str(told.value).split("\n")
+    what, cure = str(raised.value).split("\n")
     assert "View bad cannot be refreshed, nor the others of its group: Could not convert" in what
     assert CURE in cure
     apply(shop, GOOD)

@@ -31,7 +31,7 @@ class World:
         self.fails = set()
         self.unlisted = False
         self.begun = {}
-        self.told = []
+        self.reported = []
         self.wanted = ()
 
     def listed(self):
@@ -58,7 +58,7 @@ class World:
             self.listed,
             self.wanted,
             self.refresh,
-            self.told.append,
+            self.reported.append,
             now=lambda: self.clock,
             sleep=self.sleep,
         )
@@ -129,7 +129,7 @@ def test_a_group_with_a_short_interval_does_not_starve_one_with_a_long_one():
     def ended(group):
         if world.clock > world.end:
             raise Over
-        world.told.append(group)
+        world.reported.append(group)
 
     rounds = Rounds(
         world.listed, (), world.refresh, ended, now=lambda: world.clock, sleep=world.sleep
@@ -144,7 +144,7 @@ def test_a_missing_group_does_not_delay_the_others():
     world.wanted = ("gone", "good")
     world.run(100.0)
     assert world.longest_wait("good") == 5.0
-    assert any("gone" in str(one) for one in world.told if isinstance(one, OperationalError))
+    assert any("gone" in str(one) for one in world.reported if isinstance(one, OperationalError))
 
 
 def test_groups_keep_their_times_while_no_node_answers():
@@ -158,20 +158,20 @@ def test_groups_keep_their_times_while_no_node_answers():
     world.listed = away
     world.run(120.0)
     assert world.begun["good"] == [0.0, 50.0, 100.0]
-    assert 2 < sum(isinstance(one, OperationalError) for one in world.told) < 8
+    assert 2 < sum(isinstance(one, OperationalError) for one in world.reported) < 8
 
 
 def test_once_tries_each_group_and_then_raises():
     world = World(bad=5.0, good=5.0, worse=5.0)
     world.fails = {"bad", "worse"}
     with pytest.raises(OperationalError, match="worse fails"):
-        command.each_once(world.intervals, world.refresh, world.told.append)
+        command.each_once(world.intervals, world.refresh, world.reported.append)
     assert list(world.begun) == ["bad", "good", "worse"]
-    assert world.told[0] == "good"
-    assert str(world.told[1]).startswith("bad fails")
+    assert world.reported[0] == "good"
+    assert str(world.reported[1]).startswith("bad fails")
     world.fails = set()
-    command.each_once(world.intervals, world.refresh, world.told.append)
-    assert world.told[2:] == ["bad", "good", "worse"]
+    command.each_once(world.intervals, world.refresh, world.reported.append)
+    assert world.reported[2:] == ["bad", "good", "worse"]
 
 
 DDL = """

@@ -154,9 +154,9 @@ def test_a_repeated_task_with_other_rows_is_refused(spark, shop, notes, monkeypa
 def test_a_write_is_repeated_after_its_violation_is_repaired(spark, shop, notes):
     number = "IF(n_number = 75, 5000, NULL)"
     frame = numbers(spark).selectExpr("n_number", f"CAST({number} AS INT) n_c_id")
-    with pytest.raises(PySparkException) as told:
+    with pytest.raises(PySparkException) as raised:
         append(frame, shop, "note", batchRows="10", writeId="once")
-    message = str(told.value)
+    message = str(raised.value)
     assert "Partition 1, from row 21 on: note references customer (n_c_id = 5000)" in message
     assert "Of 2 partitions 1 were refused; 70 rows of the frame are in note" in message
     assert "writeId=once" in message

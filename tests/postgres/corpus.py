@@ -75,13 +75,13 @@ def _answer(given: Any) -> Answer:
 
 def record(version: str, answers: dict[str, Answer]) -> None:
     """Write the answers, one case on a line."""
-    lines = (f"{_json(sql)}: {_json(_told(answer))}" for sql, answer in answers.items())
+    lines = (f"{_json(sql)}: {_json(_reported(answer))}" for sql, answer in answers.items())
     text = ",\n".join(lines)
     FIXTURE.parent.mkdir(exist_ok=True)
     FIXTURE.write_text(f'{{"postgresql": {_json(version)}, "answers": {{\n{text}\n}}}}\n')
 
 
-def _told(answer: Answer) -> str | Sequence[Texts]:
+def _reported(answer: Answer) -> str | Sequence[Texts]:
     return answer.error if answer.error is not None else [answer.types, *answer.rows]
 
 

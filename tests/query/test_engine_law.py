@@ -206,8 +206,8 @@ def _check(sql: str, data: Data, parameters: dict[str, Any], engine: QueryEngine
             for use_views in (True, False):
                 query = engine.prepare(sql, catalog, use_views=use_views)
                 found = await (await query.run(reader, _used(sql, parameters))).all()
-                told = (query.explain().text, parameters)
-                assert_answered(sql, found, wanted, told)
+                reported = (query.explain().text, parameters)
+                assert_answered(sql, found, wanted, reported)
 
     asyncio.run(answers())
 

@@ -32,7 +32,7 @@ def test_large_blocks_and_holes_between_blocks_are_returned():
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )
     large, held, trimmed = map(int, done.stdout.split())
-    assert platform.libc_ver()[0] == "glibc", "elsewhere nothing is promised: adapt this test"
+    assert platform.libc_ver()[0] == "glibc", "another C library promises nothing: adapt this test"
     assert large < 60
     assert held > 150
     assert trimmed < 60

@@ -133,8 +133,8 @@ def test_the_format_comes_first() -> None:
 def test_newer_features_raise_the_format_number() -> None:
     view = DeferredView(DeclaredView("v", "SELECT 1"), (), (), (), (), ())
     assert encode_catalog(replace(EMPTY, deferred=(view,))).startswith(b'{"format":2,')
-    anew = DeclaredView("v", "SELECT 1", refresh=Refresh.RECOMPUTE)
-    views = replace(EMPTY, schema=replace(EMPTY.schema, views=(anew,)))
+    again = DeclaredView("v", "SELECT 1", refresh=Refresh.RECOMPUTE)
+    views = replace(EMPTY, schema=replace(EMPTY.schema, views=(again,)))
     assert encode_catalog(views).startswith(b'{"format":4,')
     load = Load(("r",), "files", 3)
     assert encode_catalog(replace(EMPTY, load=load)).startswith(b'{"format":3,')

@@ -109,7 +109,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--nodes", action="append", type=int, choices=sorted(load_nodes()),
                         default=[], help="only so many that serve; may be repeated")  # fmt: skip
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
-    parser.add_argument("--follow", action="store_true", help="somebody follows the logs, too")
+    parser.add_argument("--follow", action="store_true", help="a follower reads the logs, too")
     parser.add_argument("--json", action="store_true", help="print the totals as JSON")
     return parser.parse_args()
 

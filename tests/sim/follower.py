@@ -43,7 +43,7 @@ class Follower:
             if await self._step():
                 return
             await asyncio.sleep(PAUSE_S)
-        raise AssertionError("nobody says what was committed")
+        raise AssertionError("no node says what was committed")
 
     async def _step(self) -> bool:
         after = self._at
@@ -69,7 +69,7 @@ class Follower:
             for commit in changes(batch)
         )
         logs = self._cluster.whole_logs()
-        told: set[bytes] = set()
+        reported: set[bytes] = set()
         for answer in self._answers:
             between = answer.after, answer.upto
             expected = [commit for commit in committed if between[0] < commit[0] <= between[1]]
@@ -82,9 +82,9 @@ class Follower:
                     if between[0] < batch.ts <= between[1]:
                         found += [(batch.ts, commit.transaction_id) for commit in changes(batch)]
             assert sorted(found) == expected, f"not what was committed in {between}"
-            told.update(name for _, name in found)
-        self._counts["followed"] += len(told)
+            reported.update(name for _, name in found)
+        self._counts["followed"] += len(reported)
         if not self._anew:
             first = self._answers[0].upto
             known = {transaction_id_for(k) for k, r in acknowledged.items() if r.commit_ts > first}
-            assert known <= {name.hex() for name in told}
+            assert known <= {name.hex() for name in reported}

@@ -213,7 +213,7 @@ def failure(chosen: Scenario) -> str | None:
     except CheckerError:
         raise
     except (Exception, Hung) as error:
-        return _told(error)
+        return _reported(error)
     return None
 
 
@@ -233,7 +233,7 @@ def _limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def _told(error: BaseException) -> str:
+def _reported(error: BaseException) -> str:
     """The first line of the innermost cause; of an exception group the first."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

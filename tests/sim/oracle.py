@@ -38,20 +38,20 @@ async def check_every_commit(
     rows = {name: {} for name in names.values()}
     reads = {name: {name, *_bases(catalog, name)} for name in maintained}
     changed = set(rows)
-    told = dict(acknowledged)
+    reported = dict(acknowledged)
     for ts, at_once in groupby(every_batch(cluster), key=attrgetter("ts")):
         for batch in at_once:
             for commit in commits(batch):
                 changed |= _take(commit, names, codecs, rows)
-                at = told.pop(commit.transaction_id.hex(), ts)
-                assert at == ts, f"committed at {ts}, and its client was told {at}"
+                at = reported.pop(commit.transaction_id.hex(), ts)
+                assert at == ts, f"committed at {ts}, and its client got {at}"
         stale = [name for name in maintained if not reads[name].isdisjoint(changed)]
         base = {name: list(rows[name].values()) for name in catalog.schema.names}
         for name in stale:
             expected = Counter(recompute(catalog, base, name))
             assert Counter(rows[name].values()) == expected, f"{name} at {ts}"
         changed.clear()
-    assert not told, f"acknowledged, and not in a log: {sorted(told)[:3]}"
+    assert not reported, f"acknowledged, and not in a log: {sorted(reported)[:3]}"
     for name, expected in rows.items():
         cells = cluster.tables.chunk(codecs(name).layout.table, b"", None, NEWEST, False, 1 << 30)
         found = {cell.key: codecs(name).decode(cell.value) for cell in cells}

@@ -197,7 +197,7 @@ class Cluster:
             for way in node.services:
                 _end_lag(way)
         await asyncio.sleep(2 * SESSION_S)  # until all processes know which sessions have ended
-        await self._until("nobody serves", self._is_whole)
+        await self._until("no node serves", self._is_whole)
         for node in self.nodes:
             if node not in self.serving:
                 node.process.crash()
@@ -215,7 +215,7 @@ class Cluster:
 
     async def leader(self) -> Node:
         """The healthy node that changes the schema; waits until there is one."""
-        await self._until("nobody leads", lambda: any(map(_leads, self.serving)))
+        await self._until("no node leads", lambda: any(map(_leads, self.serving)))
         return next(filter(_leads, self.serving))
 
     async def owner(self) -> Database:
@@ -229,9 +229,9 @@ class Cluster:
             if condition():
                 return
             await asyncio.sleep(SUPERVISION_S)
-        raise AssertionError(f"{failure}: {self._told()}")
+        raise AssertionError(f"{failure}: {self._reported()}")
 
-    def _told(self) -> str:
+    def _reported(self) -> str:
         """The state to report when a wait fails."""
         return repr(self.nodes[-1].failure)
 

@@ -86,7 +86,7 @@ class MembersCluster(Cluster):
             and any(node.database.keeper.leads for node in self._places)
         )
 
-    def _told(self) -> str:
+    def _reported(self) -> str:
         known = self.assignment()
         return (
             f"{[(node.process.name, node.healthy, node.failure) for node in self._places]},"

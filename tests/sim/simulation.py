@@ -199,7 +199,7 @@ class Client:
                 bookmark = 0
 
         async def work(database: Database) -> tuple[int, int, list[list[tuple]], list[ReadItem]]:
-            found, at, told = [], None, self.journal.newest if strong else 0
+            found, at, reported = [], None, self.journal.newest if strong else 0
             seen: list[ReadItem] = []
             for query in queries:
                 sql, parameters = query if isinstance(query, tuple) else (query, ())
@@ -214,14 +214,14 @@ class Client:
                     at = result.snapshot
                     found.append(list(await result.stream.all()))
                     seen += result.reads
-            return told, at, found, seen
+            return reported, at, found, seen
 
         answer = await self.ask_persistently("read", work)
         if answer is None:
             return None
-        told, at, found, seen = answer
+        reported, at, found, seen = answer
         assert at >= bookmark, f"snapshot {at} is before the bookmark {bookmark}"
-        assert at >= told, f"snapshot {at} is before commit {told}, which was acknowledged"
+        assert at >= reported, f"snapshot {at} is before commit {reported}, which was acknowledged"
         self.bookmark = max(self.bookmark, at)
         self.journal.counts["reads"] += 1
         self.journal.seen.append((at, seen))
@@ -421,7 +421,7 @@ def _stuck(database: Database) -> str:
     locks, manager = database.locks, database.manager
     found = {
         "locks are held": locks.held_count,
-        "somebody waits for a lock": locks.waiting_count,
+        "a transaction waits for a lock": locks.waiting_count,
         "ranges are guarded": locks.guard_count,
         "transactions are in doubt": manager.unfinished,
         "a transaction has not ended": manager.gate.inside,

@@ -246,7 +246,7 @@ async def test_a_key_sent_ten_times_and_again_after_a_take_over_has_one_effect()
         again = await asyncio.gather(
             *[cluster.nodes[-1].process.start(last.transact(request)) for _ in range(10)]
         )
-        told = {task.result().commit_ts for task in answers if task.done()}
-        assert told | {answer.commit_ts for answer in again} == {again[0].commit_ts}
+        reported = {task.result().commit_ts for task in answers if task.done()}
+        assert reported | {answer.commit_ts for answer in again} == {again[0].commit_ts}
         sql = "SELECT a_balance FROM account WHERE a_id = 0"
         assert await cluster.nodes[-1].process.start(last.fetch(sql)) == [(101,)]

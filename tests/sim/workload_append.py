@@ -30,7 +30,7 @@ from hornbeam_server.txlayer.transactions.requests import (
     TransactionResult,
 )
 from tests.checkers import linearizable, serializable
-from tests.checkers.linearizable import NOT_TOLD
+from tests.checkers.linearizable import NOT_REPORTED
 from tests.checkers.list_append import Append, Operation, Read, Transaction
 from tests.sim.interactive import Interactive, next_key
 from tests.sim.simulation import CLIENTS, Client, Journal
@@ -76,7 +76,7 @@ class _Text:
         sql = "UPDATE list SET l_values = l_values || ? WHERE l_id = ? RETURNING l_values"
         return [Statement(sql, (f"{append.value} ", int(append.key))) for append in appends]
 
-    def told(
+    def reported(
         self, appends: Sequence[Append], results: Sequence[StatementResult]
     ) -> Iterator[Operation]:
         for append, result in zip(appends, results, strict=True):
@@ -130,7 +130,7 @@ class _Rows:
         ]
         return lengthen + entries
 
-    def told(
+    def reported(
         self, appends: Sequence[Append], results: Sequence[StatementResult]
     ) -> Iterator[Operation]:
         return (a for a, result in zip(appends, results, strict=False) if result.rows)
@@ -230,11 +230,11 @@ class ListAppend:
             return
         key = next_key(client)
         try:
-            told = await look.commit(*statements)
+            reported = await look.commit(*statements)
         except UniqueViolation:  # another client's entry is there
             client.journal.counts["UniqueViolation"] += 1
-            told = None
-        self._writes[key] = _Write(client.name, invoked, _completed(told), looked, appends)
+            reported = None
+        self._writes[key] = _Write(client.name, invoked, _completed(reported), looked, appends)
 
     async def _read(self, client: Client) -> None:
         """Read some lists. A stranger has no bookmark: only real time binds its reads, and only
@@ -295,12 +295,12 @@ class ListAppend:
         self._retiring.add(number)
         fresh, invoked, key = next(self._numbers), _now(), next_key(client)
         try:
-            told = await client.transact(*self.form.drop(number), *self.form.new(fresh))
+            reported = await client.transact(*self.form.drop(number), *self.form.new(fresh))
         except ConstraintViolation:
             client.journal.counts["a list was not to be retired"] += 1
-            told = None
-        self._writes[key] = _Write(client.name, invoked, _completed(told), dropped=number)
-        if told is not None:
+            reported = None
+        self._writes[key] = _Write(client.name, invoked, _completed(reported), dropped=number)
+        if reported is not None:
             self._lists[self._lists.index(number)] = fresh
         self._retiring.discard(number)
 
@@ -323,12 +323,12 @@ class ListAppend:
         key = next_key(client)
         self._counted[key] = begun
         try:
-            told = await client.transact(statement)
+            reported = await client.transact(statement)
         except UniqueViolation:
             # `begun` stays: a refusal is no outcome, and an earlier copy may still commit.
             self.counts.append(replace(begun, returned=_now_us(), result=False))
         else:
-            if _completed(told) is not None:
+            if _completed(reported) is not None:
                 self._counted[key] = replace(begun, returned=_now_us())
 
     def _counting(
@@ -379,17 +379,17 @@ class ListAppend:
         self, key: str, write: _Write, answer: TransactionResult | None, over: float
     ) -> Values | None:
         """Add a write to the history; return the last values of a list that it retired."""
-        dropped, told = None, write.appends
+        dropped, reported = None, write.appends
         if answer is not None and write.dropped is not None:
             dropped = self.form.dropped(answer.statements)
-            told = () if dropped is None else (Read(str(write.dropped), dropped),)
+            reported = () if dropped is None else (Read(str(write.dropped), dropped),)
         elif answer is not None:
-            told = tuple(self.form.told(write.appends, answer.statements))
+            reported = tuple(self.form.reported(write.appends, answer.statements))
         known = write.completed is not None
         self.history.append(
             Transaction(
                 key,
-                (*write.looked, *told),
+                (*write.looked, *reported),
                 # The client goes on without the result, so this transaction precedes none of its
                 # later ones.
                 write.process if known else key,
@@ -409,7 +409,7 @@ class ListAppend:
             if answer is None:
                 continue
             rows = answer.statements[0].rows
-            result: Any = NOT_TOLD
+            result: Any = NOT_REPORTED
             if begun.kind == "add":
                 result = rows[0][0] if rows else None
             elif begun.kind == "cas":
@@ -427,9 +427,9 @@ def _operation(
     return linearizable.Operation(int(client.name[1:]), str(counter), kind, call, **fields)
 
 
-def _completed(told: TransactionResult | None) -> float | None:
+def _completed(reported: TransactionResult | None) -> float | None:
     """The time when all readers must see the result; None: unknown."""
-    return _now() if told is not None and told.applied else None
+    return _now() if reported is not None and reported.applied else None
 
 
 def _now() -> float:

@@ -103,7 +103,7 @@ class Bookings:
         booked = {(room, hour) for room, hour, *_ in bookings}
         loud = [(room, hour) for room, hour in booked if (room + 1, hour) in booked]
         assert not loud, f"booked beside one another: {loud}"
-        assert all(left >= 0 for _, left in guests), f"somebody owes: {guests}"
+        assert all(left >= 0 for _, left in guests), f"a guest owes: {guests}"
         paid, left = Counter(), dict(guests)
         for _, _, guest, price in bookings:
             paid[guest] += price

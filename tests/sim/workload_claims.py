@@ -32,14 +32,14 @@ SCHEMA = load_ddl(
     """
 )
 _JOBS = "SELECT j_id, j_w_id, j_steps FROM job"
-_TOLD = "RETURNING ?, j_id, j_w_id, j_steps"
+_REPORTED = "RETURNING ?, j_id, j_w_id, j_steps"
 _TAKE = (
     "UPDATE job SET j_w_id = ?, j_steps = j_steps + 1 WHERE j_w_id IS NULL AND j_id % ? = ?"
-    f" {_TOLD}"
+    f" {_REPORTED}"
 )
-_HAND_ON = f"UPDATE job SET j_w_id = ?, j_steps = j_steps + 1 WHERE j_w_id = ? {_TOLD}"
-_GIVE_BACK = f"UPDATE job SET j_w_id = NULL WHERE j_w_id = ? {_TOLD}"
-_WORK_ON = f"UPDATE job SET j_steps = j_steps + 1 WHERE j_id = ? {_TOLD}"
+_HAND_ON = f"UPDATE job SET j_w_id = ?, j_steps = j_steps + 1 WHERE j_w_id = ? {_REPORTED}"
+_GIVE_BACK = f"UPDATE job SET j_w_id = NULL WHERE j_w_id = ? {_REPORTED}"
+_WORK_ON = f"UPDATE job SET j_steps = j_steps + 1 WHERE j_id = ? {_REPORTED}"
 _FIRE = "DELETE FROM worker WHERE w_id = ? RETURNING ?, w_id"
 _HIRE = "INSERT INTO worker VALUES (?) RETURNING ?, w_id"
 
@@ -111,14 +111,14 @@ class _Model:
                     if worker == number:
                         self.jobs[job] = (None, steps)
             case _:
-                self._job_told(what, number, *after)
+                self._job_reported(what, number, *after)
 
-    def _job_told(self, what: str, job: int, worker: int | None, steps: int) -> None:
+    def _job_reported(self, what: str, job: int, worker: int | None, steps: int) -> None:
         before, times = self.jobs[job]
         if what == "worked on":
             assert worker == before, f"job {job} of {before} was {what} as that of {worker}"
         else:
             assert (before is None) == (what == "taken"), f"job {job} of {before} was {what}"
         assert steps == times + (what != "given back"), f"job {job} was {what} unseen"
-        assert worker is None or worker in self.hired, f"job {job} was {what} by nobody"
+        assert worker is None or worker in self.hired, f"job {job} was {what} by no worker"
         self.jobs[job] = (worker, steps)

@@ -83,10 +83,10 @@ class CloudTps:
             return await self._delete(client)
         shop, no = client.random.randrange(self.shops), self._numbers[client.name]
         self._numbers[client.name] += 1
-        told = await client.transact(
+        reported = await client.transact(
             Statement(_SELL, (shop, client.name, no, value)), Statement(_EARN, (value, shop))
         )
-        if told is not None:
+        if reported is not None:
             live.append((shop, no))
         return None
 
@@ -95,10 +95,12 @@ class CloudTps:
         if not live:
             return await self._insert(client)
         shop, no = live.pop(client.random.randrange(len(live)))
-        told = await client.transact(
+        reported = await client.transact(
             Statement(_TAKE_BACK, (shop, client.name, no)), Statement(_EARN, (-value, shop))
         )
-        assert told is None or told.statements[0].rows == ((-value,),), "a sale was not there"
+        assert reported is None or reported.statements[0].rows == ((-value,),), (
+            "a sale was not there"
+        )
         return None
 
     async def _shift(self, client: Client) -> None:
@@ -137,8 +139,8 @@ class CloudTps:
         for shop, generator, _, value in sales:
             assert value == self._value(generator), "a sale's value has changed"
             income[shop] += value
-        assert all(income[shop] == told for shop, _, told in shops), (shops, income)
-        shown = {shop: (capital, told) for shop, capital, told in shops}
+        assert all(income[shop] == stored for shop, _, stored in shops), (shops, income)
+        shown = {shop: (capital, stored) for shop, capital, stored in shops}
         expected = [(*sale, *shown[sale[0]]) for sale in sales]
         assert sorted(joined) == sorted(expected), "the view is not the join"
 

@@ -210,10 +210,10 @@ class Orders:
         for use_views in (True, False):
             queries = (*_ALL.values(), *_JOINED)
             self._verify(*[await database.fetch(sql, use_views=use_views) for sql in queries])
-        told = Counter()
+        reported = Counter()
         for answer in journal.acknowledged.values():
             for result in answer.statements:
-                told.update({row[0]: row[1] for row in result.rows if len(row) == 2})
+                reported.update({row[0]: row[1] for row in result.rows if len(row) == 2})
         for relation in ("customer", "orders"):
             rows = await database.fetch(_ALL[relation])
-            assert len(rows) == told[relation], "effects are not answers"
+            assert len(rows) == reported[relation], "effects are not answers"

@@ -123,8 +123,10 @@ class Wards:
     def _verify(self, doctors: Sequence[tuple]) -> None:
         on_call = Counter(ward for _, ward, on in doctors if on)
         assert len(on_call) == self.wards, f"a ward has no doctor on call: {sorted(doctors)}"
-        crowded = Counter(ward for _, ward, _ in doctors)
-        assert max(crowded.values()) <= self.most, f"a ward is crowded: {sorted(doctors)}"
+        doctors_in = Counter(ward for _, ward, _ in doctors)
+        assert max(doctors_in.values()) <= self.most, (
+            f"a ward has too many doctors: {sorted(doctors)}"
+        )
 
     async def check(self, database: Database, journal: Journal) -> None:
         stored = await database.fetch(_DOCTORS)

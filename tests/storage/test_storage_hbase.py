@@ -97,7 +97,7 @@ def test_ranges_of_prefixes_contain_exactly_the_keys_under_them(prefixes, keys, 
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"timeToLive": 3600}, "timeToLive is 3600, not 2147483647"),
         ({"maxVersions": 1}, "maxVersions is 1"),
@@ -105,12 +105,12 @@ def test_ranges_of_prefixes_contain_exactly_the_keys_under_them(prefixes, keys, 
         ({"name": b"cf"}, "its families are cf, not d"),
     ],
 )
-def test_differences_of_a_table_definition_are_reported(change, told):
+def test_differences_of_a_table_definition_are_reported(change, reported):
     found = definition(THRIFT.TTableName(ns=b"n", qualifier=b"t"))
     assert difference(found) == ""
     for name, value in change.items():
         setattr(found.columns[0], name, value)
-    assert told in difference(found)
+    assert reported in difference(found)
     found = definition(None)
     found.durability = THRIFT.TDurability.ASYNC_WAL
     assert "durability is ASYNC_WAL" in difference(found)
@@ -171,13 +171,13 @@ def test_an_answer_is_incomplete_until_its_last_byte():
 # ---------------------------------------------------------------- rows in answers
 
 
-def answer_of(function, **told):
+def answer_of(function, **reported):
     """An answer as a gateway writes it."""
     written = bytearray()
     client = Client(SimpleNamespace(write=written.extend, flush=lambda: None))
     protocol = client._oprot
     protocol.write_message_begin(function, TMessageType.REPLY, 0)
-    getattr(THRIFT.THBaseService, f"{function}_result")(**told).write(protocol)
+    getattr(THRIFT.THBaseService, f"{function}_result")(**reported).write(protocol)
     protocol.write_message_end()
     protocol.trans.flush()
     return bytes(written)
@@ -277,10 +277,12 @@ def test_rows_of_answers_to_gets_are_found(cells, one, data):
 
 @pytest.mark.parametrize("other", [row_of(b"k", tags=b"some"), row_of(b"k", type=None)])
 def test_unfamiliar_answers_to_gets_are_decoded_by_thriftpy2(other):
-    told = answer_of("getMultiple", success=[row_of(b"a"), other, THRIFT.TResult(columnValues=[])])
+    reported = answer_of(
+        "getMultiple", success=[row_of(b"a"), other, THRIFT.TResult(columnValues=[])]
+    )
     with pytest.raises(Unfamiliar):
-        cells_gotten(told)
-    assert answer_to("getMultiple", told) == [Cell(b"a", 7, b"v"), Cell(b"k", 7, b"v"), None]
+        cells_gotten(reported)
+    assert answer_to("getMultiple", reported) == [Cell(b"a", 7, b"v"), Cell(b"k", 7, b"v"), None]
     assert answer_to("get", answer_of("get", success=other)) == [Cell(b"k", 7, b"v")]
 
 
@@ -334,7 +336,7 @@ async def test_a_scan_reads_ahead_from_its_second_batch_on(taken, read):
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_an_error_in_reading_ahead_is_raised_only_to_the_reader_of_that_batch(wanted):
-    failed, told = threading.Event(), []
+    failed, reported = threading.Event(), []
 
     def rows(table, part, count, at):
         if part.start > b"k":
@@ -347,7 +349,9 @@ def test_an_error_in_reading_ahead_is_raised_only_to_the_reader_of_that_batch(wa
     async def scenario():
         store = HBaseStore([("127.0.0.1", 1)])
         store._reads._first_rows = rows
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda loop, context: reported.append(context)
+        )
         scan = store.scan("t", b"", None, 5)
         await anext(scan)
         await anext(scan)
@@ -361,7 +365,7 @@ def test_an_error_in_reading_ahead_is_raised_only_to_the_reader_of_that_batch(wa
         gc.collect()
 
     asyncio.run(scenario())
-    assert not told
+    assert not reported
 
 
 # ---------------------------------------------------------------- no gateway, failing gateways

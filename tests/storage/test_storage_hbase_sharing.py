@@ -107,7 +107,9 @@ async def test_a_cancelled_request_does_not_affect_the_others_of_its_call():
     assert await stays == ["b!"]
     assert await next_one == ["d!"]
     assert gone.cancelled()
-    assert sender.sent == [("r", ["a", "b"]), ("r", ["d"])], "what nobody wants is not sent"
+    assert sender.sent == [("r", ["a", "b"]), ("r", ["d"])], (
+        "a key that no caller waits for is not sent"
+    )
 
 
 async def test_a_call_whose_requests_are_all_cancelled_is_not_sent():

@@ -175,8 +175,8 @@ def test_an_empty_payload_is_refused():
 def test_a_frame_is_valid_only_where_it_was_written():
     frame = b"".join(encode_append([b"moved"], 1, 1, len(OPEN)))
     assert payloads(OPEN + frame) == [*PAYLOADS, b"moved"]
-    elsewhere = [(2, 1, 0), (1, 2, 0), (1, 1, 1), (1, 1, -1), (1, 1, -len(HEADER.encode()))]
-    for epoch, sequence, moved in elsewhere:
+    others = [(2, 1, 0), (1, 2, 0), (1, 1, 1), (1, 1, -1), (1, 1, -len(HEADER.encode()))]
+    for epoch, sequence, moved in others:
         data = OPEN + b"".join(encode_append([b"moved"], epoch, sequence, len(OPEN) + moved))
         assert payloads(data) == PAYLOADS
         assert scanned(data).torn_bytes == len(frame)

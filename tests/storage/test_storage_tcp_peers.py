@@ -202,7 +202,7 @@ async def listening(answer=echo):
     assert failures == []
 
 
-async def told(logged):
+async def reported(logged):
     """The reason in the only line of the log."""
     while not logged:  # noqa: ASYNC110 - no event announces a log line
         await asyncio.sleep(0.001)
@@ -262,7 +262,7 @@ async def test_a_stranger_is_refused_in_one_line(stranger):
             other = await Stranger.at(address)
             other.send(sent)
             said = await other.until_closed()
-            assert why in await told(logged)
+            assert why in await reported(logged)
         assert all(kind in {Kind.CHALLENGE, Kind.REFUSED} for kind, _ in said)
         assert await works(address)
     assert begun == [b"works"]
@@ -283,7 +283,7 @@ async def test_a_caller_that_leaves_without_a_proof_is_logged_in_one_line(sent):
             other = await Stranger.at(address)
             other.send(sent)
             other.writer.close()
-            assert await told(logged)
+            assert await reported(logged)
 
 
 async def test_a_caller_without_a_hello_is_cut_off(monkeypatch):
@@ -293,7 +293,7 @@ async def test_a_caller_without_a_hello_is_cut_off(monkeypatch):
         with capture_logs() as logged:
             other = await Stranger.at(address)
             assert await other.until_closed() == []
-            assert "in time" in await told(logged)
+            assert "in time" in await reported(logged)
 
 
 async def test_a_proof_cannot_be_used_again():
@@ -308,7 +308,7 @@ async def test_a_proof_cannot_be_used_again():
                 _, challenge = await other.frame()
                 other.send(frame(Kind.PROOF, challenge[NONCE_BYTES:] if its_own else used))
                 await other.until_closed()
-                assert "node_secret" in await told(logged)
+                assert "node_secret" in await reported(logged)
         first.send(numbered(Kind.MESSAGE, 1, b"x"))
         assert await first.frame() == (Kind.ANSWER, (1).to_bytes(8, "big") + b"x")
         first.writer.close()
@@ -329,7 +329,7 @@ async def test_a_member_that_breaks_the_protocol_is_refused(sent, why):
         with capture_logs() as logged:
             other.send(numbered(Kind.MESSAGE, 1, b"before") + sent)
             said = await other.until_closed()
-            assert why in await told(logged)
+            assert why in await reported(logged)
         assert said[-1][0] == Kind.REFUSED
         assert why in said[-1][1].decode()
 
@@ -437,7 +437,7 @@ async def test_an_answer_to_no_request_is_refused():
             assert await first == b"yes"
             with pytest.raises(Unavailable, match="waits for none"):
                 await second
-            assert "waits for none" in await told(logged)
+            assert "waits for none" in await reported(logged)
         await peers.close()
 
 

@@ -102,10 +102,10 @@ def literal(value: Any) -> str:
 def answers() -> dict[str, dict[str, list[str] | None]]:
     """The answers to each condition, by type and literal: one letter per row (true, false, NULL);
     None if PostgreSQL refuses the value."""
-    told = json.loads(FIXTURE.read_text())
+    recorded = json.loads(FIXTURE.read_text())
     return {
         type_: {text: None if found == "error" else found.split(" ") for text, found in one.items()}
-        for type_, one in told.items()
+        for type_, one in recorded.items()
     }
 
 
@@ -118,21 +118,21 @@ def _ask() -> dict[str, dict[str, str]]:
                   f"INSERT INTO t VALUES {rows};"]  # fmt: skip
         for value in VALUES:
             for condition in CONDITIONS:
-                told = condition.format(v=_column(type_, value), x=literal(value))
+                written = condition.format(v=_column(type_, value), x=literal(value))
                 script.append(
                     "SELECT '|' || string_agg(coalesce(left(c::text, 1), 'n'), '' ORDER BY id)"
-                    f" FROM (SELECT id, {told} AS c FROM t) s;\n\\echo ;"
+                    f" FROM (SELECT id, {written} AS c FROM t) s;\n\\echo ;"
                 )
         text = subprocess.run(
             ["psql", "-AtqX"],
             input="\n".join(script), capture_output=True, text=True, check=True,
             env={**os.environ, "PGOPTIONS": "-c timezone=UTC"},
         ).stdout  # fmt: skip
-        told = [part.strip().removeprefix("|") or "error" for part in text.split(";\n")[:-1]]
+        letters = [part.strip().removeprefix("|") or "error" for part in text.split(";\n")[:-1]]
         size = len(CONDITIONS)
-        assert len(told) == size * len(VALUES), (type_, len(told))
+        assert len(letters) == size * len(VALUES), (type_, len(letters))
         found[type_] = {
-            literal(value): _joined(told[i * size : (i + 1) * size])
+            literal(value): _joined(letters[i * size : (i + 1) * size])
             for i, value in enumerate(VALUES)
         }
     return found
@@ -145,10 +145,10 @@ def _column(type_: str, value: Any) -> str:
     return "v::NUMERIC" if beyond and type_ == "DOUBLE PRECISION" else "v"
 
 
-def _joined(told: list[str]) -> str:
-    refused = "error" in told
-    assert not refused or set(told) == {"error"}, told  # a value, not an operator, is refused
-    return "error" if refused else " ".join(told)
+def _joined(letters: list[str]) -> str:
+    refused = "error" in letters
+    assert not refused or set(letters) == {"error"}, letters  # a value, not an operator, is refused
+    return "error" if refused else " ".join(letters)
 
 
 if __name__ == "__main__":

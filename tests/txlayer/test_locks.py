@@ -392,7 +392,7 @@ def test_forgotten_names_count_as_disturbed(monkeypatch, bound, value):
     assert undisturbed("c") == [False, False, False, False]
 
 
-class Crowd:
+class Contenders:
     """Transactions that take random locks in random order and start again when they die. Some take
     locks of the first kinds before, as copies of a request and repeated transactions do."""
 
@@ -439,32 +439,32 @@ class Crowd:
 @settings(max_examples=60)
 @given(st.integers(0, 1 << 30), st.integers(1, 5), st.integers(2, 40))
 async def test_random_schedules_end_without_deadlock_and_keep_exclusion(seed, names, transactions):
-    crowd = Crowd(seed, names)
+    contenders = Contenders(seed, names)
     ages = list(range(transactions))
-    crowd.random.shuffle(ages)
+    contenders.random.shuffle(ages)
     async with asyncio.timeout(10):
-        await asyncio.gather(*(crowd.transaction(age) for age in ages))
-    assert (crowd.locks.held_count, crowd.locks.waiting_count) == (0, 0)
-    assert crowd.deaths[0] == 0  # the oldest never dies
+        await asyncio.gather(*(contenders.transaction(age) for age in ages))
+    assert (contenders.locks.held_count, contenders.locks.waiting_count) == (0, 0)
+    assert contenders.deaths[0] == 0  # the oldest never dies
 
 
 async def test_a_stream_of_newcomers_starves_no_transaction():
     """An old transaction over many hot locks ends while younger ones keep coming."""
-    crowd = Crowd(7, 3)
+    contenders = Contenders(7, 3)
     ages = iter(range(10, 10_000))
     finished = asyncio.Event()
 
     async def newcomers():
         while not finished.is_set():
-            await crowd.transaction(next(ages))
+            await contenders.transaction(next(ages))
 
     streams = [asyncio.ensure_future(newcomers()) for _ in range(6)]
     await settle()
     owner = LockOwner(5)
-    for name in crowd.names:  # it is older than all newcomers, so it never has to die
-        await crowd.locks.acquire(owner, [name], X)
+    for name in contenders.names:  # it is older than all newcomers, so it never has to die
+        await contenders.locks.acquire(owner, [name], X)
         await settle()
-    crowd.locks.release_all(owner)
+    contenders.locks.release_all(owner)
     finished.set()
     await asyncio.gather(*streams)
     assert next(ages) < 1_000

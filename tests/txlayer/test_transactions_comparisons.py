@@ -94,15 +94,15 @@ async def test_every_condition_answers_as_in_postgresql(tmp_path, type_):
             sql = f"SELECT id, {', '.join(CONDITIONS[i] for i in chosen)} FROM plain"
             for spelling in spellings(type_, value):
                 text, given = spelled(sql, value, spelling)
-                told = type_, literal(value), spelling
+                case = type_, literal(value), spelling
                 if wanted is None:
                     with pytest.raises(TypeMismatch):
-                        pytest.fail(f"{told}: {await database.fetch(text, given)}")
+                        pytest.fail(f"{case}: {await database.fetch(text, given)}")
                     continue
                 found = sorted(await database.fetch(text, given))
                 for i, column in zip(chosen, [*zip(*found, strict=True)][1:], strict=True):
                     letters = "".join({True: "t", False: "f", None: "n"}[v] for v in column)
-                    assert letters == wanted[i], (CONDITIONS[i], *told)
+                    assert letters == wanted[i], (CONDITIONS[i], *case)
 
 
 @pytest.mark.parametrize("type_", STORED)
@@ -117,14 +117,14 @@ async def test_every_place_finds_the_same_rows(tmp_path, type_):
                 of_target = condition.replace("{v}", "p.v").replace("id", "p.id")
                 text = sql.replace("{c}", condition).replace("{p}", of_target)
                 for spelling in spellings(type_, value):
-                    told = type_, place, spelled(text, value, spelling)
+                    case = type_, place, spelled(text, value, spelling)
                     if wanted is None:
                         with pytest.raises(TypeMismatch):
-                            pytest.fail(f"{told}: {await rows(database, *told[2])}")
+                            pytest.fail(f"{case}: {await rows(database, *case[2])}")
                         continue
                     ids = {i for i, letter in enumerate(wanted[number], 1) if letter == "t"}
                     if "keyed" in sql:
                         ids.discard(len(STORED[type_]) + 1)  # NULL is no key
-                    assert sorted(await rows(database, *told[2])) == [(i,) for i in sorted(ids)], (
-                        told
+                    assert sorted(await rows(database, *case[2])) == [(i,) for i in sorted(ids)], (
+                        case
                     )

@@ -90,9 +90,9 @@ async def test_after_the_last_number_inserts_are_refused(tmp_path, options, type
     async with on(tmp_path, tables(options, type_)) as database:
         assert [(await add(database))[0] for _ in given] == given
         for _ in range(3):
-            with pytest.raises(LimitExceeded) as told:
+            with pytest.raises(LimitExceeded) as raised:
                 await add(database)
-            assert "RESTART WITH" in told.value.cure
+            assert "RESTART WITH" in raised.value.cure
 
 
 async def test_a_restart_sets_the_next_number(tmp_path):
@@ -134,13 +134,13 @@ async def test_explicit_keys_of_statements_do_not_advance_the_numbers(tmp_path):
     async with on(tmp_path) as database:
         await database.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
         for _ in range(2):
-            with pytest.raises(UniqueViolation) as told:
+            with pytest.raises(UniqueViolation) as raised:
                 await add(database)
-            assert "ALTER TABLE t ALTER COLUMN id RESTART WITH" in told.value.cure
+            assert "ALTER TABLE t ALTER COLUMN id RESTART WITH" in raised.value.cure
         assert await add(database) == [3]
-        with pytest.raises(UniqueViolation) as told:
+        with pytest.raises(UniqueViolation) as raised:
             await database.execute("INSERT INTO t VALUES (1, 1)")
-        assert "RESTART" not in told.value.cure
+        assert "RESTART" not in raised.value.cure
 
 
 @pytest.mark.parametrize(

@@ -117,8 +117,10 @@ async def test_a_new_plan_during_a_build_rebuilds_the_view(tmp_path):
         await database.keeper.apply(next_version(database, shop()))
         await until(lambda: held.waiting)
         first = database.catalog.layout("customer__orders").table
-        anew = tuple((name, 1_000) for name, _ in shop().states if name.startswith("customer__"))
-        again = replace(building(shop()), incarnations=anew, version=database.catalog.version + 1)
+        rebuilt = tuple((name, 1_000) for name, _ in shop().states if name.startswith("customer__"))
+        again = replace(
+            building(shop()), incarnations=rebuilt, version=database.catalog.version + 1
+        )
         await database.keeper.apply(next_version(database, again))
         await write(database, 1, 5)
         held.go.set()

@@ -68,9 +68,9 @@ def test_earlier_snapshots_of_a_group_stay_valid_until_its_views_change():
     assert [at for at in range(NOW - 1, NOW + 7) if second.was_as_of(at)] == [NOW, NOW + 5]
     grown = batch_after(second, catalog(4, *deferred("a", "b", "c")), NOW + 9)
     assert [at for at in range(NOW - 1, NOW + 12) if grown.was_as_of(at)] == [NOW + 9]
-    anew = batch_after(second, catalog(4, *deferred("a", "b"), b=2), NOW + 9)
-    assert anew.before == ()
-    assert anew.holds(catalog(4, *deferred("a", "b"), b=2), "b")
+    rebuilt = batch_after(second, catalog(4, *deferred("a", "b"), b=2), NOW + 9)
+    assert rebuilt.before == ()
+    assert rebuilt.holds(catalog(4, *deferred("a", "b"), b=2), "b")
     assert not second.holds(catalog(4, *deferred("a", "b"), b=2), "b")
     assert not GroupState().was_as_of(NOW)
 

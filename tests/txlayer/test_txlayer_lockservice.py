@@ -667,10 +667,10 @@ async def test_a_lock_is_never_taken_after_the_release_of_its_attempt():
         asks.cancel()
         a.begin(release(a, owner))
     await until(lambda: held(b) == 0, 2.0)
-    seen = {attempt: kind for kind, attempt in told(b)}
+    seen = {attempt: kind for kind, attempt in reported(b)}
     assert len(seen) > 50
     freed = set()
-    for kind, attempt in told(b):
+    for kind, attempt in reported(b):
         if kind is Release:
             freed.add(attempt)
         else:
@@ -678,7 +678,7 @@ async def test_a_lock_is_never_taken_after_the_release_of_its_attempt():
     await world.end()
 
 
-def told(party):
+def reported(party):
     """The kind and the attempt of each message, in order."""
     for _, request in party.received:
         for attempt in attempts([request]):

@@ -395,7 +395,7 @@ async def test_a_new_leader_counts_no_row_twice():
 # ---------------------------------------------------------------- load
 
 
-def crowded(world):
+def contended(world):
     """Accounts whose root locks one node grants: it has all the load."""
     codec = world.all[0].database.manager.state.codecs("account")
     owners = {n: world.assignment.slots[_slot(codec, n)] for n in range(100, 400)}
@@ -410,7 +410,7 @@ def _slot(codec, number):
 @in_virtual_time
 async def test_slots_move_to_less_loaded_nodes_under_load():
     world = await bank_of(0, 0, 0, slot_idle_rate=1)
-    busy = crowded(world)
+    busy = contended(world)
     rows = ", ".join(f"({n}, 100, NULL)" for n in busy)
     await world.all[0].transact(f"INSERT INTO account VALUES {rows}")
     codec = world.all[0].database.manager.state.codecs("account")
@@ -573,8 +573,8 @@ async def test_a_successor_refuses_a_plan_for_an_older_catalog():
 async def test_an_unfinished_transaction_of_another_node_is_found():
     world = await bank_of(0, 0)
     a, b = world.all
-    a.database.manager.unfinished["ab" * 16] = "somebody"
-    assert await b.do(b.database.unfinished("ab" * 16)) == "somebody"
+    a.database.manager.unfinished["ab" * 16] = "another member"
+    assert await b.do(b.database.unfinished("ab" * 16)) == "another member"
     assert await b.do(b.database.unfinished("cd" * 16)) is None
     await world.end()
 

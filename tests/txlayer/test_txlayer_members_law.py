@@ -42,7 +42,7 @@ class Bank:
         self.world = World(seed=seed, profile=Profile(rate={Fault.LINK_BROKEN: 0.001}))
         self.random = self.world.chaos.random
         self.did = Counter()
-        self.told: list[bytes] = []
+        self.reported: list[bytes] = []
         self.clients: list[asyncio.Task] = []
         self.stopped = False
         self._numbers = iter(range(1, 1 << 30))
@@ -143,7 +143,7 @@ class Bank:
         )
         assert committed.ts > max(cell.ts if cell is not None else 0 for cell in cells)
         assert committed.ts > party.locks.clock(owner)
-        self.told.append(row)
+        self.reported.append(row)
         return committed.ts
 
     async def sum(self, party: Party, owner: LockOwner, accounts) -> int:
@@ -154,7 +154,7 @@ class Bank:
         return 0
 
     async def read(self, party: Party) -> None:
-        before = list(self.told)
+        before = list(self.reported)
         strong = self.random.random() < 0.3
         try:
             at = await party.snapshots.read_point(strong=strong)
@@ -233,7 +233,7 @@ class Bank:
             assert party.guests._guests == {}
             at = await party.do(party.snapshots.read_point(strong=True))
             assert await self.sum_at(at) == 0
-            assert None not in await self.world.store.get(TABLE, self.told, at)
+            assert None not in await self.world.store.get(TABLE, self.reported, at)
 
     def is_over(self) -> bool:
         """Whether no client of a living member works any more, and no member is dead or leaving."""

@@ -493,15 +493,15 @@ async def test_locks_of_other_members_count_at_the_grantor():
 # ---------------------------------------------------------------- clocks
 
 
-@pytest.mark.parametrize(("skew_ms", "told"), [(60_000, "ahead of"), (-60_000, "behind")])
+@pytest.mark.parametrize(("skew_ms", "reported"), [(60_000, "ahead of"), (-60_000, "behind")])
 @in_virtual_time
-async def test_a_node_whose_clock_differs_from_all_others_does_not_join(skew_ms, told):
+async def test_a_node_whose_clock_differs_from_all_others_does_not_join(skew_ms, reported):
     world, _ = await living("a", "b")
     j = await world.party("j", skew_ms)
     error = await refusal(j.do(j.membership.join()))
     assert isinstance(error, Unavailable)
-    assert f"s {told} that of http://a" in error.message
-    assert f"s {told} that of http://b" in error.message
+    assert f"s {reported} that of http://a" in error.message
+    assert f"s {reported} that of http://b" in error.message
     assert j.word() is None
     j.clock.skew_ms = 1_000
     await j.live()

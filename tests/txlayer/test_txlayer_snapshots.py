@@ -245,11 +245,11 @@ async def test_a_timestamp_of_a_member_whose_clock_is_ahead_is_accepted(given):
     """Others may not know this timestamp yet: they ask, and their next commits are later."""
     world, (a, b, c) = await members("a", "b", "c")
     b.hlc.follow(a.clock.wall_ms() + 2 * MAX_AHEAD_MS)
-    told = await commit(b) if given == "commit" else b.hlc.observe()
-    assert a.hlc.last < told - MAX_AHEAD_MS
-    await a.do(a.snapshots.admit(told))
-    assert await commit(a) > told
-    assert await read_point(c, told) >= told
+    reported = await commit(b) if given == "commit" else b.hlc.observe()
+    assert a.hlc.last < reported - MAX_AHEAD_MS
+    await a.do(a.snapshots.admit(reported))
+    assert await commit(a) > reported
+    assert await read_point(c, reported) >= reported
     await world.end()
 
 
@@ -258,12 +258,12 @@ async def test_a_future_bookmark_is_not_judged_while_a_member_does_not_answer():
     """The error is temporary: after a final refusal the client would give up."""
     world, (a, b) = await members("a", "b")
     b.hlc.follow(a.clock.wall_ms() + 2 * MAX_AHEAD_MS)
-    told = await commit(b)
+    reported = await commit(b)
     b.die()
-    assert isinstance(await refusal(a.do(a.snapshots.admit(told))), Unavailable)
+    assert isinstance(await refusal(a.do(a.snapshots.admit(reported))), Unavailable)
     world.bury("b")
     world.show()
-    assert isinstance(await refusal(a.do(a.snapshots.admit(told))), Unavailable)
+    assert isinstance(await refusal(a.do(a.snapshots.admit(reported))), Unavailable)
     await world.end()
 
 

@@ -43,7 +43,7 @@ def tpcw():
 @pytest.mark.parametrize(
     "options",
     [
-        {"roots": ("author", "nobody")},
+        {"roots": ("author", "unknown")},
         {"method": "guess"},
         {"budget": -1.0},
         {"budget": float("nan")},

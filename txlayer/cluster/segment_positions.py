@@ -3,7 +3,7 @@
 Every commit at or below a snapshot S was applied when S was read, so it is in some log. Commits of
 members are in sealed segments, once each member has been asked to seal its log; a node that became
 a member later has committed nothing at or below S. All other commits are in logs without an owner:
-those of dead nodes that are recovered. The order of reads tells such a log from the log of a
+those of dead nodes that are recovered. The order of reads separates such a log from the log of a
 joining node: first the list of segments, then the sessions, then the assignment. A joining node
 shows itself before it appends. So a log that had a segment, and whose owner has no session and is
 not in the assignment afterwards, has no owner, or one that never commits. A node that has a session

@@ -219,14 +219,14 @@ class World:
 
     def check_anew(self):
         """Assert that the incremental rows and states equal those of a new build."""
-        anew = World.__new__(World)
-        anew.__dict__ |= self.__dict__
-        anew.store = Rows(self.catalog, self.layouts)
+        rebuilt = World.__new__(World)
+        rebuilt.__dict__ |= self.__dict__
+        rebuilt.store = Rows(self.catalog, self.layouts)
         for name in [*self.relations, *self.catalog.index]:
-            anew.store.rows[name] = self.store.rows[name]
-        anew.build(parts=False)
+            rebuilt.store.rows[name] = self.store.rows[name]
+        rebuilt.build(parts=False)
         for name in self.views:
-            assert shown(self.store.rows[name].values()) == shown(anew.store.rows[name].values())
+            assert shown(self.store.rows[name].values()) == shown(rebuilt.store.rows[name].values())
 
     def answers(self, over_views=False):
         """Answer each view's SELECT over the base rows, or as declared over the views' rows."""
