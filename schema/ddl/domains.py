@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from hornbeam_server.schema.ddl.expressions import read_expression, renamed, token_like
+from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.drafts import CheckDraft, ColumnDraft, Name
 from hornbeam_server.schema.sqltext import quoted
@@ -40,13 +41,13 @@ class Domain:
 
 def as_table(statement: Statement) -> Statement:
     """CREATE DOMAIN name AS type constraints as CREATE TABLE name (value type constraints), which
-    the parser reads."""
+    the parser reads. So is CREATE TYPE name FROM type of SQL Server."""
     create, domain, *rest = statement.tokens
     end = 1
     while len(rest) > end + 1 and rest[end].token_type is TokenType.DOT:
         end += 2
     behind = rest[end:]
-    if behind and behind[0].token_type is TokenType.ALIAS:
+    if behind and behind[0].token_type in {TokenType.ALIAS, TokenType.FROM}:
         behind = behind[1:]
     if not behind:
         raise statement.place(domain.start).error(
@@ -64,6 +65,14 @@ def as_table(statement: Statement) -> Statement:
     return replace(statement, tokens=tokens)
 
 
+def as_alias(statement: Statement) -> Statement:
+    """EXEC sp_addtype name, 'type', 'NOT NULL' of SQL Server as CREATE TYPE name FROM type."""
+    _, _, name, *behind = (token.text for token in statement.tokens if token.text != ",")
+    text = f"CREATE TYPE {name} FROM {' '.join(behind)}"
+    tokens = statement.source.dialect.tokenize(text)
+    return replace(statement, text=text, tokens=tokens)
+
+
 ENUM_NOTE = "TEXT with a CHECK of its values, ordered by code point (ENUM: by the order of values)"
 
 
@@ -75,17 +84,22 @@ def enumerated(name: Name, values: Sequence[exp.Expr]) -> Domain:
     return Domain(name, column, (CheckDraft(None, check),))
 
 
-def domain_of(kind: exp.Expr | None, column: Name, domains: Mapping[str, Domain]) -> Domain | None:
+def domain_of(
+    kind: exp.Expr | None, column: Name, domains: Mapping[str, Domain], source: Source
+) -> Domain | None:
     """The domain of a column: the one that its type names, or that of its ENUM; None for plain
     types."""
     if isinstance(kind, exp.DataType) and kind.this is exp.DType.ENUM and kind.expressions:
         return enumerated(column, kind.expressions)
-    return domains.get(type_name(kind) or "")
+    name = type_name(kind) or ""
+    return domains.get(name.lower() if source.folds_quoted else name)
 
 
 def type_name(kind: exp.Expr | None) -> str | None:
     """The name of a type that the parser does not know, without its schema; None for others."""
     named = kind.args.get("kind") if isinstance(kind, exp.DataType) else None
+    if isinstance(named, str):
+        return named.rpartition(".")[2]
     last = named.expression if isinstance(named, exp.Dot) else named
     if not isinstance(last, exp.Identifier):
         return None

@@ -32,6 +32,11 @@ class Drafts:
     """What the file says and the schema does not."""
     problems: Problems = field(default_factory=Problems)
 
+    @property
+    def types(self) -> dict[str, str]:
+        """The types of the declared domains, by name."""
+        return {name: domain.column.type.ddl() for name, domain in self.domains.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class DraftRestart:

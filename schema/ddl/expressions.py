@@ -6,9 +6,10 @@ tokens are cut out, and the parser reads the number of the expression in their p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import Token, TokenType
@@ -31,6 +32,7 @@ _BEHIND = frozenset(
     }
 )
 """Words behind the expression of a default."""
+NO_TYPES: Mapping[str, str] = MappingProxyType({})
 UNNAMED = ""
 """The name that the parser reads for ADD CHECK: it only knows ADD CONSTRAINT name CHECK."""
 
@@ -58,8 +60,8 @@ def parts_of(tokens: Sequence[Token]) -> list[Part]:
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
         if i + 1 not in closings or (found and i < found[-1].closing):
             continue
-        generated = depth > 0 and _is(token, "AS")
-        if _is(token, "CHECK") or generated:
+        generated = depth > 0 and is_word(token, "AS")
+        if is_word(token, "CHECK") or generated:
             found.append(Part(i + 1, closings[i + 1], generated))
     return found
 
@@ -76,7 +78,8 @@ def _closings(tokens: Sequence[Token]) -> dict[int, int]:
     return found
 
 
-def _is(token: Token, word: str) -> bool:
+def is_word(token: Token, word: str) -> bool:
+    """Is the token this word, and no name in quotes?"""
     quoted = token.token_type in {TokenType.IDENTIFIER, TokenType.STRING}
     return token.text.upper() == word and not quoted
 
@@ -87,7 +90,7 @@ def without(tokens: Sequence[Token], parts: Sequence[Part]) -> Iterator[Token]:
     for number, part in enumerate(parts):
         check = part.opening - 1
         yield from tokens[begin:check]
-        if _is(tokens[check], "CHECK") and _is(tokens[check - 1], "ADD"):
+        if is_word(tokens[check], "CHECK") and is_word(tokens[check - 1], "ADD"):
             yield token_like(TokenType.CONSTRAINT, "CONSTRAINT", tokens[check])
             yield token_like(TokenType.IDENTIFIER, UNNAMED, tokens[check])
         yield from tokens[check : part.opening + 1]
@@ -153,13 +156,24 @@ def token_like(kind: TokenType, text: str, like: Token) -> Token:
 
 
 def expression(
-    tokens: Sequence[Token], text: str, place: Place, source: Source = Source.POSTGRES
+    tokens: Sequence[Token],
+    text: str,
+    place: Place,
+    source: Source = Source.POSTGRES,
+    types: Mapping[str, str] = NO_TYPES,
 ) -> Expression:
     """The expression that consists of `tokens` of `text`, without parentheses around it. Names and
-    texts of `source` are in PostgreSQL's quotes."""
+    texts of `source` are in PostgreSQL's quotes. `types` are the types of domains."""
     tokens = [token for token in _unenclosed(tokens) if token.token_type is not _CHARACTER_SET]
-    pieces = [_written(token, text, source) for token in tokens]
-    blanks = ["" if a.end + 1 == b.start else " " for a, b in pairwise(tokens)]
+    named = {at: (end, type_) for at, end, type_ in domain_casts(tokens, types)}
+    parts = list[tuple[int, int, str]]()
+    at = 0
+    while at < len(tokens):
+        end, written = named.get(at) or (at + 1, _written(tokens[at], text, source))
+        parts.append((tokens[at].start, tokens[end - 1].end, written))
+        at = end
+    pieces = [written for _, _, written in parts]
+    blanks = ["" if a[1] + 1 == b[0] else " " for a, b in pairwise(parts)]
     sql = "".join(piece + blank for piece, blank in zip(pieces, [*blanks, ""], strict=True))
     words = [
         token.text if _keeps_case(token, source) else token.text.lower()
@@ -167,6 +181,25 @@ def expression(
         if token.token_type not in _NO_NAMES and not _is_type(before)
     ]
     return Expression(sql, tuple(words), place)
+
+
+def domain_casts(
+    tokens: Sequence[Token], types: Mapping[str, str]
+) -> Iterator[tuple[int, int, str]]:
+    """The names of domains behind `::`, and in CAST (… AS domain): the positions of their first
+    token and behind their last one, and the type of the domain."""
+    for at, token in enumerate(tokens if types else ()):
+        behind = at + 1
+        while [each.text for each in tokens[behind + 1 : behind + 2]] == ["."]:
+            behind += 2
+        if behind >= len(tokens) or token.token_type not in {TokenType.DCOLON, TokenType.ALIAS}:
+            continue
+        last = tokens[behind]
+        name = last.text if last.token_type is TokenType.IDENTIFIER else last.text.lower()
+        closed = [each.token_type for each in tokens[behind + 1 : behind + 2]]
+        cast = token.token_type is TokenType.DCOLON or closed == [TokenType.R_PAREN]
+        if cast and name in types:
+            yield at + 1, behind + 1, types[name]
 
 
 def _keeps_case(token: Token, source: Source) -> bool:

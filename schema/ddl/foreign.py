@@ -14,10 +14,11 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.ddl.drafts import Drafts
-from hornbeam_server.schema.ddl.expressions import parts_of, token_like
+from hornbeam_server.schema.ddl.expressions import is_word, parts_of, token_like
+from hornbeam_server.schema.ddl.keys import beginnings, column_of, note_of_beginnings, read_keys
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.statement import Statement
-from hornbeam_server.schema.drafts import IndexDraft, RelationDraft
+from hornbeam_server.schema.drafts import RelationDraft
 from hornbeam_server.schema.model import Default, DefaultKind
 
 _WITHOUT_EFFECT = (
@@ -46,9 +47,9 @@ def readable_tokens(tokens: Sequence[Token], source: Source) -> Sequence[Token]:
         tokens = list(_with_stored(tokens, source))
     words = [token.text.upper() for token in tokens]
     if source is Source.MYSQL:
-        return tokens
+        return _plain_index(tokens, words) if "INDEX" in words[:3] else tokens
     if source is Source.POSTGRES:
-        return _without_partition(tokens, words)
+        return _of_rows(tokens, words)
     if source is Source.SQLITE:
         cut = next((len(end) for end in _BEHIND_TABLE if words[-len(end) :] == end), 0)
         if words[:1] != ["CREATE"]:
@@ -57,6 +58,17 @@ def readable_tokens(tokens: Sequence[Token], source: Source) -> Sequence[Token]:
     if words[:2] == ["ALTER", "TABLE"] and "FOR" in words and "DEFAULT" in words:
         return _set_default(tokens, words)
     return list(_without_storage(tokens, words))
+
+
+def _plain_index(tokens: Sequence[Token], words: Sequence[str]) -> Sequence[Token]:
+    """CREATE INDEX of MySQL without USING, options, and the lengths of beginnings of columns."""
+    if words[0] != "CREATE" or "(" not in words:
+        return tokens
+    opening = words.index("(")
+    using = next((at for at in range(opening) if is_word(tokens[at], "USING")), opening)
+    cut = {using, using + 1} if using < opening else set[int]()
+    cut |= {at for begin in beginnings(tokens) for at in range(begin, begin + 3)}
+    return [tokens[at] for at in range(_closing(words, opening) + 1) if at not in cut]
 
 
 def _is_only(tokens: Sequence[Token], words: Sequence[str], at: int) -> bool:
@@ -81,17 +93,41 @@ def _with_stored(tokens: Sequence[Token], source: Source) -> Iterator[Token]:
             at += virtual
 
 
-def _without_partition(tokens: Sequence[Token], words: Sequence[str]) -> Sequence[Token]:
-    """CREATE TABLE without PARTITION BY behind its columns, CREATE INDEX without ON ONLY."""
+def _of_rows(tokens: Sequence[Token], words: Sequence[str]) -> Sequence[Token]:
+    """CREATE TABLE, ALTER TABLE and CREATE INDEX of PostgreSQL without what says how the rows are
+    stored: UNLOGGED, PARTITION BY, WITH (…), TABLESPACE, ON ONLY."""
+    kept = list(_without_options(tokens, words)) if _STORED & set(words[1:3]) else tokens
+    words = [token.text.upper() for token in kept]
     if words[0] != "CREATE" or "(" not in words:
-        return tokens
+        return kept
     if "INDEX" in words[:3]:
-        only = next((at for at in range(1, len(words)) if _is_only(tokens, words, at)), 0)
-        return [*tokens[:only], *tokens[only + 1 :]] if only else tokens
-    opening = words.index("(")
-    behind = _closing(words, opening) + 1
-    divides = " ".join(words[behind : behind + 2]).startswith("PARTITION BY")
-    return tokens[:behind] if divides else tokens
+        only = next((at for at in range(1, len(words)) if _is_only(kept, words, at)), 0)
+        return [*kept[:only], *kept[only + 1 :]] if only else kept
+    behind = _closing(words, words.index("(")) + 1
+    said = " ".join(words[behind : behind + 2])
+    divided = "TABLE" in words[:3] and said.startswith(_BEHIND_COLUMNS)
+    whole = kept[:behind] if divided else kept
+    return [whole[0], *whole[2:]] if words[1:3] == ["UNLOGGED", "TABLE"] else whole
+
+
+_STORED = {"TABLE", "INDEX"}
+_BEHIND_COLUMNS = ("PARTITION BY", "WITHOUT OIDS", "USING HEAP")
+"""Words behind the columns of a table of PostgreSQL that do not change its rows."""
+
+
+def _without_options(tokens: Sequence[Token], words: Sequence[str]) -> Iterator[Token]:
+    """The tokens without WITH (…) behind a list, and without [USING INDEX] TABLESPACE name."""
+    at = 0
+    while at < len(tokens):
+        if words[at : at + 2] == ["WITH", "("] and words[at - 1] == ")":
+            at = _closing(words, at + 1) + 1
+        elif words[at : at + 3] == ["USING", "INDEX", "TABLESPACE"]:
+            at += 4
+        elif is_word(tokens[at], "TABLESPACE") and words[at - 1] == ")":
+            at += 2
+        else:
+            yield tokens[at]
+            at += 1
 
 
 _NO_COLUMN = {"CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"}
@@ -147,6 +183,9 @@ def _without_storage(tokens: Sequence[Token], words: Sequence[str]) -> Iterator[
         if words[at] in _NOISE and tokens[at].token_type is not TokenType.IDENTIFIER:
             at += 1
         elif here == ["WITH", "("] and behind == ")":
+            at = _closing(words, at + 1) + 1
+        elif here == ["XML", "("]:
+            yield tokens[at]
             at = _closing(words, at + 1) + 1
         elif _places(tokens, words, at) or (altered and here in _CHECKS):
             at += 2
@@ -210,20 +249,43 @@ def _make_create_readable(statement: Statement, tree: exp.Create, drafts: Drafts
         for part in ("with_storage", "on"):
             if parameters is not None:
                 parameters.set(part, None)
+        if statement.source is Source.MYSQL and beginnings(statement.tokens):
+            note_of_beginnings(statement.place(statement.start).line, drafts)
         return
     properties = tree.args.get("properties")
     if properties is not None and not list(properties.find_all(exp.TemporaryProperty)):
         tree.set("properties", None)
     if isinstance(tree.this, exp.Schema):
         table = statement.table(tree.this.this)
-        kept = [
-            element
-            for element in tree.this.expressions
-            if not isinstance(element, exp.IndexColumnConstraint)
-            or not _read_key(statement, element, RelationDraft(table), drafts)
-        ]
+        kept = read_keys(statement, tree.this.expressions, table, drafts)
+        if statement.source is Source.SQLSERVER:
+            kept = [*_without_computed(statement, kept, drafts), *_misplaced(kept)]
         made = [_column(e) if isinstance(e, exp.Identifier) else _constraint(e) for e in kept]
         tree.this.set("expressions", made)
+
+
+def _without_computed(
+    statement: Statement, elements: Sequence[exp.Expr], drafts: Drafts
+) -> Iterator[exp.Expr]:
+    """The elements of a table without computed columns, which have no type and whose values are in
+    no file."""
+    for each in elements:
+        kinds = [constraint.args.get("kind") for constraint in each.args.get("constraints") or ()]
+        if any(isinstance(kind, exp.ComputedColumnConstraint) for kind in kinds):
+            line = statement.place(statement.offset(each)).line
+            drafts.notes.append(f"left out: computed column {each.name.lower()} in line {line}")
+        else:
+            yield each
+
+
+def _misplaced(elements: Sequence[exp.Expr]) -> Iterator[exp.Expr]:
+    """The constraints with a list of columns that stand behind a column without a comma."""
+    for column in elements:
+        for each in list(column.args.get("constraints") or ()):
+            if isinstance(each.args.get("kind"), exp.PrimaryKey):
+                kind = each.args["kind"].pop()
+                each.pop()
+                yield exp.Constraint(this=each.this, expressions=[kind]) if each.this else kind
 
 
 def _column(name: exp.Identifier) -> exp.ColumnDef:
@@ -235,48 +297,8 @@ def _make_alter_readable(statement: Statement, tree: exp.Alter, drafts: Drafts) 
     for action in tree.args["actions"]:
         if not isinstance(action, exp.AddConstraint):
             continue
-        owner = RelationDraft(statement.table(tree.this))
-        kept = [
-            each
-            for each in action.expressions
-            if not isinstance(each, exp.IndexColumnConstraint)
-            or not _read_key(statement, each, owner, drafts)
-        ]
+        kept = read_keys(statement, action.expressions, statement.table(tree.this), drafts)
         action.set("expressions", [_constraint(each) for each in kept])
-
-
-def _read_key(
-    statement: Statement, node: exp.IndexColumnConstraint, owner: RelationDraft, drafts: Drafts
-) -> bool:
-    """Read KEY name (columns) of MySQL as an index of the relation. Returns True."""
-    line = statement.place(statement.offset(node)).line
-    columns = list(_key_columns(node))
-    kind = str(node.args.get("kind") or "").upper()
-    if kind or not columns:
-        drafts.notes.append(f"passed over: {kind or 'a'} KEY in line {line}")
-        return True
-    if any(isinstance(part.find(exp.ColumnPrefix), exp.ColumnPrefix) for part in node.expressions):
-        drafts.notes.append(f"the KEY in line {line} indexes whole columns, not their beginnings")
-    with drafts.problems.collect((owner.name.text, "")):
-        parts = tuple((statement.name(name), descending) for name, descending in columns)
-        name = statement.name(node.this) if node.this else None
-        drafts.indexes.append(IndexDraft(name, owner.name, parts))
-    return True
-
-
-def _key_columns(node: exp.Expr) -> Iterator[tuple[exp.Expr, bool]]:
-    """The names of the columns of a key, and whether they descend."""
-    for part in node.expressions:
-        name = _identifier(part)
-        if name is not None:
-            yield name, bool(isinstance(part, exp.Ordered) and part.args.get("desc"))
-
-
-def _identifier(part: exp.Expr) -> exp.Identifier | None:
-    """The name in a column, in a part of an index, or in the beginning of a column."""
-    while isinstance(part, exp.Ordered | exp.Column | exp.ColumnPrefix):
-        part = part.this
-    return part if isinstance(part, exp.Identifier) else None
 
 
 def _constraint(node: exp.Expr) -> exp.Expr:
@@ -300,7 +322,7 @@ def _constraint(node: exp.Expr) -> exp.Expr:
 
 
 def _plain(parts: Sequence[exp.Expr]) -> list[exp.Expr]:
-    return [_identifier(part) or part for part in parts]
+    return [column_of(part) or part for part in parts]
 
 
 def _make_column_readable(node: exp.ColumnDef, source: Source) -> None:

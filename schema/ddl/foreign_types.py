@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION
 
 T = exp.DType
 
@@ -48,13 +49,15 @@ _RANGES = tuple(
     for of in ("int4", "int8", "num", "ts", "tstz", "date")
     for kind in ("range", "multirange")
 )
+_ADDRESSES = ("inet", "cidr", "macaddr", "macaddr8")
+_SHAPES = ("point", "line", "lseg", "box", "path", "polygon", "circle", "geometry", "geography")
 _AS_TEXT = {
     "tsvector": "TSVECTOR is kept as TEXT; @@ is refused",
     "tsquery": "TSQUERY is kept as TEXT; @@ is refused",
     "vector": "VECTOR is kept as TEXT; its operators of distance are refused",
 } | {
     name: f"{name.upper()} is kept as TEXT; its operators and functions are refused"
-    for name in _RANGES
+    for name in (*_RANGES, *_ADDRESSES, *_SHAPES, "hstore", "ltree", "xml")
 }
 """Types of PostgreSQL that are kept as text, each with its note. PostgreSQL writes equal values as
 equal texts."""
@@ -65,6 +68,18 @@ _SMALLEST = 1
 
 def known_type(node: exp.DataType, source: Source) -> tuple[exp.DataType, str]:
     """The type of a column as PostgreSQL's, and a note; "" where nothing differs."""
+    kind, note = _known(node, source)
+    digits = _width(kind) if kind.this is T.DECIMAL else None
+    if digits is None or digits <= MAX_DECIMAL_PRECISION:
+        return kind, note
+    places = [int(each.name) for each in kind.expressions[1:]]
+    return (
+        _type(T.DECIMAL, MAX_DECIMAL_PRECISION, *places),
+        f"a value with more than {MAX_DECIMAL_PRECISION} digits is refused",
+    )
+
+
+def _known(node: exp.DataType, source: Source) -> tuple[exp.DataType, str]:
     match source:
         case Source.MYSQL:
             return _of_mysql(node), _NOTES.get(node.this, "")
@@ -79,6 +94,12 @@ def known_type(node: exp.DataType, source: Source) -> tuple[exp.DataType, str]:
 def is_kept_as_text(written: exp.Expr | None) -> bool:
     """Is a type of PostgreSQL kept as text, without its functions?"""
     return isinstance(written, exp.DataType) and _name(written) in _AS_TEXT
+
+
+def is_zero_date(default: exp.Expr, source: Source) -> bool:
+    """Is a default the text 0000-00-00, which MySQL and SQLite keep in a column of dates?"""
+    said = isinstance(default, exp.Literal) and default.name.startswith("0000-00-00")
+    return said and source in {Source.MYSQL, Source.SQLITE}
 
 
 def _name(node: exp.DataType) -> str:
@@ -104,6 +125,10 @@ def _of_sqlserver(node: exp.DataType) -> exp.DataType:
         return _type(T.TIMESTAMPTZ)
     if kind is T.DECIMAL and not node.expressions:
         return _type(T.DECIMAL, 18, 0)
+    if kind is T.XML:
+        return _type(T.TEXT)
+    if node.args.get("kind") is not None and _name(node) == "sysname":
+        return _type(T.VARCHAR, 128)
     if kind is T.ROWVERSION:  # it would be written as VARBINARY in the refusal
         return exp.DataType(this=T.USERDEFINED, kind="ROWVERSION")
     return _common(node)

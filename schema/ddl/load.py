@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from hornbeam_server.schema.build import build
-from hornbeam_server.schema.ddl.domains import as_table
+from hornbeam_server.schema.ddl.domains import as_alias, as_table
 from hornbeam_server.schema.ddl.drafts import Drafts
 from hornbeam_server.schema.ddl.foreign import (
     make_readable,
@@ -34,6 +34,7 @@ from hornbeam_server.schema.ddl.roles import (
     declared_name,
     dumped_view,
     indexed_name,
+    is_added_type,
     named_in_drop,
     passed,
     passed_notes,
@@ -142,7 +143,8 @@ def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> R
                     silent += _read_view(piece, qualifier, source, drafts)
                 case Role.ROWS | Role.CHANGES:
                     rows.append(piece)
-                case Role.DROPS if not drafts.relations.keys() & set(named_in_drop(piece)):
+                case Role.DROPS if _lowered(drafts).isdisjoint(named_in_drop(piece)):
+                    _drop_views(piece, drafts)
                     silent.append(passed(piece))
                 case Role.INCLUDES:
                     includes.append(piece)
@@ -196,7 +198,7 @@ def _read_view(
     """Read CREATE VIEW of a file. It is passed over if it cannot be read, since it holds no
     rows."""
     try:
-        _read(Statement.of(piece, qualifier, source), drafts)
+        _read(Statement.of(piece, qualifier, source, drafts.types), drafts)
     except SchemaError:
         yield passed(piece)
 
@@ -206,7 +208,8 @@ def _read_piece(piece: Piece, qualifier: Qualifier, source: Source, drafts: Draf
     spoils = piece.words[:1] == ("CREATE",)
     about = () if spoils else (subject,)
     with drafts.problems.collect(subject, spoils=spoils, about=about):
-        _read(Statement.of(piece, qualifier, source), drafts)
+        statement = Statement.of(piece, qualifier, source, drafts.types)
+        _read(as_alias(statement) if is_added_type(piece) else statement, drafts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +266,8 @@ def _read(statement: Statement, drafts: Drafts) -> None:
         return
     if words[:2] == ["CREATE", "MATERIALIZED"]:
         statement = statement.without_data()
-    is_domain = words[:2] == ["CREATE", "DOMAIN"]
+    is_alias = words[:2] == ["CREATE", "TYPE"] and "FROM" in words
+    is_domain = words[:2] == ["CREATE", "DOMAIN"] or is_alias
     if "VIRTUAL" in words and words[0] == "CREATE":
         line = statement.place(statement.start).line
         drafts.notes.append(f"VIRTUAL columns of the table in line {line} are stored")
@@ -286,6 +290,18 @@ def _add_plain(draft: ViewDraft, drafts: Drafts, *, replaces: bool) -> None:
             drafts.views[i] = draft
             return
     drafts.views.append(draft)
+
+
+def _lowered(drafts: Drafts) -> set[str]:
+    """The names of the declared relations in lower case."""
+    return {name.lower() for name in drafts.relations}
+
+
+def _drop_views(piece: Piece, drafts: Drafts) -> None:
+    """Take the plain views out that a DROP VIEW names: pg_dump --clean declares them before."""
+    if piece.words[1:2] == ("VIEW",):
+        named = set(named_in_drop(piece))
+        drafts.views = [each for each in drafts.views if each.name.text not in named]
 
 
 def _read_tree(statement: Statement, tree: exp.Expr, words: Sequence[str], drafts: Drafts) -> None:

@@ -40,7 +40,7 @@ _KIND_WORDS = """
     ACCESS AGGREGATE CAST COLLATION CONVERSION DATABASE DEFAULT EVENT EXTENSION FULLTEXT
     FUNCTION GROUP LANGUAGE LOGIN OPERATOR POLICY PROC PROCEDURAL PROCEDURE PUBLICATION ROLE
     RULE SCHEMA SERVER SPATIAL STATISTICS SUBSCRIPTION SYNONYM TABLESPACE TEXT TRANSFORM TRIGGER
-    TYPE USER VIEW
+    TYPE USER VIEW XML
 """
 _KINDS = frozenset(_KIND_WORDS.split())
 """Kinds of objects that hold no rows."""
@@ -65,6 +65,11 @@ _DUMPED_VIEW = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """A materialized view as pg_dump writes it, which transactions need not be able to keep."""
+_DROPS_OF_TABLE = re.compile(
+    rf"ALTER\s+TABLE\s+(?:ONLY\s+|IF\s+EXISTS\s+)*(?P<name>{NAME})\s+"
+    rf"(?:ALTER\s+(?:COLUMN\s+)?{NAME}\s+)?DROP\b",
+    re.IGNORECASE,
+)
 _SETVAL = re.compile(r"SELECT\s+(?:pg_catalog\s*\.\s*)?setval\s*\(", re.IGNORECASE)
 
 
@@ -81,7 +86,9 @@ def role(piece: Piece) -> Role:
         return Role.DROPS
     if first == "SELECT" and _SETVAL.match(piece.text):
         return Role.DECLARES
-    if first in _SILENT or first == "\\":
+    if is_added_type(piece):
+        return Role.DECLARES
+    if first in _SILENT or first in {"\\", ":"}:
         return Role.HOLDS_NO_ROWS
     if first == "CREATE" and _OTHER_INDEX.match(piece.text):
         return Role.HOLDS_NO_ROWS
@@ -89,12 +96,19 @@ def role(piece: Piece) -> Role:
         kind = next((word for word in rest if word in _KINDS or word in _READ), "")
         if kind == "VIEW":
             return Role.VIEW
-        is_enum = kind == "TYPE" and "ENUM" in rest
-        return Role.HOLDS_NO_ROWS if kind in _KINDS and not is_enum else Role.DECLARES
+        is_type = kind == "TYPE" and ("ENUM" in rest or "FROM" in rest)
+        return Role.HOLDS_NO_ROWS if kind in _KINDS and not is_type else Role.DECLARES
+    if first == "ALTER" and _DROPS_OF_TABLE.match(piece.text):
+        return Role.DROPS
     if first == "ALTER":
         silent = rest[0] in _KINDS or _ALTERS_NO_ROWS.match(piece.text)
         return Role.HOLDS_NO_ROWS if silent else Role.DECLARES
     return Role.DECLARES
+
+
+def is_added_type(piece: Piece) -> bool:
+    """Does a statement of SQL Server call sp_addtype?"""
+    return piece.words[:1] in {("EXEC",), ("EXECUTE",)} and "SP_ADDTYPE" in piece.words[1:4]
 
 
 _ROUTINE = re.compile(
@@ -132,8 +146,10 @@ def indexed_name(piece: Piece, source: Source) -> str:
 
 
 def named_in_drop(piece: Piece) -> Iterator[str]:
-    """The names in DROP TABLE and DROP INDEX, without quotes, in lower case."""
-    if piece.words[1:2] in {("TABLE",), ("INDEX",)}:
+    """The names in DROP TABLE, INDEX or VIEW, and ALTER TABLE … DROP, in lower case."""
+    if altered := _DROPS_OF_TABLE.match(piece.text):
+        yield _PARTS.findall(altered["name"])[-1].strip('"`[]').lower()
+    if piece.words[1:2] in {("TABLE",), ("INDEX",), ("VIEW",)}:
         yield from (word.strip('"`[]').lower() for word in piece.words[2:])
 
 

@@ -53,7 +53,8 @@ _BEGINNINGS = (
 )
 """Words that begin a statement of SQL Server at the beginning of a line, also without `;`."""
 _GO = r"GO[ \t]*(?:\d+[ \t]*)?;?[ \t\r]*$"
-_GO_LINE = re.compile(_GO, re.IGNORECASE | re.MULTILINE)
+_CLIENT_LINE = re.compile(rf"{_GO}|:[^\n]*", re.IGNORECASE | re.MULTILINE)
+"""A line for SQL Server's client: GO, :setvar name value."""
 _EDGE = re.compile(r"/\*|\*/")
 _COPY = re.compile(r"COPY\b[^;]*\bFROM\s+stdin\b", re.IGNORECASE)
 _COPY_END = re.compile(r"^\\\.\r?$\n?", re.MULTILINE)
@@ -96,21 +97,22 @@ class _Scanner:
         comment = _LINE_COMMENT.get(source, r"--[^\n]*")
         self._skip = f"{comment}|{_TEXT[source]}|(?P<block>/\\*)"
         self._blank = re.compile(rf"\s+|{comment}|(?P<block>/\*)", _FLAGS)
+        self._between = re.compile(rf"\s+|{comment}|--[^\n]*|(?P<block>/\*)", _FLAGS)
         self._word = re.compile(rf"{_TEXT[source]}|\w+|.", _FLAGS)
         self._line, self._line_start, self._counted = 1, 0, 0
         self._delimiter = ";"
 
     def pieces(self) -> Iterator[Piece]:
-        at = self._after_blanks(0)
+        at = self._beginning(0)
         while at < len(self._text):
             end = self._order_end(at)
             if end is not None:
                 yield self._piece(at, end)
-                at = self._after_blanks(end)
+                at = self._beginning(end)
                 continue
             end, after = self._end(at)
             if end == at:
-                at = self._after_blanks(after)
+                at = self._beginning(after)
                 continue
             piece = self._piece(at, end)
             rows = None
@@ -118,10 +120,18 @@ class _Scanner:
                 rows, after = self._copied(after)
             place, words = piece.place, piece.words
             yield Piece(self._text, at, end, place, words, rows)
-            at = self._after_blanks(after)
+            at = self._beginning(after)
+
+    def _beginning(self, at: int) -> int:
+        """The beginning of the next statement. Before it, a line of hyphens is a comment in all
+        dialects, also in MySQL's client."""
+        return self._skipped(self._between, at)
 
     def _after_blanks(self, at: int) -> int:
-        while found := self._blank.match(self._text, at):
+        return self._skipped(self._blank, at)
+
+    def _skipped(self, blank: re.Pattern[str], at: int) -> int:
+        while found := blank.match(self._text, at):
             at = self._comment_end(found.start()) if found["block"] else found.end()
         return at
 
@@ -147,7 +157,7 @@ class _Scanner:
             case Source.MYSQL:
                 found = _SOURCE_FILE.match(text, at)
             case Source.SQLSERVER:
-                found = _GO_LINE.match(text, at) if self._begins_line(at) else None
+                found = _CLIENT_LINE.match(text, at) if self._begins_line(at) else None
             case _:
                 found = None
         return found.end() if found else None

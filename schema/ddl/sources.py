@@ -55,6 +55,7 @@ _SIGNS: dict[Source, tuple[tuple[int, str], ...]] = {
         (5, r"^PRAGMA\b|\bAUTOINCREMENT\b|\bWITHOUT\s+ROWID\b|\bsqlite_sequence\b"),
         (3, r"(?<![\w\])\"])\[\w+\]\s+\(?\w+"),
         (3, r"\bBLOB\s+SUB_TYPE\b|\bDATETIME\s*\(\s*'"),
+        (2, r"\bINTEGER\s+(?:NOT\s+NULL\s+)?PRIMARY\s+KEY\b"),
         (1, r"\bDATETIME\b"),
     ),
     Source.SQLSERVER: (
@@ -71,7 +72,7 @@ _PATTERNS = {
     for source, signs in _SIGNS.items()
 }
 _STRINGS = re.compile(r"'(?:[^'\\\n]|''|\\.)*'")
-_COMMENT = re.compile(r"^--(?! (?:PostgreSQL|MySQL|MariaDB)\b).*$", re.MULTILINE)
+_COMMENT = re.compile(r"(?:^|(?<=\s))--(?! (?:PostgreSQL|MySQL|MariaDB)\b).*$", re.MULTILINE)
 
 
 def recognised(text: str) -> Source:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -15,8 +15,10 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.ddl.expressions import (
+    NO_TYPES,
     Part,
     default_of,
+    domain_casts,
     element_of,
     expression,
     parts_of,
@@ -66,13 +68,17 @@ class Statement:
     tokens: Sequence[Token]
     qualifier: Qualifier
     source: Source
+    types: Mapping[str, str] = NO_TYPES
+    """The types of the domains that are declared above, by the names of the domains."""
 
     @classmethod
-    def of(cls, piece: Piece, qualifier: Qualifier, source: Source) -> Statement:
+    def of(
+        cls, piece: Piece, qualifier: Qualifier, source: Source, types: Mapping[str, str] = NO_TYPES
+    ) -> Statement:
         """Raises SchemaError when the tokens of the statement cannot be read."""
         text = piece.text
         tokens = tokenize(source.dialect, text, piece.place)
-        return cls(text, piece.place, tokens, qualifier, source)
+        return cls(text, piece.place, tokens, qualifier, source, types)
 
     @property
     def options(self) -> dict[int, tuple[int, int]]:
@@ -163,7 +169,7 @@ class Statement:
             if part.generated and tokens[part.opening - 2].text.upper() == "DEFAULT":
                 cure = "Write GENERATED ALWAYS AS (expression) STORED."
                 self.refuse("BY DEFAULT AS an expression", tokens[part.opening - 2].start, cure)
-            if part.generated and words.split()[:1] != ["STORED"]:
+            if self.source is not Source.SQLSERVER and part.generated and words[:6] != "STORED":
                 raise self.place(tokens[part.closing].start).error(
                     "STORED is missing behind the expression of a generated column.",
                     cure="Write STORED, or leave the column out and compute the value in queries.",
@@ -177,13 +183,13 @@ class Statement:
         place = self.place(tokens[part.opening].start)
         if not inside:
             raise place.error("The parentheses are empty.", cure="Write an expression into them.")
-        return expression(inside, self.text, self.place(inside[0].start), self.source)
+        return expression(inside, self.text, self.place(inside[0].start), self.source, self.types)
 
     def default_expression(self, column: int) -> Expression:
         """The expression behind the DEFAULT of the column that is named at offset `column`."""
         first = self._index(self.keyword("DEFAULT", column)) + 1
         inside = default_of(self.tokens[first:])
-        return expression(inside, self.text, self.place(inside[0].start), self.source)
+        return expression(inside, self.text, self.place(inside[0].start), self.source, self.types)
 
     def without_data(self) -> Statement:
         """The statement without WITH [NO] DATA at its end: a view always has its rows."""
@@ -195,13 +201,13 @@ class Statement:
         """The condition behind the first WHERE from offset `after` on, to the end."""
         first = self._index(self.keyword("WHERE", after)) + 1
         inside = self.tokens[first:]
-        return expression(inside, self.text, self.place(inside[0].start), self.source)
+        return expression(inside, self.text, self.place(inside[0].start), self.source, self.types)
 
     def element(self, after: int, number: int) -> Expression:
         """The expression that is the element `number` of the first list in parentheses from offset
         `after` on. The order of an index behind it is left out."""
         inside = element_of(self.tokens[self._index(after) :], number)
-        return expression(inside, self.text, self.place(inside[0].start))
+        return expression(inside, self.text, self.place(inside[0].start), self.source, self.types)
 
     def _syntax_error(self, error: ParseError) -> Exception:
         """The error at the offending token. The parser reports its *last* character's place."""
@@ -240,17 +246,33 @@ class Statement:
                 return token.start
         return after
 
+    def keyword_before(self, words: Collection[str], offset: int) -> int:
+        """Offset of the last of `words` before `offset`, or `offset` if there is none."""
+        for token in reversed(self.tokens[: self._index(offset)]):
+            if token.text.upper() in words and token.token_type not in _QUOTED:
+                return token.start
+        return offset
+
     def behind(self, offset: int) -> Place:
         """Place of the token after the token at `offset`."""
         index = min(self._index(offset) + 1, len(self.tokens) - 1)
         return self.place(self.tokens[index].start)
 
     def behind_as(self) -> str:
-        """The text after the first AS outside parentheses."""
+        """The text after the first AS outside parentheses, with the types of domains for their
+        names behind `::`."""
         for token, following in self._outside():
             if token.token_type is TokenType.ALIAS:
-                return self.text[following.start : self.tokens[-1].end + 1]
+                return self._with_types(self.tokens[self._index(following.start) :])
         return ""
+
+    def _with_types(self, tokens: Sequence[Token]) -> str:
+        pieces, begin = list[str](), tokens[0].start
+        for at, end, type_ in domain_casts(tokens, self.types):
+            if tokens[at - 1].token_type is TokenType.DCOLON:
+                pieces += [self.text[begin : tokens[at].start], type_]
+                begin = tokens[end - 1].end + 1
+        return "".join([*pieces, self.text[begin : tokens[-1].end + 1]])
 
     def outside_columns(self) -> Token:
         """The token after the list of columns, otherwise the token after CREATE."""

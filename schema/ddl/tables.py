@@ -13,7 +13,7 @@ from sqlglot import exp
 from hornbeam_server.schema.ddl.domains import Domain, domain_of, enumerated
 from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation, column_position
 from hornbeam_server.schema.ddl.expressions import UNNAMED
-from hornbeam_server.schema.ddl.foreign_types import is_kept_as_text, known_type
+from hornbeam_server.schema.ddl.foreign_types import is_kept_as_text, is_zero_date, known_type
 from hornbeam_server.schema.ddl.identities import check_single_default, make_identity, sequence_of
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
@@ -71,7 +71,7 @@ def _read_column(
     column, domain = ColumnDraft(name, ColumnType(Kind.TEXT)), None
     if isinstance(written, exp.DataType):
         column = replace(column, type=substitute(written))
-        domain = domain_of(written, name, drafts.domains)
+        domain = domain_of(written, name, drafts.domains, statement.source)
     with drafts.problems.collect(subject, spoils=True):
         column = _typed(statement, node, name, domain)
     if domain is not None:
@@ -225,6 +225,8 @@ def _with_default(
     if (sequence := sequence_of(kind.this)) is not None:
         drafts.draws[sequence] = (draft, column.name.text)
         return replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
+    if is_zero_date(kind.this, statement.source):
+        return replace(column, note=f"its DEFAULT {kind.this.name} is left out: no date has day 0")
     start = statement.offset(node.parent.this) if node.parent else statement.start
     place = statement.behind(statement.keyword("DEFAULT", start))
     written = partial(statement.default_expression, start)
