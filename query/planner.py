@@ -20,7 +20,7 @@ from hornbeam_server.query.optimizer.access_paths import Access, choose, fewest_
 from hornbeam_server.query.optimizer.implied_filters import BlockPlaces, find_hints
 from hornbeam_server.query.optimizer.join_order import order_joins
 from hornbeam_server.query.optimizer.uncorrelated_subqueries import candidates
-from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.trees import unlink
 
 Plan = NativePlan | ResidualPlan
@@ -97,13 +97,15 @@ class _Names:
     name, so that they are read and registered once."""
 
     of: dict[tuple[int, str], str] = field(default_factory=dict)
-    _shared: dict[Access, str] = field(default_factory=dict)
+    _shared: dict[tuple[Access, frozenset[str]], str] = field(default_factory=dict)
     _columns: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, block: int, access: Access, columns: Iterable[str]) -> None:
         name = f"source {len(self.of)}"
         if not access.join_columns:
-            name = self._shared.setdefault(replace(access, alias=""), name)
+            hidden = {column.name for column in access.source.columns if column.hidden}
+            named = replace(access, alias=""), frozenset(hidden.intersection(columns))
+            name = self._shared.setdefault(named, name)
         self.of[block, access.alias] = name
         self._columns.setdefault(name, set()).update(columns)
 
@@ -112,7 +114,14 @@ class _Names:
         wanted = self._columns[self.of[key]]
         columns = sorted(access.source.columns, key=lambda column: column.hidden)
         found = tuple(column.name for column in columns if column.name in wanted)
-        return found or (access.source.key[0].column,)
+        return found or (_narrowest(access.source),)
+
+
+def _narrowest(layout: Layout) -> str:
+    """A column that counts rows: one that `*` shows, since a source may be that of a `*`, too."""
+    keys = [part.column for part in layout.key]
+    shown = [column.name for column in layout.columns if not column.hidden]
+    return next((name for name in keys if name in shown), shown[0])
 
 
 def _columns(
@@ -133,7 +142,7 @@ def _columns(
         used = block.columns.get(alias, frozenset())
         if every:
             used |= {column.name for column in layout.columns if not column.hidden}
-        found[number, alias] = used or frozenset({layout.key[0].column})
+        found[number, alias] = used or frozenset({_narrowest(layout)})
     return found
 
 

@@ -252,6 +252,11 @@ def evolve(ddl: str, statement: str) -> str:
     match asked.verb, asked.what:
         case "create", "view" if asked.replaces:
             return _replaced(ddl, asked, text)
+        case "create", _ if asked.replaces:
+            raise NotSupportedError(
+                f"CREATE OR REPLACE {asked.what.upper()} is not supported.\n"
+                f"  Send DROP {asked.what.upper()} IF EXISTS {quote(asked.name)} before."
+            )
         case "create", "table" | "index" | "view" | "materialized view":
             return _created(ddl, asked, text)
         case "drop", "table" | "index" | "view" | "materialized view":

@@ -66,7 +66,7 @@ from hornbeam_server.query.binding.identities import (
 )
 from hornbeam_server.query.binding.joins_in_parentheses import open_first_joins
 from hornbeam_server.query.binding.literals import typed
-from hornbeam_server.query.binding.merges import spell_inserts
+from hornbeam_server.query.binding.merges import name_source, spell_inserts
 from hornbeam_server.query.binding.names import (
     ANONYMOUS,
     Frame,
@@ -382,6 +382,12 @@ class _Binder:
                 self._target_column(part, item)
             else:
                 self._expression(part, replace(select, frame=replace(select.frame, items=[item])))
+        if item.name == "excluded":
+            raise SqlError(
+                "The name excluded is ambiguous: it is the new row of ON CONFLICT DO UPDATE, and"
+                " the relation that is written.",
+                cure="Give the relation an alias: INSERT INTO excluded AS t.",
+            )
         new_row = Item("excluded", item.columns)
         inner = replace(select, frame=replace(select.frame, items=[item, new_row]))
         for assignment in conflict.expressions:
@@ -441,6 +447,8 @@ class _Binder:
         written: list[str] = []
         for when in tree.args["whens"].expressions:
             matched = when.args["matched"]
+            if not matched:
+                name_source(when, source.frame)
             if (condition := when.args.get("condition")) is not None:
                 self._expression(condition, select if matched else source)
             match when.args["then"]:
@@ -1119,6 +1127,10 @@ class _Binder:
         for value in replaced.values():
             self._expression(value, select)
         kept = [entry for entry in entries if entry[3] not in excluded]
+        if not kept and not select.frame.open():
+            raise SqlError(
+                f"EXCLUDE leaves no column{at(node, self.sql)}.", cure="Exclude fewer columns."
+            )
         for _, item, column, name in kept:
             if name not in replaced:
                 self._use(item, column, self._gathered_of(item, select))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from hornbeam_server.query.binding.names import Frame
 from hornbeam_server.query.binding.parse import OVERRIDING
 
 
@@ -20,6 +21,17 @@ def spell_inserts(tree: exp.Merge) -> None:
             insert.set("this", exp.Schema(expressions=_names(columns)))
         if not isinstance(row, exp.Values):
             insert.set("expression", exp.Values(expressions=[row]) if row else None)
+
+
+def name_source(when: exp.When, source: Frame) -> None:
+    """Write the name of its item before each column of WHEN NOT MATCHED, which sees the source
+    alone: its search joins the source with the target."""
+    for column in list(when.find_all(exp.Column)):
+        if column.table or column.find_ancestor(exp.Query, exp.When) is not when:
+            continue
+        items = source.local(column.name)
+        if len(items) == 1 and items[0].name:
+            column.set("table", exp.to_identifier(items[0].name, quoted=True))
 
 
 def _names(columns: exp.Tuple) -> list[exp.Expr]:

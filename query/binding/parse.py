@@ -26,6 +26,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.query.binding.algebra import Parameter
+from hornbeam_server.query.binding.clauses import check_clauses
 from hornbeam_server.query.binding.locking import without_locking
 from hornbeam_server.query.binding.nesting import check_nesting, list_equalities, shallow, too_deep
 from hornbeam_server.query.binding.output_names import name_outputs
@@ -129,6 +130,7 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
     ctes = {node.alias for node in nodes if isinstance(node, exp.CTE)}
     tokens = without_locking(tree, tokens)
     check_faithful(tokens, tree, sql)
+    check_clauses(nodes, tokens, sql)
     for node in nodes:
         if isinstance(node, exp.Table | exp.Column) and node.args.get("db"):
             _leave_schema_out(node, sql, ctes)
@@ -163,7 +165,7 @@ def at(node: exp.Expr, sql: str) -> str:
 
 def _only_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
     try:
-        tokens = grammar.with_jsonb_operators(grammar.tokenize(sql))
+        tokens = grammar.with_rows(grammar.with_jsonb_operators(grammar.tokenize(sql)))
         _check_length(tokens)
         tokens = list(_with_insert(tokens))
         _check_first_word(tokens)

@@ -138,6 +138,16 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
     def _parse_type(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         return self._parse_typed_literal() or super()._parse_type(*args, **kwargs)
 
+    def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        """Parse an item of FROM. The library reads no joins behind VALUES and subqueries in UPDATE
+        … FROM and DELETE … USING."""
+        table: exp.Expr | None = super()._parse_table(*args, **kwargs)
+        derived = isinstance(table, exp.Values | exp.Subquery) and not table.args.get("joins")
+        if table is not None and derived and kwargs.get("joins"):
+            joins = list(self._parse_joins())
+            table.set("joins", joins or None)
+        return table
+
     def _parse_typed_literal(self) -> exp.Expr | None:
         """Parse a text behind the name of a type (DATE '2024-02-29'). Operators behind it, such as
         `::`, apply to the value, not to the text. None without such a literal."""
@@ -308,6 +318,35 @@ def with_jsonb_operators(tokens: Sequence[Token]) -> list[Token]:
         else:
             found.append(token)
     return found
+
+
+_BEFORE_TYPE = {TokenType.ALIAS, TokenType.DCOLON}
+
+
+def with_rows(tokens: Sequence[Token]) -> Sequence[Token]:
+    """The tokens with `(a, b)` for `ROW(a, b)`: the library takes ROW for the name of a type, and
+    DuckDB compares such rows by another rule for NULL."""
+    gone = {
+        i
+        for i, token in enumerate(tokens)
+        if token.text.upper() == "ROW"
+        and not (i and tokens[i - 1].token_type in _BEFORE_TYPE)
+        and _has_several(tokens, i + 1)
+    }
+    return [token for i, token in enumerate(tokens) if i not in gone] if gone else tokens
+
+
+def _has_several(tokens: Sequence[Token], start: int) -> bool:
+    """Do parentheses open at `start`, with a comma of their own?"""
+    depth = 0
+    for token in tokens[start:]:
+        if token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET):
+            depth += 1
+        elif token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET):
+            depth -= 1
+        if depth == 0 or (depth == 1 and token.token_type is TokenType.COMMA):
+            return depth == 1
+    return False
 
 
 def _is_operator(before: Sequence[Token], token: Token, behind: Token) -> bool:

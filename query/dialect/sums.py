@@ -88,6 +88,12 @@ def _typed_by_argument(total: exp.Expr) -> exp.Expr:
     shown = witness.find(exp.Sum)
     assert shown is not None
     value = shown.this.expressions[0] if isinstance(shown.this, exp.Distinct) else shown.this
+    for column in value.find_all(exp.Column):
+        if column.meta.get("alias"):
+            raise Unsupported(
+                f"SUM of {column.name}, an output column of the same SELECT, is not supported.",
+                cure="Repeat its expression, or write it into a subquery.",
+            )
     one = exp.Anonymous(this="any_value", expressions=[call("summed", value.copy())])
     supersede(shown, one)
     return exp.Anonymous(this="cast_to_type", expressions=[total.copy(), witness.this])

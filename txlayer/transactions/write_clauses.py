@@ -81,6 +81,8 @@ def require_merged(ast: exp.Merge) -> None:
                 " or DO NOTHING.",
                 cure="Write the action behind the other WHEN.",
             )
+        if isinstance(then, exp.Update) and not then.args.get("expressions"):
+            raise SqlError("UPDATE of a MERGE has no SET.", cure="Write UPDATE SET column = value.")
         for part in filter(None, [then, then.this] if isinstance(then, exp.Insert) else [then]):
             known = _CARRIED_OUT.get(type(part), {"this"})
             for clause in filter(part.args.get, part.args.keys() - known):
