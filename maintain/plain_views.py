@@ -9,6 +9,7 @@ from sqlglot import exp
 from hornbeam_server.maintain.deltas.expressions import text
 from hornbeam_server.maintain.deltas.relations import describe, stored_fields
 from hornbeam_server.query.binding.binder import bind_tree
+from hornbeam_server.query.binding.identities import forget_omitted
 from hornbeam_server.query.binding.plain_views import names_in, parse_view
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError
@@ -26,6 +27,7 @@ def plain_view(declared: DeclaredView, catalog: Catalog) -> PlainView:
         if bound.parameter_types:
             raise SqlError("A view has no parameters.", cure="Write the values.")
         stored = {table.name for table in tree.find_all(exp.Table) if "source" in table.meta}
+        forget_omitted(tree)
         fields = describe(text(tree), {n: stored_fields(catalog.visible(n)) for n in stored})
         columns = tuple(field.column() for field in fields)
         twice = [n for n, count in Counter(c.name for c in columns).items() if count > 1]

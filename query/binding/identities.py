@@ -19,13 +19,24 @@ _OMITTED = "omitted"
 
 def excluded_names(star: exp.Expr) -> set[str]:
     """The columns that the statement excludes from a star."""
-    listed = star.args.get("except_") or ()
-    return {column.name for column in listed if not column.meta.get(_OMITTED)}
+    return {column.name for column in _written(star)}
+
+
+def _written(star: exp.Expr) -> list[exp.Expr]:
+    """The columns in EXCLUDE that the statement has."""
+    return [c for c in star.args.get("except_") or () if not c.meta.get(_OMITTED)]
+
+
+def forget_omitted(tree: exp.Expr) -> None:
+    """Let each star exclude what the statement excludes: the tables that will be read show no row
+    identities."""
+    for star in tree.find_all(exp.Star):
+        star.set("except_", _written(star) or None)
 
 
 def omit_identities(star: exp.Expr, items: Iterable[tuple[Item, Gathered]]) -> None:
     """Exclude the row identities that the statement uses from a star over `items`."""
-    listed = [c for c in star.args.get("except_") or () if not c.meta.get(_OMITTED)]
+    listed = _written(star)
     for item, gathered in items:
         if item.relation is None:
             continue

@@ -209,7 +209,34 @@ def _without_default_values(tokens: list[Token]) -> list[Token]:
         and [_text(tokens, i + n).upper() for n in (1, 2)] == ["DEFAULT", "VALUES"]
         for n in (1, 2)
     }
+    if _text(tokens, 0).upper() == "MERGE":
+        _require_values(tokens)
     return [token for i, token in enumerate(tokens) if i not in gone] if gone else tokens
+
+
+def _require_values(tokens: Sequence[Token]) -> None:
+    """Raise SqlError for an INSERT of a MERGE without a row, which would insert defaults."""
+    for i, token in enumerate(tokens):
+        if token.token_type is not TokenType.INSERT or _text(tokens, i - 1).upper() != "THEN":
+            continue
+        following = i + 1
+        if _text(tokens, following) == "(":
+            following = _behind_parenthesis(tokens, following)
+        if _text(tokens, following).upper() not in {"VALUES", "DEFAULT", "OVERRIDING"}:
+            raise SqlError(
+                "An INSERT of a MERGE has no values.",
+                cure="Write INSERT (columns) VALUES (…), or INSERT DEFAULT VALUES.",
+            )
+
+
+def _behind_parenthesis(tokens: Sequence[Token], start: int) -> int:
+    """The place behind the parenthesis that opens at `start`."""
+    depth = 0
+    for i in range(start, len(tokens)):
+        depth += (tokens[i].text == "(") - (tokens[i].text == ")")
+        if not depth:
+            return i + 1
+    return len(tokens)
 
 
 def _with_insert(tokens: Sequence[Token]) -> Sequence[Token]:

@@ -106,7 +106,7 @@ def _run(task: Task) -> FileOutcomes:
     ours = of_file(corpus, path, Hornbeam(folder / "data"))
     if _inherited["server"] is None:
         return ours
-    theirs = PostgreSQL(_inherited["server"], f"corpus_{os.getpid()}")
+    theirs = PostgreSQL(_inherited["server"], f"corpus_{os.getpid()}", corpus.style.values)
     return ours.beside(of_file(corpus, path, theirs))
 
 

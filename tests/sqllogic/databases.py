@@ -12,13 +12,46 @@ from hornbeam.errors import InterfaceError, InternalError, NotSupportedError
 from hornbeam.intervals import read_interval
 from hornbeam.statements import split
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 """Time limit of each statement, in seconds."""
+_LOCK_TIMEOUT_S = 1
+"""Time limit of a wait for another connection of the same file, in seconds."""
 _LOCALE = "LC_COLLATE 'C' LC_CTYPE 'C.UTF-8' TEMPLATE template0"
 _SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE ALL (ARRAY['pg_%', 'info%'])"
-_UNKNOWN_STATES = frozenset({"42601", "42704", "42883"})
-"""PostgreSQL's codes of a syntax error and of unknown types, functions and operators."""
-_UNKNOWN = ("Function with name", "No function matches", "no function", "does not have")
+_UNKNOWN_STATES = frozenset({"42601", "42704", "42809", "42883"})
+"""PostgreSQL's codes of a syntax error, and of unknown types, functions, operators, aggregates."""
+_REFUSALS = (
+    *("Function with name", "No function matches", "no function", "does not have"),
+    "is not supported",
+)
+_SPELLINGS = "spellings"
+_NAMES_OF_DUCKDB = (
+    f"CREATE SCHEMA {_SPELLINGS}",
+    *(
+        f"CREATE DOMAIN {_SPELLINGS}.{name} AS {type_}"
+        for name, type_ in (
+            ("double", "DOUBLE PRECISION"), ("tinyint", "SMALLINT"), ("utinyint", "SMALLINT"),
+            ("usmallint", "INTEGER"), ("uinteger", "BIGINT"), ("ubigint", "NUMERIC(20)"),
+            ("hugeint", "NUMERIC(38)"), ("string", "TEXT"), ("datetime", "TIMESTAMP"),
+            ("blob", "BYTEA"),
+        )
+    ),
+    *(
+        f"CREATE FUNCTION {_SPELLINGS}.range({parameters}) RETURNS SETOF BIGINT LANGUAGE sql"
+        f" RETURN generate_series({first}, {end} - sign({step})::BIGINT, {step})"
+        for parameters, first, end, step in (
+            ("BIGINT", "0", "$1", "1::BIGINT"), ("BIGINT, BIGINT", "$1", "$2", "1::BIGINT"),
+            ("BIGINT, BIGINT, BIGINT", "$1", "$2", "$3"),
+        )
+    ),
+)  # fmt: skip
+"""Statements with which PostgreSQL knows DuckDB's names of types, and range(…)."""
+_SETTINGS = (
+    f"statement_timeout = {int(TIMEOUT_S * 1000)}",
+    f"lock_timeout = {_LOCK_TIMEOUT_S * 1000}",
+    "timezone = 'UTC'",
+    f"search_path = public, {_SPELLINGS}",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +100,10 @@ class Hornbeam:
             cursor = self._connection(name).cursor().execute(sql)
             rows = cursor.fetchall() if cursor.description else []
         except hornbeam.Error as error:
-            refused = isinstance(error, NotSupportedError) or any(
-                text in str(error) for text in _UNKNOWN
+            refused = (
+                isinstance(error, NotSupportedError)
+                or error.code == "limit-exceeded"
+                or any(text in str(error) for text in _REFUSALS)
             )
             broken = isinstance(error, InternalError) and not isinstance(error, InterfaceError)
             return Answer(error=f"{error.code}: {error}", refused=refused, internal=broken)
@@ -95,11 +130,15 @@ class Hornbeam:
 class PostgreSQL:
     """A database of a running server, which is emptied in the end and then used again."""
 
-    def __init__(self, server: Any, name: str) -> None:
+    def __init__(self, server: Any, name: str, values: str) -> None:
+        """A new database in `server`. `values`: the style of the files (`Style.values`)."""
         self._server, self._name = server, name
         with server.connect() as db:
             if not db.execute("SELECT FROM pg_database WHERE datname = $1", [name]).fetchall():
                 db.execute(f"CREATE DATABASE {name} {_LOCALE}")
+        with server.connect(name) as db:
+            for statement in _NAMES_OF_DUCKDB if values == "duckdb" else ():
+                db.execute(statement)
         self._open: dict[str, Any] = {}
 
     def ask(self, sql: str, connection: str = "") -> Answer:
@@ -121,7 +160,7 @@ class PostgreSQL:
         if name not in self._open:
             self._open[name] = opened = self._server.connect(self._name)
             _load_as_texts(opened)
-            for setting in (f"statement_timeout = {int(TIMEOUT_S * 1000)}", "timezone = 'UTC'"):
+            for setting in _SETTINGS:
                 opened.execute(f"SET {setting}")
         return self._open[name]
 

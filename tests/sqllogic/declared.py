@@ -23,6 +23,7 @@ _REASONS = {
     " DuckDB's meaning of it.",
 }
 Cases = Mapping[str, Mapping[str, list[int]]]
+Lines = Mapping[tuple[str, str], frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,14 @@ def declared() -> list[Difference]:
     return [Difference(**each) for each in document.get("difference", ())]
 
 
-def cases() -> dict[tuple[str, str], frozenset[int]]:
+def cases() -> Lines:
     """The lines of all declared cases, by corpus and path."""
+    return _lines(declared())
+
+
+def _lines(differences: Iterable[Difference]) -> Lines:
     found: dict[tuple[str, str], frozenset[int]] = {}
-    for each in declared():
+    for each in differences:
         for corpus, paths in each.cases.items():
             for path, lines in paths.items():
                 key = corpus, path
@@ -56,25 +61,27 @@ def declare_beside_postgresql(found: Iterable[FileOutcomes]) -> None:
     known = declared()
     asked = list(found)
     lines = {SAME: FileOutcomes.same_as_postgresql, UNKNOWN: FileOutcomes.unknown_to_postgresql}
+    others = [each for each in known if each.title not in _REASONS]
+    by_hand = _lines(others)
     written = [
-        Difference(title, reason, _replaced(known, title, asked, lines[title]))
+        Difference(title, reason, _replaced(known, title, asked, lines[title], by_hand))
         for title, reason in _REASONS.items()
     ]
-    others = [each for each in known if each.title not in _REASONS]
     DECLARED.write_text("\n".join(map(_toml, (*written, *others))))
 
 
 def _replaced(
     known: Iterable[Difference], title: str, asked: Iterable[FileOutcomes],
-    lines: Callable[[FileOutcomes], set[int]],
+    lines: Callable[[FileOutcomes], set[int]], by_hand: Lines,
 ) -> Cases:  # fmt: skip
-    """The cases of a kind, in which those of the files that were asked are replaced."""
+    """The cases of a kind, in which those of the files that were asked are replaced. Cases that are
+    declared by hand stay where they are."""
     kept = next((each.cases for each in known if each.title == title), {})
     new = {corpus: dict(paths) for corpus, paths in kept.items()}
     for each in asked:
         paths = new.setdefault(each.corpus, {})
         paths.pop(each.path, None)
-        if found := sorted(lines(each)):
+        if found := sorted(lines(each) - by_hand.get((each.corpus, each.path), frozenset())):
             paths[each.path] = found
     return new
 

@@ -185,7 +185,7 @@ class _Parser:
             rest = rest[: rest.index("retry")]
         sort = next((word for word in rest if word in SORTS), "nosort")
         others = [word for word in rest if word not in SORTS]
-        connection = next((word for word in others if re.fullmatch(r"con\w*", word)), "")
+        connection = next((word for word in others if re.fullmatch(r"con\d+", word)), "")
         label = next((word for word in others if word != connection), "")
         sql = self._sql()
         return Query(
@@ -253,11 +253,11 @@ def _listed(words: Sequence[str]) -> Iterator[str]:
 
 
 def substituted(record: Statement | Query, bound: Mapping[str, str]) -> Statement | Query:
-    """The record with the values of the loops around it in the place of `${name}`."""
+    """The record with the values of the loops around it in the place of `${name}` and `{name}`."""
 
     def text(given: str) -> str:
         for name, value in bound.items():
-            given = given.replace("${" + name + "}", value)
+            given = given.replace("${" + name + "}", value).replace("{" + name + "}", value)
         return given
 
     if isinstance(record, Statement):

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from itertools import zip_longest
 from typing import Any
 
 from hornbeam.intervals import Interval, interval_text, read_interval
@@ -23,6 +24,8 @@ Row = Sequence[Any]
 NULL, EMPTY = "NULL", "(empty)"
 DIGITS = 6
 _HASH = re.compile(r"(\d+) values hashing to ([0-9a-f]{32})")
+_ELEMENT = re.compile(r"'([^']*)'|(?<![^\[,])[^\[\],']+")
+"""An element of a list, in quotes or not."""
 _TRUE, _FALSE = {"true", "t", "1"}, {"false", "f", "0"}
 
 
@@ -121,13 +124,17 @@ def _bytes(text: str) -> str:
 
 
 def _list(text: str) -> str:
-    return text.replace("{", "[").replace("}", "]").replace(", ", ",")
+    text = text.replace("{", "[").replace("}", "]").replace(", ", ",")
+    return _ELEMENT.sub(lambda found: _moment(_number(found[1] or found[0])), text)
 
 
 def equal(ours: str, theirs: str) -> bool:
     """Whether two canonical texts are the same value."""
     if ours == theirs:
         return True
+    if ours[:1] == theirs[:1] == "[":
+        pairs = zip_longest(ours[1:-1].split(","), theirs[1:-1].split(","), fillvalue="")
+        return all(equal(first, second) for first, second in pairs)
     try:
         first, second = float(ours), float(theirs)
     except ValueError:
@@ -162,7 +169,7 @@ def hashed(result: Sequence[str]) -> re.Match[str] | None:
 def _rows_of(result: Sequence[str], width: int, height: int, style: str) -> list[list[str]] | None:
     """The rows of a result, a row or a value a line; None if the lines have other numbers of
     values."""
-    rows = [line.split("\t") if style == "duckdb" else line.split() for line in result]
+    rows = [_cells(line, width) if style == "duckdb" else line.split() for line in result]
     if all(len(row) == width for row in rows):
         return rows
     if width > 1 and len(result) == width * height:
@@ -171,6 +178,12 @@ def _rows_of(result: Sequence[str], width: int, height: int, style: str) -> list
     if width == 1:
         return [[line.strip()] for line in result]
     return None
+
+
+def _cells(line: str, width: int) -> list[str]:
+    """The values of a row. Some files have several tabs between two values, or one at the end."""
+    cells = line.split("\t")
+    return cells if len(cells) <= width else [cell for cell in cells if cell]
 
 
 def _sorted(rows: Sequence[Sequence[str]], sort: str) -> list[str]:
