@@ -68,7 +68,7 @@ class Statement:
     tokens: Sequence[Token]
     qualifier: Qualifier
     source: Source
-    types: Mapping[str, str] = NO_TYPES
+    types: Mapping[str, str] = field(default_factory=lambda: NO_TYPES)
     """The types of the domains that are declared above, by the names of the domains."""
 
     @classmethod
