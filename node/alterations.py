@@ -1,4 +1,4 @@
-"""ALTER and DROP as changes of the schema in force: the DDL text that a statement leads to.
+"""ALTER, RENAME and DROP as changes of the schema in force: the DDL text that a statement leads to.
 
     change = altered(schema, "ALTER TABLE item DROP COLUMN i_note")
     plan_schema(PlanRequest(change.ddl))
@@ -40,6 +40,7 @@ from hornbeam_server.schema.ddl.alterations import (
     DropExpression,
     Removal,
     RenameElement,
+    Renames,
     RenameTo,
     SetDefault,
     SetIdentity,
@@ -63,7 +64,7 @@ _OF_COLUMNS = ("index", "UNIQUE", "foreign key", "CHECK")
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """The schema after a statement, as DDL, with `renames` of columns in force, and with `usings`
+    """The schema after a statement, as DDL, with `renames` of what is in force, and with `usings`
     for columns that get another type. `notes` say what else the statement changes, or why it
     changes nothing (`same`)."""
 
@@ -81,13 +82,16 @@ def altered(catalog: Catalog, sql: str) -> Altered:
     # Without what only stored rows have, such as dropped columns.
     before = load_ddl(render_ddl(catalog.schema))
     work = _Work(sql, before)
-    if isinstance(asked, Removal):
-        work.remove(asked)
-    else:
-        work.alter(asked)
-    if work.rename is not None:
-        ddl = render_ddl(renamed(catalog, (work.rename,)).schema)
-        return Altered(ddl, same=False, renames=(work.rename,))
+    match asked:
+        case Removal():
+            work.remove(asked)
+        case Renames(pairs):
+            work.rename(pairs)
+        case Alteration():
+            work.alter(asked)
+    if work.renames:
+        renames = tuple(work.renames)
+        return Altered(render_ddl(renamed(catalog, renames).schema), same=False, renames=renames)
     same = work.schema == before and not work.usings
     usings = tuple(work.usings.values())
     return Altered(render_ddl(work.schema), same, tuple(work.notes), usings=usings)
@@ -100,7 +104,7 @@ class _Work:
         self._sql = sql
         self.schema = schema
         self.notes: list[str] = []
-        self.rename: Rename | None = None
+        self.renames: list[Rename] = []
         self.usings: dict[tuple[str, str], Using] = {}
 
     # ------------------------------------------------------------ DROP
@@ -152,15 +156,33 @@ class _Work:
         if asked.kind == "index":
             self._rename_index(asked)
             return
-        if asked.kind == "view":
-            raise self._error("A view is not renamed.", "Declare it under the other name.")
-        if asked.name not in self.schema:
+        if asked.name not in self._known(asked):
             if asked.guarded:
-                self.notes.append(f"The table {asked.name} does not exist: nothing is changed.")
+                self.notes.append(
+                    f"The {asked.kind} {asked.name} does not exist: nothing is changed."
+                )
                 return
-            raise self._error(f"The table {asked.name} does not exist.", _listed(self.schema.names))
+            known = _listed(self._known(asked))
+            raise self._error(f"The {asked.kind} {asked.name} does not exist.", known)
         for action in asked.actions:
             self._carry_out(asked.name, action)
+
+    def rename(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Give relations or views other names, one after the other."""
+        names = {*self.schema.names, *(view.name for view in self.schema.views)}
+        for old, new in pairs:
+            if old not in names:
+                raise self._error(f"The table {old} does not exist.", _listed(names))
+            names = names - {old} | {new}
+            self.renames.append(Rename(old, "", new))
+
+    def _known(self, asked: Alteration) -> Sequence[str]:
+        """The names that the statement may change. ALTER TABLE also gives views other names."""
+        views = [view.name for view in self.schema.views]
+        if asked.kind == "view":
+            return views
+        renames = all(isinstance(action, RenameTo) for action in asked.actions)
+        return [*self.schema.names, *views] if renames else self.schema.names
 
     def _carry_out(self, table: str, action: Action) -> None:
         match action:
@@ -191,11 +213,9 @@ class _Work:
                 self._rename_constraint(table, old, new)
             case RenameElement(old, new):
                 self._column(table, old)
-                self.rename = Rename(table, old, new)
-            case RenameTo():
-                raise self._error(
-                    "A table is not renamed.", "Make one with the other name, and copy the rows."
-                )
+                self.renames.append(Rename(table, old, new))
+            case RenameTo(new):
+                self.rename([(table, new)])
 
     def _add(self, table: str, action: AddElement) -> None:
         relation = self.schema.relation(table)

@@ -35,13 +35,13 @@ class Changes:
 def begun(catalogs: Sequence[Catalog]) -> dict[str, int]:
     """The relations of the newest catalog that the oldest does not have, with the timestamp of
     their creation. `catalogs` are successive versions, the newest first."""
-    newest, found = catalogs[0], {}
-    for name in newest.schema.names:
-        table = newest.layout(name).table
-        for later, earlier in pairwise(catalogs):
-            if name not in earlier.schema or earlier.layout(name).table != table:
-                found[name] = later.since
-                break
+    newest, found = catalogs[0], dict[str, int]()
+    tables = {name: newest.layout(name).table for name in newest.schema.names}
+    for later, earlier in pairwise(catalogs):
+        known = {earlier.layout(name).table for name in earlier.schema.names}
+        for name, table in tables.items():
+            if table not in known:
+                found.setdefault(name, later.since)
     return found
 
 
@@ -49,13 +49,14 @@ def loaded(catalogs: Sequence[Catalog]) -> dict[str, int]:
     """The relations whose initial load, or copy, ended between the oldest and the newest of
     `catalogs`, with the timestamp of its end. The rows that it put are in no log. `catalogs` are
     successive versions, the newest first."""
-    found = {}
+    found: dict[str, int] = {}
     for later, earlier in pairwise(catalogs):
         for name in earlier.load.relations if earlier.load is not None else ():
             if later.load is None and later.layout(name) == earlier.loaded.layout(name):
-                found[name] = later.since
+                found.setdefault(later.stored_name(name), later.since)
         for copy in earlier.copies:
             kept = copy.relation in later.schema
             if kept and later.layout(copy.relation).table == earlier.layout(copy.name).table:
-                found[copy.relation] = later.since
-    return found
+                found.setdefault(later.stored_name(copy.relation), later.since)
+    names = catalogs[0].named
+    return {names[stored]: since for stored, since in found.items() if stored in names}

@@ -34,6 +34,7 @@ from hornbeam_server.schema.errors import (
     StalePlan,
     Unavailable,
 )
+from hornbeam_server.schema.renames import renamed_counts
 from hornbeam_server.schema.switching import switch_quickly
 from hornbeam_server.storage.ports import Clock, Ids
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
@@ -300,7 +301,7 @@ class Database:
                 )
             _require_allowed(plan.changes, allow_drop)
             # The request's row counts are for the choice only; the catalog has the stored counts.
-            return replace(plan.catalog, row_counts=counts)
+            return replace(plan.catalog, row_counts=renamed_counts(counts, request.renames))
 
         await self._copies.change(planned, external=build_externally, renames=request.renames)
         return self.catalog

@@ -30,6 +30,7 @@ from hornbeam_server.txlayer.views.refresh_groups import (
     GroupState,
     groups_of,
     members,
+    named,
     usable,
 )
 
@@ -218,12 +219,13 @@ class DeferredViews:
         self._require_known(group)
         catalog = self._keeper.state.catalog
         # A recorded batch whose first snapshot is not kept any more could never be done.
-        self._require_beginning(group, await self._groups.state(group), members(catalog, group))
+        self._require_beginning(group, await self._groups.state(group), _names(catalog, group))
         state = await self._groups.begin(group, snapshot_after)
         batch, catalog = state.batch, self._keeper.state.catalog
         assert batch is not None
-        numbers = members(catalog, group)
-        wanted = [name for name, number in batch.views.items() if numbers.get(name) == number]
+        numbers = named(catalog, members(catalog, group))
+        asked = named(catalog, batch.views).items()
+        wanted = [name for name, number in asked if numbers.get(name) == number]
         refreshed = self._require_beginning(group, state, wanted)
         if wanted:
             self._require_held(group, batch.upto)
@@ -271,7 +273,8 @@ class DeferredViews:
         """Fix the digest of the rows of a view that the batch recomputes: no process puts rows with
         another digest. Raises NotFound, StalePlan, Unavailable."""
         self._require_known(group)
-        await self._groups.agree(group, upto, view, digest)
+        stored = self._keeper.state.catalog.stored_name(view)
+        await self._groups.agree(group, upto, stored, digest)
 
     async def finish(self, group: str, upto: int, last: Finished) -> GroupState:
         """Finish a batch whose rows are all put: queries read at `upto` from now on. Returns the
@@ -280,7 +283,7 @@ class DeferredViews:
         await self._store.flush()
         now = self._clock.wall_ms()
         state = await self._groups.finish(group, upto, last, now, self._use_ms)
-        await self._keeper.adopt(state.views)
+        await self._keeper.adopt(named(self._keeper.state.catalog, state.views))
         return state
 
     def use_ms(self, upto: int) -> int:
@@ -335,7 +338,7 @@ class DeferredViews:
         views = [view for view in catalog.deferred if view.declared.group == group]
         return GroupStatus(
             group,
-            tuple(view.name for view in views),
+            _names(catalog, group),
             _readable(catalog, group, state),
             min(view.declared.interval_s for view in views),
             state.as_of or None,
@@ -364,10 +367,15 @@ class DeferredViews:
             )
 
 
+def _names(catalog: Catalog, group: str) -> tuple[str, ...]:
+    """The views of a group."""
+    return tuple(view.name for view in catalog.deferred if view.declared.group == group)
+
+
 def _readable(catalog: Catalog, group: str, state: GroupState) -> tuple[str, ...]:
     """The readable views of a group that show its snapshot `as_of`."""
     return tuple(
         name
-        for name in members(catalog, group)
+        for name in _names(catalog, group)
         if catalog.readable(name) and state.holds(catalog, name)
     )

@@ -79,6 +79,11 @@ class Layout:
     key: tuple[KeyPart, ...]
     source: str
 
+    @property
+    def stored_name(self) -> str:
+        """The name of a relation in the logs, which stays when the relation gets another one."""
+        return self.table.partition(".")[2].rpartition(".")[0]
+
     @cached_property
     def positions(self) -> dict[str, int]:
         return {column.name: i for i, column in enumerate(self.columns)}
@@ -189,9 +194,11 @@ class Catalog:
     column was appended has fewer values (`storage/codec/rows.py`). `since` is the minimum
     timestamp of snapshots that this catalog can read: before it, another catalog was in effect.
     `method`, `budget` and `aggregates` are the options that chose its views. `beginnings` (of
-    identity columns) have numbers like tables. `stored_as` has the names of indexes in the names of
-    their tables, if they are not their own: those that were renamed. `copies` are relations whose
-    rows are being written again, in a second table each (`txlayer/ddl/relation_copies.py`).
+    identity columns) have numbers like tables. `stored_as` has the stored names of relations,
+    views and indexes, if they are not their own: those that were renamed, or have a name that
+    another one is stored as. Tables, logs and grants of API keys have stored names. `copies` are
+    relations whose rows are being written again, in a second table each
+    (`txlayer/ddl/relation_copies.py`).
     """
 
     version: int
@@ -230,12 +237,19 @@ class Catalog:
         )
 
     def stored_name(self, name: str) -> str:
-        """The name of a relation, view or index in the name of its table."""
+        """The name of a relation, view or index in the name of its table, which stays when it gets
+        another one. No two have the same."""
         return self._stored_as.get(name, name)
 
     @cached_property
     def _stored_as(self) -> dict[str, str]:
         return dict(self.stored_as)
+
+    @cached_property
+    def named(self) -> dict[str, str]:
+        """The names of relations and views, by their stored names."""
+        names = (*self.schema.names, *self.all_views, *self.plain_view)
+        return {self.stored_name(name): name for name in names}
 
     @cached_property
     def stored(self) -> tuple[str, ...]:
@@ -448,14 +462,15 @@ class Catalog:
             number = numbers.get(view.name, 0)
             rows = StateLayout("", (*view.columns, *view.hidden), view.key)
             for name, state in zip(view.stored, (rows, *view.states), strict=True):
-                table = f"d.{name}.{number}"
+                table = f"d.{self._stored_part(view.name, name)}.{number}"
                 made[name] = Layout(name, table, state.columns, state.key, name)
         for plain in self.projected:
-            table, columns = f"p.{plain.name}.{numbers.get(plain.name, 0)}", plain.columns
+            table = f"p.{self.stored_name(plain.name)}.{numbers.get(plain.name, 0)}"
+            columns = plain.columns
             stored = (*columns, *plain.hidden)
             made[plain.name] = Layout(plain.name, table, stored, plain.key, plain.name)
         for folded in self.immediate:
-            table = f"a.{folded.name}.{numbers.get(folded.name, 0)}"
+            table = f"a.{self.stored_name(folded.name)}.{numbers.get(folded.name, 0)}"
             columns = (*folded.columns, *folded.hidden)
             made[folded.name] = Layout(folded.name, table, columns, folded.key, folded.name)
             cells = folded.cells
@@ -463,12 +478,17 @@ class Catalog:
                 folded.cells_name, table, cells.columns, cells.key, folded.name
             )
             for name, state in zip(folded.values_names, folded.values, strict=True):
-                table = f"a.{name}.{numbers.get(folded.name, 0)}"
+                part = self._stored_part(folded.name, name)
+                table = f"a.{part}.{numbers.get(folded.name, 0)}"
                 made[name] = Layout(name, table, state.columns, state.key, folded.name)
             for index in self.indexes_on(folded.name):
                 table = f"i.{self.stored_name(index.name)}.{numbers.get(index.name, 0)}"
                 made |= _folded_index(index, folded, table, made[folded.name])
         return made
+
+    def _stored_part(self, view: str, name: str) -> str:
+        """The stored name of a layout of a view, whose name begins with that of the view."""
+        return self.stored_name(view) + name.removeprefix(view)
 
     def _view_layout(self, view: JoinView, number: int) -> Layout:
         columns = tuple(
@@ -479,7 +499,7 @@ class Catalog:
         names = view.names
         return Layout(
             view.name,
-            f"v.{view.name}.{number}",
+            f"v.{self.stored_name(view.name)}.{number}",
             columns,
             tuple(KeyPart(names[view.last, column]) for column in key),
             view.name,

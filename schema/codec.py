@@ -86,6 +86,9 @@ class Format(enum.IntEnum):
     on expressions (an older server would look for their columns), or whose NULLs are equal (an
     older server would not compare them); or with copies of relations (an older server would not
     keep them)."""
+    TWELFTH = 12
+    """With relations or views that have stored names (an older server would look for their tables
+    and their changes under other names)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -255,6 +258,8 @@ def _format(catalog: Catalog) -> Format:
     indexes: tuple[Index | DeclaredIndex, ...] = (*catalog.indexes, *catalog.schema.indexes)
     newer = any(index.expressions or not index.nulls_distinct for index in indexes)
     types = any(_is_of_eleventh(column.type) for column in _all_columns(catalog))
+    if any(name not in catalog.index for name, _ in catalog.stored_as):
+        return Format.TWELFTH
     if catalog.copies or newer or types:
         return Format.ELEVENTH
     partial = any(index.where for index in catalog.indexes)

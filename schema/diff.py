@@ -91,7 +91,8 @@ class SchemaDiff:
     def rows(self) -> Iterator[DiffRow]:
         """All changes in a fixed order; refused changes come last."""
         for rename in self.renames:
-            yield DiffRow("rename", "column", f"{rename.relation}.{rename.column}", rename.new)
+            kind = "column" if rename.column else "relation or view"
+            yield DiffRow("rename", kind, rename.what, rename.new)
         for relation in self.dropped_relations:
             yield DiffRow("drop", "relation", relation.name)
         for relation in self.added_relations:

@@ -25,17 +25,41 @@ from hornbeam_server.schema.model import (
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Column `column` of `relation` gets the name `new`."""
+    """Column `column` of `relation` gets the name `new`; without `column`, the relation or declared
+    view `relation` itself gets it."""
 
     relation: str
     column: str
     new: str
 
     def __str__(self) -> str:
-        return f"{self.relation}.{self.column}={self.new}"
+        return f"{self.what}={self.new}"
+
+    @property
+    def what(self) -> str:
+        """What gets the new name."""
+        return f"{self.relation}.{self.column}" if self.column else self.relation
 
     def require_possible(self, schema: Schema) -> None:
-        """Raises InvalidRequest unless `schema` has the column, and no column of the new name."""
+        """Raises InvalidRequest unless `schema` has what gets the new name, and nothing of the new
+        name beside it."""
+        if self.column:
+            self._require_column(schema)
+            return
+        views = [view.name for view in schema.views]
+        if self.relation not in schema and self.relation not in views:
+            raise InvalidRequest(
+                f"{self} renames {self.relation}, which is no relation or view in force.",
+                cure=f"There are: {', '.join([*schema.names, *views])}.",
+            )
+        indexes = (index.name for index in schema.indexes)
+        if self.new in {*schema.names, *views, *indexes}:
+            raise InvalidRequest(
+                f"{self}: there is a relation, view or index {self.new} already.",
+                cure="Choose another name, or give that one another name first.",
+            )
+
+    def _require_column(self, schema: Schema) -> None:
         if self.relation not in schema:
             raise InvalidRequest(
                 f"{self} renames a column of {self.relation}, which is not a relation in force.",
@@ -53,9 +77,17 @@ class Rename:
                 cure="Choose another name.",
             )
 
+    def stored(self, name: str) -> str:
+        """The name of a relation or view after the rename."""
+        return self.new if not self.column and name == self.relation else name
+
+    def all_stored(self, names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(map(self.stored, names))
+
     def name(self, relation: str, column: str) -> str:
         """The name of a column of a relation after the rename."""
-        return self.new if (relation, column) == (self.relation, self.column) else column
+        renamed = self.column and (relation, column) == (self.relation, self.column)
+        return self.new if renamed else column
 
     def names(self, relation: str, columns: Iterable[str]) -> tuple[str, ...]:
         return tuple(self.name(relation, column) for column in columns)
@@ -66,9 +98,19 @@ class Rename:
     def foreign_key(self, relation: str, key: ForeignKey) -> ForeignKey:
         return replace(
             key,
+            parent=self.stored(key.parent),
             columns=self.names(relation, key.columns),
             parent_columns=self.names(key.parent, key.parent_columns),
         )
+
+
+def renamed_counts(
+    counts: Iterable[tuple[str, int]], renames: Iterable[Rename]
+) -> tuple[tuple[str, int], ...]:
+    """Counts of rows by the names after the renames."""
+    for rename in renames:
+        counts = [(rename.stored(name), count) for name, count in counts]
+    return tuple(counts)
 
 
 Expression = Callable[[str, Relation], str]
@@ -85,7 +127,9 @@ def renamed_schema(
         schema,
         relations=tuple(_relation(r, rename, expression) for r in schema.relations),
         indexes=tuple(_index(index, schema, rename, expression) for index in schema.indexes),
-        views=tuple(replace(view, sql=select(view)) for view in schema.views),
+        views=tuple(
+            replace(view, name=rename.stored(view.name), sql=select(view)) for view in schema.views
+        ),
     )
 
 
@@ -95,6 +139,7 @@ def _relation(relation: Relation, rename: Rename, expression: Expression) -> Rel
         return replace(relation, foreign_keys=keys)
     return replace(
         relation,
+        name=rename.stored(relation.name),
         columns=tuple(_column(column, relation, rename, expression) for column in relation.columns),
         primary_key=rename.names(relation.name, relation.primary_key),
         foreign_keys=keys,
@@ -117,12 +162,13 @@ def _index(
 ) -> DeclaredIndex:
     index = replace(
         index,
+        relation=rename.stored(index.relation),
         columns=rename.parts(index.relation, index.columns),
         include=rename.names(index.relation, index.include),
     )
-    if index.relation != rename.relation or index.is_whole:
+    if index.is_whole or index.relation != rename.stored(rename.relation):
         return index
-    relation = schema.relation(index.relation)
+    relation = schema.relation(rename.relation)
     texts = {each.column: expression(each.sql, relation) for each in index.expressions}
     return replace(
         index,

@@ -154,7 +154,7 @@ class SelectionPlan:
         )  # fmt: skip
         numbers = dict(base.incarnations)
         states: dict[str, State] = {}
-        stored_as = {name: stored for name, stored in base.stored_as if name in catalog.index}
+        stored_as = dict(base.stored_as)
         for name in (*self.schema.names, *catalog.view, *catalog.index):
             before = _renamed_from(name, catalog, base)
             if before is not None:
@@ -166,7 +166,7 @@ class SelectionPlan:
             numbers[name] = numbers.get(name, 0) + int(known and not kept)
             if name not in self.schema:
                 states[name] = base.state[name] if kept else State.BUILDING
-            if not kept:
+            if not kept and name not in self.schema:
                 stored_as.pop(name, None)
         return replace(
             catalog,
@@ -190,37 +190,49 @@ def _unchanged(name: str, new: Catalog, base: Catalog) -> bool:
     if base.state.get(name) in (None, State.DROPPING):
         return False
     if name in new.view:
-        return name in base.view and _joins_alike(name, new, base)
+        return name in base.view and _joins_alike(name, new, name, base)
     index, before = new.index[name], base.index.get(name)
-    if before is None or not _unchanged(index.on, new, base):
+    if before is None or _source_before(index.on, new, base) != before.on:
         return False
     return _indexed_alike(index, new, before, base)
 
 
 def _renamed_from(name: str, new: Catalog, base: Catalog) -> str | None:
-    """The index of `base` that has the rows of the new index `name` under a name that is gone."""
-    if name not in new.index or name in base.index:
+    """The index or join view of `base` that has the rows of `name`, a new one, under another name
+    that no other one needs."""
+    if name in new.schema or _unchanged(name, new, base):
         return None
-    index = new.index[name]
-    if not _unchanged(index.on, new, base):
-        return None
-    for other in base.indexes_on(index.on):
-        gone = other.name not in new.index and base.state[other.name] is not State.DROPPING
-        if gone and _indexed_alike(index, new, other, base):
-            return other.name
-    return None
+    if name in new.view:
+        others = (view for view in base.view if _joins_alike(name, new, view, base))
+    else:
+        source = _source_before(new.index[name].on, new, base)
+        known = () if source is None else base.indexes_on(source)
+        others = (i.name for i in known if _indexed_alike(new.index[name], new, i, base))
+    return next((other for other in others if _is_free(other, new, base)), None)
 
 
-def _joins_alike(view: str, new: Catalog, base: Catalog) -> bool:
-    """Do the rows of a join view have the same values at the same places? The names of its columns
-    do not matter."""
+def _is_free(name: str, new: Catalog, base: Catalog) -> bool:
+    """May the rows of an index or join view of `base` get another name?"""
+    if base.state[name] is State.DROPPING:
+        return False
+    return not (name in new.view or name in new.index) or not _unchanged(name, new, base)
+
+
+def _source_before(name: str, new: Catalog, base: Catalog) -> str | None:
+    """The relation or join view of `base` that has the rows of `name`; None if none has."""
+    return name if _unchanged(name, new, base) else _renamed_from(name, new, base)
+
+
+def _joins_alike(view: str, new: Catalog, before: str, base: Catalog) -> bool:
+    """Do the rows of a join view have the same values at the same places as those of the view
+    `before` of `base`? The names do not matter."""
     path = new.view[view].path
-    if path != base.view[view].path or not all(_unchanged(name, new, base) for name in path):
+    if path != base.view[before].path or not all(_unchanged(name, new, base) for name in path):
         return False
     if not {copy.relation for copy in new.copies}.isdisjoint(path):
         return False
-    width, before = ([len(c.schema.relation(n).columns) for n in path] for c in (new, base))
-    return width == before and _joined(new.view[view], new) == _joined(base.view[view], base)
+    widths, known = ([len(c.schema.relation(n).columns) for n in path] for c in (new, base))
+    return widths == known and _joined(new.view[view], new) == _joined(base.view[before], base)
 
 
 def _joined(view: JoinView, catalog: Catalog) -> list[tuple[list[int], list[int]]]:
@@ -254,7 +266,7 @@ def _indexed(index: Index, catalog: Catalog) -> tuple[object, ...]:
         for part in index.columns
     ]
     include = [places[column] for column in index.include]
-    return index.on, index.unique, index.nulls_distinct, parts, include, index.where
+    return index.unique, index.nulls_distinct, parts, include, index.where
 
 
 def plan(

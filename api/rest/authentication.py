@@ -30,6 +30,7 @@ from hornbeam_server.query.workers.places import CLIENT
 from hornbeam_server.schema.errors import HornbeamError, Overloaded, Unauthenticated, Unavailable
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.ports import Clock, TableStore
+from hornbeam_server.txlayer.ddl.claim import NO_CATALOG
 
 PRINCIPAL = "hornbeam.principal"
 """Key of the principal in the scope of a request."""
@@ -63,6 +64,8 @@ class KeyRing:
         self._settled = bootstrap_key(settings.bootstrap_key) if settings.bootstrap_key else None
         self._keys: dict[str, ApiKey] = {}
         self._principals: dict[str, Principal] = {}
+        self._named_in = NO_CATALOG
+        """The catalog whose names the cached principals have."""
         self._read_at = -math.inf
         """Monotonic time at which the read of the cached keys began."""
         self._reading: asyncio.Task[None] | None = None
@@ -82,7 +85,18 @@ class KeyRing:
         state = key.state(self._clock.wall_ms())
         if state != "active":
             raise Unauthenticated(f"This API key is {state}.", cure="Ask for a new one.")
-        return self._principals[key.id]
+        return self._principal(key)
+
+    def _principal(self, key: ApiKey) -> Principal:
+        """The principal of a key, by the names in the catalog in force."""
+        database = self._serving.database or self._serving.retired
+        catalog = NO_CATALOG if database is None else database.catalog
+        if catalog is not self._named_in:
+            self._named_in, self._principals = catalog, {}
+        found = self._principals.get(key.id)
+        if found is None:
+            found = self._principals[key.id] = key.principal(catalog)
+        return found
 
     async def reload(self) -> None:
         """Read the current keys from the store. Raises Unavailable."""
@@ -136,8 +150,7 @@ class KeyRing:
         found = await read_keys(await self.make_table())
         if self._settled is not None:
             found[self._settled.id] = self._settled
-        self._principals = {key.id: key.principal for key in found.values()}
-        self._keys, self._read_at = found, began
+        self._keys, self._principals, self._read_at = found, {}, began
 
 
 class Authentication:

@@ -268,8 +268,10 @@ class ExplainBody(Body):
 
 
 class RenameItem(Body):
-    relation: str = Field(examples=["orders"])
-    column: str = Field(examples=["o_note"])
+    relation: str = Field(examples=["orders"], description="A relation; or a view, without column.")
+    column: str = Field(
+        "", examples=["o_note"], description="Empty: the relation or view itself gets the name."
+    )
     new: str = Field(examples=["o_remark"])
 
 
@@ -310,8 +312,8 @@ class PlanBody(Body):
     renames: Items[RenameItem] = Field(
         [],
         max_length=1_000,
-        description="Columns in force that the DDL calls by other names. Without it, the column"
-        " would be dropped, and another one added.",
+        description="Relations, views and columns in force that the DDL calls by other names, one"
+        " after the other. Without it, each would be dropped, and another one added.",
     )
     usings: Items[UsingItem] = Field(
         [],

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hornbeam_server.api.security.roles import Grant, Principal, Role
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Corruption, InvalidRequest, NotFound, Unavailable
 from hornbeam_server.storage.local.system import RandomIds
 from hornbeam_server.storage.ports import NEWEST, TableStore
@@ -35,8 +36,9 @@ _ATTEMPTS = 10
 
 
 class ApiKey(msgspec.Struct, frozen=True, array_like=True):
-    """One row of the table. Fields are only ever appended. `expires_ms` 0: never; `revoked_ms` 0:
-    not revoked.
+    """One row of the table. Fields are only ever appended. `grants` are by stored name
+    (`Catalog.stored_name`), so they follow a relation or view that gets another name. `expires_ms`
+    0: never; `revoked_ms` 0: not revoked.
 
     `repr` and the list of keys leave out the digest: no reader needs it.
     """
@@ -55,9 +57,14 @@ class ApiKey(msgspec.Struct, frozen=True, array_like=True):
     def __repr__(self) -> str:
         return f"<ApiKey {self.id} {self.name!r} {self.role}>"
 
-    @property
-    def principal(self) -> Principal:
-        return Principal(self.id, self.name, self.role, self.grants)
+    def principal(self, catalog: Catalog) -> Principal:
+        """The principal of the key while `catalog` is in force. A grant on a relation or view that
+        is not in it has no effect."""
+        named = catalog.named
+        grants = self.grants
+        if grants is not None:
+            grants = {named[stored]: each for stored, each in grants.items() if stored in named}
+        return Principal(self.id, self.name, self.role, grants)
 
     def state(self, wall_ms: int) -> str:
         if self.revoked_ms:
@@ -163,10 +170,10 @@ _decoder = msgspec.msgpack.Decoder(ApiKey)
 
 
 def checked_grants(
-    role: Role, grants: Mapping[str, Grant] | None, relations: frozenset[str], views: frozenset[str]
+    role: Role, grants: Mapping[str, Grant] | None, catalog: Catalog
 ) -> dict[str, Grant] | None:
-    """`grants`, after a check. Raises InvalidRequest if they do not fit the role or name a view to
-    write, NotFound for a name that is no relation or view."""
+    """`grants` by stored name, after a check. Raises InvalidRequest if they do not fit the role or
+    name a view to write, NotFound for a name that is no relation or view."""
     if grants is None:
         return None
     if role is Role.ADMIN:
@@ -175,23 +182,27 @@ def checked_grants(
             cure="Leave out the grants, or choose another role.",
         )
     for name, grant in grants.items():
-        if name not in relations | views:
+        if name not in catalog.named.values():
             raise NotFound(f"There is no relation or view {name}.", cure="Apply its schema first.")
-        if grant is Grant.WRITE and (role is Role.READER or name in views):
+        if grant is Grant.WRITE and (role is Role.READER or name not in catalog.schema):
             what = "A reader writes nothing" if role is Role.READER else f"{name} is a view"
             raise InvalidRequest(
                 f"{what}: there is no grant to write {name}.", cure=f"Grant to read {name}."
             )
-    return dict(grants)
+    return {catalog.stored_name(name): grant for name, grant in grants.items()}
 
 
-def document(key: ApiKey, wall_ms: int) -> dict[str, Any]:
-    """The JSON document of a key, without its digest."""
+def document(key: ApiKey, wall_ms: int, catalog: Catalog) -> dict[str, Any]:
+    """The JSON document of a key, without its digest. Its grants have the names in `catalog`; a
+    grant on a relation or view that is not in it has the stored name."""
+    grants = key.grants
+    if grants is not None:
+        grants = {catalog.named.get(stored, stored): each for stored, each in grants.items()}
     return {
         "id": key.id,
         "name": key.name,
         "role": str(key.role),
-        "grants": None if key.grants is None else {n: str(g) for n, g in key.grants.items()},
+        "grants": None if grants is None else {n: str(g) for n, g in grants.items()},
         "state": key.state(wall_ms),
         "created_ms": key.created_ms,
         "created_by": key.created_by,

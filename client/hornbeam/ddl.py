@@ -1,9 +1,10 @@
-"""CREATE, DROP and ALTER as changes of the one schema that the server holds.
+"""CREATE, DROP, ALTER and RENAME as changes of the one schema that the server holds.
 
 Hornbeam has no DDL statements: a schema is planned and applied as a whole, together with the
 workload that its views serve. The client translates a DDL statement: it changes the text of the
 schema in force, then plans and applies it with the workload in force. The server changes the text
-for ALTER and for DROP … CASCADE, because it knows what uses what. The change takes effect at once.
+for ALTER, RENAME and DROP … CASCADE, because it knows what uses what. The change takes effect at
+once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hornbeam.views import require_fresh, wait_until_all_readable, wait_until_re
 
 DDL = ""
 """The file name of DDL that the user has not written, for example of the schema in force."""
+_ALTERS = {"alter", "rename"}
 _BEHIND_DROP = {"cascade", "restrict"}
 _NOISE = {"if", "not", "exists", "unique", "concurrently", "only"}
 _BEFORE_KIND = {*_NOISE, "or", "replace"}
@@ -54,7 +56,7 @@ def execute_ddl(
             raise
     if (asked.verb, asked.what) == ("create", MATERIALIZED):
         wait_until_readable(transport, asked.name)
-    if asked.verb == "alter":
+    if asked.verb in _ALTERS:
         wait_until_all_readable(transport)
     return None
 
@@ -91,7 +93,7 @@ def _plan_and_apply(transport: Transport, statement: str) -> str:
 
 def _changed(transport: Transport, ddl: str, statement: str) -> dict[str, Any]:
     """The schema in force, `ddl`, after `statement`, as the member `ddl`. The server adds `insert`,
-    which fills a new table, and the `renames` and `usings` of columns."""
+    which fills a new table, and the `renames`, and the `usings` of columns."""
     if not _needs_server(statement):
         return {"ddl": evolve(ddl, statement)}
     answer: dict[str, Any] = transport.json("POST", "/v1/schema/alter", {"sql": statement})
@@ -103,7 +105,7 @@ def _needs_server(statement: str) -> bool:
     outside = {token.text.lower() for token in tokens(statement) if not token.depth}
     if words[:2] == ["create", "table"]:
         return "as" in outside
-    return words[:1] == ["alter"] or (words[:1] == ["drop"] and words[-1] in _BEHIND_DROP)
+    return words[0] in _ALTERS or (words[:1] == ["drop"] and words[-1] in _BEHIND_DROP)
 
 
 def put_into_force(
@@ -118,7 +120,7 @@ def put_into_force(
 ) -> Sequence[str]:
     """Plan and apply `ddl` with the workload and the options of `current`, the schema in force. Do
     nothing if it is the same. `file`: plain views that cannot be read are passed over, since a
-    user's file has them. `renames`: columns that `ddl` calls by other names; `usings`: values of
+    user's file has them. `renames`: what `ddl` calls by other names; `usings`: values of
     columns that get another type. Returns the notes of the plan about views."""
     if ddl == current["ddl"] and not usings:
         return ()
@@ -126,7 +128,7 @@ def put_into_force(
         "ddl": ddl,
         "ddl_file": file,
         "workload": None if renames else workload_text(current["workload"]),
-        "roots": _kept_roots(current, ddl),
+        "roots": _kept_roots(current, ddl, renames),
         "method": current["method"],
         "budget": current["budget"],
         "aggregates": current["aggregates"],
@@ -217,13 +219,19 @@ def _added(asked: _Statement) -> Iterator[Sequence[Token]]:
             yield part[first:]
 
 
-def _kept_roots(current: dict[str, Any], ddl: str) -> list[str] | None:
-    """The roots in force, so that a statement does not change the trees; None without a
-    workload."""
+def _kept_roots(
+    current: dict[str, Any], ddl: str, renames: Sequence[dict[str, str]]
+) -> list[str] | None:
+    """The roots in force by their names in `ddl`, so that a statement does not change the trees;
+    None without a workload."""
     if not current["workload"]:
         return None
+    roots = [name for name, edge in current["trees"].items() if edge is None]
+    for rename in renames:
+        if not rename["column"]:
+            roots = [rename["new"] if name == rename["relation"] else name for name in roots]
     tables = {name for what, name in map(_kind_and_name, split(ddl)) if what == "table"}
-    return [name for name, edge in current["trees"].items() if edge is None and name in tables]
+    return [name for name in roots if name in tables]
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Token(NamedTuple):
 CACHED_LENGTH = 10_000
 """Maximum length, in characters, of statements whose parameter names are cached."""
 _WRITES = {"insert", "update", "delete", "replace", "truncate", "merge"}
-_DDL = {"create", "drop", "alter", "refresh"}
+_DDL = {"create", "drop", "alter", "rename", "refresh"}
 _CONTROL = {"begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release"}
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|--[^\n]*|/\*)"""

@@ -65,17 +65,18 @@ class SmallBatch:
     def changes(self, segments: Iterable[SegmentBytes]) -> tuple[dict[str, ZSet], int]:
         """The changes between both snapshots of the relations that `refreshed` views read, and the
         number of changed rows. Pure. Raises Corruption with the position of damage."""
-        wanted = {name for view in self._maintained(self.refreshed) for name in view.relations}
+        read = {name for view in self._maintained(self.refreshed) for name in view.relations}
+        layout = self.programs.catalog.layout
+        wanted = {layout(name).stored_name: name for name in read}
         codecs = Codecs(self.programs.catalog)
         found: dict[str, list[Change]] = {}
         count = 0
-        for name, *both in self._changed(segments):
-            if name in wanted:
+        for stored, *both in self._changed(segments):
+            if (name := wanted.get(stored)) is not None:
                 count += 1
                 decode = codecs(name).decode
                 old, new = (None if value is None else decode(value) for value in both)
                 found.setdefault(name, []).append(Change(name, old, new))
-        layout = self.programs.catalog.layout
         return {n: ZSet.of_changes(layout(n).columns, every) for n, every in found.items()}, count
 
     def _changed(

@@ -122,7 +122,8 @@ def _read_segment(
 ) -> Iterator[StageRow]:
     """The rows of one share of a segment: every `shares`-th batch."""
     settle_collector()
-    wanted = {name: _Changes(job, name, whole=False) for name in job.relations(whole=False)}
+    buffers = [_Changes(job, name, whole=False) for name in job.relations(whole=False)]
+    wanted = {into.stored_name: into for into in buffers}
     data, read = asyncio.run(content(logs, segment)), 0
     place = (segment.epoch, segment.sequence)
     found = batches_between(data, *place, job.as_of, job.upto)
@@ -184,6 +185,11 @@ class _Changes:
     @property
     def table(self) -> str:
         return self._codec.layout.table
+
+    @property
+    def stored_name(self) -> str:
+        """The name of the relation in the logs."""
+        return self._codec.layout.stored_name
 
     @property
     def full(self) -> bool:

@@ -183,7 +183,7 @@ def read(part: Part) -> Iterator[pa.RecordBatch]:
 def _changes(part: Part) -> Iterator[tuple[Row, tuple[int, int, str]]]:
     """Rows with weight, timestamp and transaction id, in the order of the log."""
     asked, segment = part.asked, part.segment
-    name, decode = asked.layout.name, LayoutCodec(asked.layout).decode
+    name, decode = asked.layout.stored_name, LayoutCodec(asked.layout).decode
     data = asyncio.run(content(asked.source, segment))
     place = (segment.epoch, segment.sequence)
     for batch in batches_between(data, *place, asked.after, asked.upto):

@@ -13,6 +13,9 @@ from hornbeam_server.schema.views import PlainView
 
 VIEW = "view"
 """Key in the meta of the subquery that stands for a plain view: the name of the view."""
+WRITTEN = "written"
+"""Key in the meta of the same subquery, which stands in the place of a name: where the name begins
+and ends in the text (None: in the SELECT of a plain view), and whether it has an alias."""
 STORED = "stored"
 """Key in the meta of a table inside of such a subquery: its name is that of a relation or view, not
 of a WITH query around the subquery."""
@@ -35,7 +38,9 @@ def stand_in(table: exp.Table, view: PlainView) -> exp.Subquery:
             node.meta[STORED] = True
     alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
     subquery = exp.Subquery(this=tree, alias=alias.copy(), joins=table.args.get("joins"))
+    place = (table.this.meta.get("start"), table.this.meta.get("end"))
     subquery.meta[VIEW] = view.name
+    subquery.meta[WRITTEN] = (*place, bool(table.args.get("alias")))
     return subquery
 
 

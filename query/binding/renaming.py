@@ -1,87 +1,161 @@
-"""A renamed column in SQL and in a catalog: every name that resolves to it gets the new name.
+"""A renamed column, relation or view in SQL and in a catalog: every name that resolves to it gets
+the new name.
 
 The text stays as it is written, except for these names. A column that a SELECT shows under its own
-name keeps the old name by AS. The result is bound again: each reference must resolve to the same
-column as before, because the new name may mean another column in some place.
+name keeps the old name by AS. A relation without alias is named before its columns, too, and gets
+the new name there. The result is bound again: each reference must resolve to the same column as
+before, because the new name may mean something else in some place.
+
+A relation or view that gets another name keeps its stored name, in its tables, in the logs and in
+the grants of API keys (`Catalog.stored_as`), so no row is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import BoundQuery, bind
+from hornbeam_server.query.binding.plain_views import VIEW, WRITTEN
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.schema.catalog import Catalog, Index, State, WorkloadStatement
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, State, WorkloadStatement
 from hornbeam_server.schema.counters import Beginning
-from hornbeam_server.schema.errors import BeingLoaded, SchemaError, SqlError
+from hornbeam_server.schema.errors import BeingLoaded, InvalidRequest, SchemaError, SqlError
 from hornbeam_server.schema.model import DeclaredView, Relation
 from hornbeam_server.schema.renames import Rename, renamed_expressions, renamed_schema
 from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.views import JoinView
 
+_Span = tuple[int, int]
+"""Offsets in a text, the second one excluded."""
 _Edit = tuple[int, int, str]
 """Offsets in a text, the second one excluded, and the text for this part."""
 _WRITES = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 
 
 def renamed(catalog: Catalog, renames: Sequence[Rename]) -> Catalog:
-    """`catalog`, in force, with other names of columns, and the same tables. Raises InvalidRequest
-    for a rename that is not possible, SchemaError for a view that cannot follow, and BeingLoaded
-    during an initial load."""
+    """`catalog`, in force, with other names of columns, relations and views, and the same tables.
+    Raises InvalidRequest for a rename that is not possible, SchemaError for a view that cannot
+    follow, and BeingLoaded during an initial load."""
     if renames and catalog.load is not None:
         raise BeingLoaded(
-            "A load is under way; columns keep their names until it ends.",
+            "A load is under way; names stay until it ends.",
             cure="End it, or give it up: hornbeam load --cancel.",
         )
     for rename in renames:
         rename.require_possible(catalog.schema)
+        _require_free(catalog, rename)
         catalog = _renamed(catalog, rename)
     return catalog
 
 
+def _require_free(catalog: Catalog, rename: Rename) -> None:
+    """Raises InvalidRequest if a view or index that the plan has chosen has the new name."""
+    if not rename.column and (rename.new in catalog or rename.new in catalog.plain_view):
+        raise InvalidRequest(
+            f"{rename}: a view or index that was chosen for the workload has the name"
+            f" {rename.new}.",
+            cure="Choose another name.",
+        )
+
+
 def _renamed(catalog: Catalog, rename: Rename) -> Catalog:
     renaming = _Renaming(_known(catalog), rename)
-    select, plain = renaming.select, renaming.after.plain
-    forest = replace(
-        catalog.forest,
-        parents=tuple((n, rename.foreign_key(n, key)) for n, key in catalog.forest.parents),
-    )
-    deferred, immediate, projected = catalog.deferred, catalog.immediate, catalog.projected
+    moved, declared = _moved(catalog, rename), renaming.declared
+    followed = {rename.stored(v.name): declared(v.declared) for v in catalog.declared_view.values()}
     return replace(
-        catalog,
-        schema=renamed_schema(catalog.schema, rename, renaming.expression, select),
-        forest=forest,
-        views=renaming.after.views,
+        moved,
+        schema=renamed_schema(catalog.schema, rename, renaming.expression, renaming.select),
         indexes=tuple(renaming.index(index) for index in catalog.indexes),
-        plain=plain,
-        deferred=tuple(replace(v, declared=renaming.declared(v.declared)) for v in deferred),
-        immediate=tuple(replace(v, declared=renaming.declared(v.declared)) for v in immediate),
-        projected=tuple(replace(v, declared=renaming.declared(v.declared)) for v in projected),
-        beginnings=tuple(_beginning(each, rename) for each in catalog.begun),
+        plain=renaming.after.plain,
+        deferred=tuple(replace(v, declared=followed[v.name]) for v in moved.deferred),
+        immediate=tuple(replace(v, declared=followed[v.name]) for v in moved.immediate),
+        projected=tuple(replace(v, declared=followed[v.name]) for v in moved.projected),
         workload=tuple(replace(each, sql=renaming.workload(each)) for each in catalog.workload),
     )
 
 
+def _moved(catalog: Catalog, rename: Rename) -> Catalog:
+    """`catalog` with the new names, except in the texts of SQL, and without its plain views."""
+    stored, all_stored = rename.stored, rename.all_stored
+    forest = Forest(
+        all_stored(catalog.forest.roots),
+        tuple((stored(n), rename.foreign_key(n, key)) for n, key in catalog.forest.parents),
+    )
+
+    def declared(view: DeclaredView) -> DeclaredView:
+        return replace(view, name=stored(view.name))
+
+    return replace(
+        catalog,
+        schema=renamed_schema(catalog.schema, rename, lambda sql, _: sql, lambda view: view.sql),
+        forest=forest,
+        views=tuple(_join_view(view, rename) for view in catalog.views),
+        indexes=tuple(replace(index, on=stored(index.on)) for index in catalog.indexes),
+        states=_keys(catalog.states, rename),
+        incarnations=_incarnations(catalog, rename),
+        row_counts=_keys(catalog.row_counts, rename),
+        deferred=tuple(
+            replace(v, declared=declared(v.declared), relations=all_stored(v.relations))
+            for v in catalog.deferred
+        ),
+        immediate=tuple(
+            replace(v, declared=declared(v.declared), relations=all_stored(v.relations))
+            for v in catalog.immediate
+        ),
+        projected=tuple(
+            replace(v, declared=declared(v.declared), relations=all_stored(v.relations))
+            for v in catalog.projected
+        ),
+        plain=(),
+        beginnings=tuple(_beginning(each, rename) for each in catalog.begun),
+        stored_as=_stored_as(catalog, rename),
+    )
+
+
+_T = TypeVar("_T")
+
+
+def _keys(items: Iterable[tuple[str, _T]], rename: Rename) -> tuple[tuple[str, _T], ...]:
+    return tuple((rename.stored(name), item) for name, item in items)
+
+
+def _incarnations(catalog: Catalog, rename: Rename) -> tuple[tuple[str, int], ...]:
+    """The numbers of tables by the new names. A dropped relation may have left a number under the
+    new name."""
+    left = (each for each in catalog.incarnations if rename.column or each[0] != rename.new)
+    return _keys(left, rename)
+
+
+def _stored_as(catalog: Catalog, rename: Rename) -> tuple[tuple[str, str], ...]:
+    if rename.column:
+        return catalog.stored_as
+    stored = dict(catalog.stored_as)
+    name = stored.pop(rename.relation, rename.relation)
+    if name != rename.new:
+        stored[rename.new] = name
+    return tuple(stored.items())
+
+
 class _Renaming:
-    """Renames a column in statements. `before` and `after` are catalogs for binding them, in
-    which the name of a plain view stands for its SELECT."""
+    """Renames a column, relation or view in statements. `before` and `after` are catalogs for
+    binding them, in which the name of a plain view stands for its SELECT."""
 
     def __init__(self, before: Catalog, rename: Rename) -> None:
         self.before, self.rename = before, rename
-        schema = renamed_schema(before.schema, rename, lambda sql, _: sql, lambda view: view.sql)
-        views = tuple(_join_view(view, rename) for view in before.views)
-        self.after = replace(before, schema=schema, views=views, plain=())
+        self.after = _moved(before, rename)
         for view in before.plain:  # each may name those before it
-            followed = replace(view, declared=self.declared(view.declared))
+            sources = rename.all_stored(view.sources)
+            followed = replace(view, declared=self.declared(view.declared), sources=sources)
             self.after = replace(self.after, plain=(*self.after.plain, followed))
 
     def declared(self, view: DeclaredView) -> DeclaredView:
-        return replace(view, sql=self.select(view))
+        return replace(view, name=self.rename.stored(view.name), sql=self.select(view))
 
     def select(self, view: DeclaredView) -> str:
         with _explained(f"View {view.name}", self.rename):
@@ -93,20 +167,23 @@ class _Renaming:
 
     def expression(self, sql: str, relation: Relation) -> str:
         """An expression over the rows of a relation."""
-        head, tail = "SELECT (", f") FROM {quoted(relation.name)}"
-        text = self.statement(f"{head}{sql}{tail}")
-        return text[len(head) : -len(tail)]
+        head, tail = "SELECT (", ") FROM "
+        text = self.statement(f"{head}{sql}{tail}{quoted(relation.name)}")
+        behind = tail + quoted(self.rename.stored(relation.name))
+        return text[len(head) : -len(behind)]
 
     def index(self, index: Index) -> Index:
         rename = self.rename
+        source = index.on
         index = replace(
             index,
-            columns=rename.parts(index.on, index.columns),
-            include=rename.names(index.on, index.include),
+            on=rename.stored(source),
+            columns=rename.parts(source, index.columns),
+            include=rename.names(source, index.include),
         )
-        if index.is_whole or index.on != rename.relation:
+        if index.is_whole or source != rename.relation:
             return index
-        relation = self.before.schema.relation(index.on)
+        relation = self.before.schema.relation(source)
         texts = {each.column: self.expression(each.sql, relation) for each in index.expressions}
         return replace(
             index,
@@ -123,8 +200,9 @@ class _Renaming:
         SqlError if the statement would mean something else."""
         rename = self.rename
         bound = bind(sql, self.before)
-        edits = list(_edits(bound, rename))
-        before = list(_targets(bound, rename))
+        named = _Named.of(bound, rename)
+        edits = list(_edits(bound, rename) if rename.column else named.edits(bound, sql))
+        before = list(_targets(bound, rename, named))
         columns = [column.name for column in bound.columns]
         unlink(bound.ast)
         # A star reads a column without naming it.
@@ -134,25 +212,30 @@ class _Renaming:
         for start, end, new in sorted(edits, reverse=True):
             text = f"{text[:start]}{new}{text[end:]}"
         after = bind(text, self.after)
-        targets = list(_targets(after, None))
+        targets = list(_targets(after))
         kept = not shown or columns == [column.name for column in after.columns]
         unlink(after.ast)
         if targets != before or not kept:
-            raise SqlError(f"{rename.new} would mean another column in it, or be shown by it.")
+            raise SqlError(f"{rename.new} would mean something else in it, or be shown by it.")
         return text
 
 
 def _beginning(begun: Beginning, rename: Rename) -> Beginning:
-    name = rename.name(begun.relation, begun.column)
-    if name == begun.column:
+    relation, name = rename.stored(begun.relation), rename.name(begun.relation, begun.column)
+    if (relation, name) == (begun.relation, begun.column):
         return begun
-    return replace(begun, column=name, cell=begun.cell or f"{begun.relation}\0{begun.column}")
+    cell = begun.cell or f"{begun.relation}\0{begun.column}"
+    return replace(begun, relation=relation, column=name, cell=cell)
 
 
 def _join_view(view: JoinView, rename: Rename) -> JoinView:
     return replace(
         view,
-        columns=tuple(replace(c, column=rename.name(c.relation, c.column)) for c in view.columns),
+        path=rename.all_stored(view.path),
+        columns=tuple(
+            replace(c, relation=rename.stored(c.relation), column=rename.name(c.relation, c.column))
+            for c in view.columns
+        ),
         edges=tuple(
             rename.foreign_key(child, edge)
             for child, edge in zip(view.path[1:], view.edges, strict=True)
@@ -174,22 +257,104 @@ def _explained(what: str, rename: Rename) -> Iterator[None]:
     except SqlError as error:
         raise SchemaError(
             f"{what} cannot follow {rename}: {error.message}",
-            cure="Change it first: name each column with its relation, without * and USING.",
+            cure="Change it first: name each column with its relation, without * and USING."
+            if rename.column
+            else "Change it first: give each relation in it an alias.",
         ) from None
 
 
-def _targets(bound: BoundQuery, rename: Rename | None) -> Iterator[tuple[object, ...]]:
-    """The columns that the references of a statement mean, in the order of the tree; with `rename`,
-    by their new names."""
+_Place = tuple[int | None, str]
+"""The block and the alias of an item of FROM, as in the meta of columns; the target of an INSERT
+has no block."""
+
+
+@dataclass(frozen=True)
+class _Named:
+    """The places where a statement names the relation or view that gets another name: `spans` in
+    its text. `implicit` are the items of FROM without alias: their columns are named by the old
+    name."""
+
+    rename: Rename
+    spans: tuple[_Span, ...] = ()
+    implicit: frozenset[_Place] = frozenset()
+
+    @classmethod
+    def of(cls, bound: BoundQuery, rename: Rename) -> _Named:
+        """The places in a statement; none for the rename of a column."""
+        found = [] if rename.column else list(_items(bound, rename.relation))
+        implicit = frozenset(place for _, place, aliased in found if not aliased)
+        return cls(rename, tuple(span for span, _, _ in found if span is not None), implicit)
+
+    def edits(self, bound: BoundQuery, sql: str) -> Iterator[_Edit]:
+        owners = (
+            _span(node.args["table"])
+            for node in bound.ast.find_all(exp.Column)
+            if node.args.get("table") is not None and _place(node) in self.implicit
+        )
+        for span in (*self.spans, *owners):
+            if span is not None:
+                start, end = span
+                # In quotes if the old name has quotes.
+                new = self.rename.new
+                yield start, end, quoted(new) if sql[start] == '"' else identifier(new)
+
+    def alias(self, place: _Place) -> str:
+        """The alias of an item of FROM after the rename."""
+        return self.rename.new if place in self.implicit else place[1]
+
+
+def _items(bound: BoundQuery, name: str) -> Iterator[tuple[_Span | None, _Place, bool]]:
+    """The items of FROM, and the target of a write, that mean the relation or view `name`; and
+    whether they have an alias."""
+    targets = _target_tables(bound.ast)
+    for node in bound.ast.walk():
+        if node.meta.get(VIEW) == name:
+            start, end, aliased = node.meta[WRITTEN]
+            yield None if start is None else (start, end + 1), (None, node.alias), aliased
+        elif isinstance(node, exp.Table) and node.name == name:
+            if "source" not in node.meta and all(node is not target for target in targets):
+                continue  # a CTE
+            place = node.meta.get("source", (None, node.alias_or_name))
+            yield _span(node.this), place, bool(node.args.get("alias"))
+
+
+def _span(node: exp.Expr) -> _Span | None:
+    """The place of a name in the text; None inside of a plain view."""
+    return (node.meta["start"], node.meta["end"] + 1) if "start" in node.meta else None
+
+
+def _place(node: exp.Column) -> _Place | None:
+    """The item of FROM that a column, or a star of one item, belongs to."""
+    if isinstance(node.this, exp.Star):
+        places = {each[:2] for each in node.this.meta.get("columns", ())}
+        return places.pop() if len(places) == 1 else None
+    return node.meta["column"][:2] if "column" in node.meta else None
+
+
+def _targets(
+    bound: BoundQuery, rename: Rename | None = None, named: _Named | None = None
+) -> Iterator[tuple[object, ...]]:
+    """The relations, and the columns that the references of a statement mean, in the order of the
+    tree; with `rename`, by their new names."""
+    for number, block in enumerate(bound.statement.blocks):
+        for source in block.sources:
+            alias, read = source.alias, source.relation
+            if rename is not None and named is not None:
+                alias, read = named.alias((number, alias)), rename.stored(read)
+            yield "FROM", alias, read
     for node in bound.ast.walk(bfs=False):
         if isinstance(node, exp.Column) and "column" in node.meta:
             number, alias, name = node.meta["column"]
             relation = _relation(bound, number, alias)
-            if rename is not None and relation is not None:
-                name = rename.name(relation, name)
+            if rename is not None and named is not None:
+                name = name if relation is None else rename.name(relation, name)
+                alias = named.alias((number, alias))
             yield number, alias, name
         elif isinstance(node, exp.Star) and "columns" in node.meta:
             yield ("*", len(node.meta["columns"]))
+        elif VIEW in node.meta:
+            view = node.meta[VIEW]
+            yield "VIEW", view if rename is None else rename.stored(view)
 
 
 def _edits(bound: BoundQuery, rename: Rename) -> Iterator[_Edit]:
@@ -222,18 +387,20 @@ def _relation(bound: BoundQuery, number: int | None, alias: str) -> str | None:
     """The relation of a reference; None for a column of a subquery or a CTE."""
     if number is not None:
         return bound.statement.blocks[number].relation(alias)
-    table = _target_table(bound.ast)
-    if table is not None and alias in {"excluded", table.alias_or_name}:
-        return table.name
+    for table in _target_tables(bound.ast):
+        if alias in {"excluded", table.alias_or_name}:
+            return table.name
     return None
 
 
-def _target_table(tree: exp.Expr) -> exp.Table | None:
-    """The relation that a statement writes."""
+def _target_tables(tree: exp.Expr) -> Sequence[exp.Table]:
+    """The relations that a statement writes."""
+    if isinstance(tree, exp.TruncateTable):
+        return list(tree.find_all(exp.Table))
     if not isinstance(tree, _WRITES):
-        return None
+        return []
     inner = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
-    return inner if isinstance(inner, exp.Table) else None
+    return [inner] if isinstance(inner, exp.Table) else []
 
 
 def _edit(node: exp.Expr, text: str) -> _Edit:

@@ -1,4 +1,4 @@
-"""ALTER TABLE, ALTER INDEX, ALTER VIEW and DROP as statements: what they ask for.
+"""ALTER TABLE, ALTER INDEX, ALTER VIEW, RENAME TABLE and DROP as statements: what they ask for.
 
 `read_alteration` only parses. `node/alterations.py` carries the actions out on a schema. A type, a
 default, an added column and an added constraint stay text, which the reader of DDL files reads.
@@ -139,6 +139,13 @@ class Removal:
     cascade: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Renames:
+    """MySQL's RENAME TABLE: pairs of an old and a new name, one after the other."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
 _SINGLE = "Send it by itself, without other actions."
 _FORMS = (
     "Write ADD, DROP COLUMN, DROP CONSTRAINT, ALTER COLUMN … TYPE, … SET DEFAULT, … DROP DEFAULT,"
@@ -163,13 +170,23 @@ _KINDS = {
 _CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
 
 
-def read_alteration(sql: str, file: str = "") -> Alteration | Removal:
+def read_alteration(sql: str, file: str = "") -> Alteration | Removal | Renames:
     """Parse one statement. Raises SchemaError with its place."""
     origin = Place.at(sql, 0, file)
-    tokens = tokenize(Source.POSTGRES.dialect, sql, origin)
+    tokens = _tokens(sql, origin)
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens = tokens[:-1]
     return _Reader(sql, origin, tokens).statement()
+
+
+def _tokens(sql: str, origin: Place) -> list[Token]:
+    """The tokens of a statement. The tokenizer takes all that follows RENAME at the beginning as
+    one token, so that is read by itself."""
+    tokens = tokenize(Source.POSTGRES.dialect, sql, origin)
+    if tokens and tokens[0].text.upper() == "RENAME":
+        end = tokens[0].end + 1
+        return [tokens[0], *tokenize(Source.POSTGRES.dialect, " " * end + sql[end:], origin)]
+    return tokens
 
 
 class _Reader:
@@ -179,11 +196,13 @@ class _Reader:
         self._sql, self._origin, self._tokens = sql, origin, tokens
         self._at = 0
 
-    def statement(self) -> Alteration | Removal:
+    def statement(self) -> Alteration | Removal | Renames:
         if self._took("DROP"):
             return self._removal(self._kind())
+        if self._took("RENAME"):
+            return self._renames()
         if not self._took("ALTER"):
-            raise self._refused("Write ALTER or DROP.")
+            raise self._refused("Write ALTER, RENAME or DROP.")
         kind = self._kind()
         guarded = self._took("IF", "EXISTS")
         self._took("ONLY")
@@ -198,6 +217,20 @@ class _Reader:
             if self._took(kind):
                 return kind.lower()
         raise self._refused(_KINDS.get(self._word(), "Write TABLE, INDEX or VIEW."))
+
+    def _renames(self) -> Renames:
+        self._require("TABLE")
+        pairs = [self._pair()]
+        while self._took(","):
+            pairs.append(self._pair())
+        if self._at < len(self._tokens):
+            raise self._refused("Give only pairs behind RENAME TABLE: old TO new, old TO new.")
+        return Renames(tuple(pairs))
+
+    def _pair(self) -> tuple[str, str]:
+        old = self._name()
+        self._require("TO")
+        return old, self._name()
 
     def _removal(self, kind: str) -> Removal:
         self._took("CONCURRENTLY")
@@ -226,7 +259,7 @@ class _Reader:
             raise self._refused(_FORMS)
 
     def _rename(self, kind: str) -> Action:
-        if self._took("TO"):
+        if self._took("TO") or self._took("AS"):
             return RenameTo(self._name())
         if kind != "table":
             raise self._refused("Only RENAME TO changes it: write ALTER … RENAME TO name.")

@@ -19,6 +19,7 @@ from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import Corruption, NotFound, Unauthenticated, Unavailable
 from hornbeam_server.storage.ports import NEWEST, Put
 from hornbeam_server.storage.rocks.store import RocksStore
+from hornbeam_server.txlayer.ddl.claim import NO_CATALOG
 from tests.api.security_world import SecureWorld, secure_world
 
 
@@ -61,7 +62,7 @@ class Away:
 async def node(store, **settings):
     """A node's key ring over `store`, and the clock of that ring."""
     clock = HandClock()
-    serving = Serving(SimpleNamespace(store=store))
+    serving = Serving(SimpleNamespace(store=store, catalog=NO_CATALOG))
     ring = KeyRing(serving, Settings(key_refresh_s=2, **settings), clock)
     yield ring, clock
 
@@ -105,12 +106,12 @@ def test_nothing_shows_a_secret():
     for shown in (
         repr(fresh),
         f"{key!r} {key}",
-        repr(key.principal),
+        repr(key.principal(NO_CATALOG)),
         api_keys.bootstrap_line(fresh),
     ):
         assert fresh.id in shown
         assert secret not in shown
-    assert "digest" not in api_keys.document(key, 0)
+    assert "digest" not in api_keys.document(key, 0, NO_CATALOG)
 
 
 def test_digests_are_compared_in_constant_time(monkeypatch):
@@ -146,9 +147,10 @@ async def test_only_a_digest_is_stored(store):
 async def test_a_stored_key_is_read_back_unchanged(store):
     text = await added(store, Role.WRITER, grants={"a": Grant.WRITE}, created_by="y", expires_ms=7)
     (key,) = (await api_keys.read_keys(store)).values()
-    assert key.principal.key == api_keys.id_in(text)
-    assert key.principal.role is Role.WRITER
-    assert key.principal.grants == {"a": Grant.WRITE}
+    principal = key.principal(NO_CATALOG)
+    assert principal.key == api_keys.id_in(text)
+    assert principal.role is Role.WRITER
+    assert key.grants == {"a": Grant.WRITE}
     assert (key.created_by, key.created_ms, key.expires_ms, key.revoked_ms) == ("y", 5, 7, 0)
 
 
@@ -371,6 +373,32 @@ def test_keys_outlive_the_server(tmp_path):
         assert status(secured, ended) == 401
         assert secured.query(kept, "SELECT count(*) FROM customer").status_code == 200
         assert secured.query(kept, "SELECT count(*) FROM orders").status_code == 403
+
+
+def alter(secured: SecureWorld, sql: str) -> None:
+    changed = secured.request(secured.root, "POST", "/v1/schema/alter", json={"sql": sql}).json()
+    body = {"ddl": changed["ddl"], "workload": None, "renames": changed["renames"]}
+    planned = secured.request(secured.root, "POST", "/v1/schema/plan", json=body).json()
+    body |= {"plan_id": planned["plan_id"], "allow_drop": True}
+    applied = secured.request(secured.root, "POST", "/v1/schema/apply", json=body)
+    assert applied.status_code == 200, applied.text
+
+
+def test_grants_follow_a_renamed_relation_and_not_its_old_name(tmp_path):
+    with secure_world(tmp_path) as secured:
+        key = secured.made("reader", {"customer": "read"})
+        alter(secured, "ALTER TABLE customer RENAME TO buyer")
+        assert secured.query(key, "SELECT count(*) FROM buyer").status_code == 200
+        assert secured.query(key, "SELECT count(*) FROM customer").status_code == 422
+        alter(secured, "ALTER TABLE orders RENAME TO customer")
+        assert secured.query(key, "SELECT count(*) FROM customer").status_code == 403
+        later = secured.made_document("reader", grants={"customer": "read"})
+        assert later["grants"] == {"customer": "read"}
+        alter(secured, "ALTER TABLE customer RENAME TO orders")
+        listed = secured.request(secured.root, "GET", "/v1/keys").json()
+        grants = {each["id"]: each["grants"] for each in listed}
+        assert grants[later["id"]] == {"orders": "read"}
+        assert grants[api_keys.id_in(key)] == {"buyer": "read"}
 
 
 @pytest.mark.parametrize(

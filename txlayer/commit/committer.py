@@ -666,7 +666,8 @@ class _Encoding:
             None if row is None else known.get(id(row)) or encode_row(row)
             for row in (change.old, change.new)
         )
-        self.logged.append((change.relation, before, after))
+        name = self._codecs(change.relation).layout.stored_name
+        self.logged.append((name, before, after))
         return 0 if before is None else len(before)
 
     def _opened(self, name: str) -> tuple[Callable[[Row], bytes], list[Put], dict[int, bytes]]:

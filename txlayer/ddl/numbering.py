@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, count
 
 from hornbeam_server.maintain.lifecycle import Event, transition
 from hornbeam_server.schema.catalog import Catalog, State
@@ -34,7 +35,8 @@ def with_numbers(made: Catalog, current: Catalog, number: int) -> Catalog:
     """`made` with table numbers. A name gets a new table, with `number` or higher, when it is not
     in `current`, or when `made` gives it another number than it has there; a new load gets this
     number, too. A loaded name keeps its table, and so does a renamed one (`Catalog.stored_as`). A
-    relation may get the table of its copy.
+    relation may get the table of its copy. A new name that another one is stored as gets a stored
+    name of its own.
     Databases older than claims may have higher numbers."""
     known, asked = dict(current.incarnations), dict(made.incarnations)
     loaded = dict(current.loaded.incarnations) if made.load is None else known
@@ -42,21 +44,43 @@ def with_numbers(made: Catalog, current: Catalog, number: int) -> Catalog:
     before = _numbered(current)
     free = {(current.stored_name(n), of.get(n, 0)) for n in before for of in (known, loaded)}
     free |= {(current.stored_name(c.relation), known[c.name]) for c in current.copies}
-    renamed = dict(made.stored_as)
+    renamed, kept = dict(made.stored_as), [n for n in made.plain_view if n in current.plain_view]
     for name in sorted(_numbered(made), key=lambda name: name not in renamed):
         wanted = asked.get(name, known.get(name, 0))
         place = (made.stored_name(name), wanted)
-        kept = place in free and (name in current or name in renamed)
+        if place in free and (name in current or name in renamed):
+            kept.append(name)
+        else:
+            wanted = number
         free.discard(place)
-        asked[name] = wanted if kept else number
+        asked[name] = wanted
     numbered = replace(
         made,
         incarnations=tuple(asked.items()),
+        stored_as=_stored_as(made, kept),
         beginnings=tuple(_begun(made, current, number)),
     )
     if made.load is None or made.load.number != load_records.NEW:
         return numbered
     return replace(numbered, load=replace(made.load, number=number))
+
+
+def _stored_as(made: Catalog, kept: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """The stored names that are not their own, of all names in `made`. Those that are `kept` keep
+    theirs."""
+    stored = {name: made.stored_name(name) for name in kept}
+    taken = set(stored.values())
+    for name in (*_numbered(made), *made.plain_view):
+        if name not in stored:
+            stored[name] = _free(made.stored_name(name), taken)
+            taken.add(stored[name])
+    return tuple(sorted(item for item in stored.items() if item[0] != item[1]))
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """`name`, or the first name behind it that is not taken. No relation has such a name."""
+    further = (f"{name}..{number}" for number in count(2))
+    return next(each for each in chain([name], further) if each not in taken)
 
 
 def _numbered(catalog: Catalog) -> tuple[str, ...]:

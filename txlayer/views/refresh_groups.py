@@ -9,6 +9,8 @@ batch twice, or half and then again: it puts the same rows with the same timesta
 batch is recorded before its first row is put, and no other batch begins before it is finished: rows
 of an unfinished batch would be visible to every later one.
 
+States know views by their stored names (`Catalog.stored_name`), which stay when views are renamed.
+
 A view that is new in its group, or that is to be rebuilt, has empty tables of its own. A batch
 builds it as of `upto`, and maintains the other views from their changes at the same time.
 
@@ -17,7 +19,7 @@ Each group's state is a value of the coordination service, changed by compare-an
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -142,13 +144,21 @@ class GroupState(msgspec.Struct, frozen=True):
 
     def holds(self, catalog: Catalog, name: str) -> bool:
         """Does view `name` of this catalog, in its incarnation, show the snapshot `as_of`?"""
-        return self.views.get(name) == dict(catalog.incarnations).get(name, 0)
+        number = dict(catalog.incarnations).get(name, 0)
+        return self.views.get(catalog.stored_name(name)) == number
 
 
 def members(catalog: Catalog, group: str) -> dict[str, int]:
-    """The incarnations of the views of a group, by name."""
-    numbers = dict(catalog.incarnations)
-    return {v.name: numbers.get(v.name, 0) for v in catalog.deferred if v.declared.group == group}
+    """The incarnations of the views of a group, by stored name."""
+    numbers, stored = dict(catalog.incarnations), catalog.stored_name
+    views = (view.name for view in catalog.deferred if view.declared.group == group)
+    return {stored(name): numbers.get(name, 0) for name in views}
+
+
+def named(catalog: Catalog, views: Mapping[str, int]) -> dict[str, int]:
+    """`views`, by stored name with their incarnations, by their names in `catalog`. A view that is
+    not in it has its stored name."""
+    return {catalog.named.get(stored, stored): number for stored, number in views.items()}
 
 
 def groups_of(catalog: Catalog) -> tuple[str, ...]:
@@ -161,12 +171,8 @@ def usable(catalogs: Iterable[Catalog], catalog: Catalog) -> frozenset[str]:
     was built later lacks older versions of its rows."""
     found = frozenset(name for name, state in catalog.states if state is State.READABLE)
     for other in catalogs:
-        numbers, theirs = dict(catalog.incarnations), dict(other.incarnations)
-        found = frozenset(
-            name
-            for name in found
-            if other.readable(name) and numbers.get(name, 0) == theirs.get(name, 0)
-        )
+        theirs = {other.layout(name).table for name, _ in other.states if other.readable(name)}
+        found = frozenset(name for name in found if catalog.layout(name).table in theirs)
     return found
 
 

@@ -206,7 +206,7 @@ class _Check:
         names = layout.column_names
         outputs = ", ".join(f"{values.get(n) or quoted(n)} AS {quoted(n)}" for n in names)
         condition = condition_sql(index.where, relation) if index.where else "TRUE"
-        return f"SELECT {outputs} FROM ({definition}) WHERE {condition}"
+        return f"SELECT {outputs} FROM ({definition}) AS {quoted(source)} WHERE {condition}"
 
     async def declared(self, name: str, query: str, kind: str) -> Checked:
         """Compare the visible rows of a declared view as a bag: equal rows differ only in a stored
@@ -265,7 +265,8 @@ class _Check:
         decoded."""
         await self._load(relation.name)
         key = [relation.column(name) for name in relation.primary_key]
-        broken = f"{_table(relation.name)} WHERE NOT ({condition_sql(check.sql, relation)})"
+        rows_of = f"{_table(relation.name)} AS {quoted(relation.name)}"
+        broken = f"{rows_of} WHERE NOT ({condition_sql(check.sql, relation)})"
         sample = f"SELECT {_listed(key)} FROM {broken} ORDER BY ALL LIMIT {SAMPLE_ROWS}"
         offending: list[str] = []
         async with aclosing(self._duck.query(sample, {})) as batches:

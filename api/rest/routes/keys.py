@@ -29,13 +29,8 @@ async def create_key(body: KeyBody, request: Request, db: Db) -> Response:
 
     The key is valid at this node at once, and at other nodes within `key_refresh_s`.
     """
-    schema, ring = db.catalog.schema, key_ring_of(request)
-    grants = api_keys.checked_grants(
-        body.role,
-        body.grants,
-        frozenset(schema.names),
-        frozenset(db.catalog.all_views),
-    )
+    catalog, ring = db.catalog, key_ring_of(request)
+    grants = api_keys.checked_grants(body.role, body.grants, catalog)
     fresh, now_ms = api_keys.fresh(), db.clock.wall_ms()
     key = api_keys.ApiKey(
         fresh.id,
@@ -50,7 +45,7 @@ async def create_key(body: KeyBody, request: Request, db: Db) -> Response:
     await api_keys.add_key(await ring.make_table(), key, await db.committer.reserve())
     await ring.reload()
     note(request.scope, subject=fresh.id)
-    answer = encoded(api_keys.document(key, now_ms) | {"key": fresh.text})
+    answer = encoded(api_keys.document(key, now_ms, catalog) | {"key": fresh.text})
     answer.headers["Cache-Control"] = "no-store"
     return answer
 
@@ -61,7 +56,8 @@ async def create_key(body: KeyBody, request: Request, db: Db) -> Response:
 async def list_keys(request: Request, db: Db) -> Response:
     """All keys, including expired and revoked ones."""
     found = await key_ring_of(request).all()
-    return encoded([api_keys.document(key, db.clock.wall_ms()) for key in found])
+    now_ms = db.clock.wall_ms()
+    return encoded([api_keys.document(key, now_ms, db.catalog) for key in found])
 
 
 @router.delete(
@@ -79,4 +75,4 @@ async def revoke_key(key_id: KeyId, request: Request, db: Db) -> Response:
     revoked = await api_keys.revoke_key(store, key_id, now_ms, await db.committer.reserve())
     await ring.reload()
     note(request.scope, subject=key_id)
-    return encoded(api_keys.document(revoked, now_ms))
+    return encoded(api_keys.document(revoked, now_ms, db.catalog))

@@ -115,9 +115,10 @@ Renames = Annotated[
     list[str] | None,
     typer.Option(
         "--rename",
-        metavar="RELATION.OLD=NEW",
-        help="A column that the file calls by another name. Repeat for several columns. Without it,"
-        " the column would be dropped, and another one added.",
+        metavar="RELATION[.COLUMN]=NEW",
+        help="A relation, view or column that the file calls by another name. Repeat for several;"
+        " they are renamed one after the other. Without it, it would be dropped with its rows or"
+        " values, and another one added.",
     ),
 ]
 Usings = Annotated[
@@ -347,9 +348,15 @@ def _body(wanted: Wanted) -> dict[str, Any]:
 
 
 def _renamed(text: str) -> dict[str, str]:
-    """The rename that RELATION.OLD=NEW asks for. Names are as they are stored, without quotes."""
-    relation, column, new = _of_column("--rename", text, "relation.old=new")
-    return {"relation": relation, "column": column, "new": new}
+    """The rename that RELATION.COLUMN=NEW, or RELATION=NEW, asks for. Names are as they are stored,
+    without quotes."""
+    old, equals, new = text.partition("=")
+    if not (old and equals and new):
+        fail(
+            f"--rename {text} gives no new name.", "Write --rename relation.column=new, or old=new."
+        )
+    relation, dot, column = old.rpartition(".")
+    return {"relation": relation if dot else old, "column": column if dot else "", "new": new}
 
 
 def _used(text: str) -> dict[str, str]:
