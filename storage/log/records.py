@@ -20,8 +20,9 @@ from hornbeam_server.storage.ports import Position, Put
 class Commit(msgspec.Struct, frozen=True, array_like=True):
     """One transaction, encoded when it is prepared. Its timestamp is that of its batch.
 
-    `changes` is the change stream: relation, encoded old row, encoded new row, with None for an
-    absent row. `writes` maps physical tables to encoded puts, and is all that replay needs.
+    `changes` is the change stream: stored name of the relation, encoded old row, encoded new row,
+    with None for an absent row. `writes` maps physical tables to encoded puts, and is all that
+    replay needs.
     """
 
     transaction_id: bytes

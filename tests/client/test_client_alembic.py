@@ -230,3 +230,16 @@ def test_identities_are_added_and_dropped(engine: sa.Engine) -> None:
             "t", "id", server_default=None, existing_server_default=sa.Identity(start=9)
         )
         assert "identity" not in sa.inspect(connection).get_columns("t")[0]
+
+
+def test_a_table_is_renamed_by_an_operation(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CREATE TABLE a (id INTEGER PRIMARY KEY, n INTEGER)")
+        connection.exec_driver_sql("INSERT INTO a VALUES (1, 2)")
+        connection.commit()
+        operations = Operations(MigrationContext.configure(connection))
+        operations.rename_table("a", "b c")
+        operations.alter_column("b c", "n", new_column_name="m")
+        assert connection.exec_driver_sql('SELECT m FROM "b c"').all() == [(2,)]
+        connection.rollback()
+    assert sa.inspect(engine).get_table_names() == ["b c"]

@@ -68,13 +68,48 @@ def test_a_changed_file_says_which_columns_it_renames(run: Run, url: str, tmp_pa
     assert code == 3
     assert "columns book.b_stock" in err
     assert "--rename" in err
-    code, _, err = run("schema", "apply", str(file), "-y", "--rename", "b_stock=stock")
-    assert "Write --rename relation.old=new" in err
+    code, _, err = run("schema", "apply", str(file), "-y", "--rename", "b_stock")
+    assert "Write --rename relation.column=new" in err
     renamed = ("--rename", "book.b_stock=stock")
     code, out, err = run("schema", "apply", str(file), "-y", *renamed)
     assert code == 0, err
     assert "rename" in out
     assert "77" in run("sql", "SELECT stock FROM book")[1]
+
+
+def test_a_changed_file_says_which_relations_it_renames(run: Run, url: str, tmp_path: Path) -> None:
+    client_world.apply(url)
+    assert run("sql", "INSERT INTO book (b_id, b_stock) VALUES (1, 77)")[0] == 0
+    file = tmp_path / "schema.sql"
+    file.write_text(
+        client_world.DDL.replace("TABLE book", "TABLE volume").replace("ON book", "ON volume")
+    )
+    code, _, err = run("schema", "apply", str(file), "-y")
+    assert code == 3
+    assert "relations book" in err
+    renames = ("--rename", "book=volume", "--rename", "volume.b_stock=stock")
+    file.write_text(file.read_text().replace("b_stock", "stock"))
+    code, out, err = run("schema", "apply", str(file), "-y", *renames)
+    assert code == 0, err
+    assert "rename" in out
+    assert "77" in run("sql", "SELECT stock FROM volume")[1]
+
+
+def test_tables_and_views_are_renamed_by_statements(url: str) -> None:
+    client_world.apply(url)
+    with hornbeam.connect(url, autocommit=True) as db:
+        cursor = db.cursor()
+        cursor.execute("INSERT INTO author VALUES (1, 'A')")
+        cursor.execute("CREATE VIEW named AS SELECT author.a_name FROM author")
+        cursor.execute("RENAME TABLE author TO writer, book TO author")
+        cursor.execute("ALTER VIEW named RENAME TO names")
+        cursor.execute("INSERT INTO author (b_id, b_a_id) VALUES (1, 1)")
+        with pytest.raises(hornbeam.IntegrityError):
+            cursor.execute("DELETE FROM writer")
+        cursor.execute("SELECT a_name FROM names")
+        assert cursor.fetchall() == [("A",)]
+        with pytest.raises(hornbeam.ProgrammingError, match="index writer already"):
+            cursor.execute("ALTER TABLE author RENAME TO writer")
 
 
 def test_a_changed_file_says_how_values_are_converted(run: Run, url: str, tmp_path: Path) -> None:

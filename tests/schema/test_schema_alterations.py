@@ -199,8 +199,9 @@ def test_indexes_and_constraints_of_the_table_are_dropped_with_a_column() -> Non
         (C + "RENAME CONSTRAINT zz TO y", "constraint zz of c does not exist"),
         (C + "RENAME zz TO y", "c has no column zz"),
         (C + "RENAME v TO y, DROP w", "RENAME is the only action"),
-        (C + "RENAME TO y", "A table is not renamed"),
-        ("ALTER VIEW a RENAME TO y", "A view is not renamed"),
+        ("ALTER VIEW c RENAME TO y", "The view c does not exist"),
+        ("RENAME TABLE c TO x, c TO y", "The table c does not exist"),
+        ("RENAME c TO x", "Write TABLE here"),
         ("ALTER INDEX iv SET (x = 1)", "1:16: SET is not supported"),
     ],
 )

@@ -446,3 +446,17 @@ def test_char_raises_the_format_number_and_is_decoded() -> None:
     assert encode_catalog(catalog) == CHARACTERS
     assert decode_catalog(CHARACTERS) == catalog
     assert [column.type.ddl() for column in columns] == ["CHAR(4)", "BPCHAR"]
+
+
+RENAMED = (Path(__file__).parent / "fixtures" / "catalog_12_renamed.json").read_bytes()
+"""A catalog with a renamed relation, and a new one of its old name."""
+
+
+def test_renamed_relations_raise_the_format_number_and_are_decoded() -> None:
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY); CREATE TABLE s (a INT PRIMARY KEY);")
+    stored = (("r", "r..2"), ("s", "r"))
+    catalog = Catalog(1, schema, Forest(("r", "s")), stored_as=stored)
+    assert encode_catalog(catalog) == RENAMED
+    assert decode_catalog(RENAMED) == catalog
+    assert [catalog.layout(name).table for name in ("r", "s")] == ["r.r..2.0", "r.r.0"]
+    assert [catalog.layout(name).stored_name for name in ("r", "s")] == ["r..2", "r"]

@@ -120,8 +120,9 @@ def test_usable_relations_exist_unchanged_in_all_catalogs():
     everything = frozenset(dict(before.states))
     assert usable([], before) == usable([before], before) == everything
     assert usable([before], now) == usable([now], before) == everything - {names[0], names[1]}
-    fewer = replace(before, indexes=before.indexes[1:], states=before.states[:-1])
-    gone = before.states[-1][0]
+    gone = names[0]
+    states = tuple(item for item in before.states if item[0] != gone)
+    fewer = replace(before, indexes=before.indexes[1:], states=states)
     assert usable([before, fewer], before) == everything - {gone}
 
 
