@@ -85,8 +85,8 @@ def test_a_changed_file_says_which_relations_it_renames(run: Run, url: str, tmp_
         client_world.DDL.replace("TABLE book", "TABLE volume").replace("ON book", "ON volume")
     )
     code, _, err = run("schema", "apply", str(file), "-y")
-    assert code == 3
-    assert "relations book" in err
+    assert code != 0
+    assert "Relation book is unknown" in err
     renames = ("--rename", "book=volume", "--rename", "volume.b_stock=stock")
     file.write_text(file.read_text().replace("b_stock", "stock"))
     code, out, err = run("schema", "apply", str(file), "-y", *renames)
