@@ -7,7 +7,7 @@ that PostgreSQL gives to a quotient of 0.0001 or more.
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import Context, Decimal
 
 from hornbeam_server.schema.errors import DivisionByZero, TypeMismatch
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
@@ -16,9 +16,9 @@ PLACES = 20
 """The decimal places of the type of a quotient."""
 QUOTIENT = ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, PLACES)
 _SIGNIFICANT, _GROUP = 16, 4
-_EXACT = Context(prec=4 * MAX_DECIMAL_PRECISION, rounding=ROUND_HALF_UP)
-_UNIT = Decimal((0, (1,), -PLACES))
-_LIMIT = 10 ** (MAX_DECIMAL_PRECISION - PLACES)
+_EXACT = Context(prec=4 * MAX_DECIMAL_PRECISION)
+_ONE = 10**PLACES
+_LIMIT = 10**MAX_DECIMAL_PRECISION
 
 
 def quotient(dividend: Decimal | int, divisor: Decimal | int) -> Decimal:
@@ -29,29 +29,84 @@ def quotient(dividend: Decimal | int, divisor: Decimal | int) -> Decimal:
     >>> quotient(Decimal("10.0"), 3), quotient(1, 3)
     (Decimal('3.33333333333333330000'), Decimal('0.33333333333333333333'))
     """
-    a, b = Decimal(dividend), Decimal(divisor)
-    if not b:
-        raise DivisionByZero.of(f"{a} / {b}")
-    places = _places(a, b)
-    shift_a, shift_b = (max(-int(number.as_tuple().exponent), 0) for number in (a, b))
-    over = abs(int(_EXACT.scaleb(a, shift_a))) * 10 ** (places + shift_b)
-    under = abs(int(_EXACT.scaleb(b, shift_b))) * 10**shift_a
-    whole, rest = divmod(over, under)
-    digits = (whole + (2 * rest >= under)) * 10 ** (PLACES - places)
-    signed = Decimal(digits if (a < 0) is (b < 0) else -digits)
-    return _checked(_EXACT.scaleb(signed, -PLACES), f"The quotient of {a} and {b}")
+    return _decimal(_quotient(_number(dividend), _number(divisor)))
+
+
+def quotient_of_texts(dividend: str, divisor: str) -> str:
+    """`quotient` of numbers as DuckDB writes them, without an exponent."""
+    return _text(_quotient(_read(dividend), _read(divisor)))
 
 
 def product(a: Decimal, b: Decimal) -> Decimal:
     """The product with the decimal places of a quotient, rounded half away from zero. Raises
     TypeMismatch for more than 18 digits before the point."""
-    exact = _EXACT.multiply(a, b)
-    return _checked(_EXACT.quantize(exact, _UNIT), f"The product of {a} and {b}")
+    (units_a, scale_a), (units_b, scale_b) = _number(a), _number(b)
+    units = _scaled(units_a * units_b, PLACES - scale_a - scale_b)
+    return _decimal(_checked(units, f"The product of {a} and {b}"))
 
 
-def _checked(number: Decimal, what: str) -> Decimal:
-    if abs(number) < _LIMIT:
-        return number or abs(number)  # no negative zero
+def product_of_texts(a: str, b: str) -> str:
+    """`product` of numbers as DuckDB writes them."""
+    return f"{product(Decimal(a), Decimal(b)):f}"
+
+
+# ---------------------------------------------------------------- numbers as units of their scale
+
+_Number = tuple[int, int]
+"""A number in units of its last decimal place, and the number of its places."""
+
+
+def _number(number: Decimal | int) -> _Number:
+    return (number, 0) if isinstance(number, int) else _read(f"{number:f}")
+
+
+def _read(text: str) -> _Number:
+    whole, _, places = text.partition(".")
+    return int(whole + places), len(places)
+
+
+def _text(units: int) -> str:
+    whole, places = divmod(abs(units), _ONE)
+    return f"{'-' * (units < 0)}{whole}.{places:0{PLACES}d}"
+
+
+def _decimal(units: int) -> Decimal:
+    return _EXACT.scaleb(Decimal(units), -PLACES)
+
+
+def _quotient(dividend: _Number, divisor: _Number) -> int:
+    """The quotient in units of `PLACES`."""
+    if not divisor[0]:
+        raise DivisionByZero.of(f"{_shown(dividend)} / {_shown(divisor)}")
+    places = min(_places(dividend, divisor), PLACES)
+    units = _scaled(_divided(dividend, divisor, places), PLACES - places)
+    if abs(units) < _LIMIT:
+        return units
+    return _checked(units, f"The quotient of {_shown(dividend)} and {_shown(divisor)}")
+
+
+def _divided(dividend: _Number, divisor: _Number, places: int) -> int:
+    """The quotient in units of `places`, rounded half away from zero."""
+    shift = places + divisor[1] - dividend[1]
+    over, under = dividend[0], divisor[0]
+    if shift >= 0:
+        over *= 10**shift
+    else:
+        under *= 10 ** abs(shift)
+    whole, rest = divmod(abs(over), abs(under))
+    whole += 2 * rest >= abs(under)
+    return whole if (over < 0) is (under < 0) else -whole
+
+
+def _scaled(units: int, shift: int) -> int:
+    """Units of a scale that is greater by `shift`, rounded half away from zero."""
+    power: int = 10 ** abs(shift)
+    return units * power if shift >= 0 else _divided((units, 0), (power, 0), 0)
+
+
+def _checked(units: int, what: str) -> int:
+    if abs(units) < _LIMIT:
+        return units
     raise TypeMismatch(
         f"{what} is out of range: it has more than {MAX_DECIMAL_PRECISION - PLACES} digits before"
         " the point.",
@@ -59,27 +114,37 @@ def _checked(number: Decimal, what: str) -> Decimal:
     )
 
 
-def _places(a: Decimal, b: Decimal) -> int:
-    """The decimal places that PostgreSQL computes, but not more than `PLACES`."""
+def _shown(number: _Number) -> Decimal:
+    return _EXACT.scaleb(Decimal(number[0]), -number[1])
+
+
+# ---------------------------------------------------------------- decimal places
+
+
+def _places(a: _Number, b: _Number) -> int:
+    """The decimal places that PostgreSQL computes."""
     (weight_a, first_a), (weight_b, first_b) = _first_group(a), _first_group(b)
     weight = weight_a - weight_b - (first_a <= first_b)
-    return min(max(_SIGNIFICANT - weight * _GROUP, _scale(a), _scale(b)), PLACES)
+    return max(_SIGNIFICANT - weight * _GROUP, _scale(a), _scale(b), 0)
 
 
-def _first_group(number: Decimal) -> tuple[int, int]:
+def _first_group(number: _Number) -> tuple[int, int]:
     """The first four digits that PostgreSQL stores as one, with their power of 10 000."""
-    if not number:
+    digits = str(abs(number[0]))
+    if digits == "0":
         return 0, 0
-    weight = number.adjusted() // _GROUP
-    return weight, int(_EXACT.scaleb(number.copy_abs(), -weight * _GROUP))
+    place = len(digits) - number[1] - 1
+    weight = place // _GROUP
+    return weight, int(digits[: place % _GROUP + 1].ljust(place % _GROUP + 1, "0"))
 
 
-def _scale(number: Decimal) -> int:
+def _scale(number: _Number) -> int:
     """The decimal places of a number, as PostgreSQL has them. A quotient has 20 here; there it has
     those that its size gives it, and its digits."""
-    places = -int(number.as_tuple().exponent)
-    if places < PLACES:
-        return max(places, 0)
+    units, scale = number
+    if scale < PLACES:
+        return scale
     weight, _ = _first_group(number)
-    digits = -int(number.normalize(_EXACT).as_tuple().exponent)
+    text = str(abs(units))
+    digits = scale - (len(text) - len(text.rstrip("0"))) if units else 0
     return max(digits, min(_SIGNIFICANT - weight * _GROUP, _SIGNIFICANT), 0)

@@ -95,7 +95,8 @@ class Folding(enum.StrEnum):
     SUM = "sum"
     """A sum, or NULL if the count of its values is 0."""
     AVG = "avg"
-    """A sum divided by the count of its values, as a DOUBLE, or NULL if the count is 0."""
+    """A sum divided by the count of its values, or NULL if the count is 0: a quotient of NUMERIC,
+    or a DOUBLE in a column of that type."""
     MIN = "min"
     MAX = "max"
     """The first or last value of the group in a layout of values, or NULL if there is none."""

@@ -20,6 +20,8 @@ from functools import cached_property
 from hornbeam_server.maintain.deltas.relations import Field, Fields
 from hornbeam_server.query.dialect.aggregates import Function
 from hornbeam_server.query.dialect.duckdb_types import quoted
+from hornbeam_server.query.dialect.macros import macro
+from hornbeam_server.schema.types import Kind
 
 
 class JoinKind(enum.StrEnum):
@@ -152,6 +154,12 @@ class Call:
     function: Function
     argument: str
     field: Field
+
+    def averaged(self, total: str, count: str) -> str:
+        """The SQL of an average from that of a sum and of a count."""
+        if self.field.type.kind is Kind.DOUBLE:
+            return f"CAST({total} AS DOUBLE) / CAST({count} AS DOUBLE)"
+        return f"{macro('quotient')}({total}, {count})"
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,9 @@ from hornbeam_server.maintain.deltas.operators import NUMBERS, check_keys, named
 from hornbeam_server.maintain.deltas.relations import Field, Fields, describe
 from hornbeam_server.query.dialect.aggregates import FUNCTIONS, Function
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.query.dialect.sums import WIDE
+from hornbeam_server.query.dialect.sums import WIDE, is_earlier
 from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.types import ColumnType, Kind
 
 _SUMMABLE = ("HUGEINT", "DECIMAL")
@@ -33,6 +34,8 @@ class Calls:
         self._arguments: dict[str, exp.Expr] = {}
         self._totals: set[str] = set()
         """Sums whose type is BIGINT if their argument is INTEGER."""
+        self._doubles: set[str] = set()
+        """Averages that are DOUBLE, as in earlier versions."""
 
     def name(self, part: exp.Expr) -> str:
         """The column that holds this aggregate's value."""
@@ -54,6 +57,9 @@ class Calls:
         total = part.find(exp.Sum)
         if total is not None and not total.meta.get(WIDE):
             self._totals.add(self._names[key])
+        average = part.find(exp.Avg)
+        if average is not None and is_earlier(average):
+            self._doubles.add(self._names[key])
         return self._names[key]
 
     def _parsed(self, part: exp.Expr) -> tuple[Function, exp.Expr | None]:
@@ -111,6 +117,9 @@ class Calls:
         whole = argument and inner.field[argument].type.kind in (Kind.INTEGER, Kind.BOOLEAN)
         if function is Function.SUM and whole and name in self._totals:
             return Field(name, "BIGINT", ColumnType(Kind.BIGINT))
+        if function is Function.AVG:
+            type_ = ColumnType(Kind.DOUBLE) if name in self._doubles else QUOTIENT
+            return Field(name, type_.sql(), type_)
         return named(_described(inner, f"{function.value}({quoted(argument)})"), name)
 
     def _sum(self, inner: Map, argument: str) -> Field:

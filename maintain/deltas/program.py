@@ -97,7 +97,7 @@ def compile_view(
     cure, for a SELECT that cannot be maintained as declared.
 
     `wide_sums`: sums of INTEGER are DECIMAL(38,0), as in views of earlier versions, and
-    `double_quotients`: quotients of NUMERIC are DOUBLE.
+    `double_quotients`: quotients and averages of NUMERIC are DOUBLE.
     """
     tree = written_out(declared, catalog.schema.views)
     if double_quotients:
@@ -162,10 +162,10 @@ def translated(
 
 
 def with_double_quotients(tree: exp.Expr) -> exp.Expr:
-    """A copy of a SELECT in which quotients of NUMERIC are DOUBLE, as in views of earlier
-    versions."""
+    """A copy of a SELECT in which quotients and averages of NUMERIC are DOUBLE, as in views of
+    earlier versions."""
     tree = tree.copy()
-    for node in tree.find_all(exp.Div):
+    for node in tree.find_all(exp.Div, exp.Avg):
         node.meta[KIND] = Kind.DOUBLE
     return tree
 

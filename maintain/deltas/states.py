@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hornbeam_server.maintain.changes import Mutation
-from hornbeam_server.maintain.deltas.algebra import Aggregate
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Call
 from hornbeam_server.maintain.deltas.planned import Planned
 from hornbeam_server.maintain.deltas.relations import (
     Field,
@@ -193,28 +193,27 @@ class GroupState(Planned):
     # -- reading
 
     def finish(self, stored: Typed) -> Typed:
-        """Rows of the aggregate from rows of the state, computed by DuckDB. AVG is SUM::DOUBLE /
-        COUNT::DOUBLE, as in DuckDB itself."""
+        """Rows of the aggregate from rows of the state, computed by DuckDB."""
         if stored.empty:
             return nothing(self.node.fields)
         group = {name: field.name for name, field in zip(self.order, self.groups, strict=False)}
         columns = [quoted(group[field.name]) for field in self.node.groups]
-        columns += [self._result(call.function, call.argument) for call in self.node.calls]
+        columns += [self._result(call) for call in self.node.calls]
         return evaluate(f"SELECT {', '.join(columns)} FROM s", {"s": stored}, self.node.fields)
 
-    def _result(self, function: Function, argument: str) -> str:
-        if function is Function.ROWS:
+    def _result(self, call: Call) -> str:
+        if call.function is Function.ROWS:
             return quoted(COUNT)
-        i = self.arguments.index(argument)
-        match function:
+        i = self.arguments.index(call.argument)
+        match call.function:
             case Function.SUM:
                 return f"CASE WHEN count{i} > 0 THEN sum{i} END"
             case Function.AVG:
-                return f"CASE WHEN count{i} > 0 THEN sum{i}::DOUBLE / count{i}::DOUBLE END"
+                return f"CASE WHEN count{i} > 0 THEN {call.averaged(f'sum{i}', f'count{i}')} END"
             case Function.DISTINCT:
                 return f"distinct{i}"
             case _:
-                return f"{function.value}{i}"
+                return f"{call.function.value}{i}"
 
     # -- changing
 

@@ -68,7 +68,7 @@ def _call_sql(call: Call, arguments: Mapping[str, str]) -> str:
     argument = arguments.get(call.argument, "")
     if call.function is Function.AVG:
         total, count = (f.called(argument) for f in (Function.SUM, Function.COUNT))
-        return f"CAST({total} AS DOUBLE) / CAST({count} AS DOUBLE)"
+        return call.averaged(total, count)
     return call.function.called(argument)
 
 

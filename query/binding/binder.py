@@ -1363,8 +1363,10 @@ class _Binder:
                 return self._type(node.this)
             case exp.Sum():
                 return sum_type(self._type(node.this))
+            case exp.Avg() if is_interval(node.this, self._type):
+                return _INTERVAL
             case exp.Avg():
-                return _INTERVAL if is_interval(node.this, self._type) else _DOUBLE
+                return QUOTIENT if self._number(node) is Kind.DECIMAL else self._double(node)
         return None
 
     def _double(self, node: exp.Expr) -> ColumnType | None:

@@ -122,6 +122,13 @@ _SMALL = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 _AVERAGED = ("TIMESTAMP", "TIMESTAMPTZ", "TIME", "TIMETZ", "INTERVAL")
 """Types whose average is DuckDB's, also of DATE, which is a TIMESTAMP. That of numbers is their sum
 divided by their number. DuckDB would convert every number for an overload by DOUBLE."""
+_EITHER = f"CASE WHEN TRUE THEN x ELSE CAST(NULL AS {QUOTIENT.sql()}) END"
+"""`x` with the type of its average."""
+_AVERAGE = (
+    "CASE WHEN typeof(any_value(x)) IN ('DOUBLE', 'FLOAT')"
+    " THEN CAST(CAST(sum(x) AS DOUBLE) / CAST(count(x) AS DOUBLE) AS VARCHAR)"
+    " ELSE hornbeam_quotient_of_texts(CAST(sum(x) AS VARCHAR), CAST(count(x) AS VARCHAR)) END"
+)
 _NOT_AVERAGED = "sum(CAST(error('AVG takes numbers, dates, times and intervals.') AS INTEGER))"
 
 
@@ -219,7 +226,7 @@ _MACROS: dict[str, Sequence[str]] = {
         f"(x BIGINT) AS CAST(x AS DECIMAL({MAX_DECIMAL_PRECISION},0))",
     ),
     "average": (
-        "(x) AS CAST(sum(x) AS DOUBLE) / CAST(count(x) AS DOUBLE)",
+        f"(x) AS cast_to_type({_AVERAGE}, any_value({_EITHER}))",
         *(f"(x {type_}) AS avg(x)" for type_ in _AVERAGED),
         f"(x BOOLEAN) AS {_NOT_AVERAGED}",
     ),

@@ -14,16 +14,16 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.macros import call
 from hornbeam_server.query.dialect.sums import KIND, TypeOf, number_kind
-from hornbeam_server.schema.quotients import PLACES, product, quotient
+from hornbeam_server.schema.quotients import PLACES, product_of_texts, quotient_of_texts
 from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, Kind
 
 if TYPE_CHECKING:
     import duckdb
 
-FUNCTIONS: Mapping[str, Callable[[Decimal, Decimal], Decimal]] = {
-    "hornbeam_quotient_of_texts": quotient,
-    "hornbeam_product_of_texts": product,
+FUNCTIONS: Mapping[str, Callable[[str, str], str]] = {
+    "hornbeam_quotient_of_texts": quotient_of_texts,
+    "hornbeam_product_of_texts": product_of_texts,
 }
 """The functions by their names in DuckDB, where they take and return texts. Macros call them."""
 LONG = "long_product"
@@ -37,7 +37,7 @@ def create_function(name: str, connection: duckdb.DuckDBPyConnection) -> None:
     function = FUNCTIONS[name]
 
     def of_texts(a: str | None, b: str | None) -> str | None:
-        return None if a is None or b is None else f"{function(Decimal(a), Decimal(b)):f}"
+        return None if a is None or b is None else function(a, b)
 
     create: Any = connection.create_function
     create(name, of_texts, ["VARCHAR", "VARCHAR"], "VARCHAR", null_handling="special")
@@ -100,9 +100,13 @@ def _has_quotient(node: exp.Expr, type_of: TypeOf) -> bool:
     return any(
         _places(part, type_of) >= PLACES
         if isinstance(part, exp.Column)
-        else is_quotient(part) or is_long_product(part)
+        else is_quotient(part) or is_long_product(part) or _is_average(part, type_of)
         for part in node.walk(prune=_has_own_places)
     )
+
+
+def _is_average(node: exp.Expr, type_of: TypeOf) -> bool:
+    return isinstance(node, exp.Avg) and number_kind(node, type_of) is Kind.DECIMAL
 
 
 def _has_own_places(node: exp.Expr) -> bool:

@@ -1,14 +1,15 @@
 """SUM and AVG as Hornbeam means them, for DuckDB.
 
-SUM has PostgreSQL's type. AVG of integers and decimals is the sum as a DOUBLE divided by the count
-as a DOUBLE, wherever it is computed: in DuckDB, in native loops, and in every kind of view. DuckDB
-itself divides in extended precision unless a plan has the sum or the count anyway, so the last bit
-of its average depends on the plan. AVG of other values is DuckDB's.
+SUM has PostgreSQL's type. AVG of integers and decimals is the sum divided by the count, a quotient
+of NUMERIC (`schema.quotients`), wherever it is computed: in DuckDB, in native loops, and in every
+kind of view. Views of earlier versions have averages that are DOUBLE (`is_earlier`). AVG of other
+values is DuckDB's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from sqlglot import exp
 
@@ -24,7 +25,9 @@ shows it."""
 WIDE = "wide"
 """Key in the meta of a SUM that keeps DuckDB's type, which may be wider."""
 QUOTIENT = "quotient"
-"""Key in the meta of a division that is an average: of a sum by a count, both cast to DOUBLE."""
+"""Key in the meta of a division that is an average, of a sum by a count."""
+KIND = "kind_of_quotient"
+"""Key in the meta of `/` and AVG: the kind of its value, or None if only DuckDB knows it."""
 
 _D = exp.DType
 _EXACT = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
@@ -107,7 +110,9 @@ def write_average(node: exp.Avg) -> None:
     argument, write it by a macro. DuckDB's own AVG stays where a macro cannot be called: with OVER,
     DISTINCT or ORDER BY, or over expressions whose type DuckDB learns too late."""
     if is_exact(node):
-        spell_out(node)
+        top = _whole(node)
+        exact = double_quotient if is_earlier(node) else partial(call, "quotient")
+        supersede(top, exact(*parts(top)))
     elif _has_macro(node):
         _write_by_macro(node, _whole(node))
 
@@ -134,6 +139,11 @@ def spell_out(node: exp.Avg) -> None:
     supersede(top, quotient(*parts(top)))
 
 
+def is_earlier(node: exp.Avg) -> bool:
+    """Is the average of exact numbers a DOUBLE, as in views of earlier versions?"""
+    return node.meta.get(KIND) is Kind.DOUBLE
+
+
 def parts(average: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
     """The sum and the count whose quotient an average is, each with its FILTER and OVER."""
     return _as(exp.Sum, average), _as(exp.Count, average)
@@ -154,10 +164,17 @@ def _as(kind: type[exp.AggFunc], average: exp.Expr) -> exp.Expr:
 
 
 def quotient(total: exp.Expr, count: exp.Expr) -> exp.Paren:
+    """A sum divided by a count, as NUMERIC."""
+    division = exp.Div(this=total, expression=count)
+    division.meta.update({QUOTIENT: True, KIND: Kind.DECIMAL})
+    return exp.Paren(this=division)
+
+
+def double_quotient(total: exp.Expr, count: exp.Expr) -> exp.Paren:
     """A sum as a DOUBLE divided by a count as a DOUBLE."""
     sides = [exp.Cast(this=side, to=exp.DataType(this=_D.DOUBLE)) for side in (total, count)]
     division = exp.Div(this=sides[0], expression=sides[1])
-    division.meta[QUOTIENT] = True
+    division.meta[KIND] = Kind.DOUBLE
     return exp.Paren(this=division)
 
 
@@ -190,8 +207,6 @@ def sum_type(argument: ColumnType | None) -> ColumnType | None:
 _WIDTH = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE)
 
 
-KIND = "kind_of_quotient"
-"""Key in the meta of `/`: the kind of its value, or None if only DuckDB knows it."""
 TypeOf = Callable[[exp.Expr], ColumnType | None]
 _SUMS = {Kind.INTEGER: Kind.BIGINT, Kind.BIGINT: Kind.DECIMAL}
 """The kind of a sum, if it is not that of the numbers."""
@@ -212,7 +227,8 @@ def number_kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
         case exp.Div():
             return _kind_of_quotient(node, type_of)
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod():
-            return _widest([node.this, node.expression], type_of)
+            days = isinstance(node, exp.Sub) and all(map(_is_date, map(type_of, _sides(node))))
+            return Kind.BIGINT if days else _widest(_sides(node), type_of)
         case exp.Coalesce() | exp.Greatest() | exp.Least():
             return _widest([node.this, *node.expressions], type_of)
         case exp.Case():
@@ -222,16 +238,28 @@ def number_kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
         case exp.Sum():
             summed = number_kind(node.this, type_of)
             return summed if summed is None else _SUMS.get(summed, summed)
+        case exp.Avg():
+            averaged = node.meta.get(KIND) or number_kind(node.this, type_of)
+            return Kind.DECIMAL if averaged in _EXACT else averaged
         case exp.Cast() if node.is_type(_D.DECIMAL, _D.SMALLINT):
             return Kind.DECIMAL if node.is_type(_D.DECIMAL) else Kind.INTEGER
         case exp.Subquery(this=exp.Select(expressions=[value])) | exp.Select(expressions=[value]):
             return number_kind(value.unalias(), type_of)
-        case exp.Anonymous(expressions=[value, *_]) if node.name.lower() in _SAME:
-            return number_kind(value, type_of)
+        case exp.Anonymous(expressions=[value, *_]) if node.name.lower() in {*_SAME, "mod"}:
+            same = node.name.lower() in _SAME
+            return _widest([value] if same else node.expressions, type_of)
         case exp.Literal() if not node.is_string:
             return _literal_kind(node.name)
     type_ = type_of(node)
     return None if type_ is None else number_of(type_)
+
+
+def _sides(node: exp.Binary) -> list[exp.Expr]:
+    return [node.this, node.expression]
+
+
+def _is_date(type_: ColumnType | None) -> bool:
+    return type_ is not None and type_.kind is Kind.DATE
 
 
 def number_of(type_: ColumnType) -> Kind | None:

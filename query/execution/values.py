@@ -223,12 +223,8 @@ def sort_term(node: exp.Ordered, scope: RowScope | GroupScope) -> SortTerm:
         position, type_ = scope.place(node.this)
         return SortTerm(_ordered(_position(position), type_), *direction(node))
     compiled = compile_expression(node.this, scope)
-    if (
-        compiled is None
-        or compiled.type is None
-        or (compiled.type.kind is Kind.DOUBLE and QUOTIENT not in node.this.unnest().meta)
-    ):
-        # Another computed double may be NaN, which DuckDB sorts differently.
+    if compiled is None or compiled.type is None or compiled.type.kind is Kind.DOUBLE:
+        # A computed double may be NaN, which DuckDB sorts differently.
         raise NotNative(f"ORDER BY {written(node.this, NAME)}")
     return SortTerm(_ordered(compiled, compiled.type), *direction(node))
 
@@ -306,8 +302,7 @@ def _over_aggregates(node: N, numbers: Mapping[int, int]) -> N:
 
 def _is_divided(node: exp.Expr) -> bool:
     """Is this an operand of a quotient that is an average?"""
-    cast = node.parent
-    return isinstance(cast, exp.Cast) and cast.parent is not None and QUOTIENT in cast.parent.meta
+    return node.parent is not None and QUOTIENT in node.parent.meta
 
 
 class _Total(NamedTuple):

@@ -31,7 +31,6 @@ from hornbeam_server.query.expressions.operands import (
 from hornbeam_server.schema import quotients
 from hornbeam_server.schema.errors import DivisionByZero, TypeMismatch
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
-from hornbeam_server.storage.codec.folds import double_of_total
 
 Binary = Callable[[Any, Any], Any]
 
@@ -62,17 +61,6 @@ def arithmetic(function: Binary, left: Operand, right: Operand) -> Operand:
     if kinds <= INTEGERS:
         return _integer(function, left, right)
     return _decimal(function, left, right)
-
-
-def average(total: Operand, count: Operand) -> Operand:
-    """A sum of integers or decimals as a DOUBLE, divided by a count as a DOUBLE. The count is not 0
-    where the sum is not NULL."""
-    type_ = require(total, *INTEGERS, Kind.DECIMAL).type
-    if type_ is None:
-        return constant(DOUBLE, None)
-    double = double_of_total(type_)
-    number = require(count, *INTEGERS, Kind.DECIMAL)
-    return binary(total, number, DOUBLE, lambda a, n: double(a) / float(n))
 
 
 def _double(function: Binary, left: Operand, right: Operand) -> Operand:

@@ -21,7 +21,6 @@ from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, Parameter, argume
 from hornbeam_server.query.dialect.macros import is_macro
 from hornbeam_server.query.dialect.numerics import is_long_product, is_quotient
 from hornbeam_server.query.dialect.operand_kinds import is_rounded_to_even
-from hornbeam_server.query.dialect.sums import QUOTIENT
 from hornbeam_server.query.expressions import (
     arithmetic,
     arrays,
@@ -319,9 +318,6 @@ def _product(compiler: _Compiler, node: exp.Mul) -> Operand:
 def _quotient(compiler: _Compiler, node: exp.Div) -> Operand:
     if node.args.get("typed"):
         raise NotNativeError  # of another dialect: the type of the operands is kept
-    if QUOTIENT in node.meta:
-        sides = (node.left, node.right)
-        return arithmetic.average(*(compiler.compile(side.this) for side in sides))
     if is_quotient(node):
         return arithmetic.numeric_quotient(*compiler.sides(node))
     return arithmetic.quotient(*compiler.sides(node))

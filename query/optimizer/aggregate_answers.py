@@ -46,8 +46,6 @@ from hornbeam_server.schema.views import DeferredView, ImmediateView
 
 MAX_VIEWS = 64
 """Maximum number of views that are compared with a block."""
-_WHOLE = exp.DataType.build("DECIMAL(38, 0)", dialect="duckdb")
-"""The type of a sum of integers that DuckDB converts to DOUBLE as it does its own, HUGEINT."""
 _COUNTS = (Function.ROWS, Function.COUNT, Function.DISTINCT)
 
 
@@ -316,10 +314,7 @@ class _Answering:
         total, count = map(self._column_of, parts(node))
         if total is None or count is None:
             raise NotAnswered(f"it has no {shown} of these groups, and not both its SUM and COUNT")
-        if self.types[total].kind is Kind.DECIMAL or self.way is Way.UNION:
-            return quotient(self._added(self._column(total)), self._added(self._column(count)))
-        whole = exp.Cast(this=self._column(total), to=_WHOLE.copy())
-        return quotient(self._added(whole), self._added(self._column(count)))
+        return quotient(self._added(self._column(total)), self._added(self._column(count)))
 
     def _column_of(self, node: exp.Expr) -> str | None:
         """The view's column that holds an aggregate of the block."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import bind
-from hornbeam_server.query.dialect.sums import SUMMED
+from hornbeam_server.query.dialect.sums import SUMMED, is_exact
 from hornbeam_server.query.optimizer.aggregate_blocks import (
     AggregateBlock,
     NotAnswered,
@@ -61,7 +61,7 @@ def aggregate_view(view: ImmediateView | DeferredView, catalog: Catalog) -> Aggr
     types = {column.name: column.type for column in view.columns}
     selected = [node.unalias() for node in found.block.select.expressions]
     outputs = zip(types, selected, strict=True)
-    usable = tuple((name, node) for name, node in outputs if not _is_wide(node, types[name]))
+    usable = tuple((name, node) for name, node in outputs if not _is_earlier(node, types[name]))
     key = tuple(part.column for part in view.key)
     return replace(
         found,
@@ -73,9 +73,14 @@ def aggregate_view(view: ImmediateView | DeferredView, catalog: Catalog) -> Aggr
     )
 
 
-def _is_wide(node: exp.Expr, type_: ColumnType) -> bool:
-    """Is this a sum of INTEGER that is stored as a DECIMAL, as earlier versions did?"""
-    return node.unnest().meta.get(SUMMED) is Kind.INTEGER and type_.kind is Kind.DECIMAL
+def _is_earlier(node: exp.Expr, type_: ColumnType) -> bool:
+    """Has an aggregate the type that it had in earlier versions: a sum of INTEGER DECIMAL, an
+    average of exact numbers DOUBLE?"""
+    inner = node.unnest()
+    inner = inner.this if isinstance(inner, exp.Filter) else inner
+    if isinstance(inner, exp.Avg):
+        return is_exact(inner) and type_.kind is Kind.DOUBLE
+    return inner.meta.get(SUMMED) is Kind.INTEGER and type_.kind is Kind.DECIMAL
 
 
 def _groups(block: AggregateBlock, outputs: tuple[tuple[str, exp.Expr], ...]) -> frozenset[str]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from hornbeam_server.schema.catalog import Layout, cells_of_index
 from hornbeam_server.schema.errors import Corruption, LimitExceeded
 from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.quotients import quotient
 from hornbeam_server.schema.sqltext import literal_sql
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
 from hornbeam_server.schema.views import FoldedColumn, Folding, ImmediateView
@@ -150,6 +151,10 @@ def _finisher(column: Column, summed: ColumnType, folded: FoldedColumn, width: i
         case Folding.SUM:
             unit = Decimal((0, (1,), -(column.type.scale or 0)))
             return lambda _, totals, __: _rounded(totals[at], unit) if totals[count] else None
+        case Folding.AVG if column.type.kind is Kind.DECIMAL:
+            return lambda _, totals, __: (
+                quotient(totals[at], totals[count]) if totals[count] else None  # type: ignore[arg-type]
+            )
         case Folding.AVG:
             double = double_of_total(summed)
             return lambda _, totals, __: (

@@ -92,8 +92,8 @@ def plain(rows):
     return [tuple(str(value) for value in row) for row in rows]
 
 
-THEN = [("ann", "11.00", "5.5"), ("bob", "7.00", "7.0")]
-NOW = [("ann", "111.00", "37.0"), ("bob", "7.00", "7.0")]
+THEN = [("ann", "11.00", f"5.5{0:019d}"), ("bob", "7.00", f"7.{0:020d}")]
+NOW = [("ann", "111.00", f"37.{0:020d}"), ("bob", "7.00", f"7.{0:020d}")]
 
 
 async def test_a_view_answers_readers_that_allow_its_age_and_only_those(tmp_path):
@@ -128,7 +128,7 @@ async def test_pending_writes_and_a_named_snapshot_turn_stale_answers_off(tmp_pa
         await order(db, 9, 1, 100)
         pending = [Statement("INSERT INTO orders (o_id, o_c_id, o_total) VALUES (10, 2, 1)", ())]
         rows, _, _ = await read(db, pending=pending, max_staleness_s=60)
-        assert plain(rows) == [NOW[0], ("bob", "8.00", "4.0")]
+        assert plain(rows) == [NOW[0], ("bob", "8.00", f"4.{0:020d}")]
         rows, served_by, _ = await read(db, snapshot=as_of + 1, max_staleness_s=60)
         assert (plain(rows), "by_customer" in served_by) == (THEN, False)
 

@@ -341,7 +341,7 @@ SUMS = [
     ("sum(n)", "DECIMAL(38,9)"),
     ("sum(r)", "DOUBLE"),
     ("count(*)", "BIGINT"),
-    ("avg(k)", "DOUBLE"),
+    ("avg(k)", "DECIMAL(38,20)"),
 ]
 
 

@@ -103,23 +103,20 @@ ANSWERED = {
     ),
     # averages: a column, a sum and a count of one row, of several
     "SELECT s_qty % 2 AS p, avg(s_qty) AS m FROM sale GROUP BY s_qty % 2 HAVING avg(s_qty) > 0": (
-        "SELECT by_parity.parity AS p, by_parity.mean AS m FROM by_parity"
-        " WHERE by_parity.mean > 0.0e0"
+        "SELECT by_parity.parity AS p, by_parity.mean AS m FROM by_parity WHERE by_parity.mean > 0"
     ),
     "SELECT s_c, avg(s_qty) FROM sale, customer WHERE s_c = c_id GROUP BY s_c": (
-        "SELECT by_customer.s_c AS s_c, (CAST(CAST(by_customer.q AS DECIMAL(38, 0)) AS DOUBLE)"
-        " / CAST(by_customer.nq AS DOUBLE)) AS avg FROM by_customer"
+        "SELECT by_customer.s_c AS s_c, (by_customer.q / by_customer.nq) AS avg FROM by_customer"
     ),
     "SELECT avg(s_qty) FROM sale WHERE s_c = 2": (
-        "SELECT (CAST(MAX(CAST(by_customer.q AS DECIMAL(38, 0))) AS DOUBLE)"
-        " / CAST(MAX(by_customer.nq) AS DOUBLE)) AS avg FROM by_customer"
+        "SELECT (MAX(by_customer.q) / MAX(by_customer.nq)) AS avg FROM by_customer"
         " WHERE by_customer.s_c = 2"
     ),
     "SELECT s_c % 2 AS g, avg(s_qty) AS a FROM sale GROUP BY g ORDER BY a DESC": (
-        "SELECT by_customer.s_c % 2 AS g, (CAST(SUM(by_customer.q) AS DOUBLE)"
-        " / CAST(SUM(by_customer.nq) AS DOUBLE)) AS a FROM by_customer"
-        " GROUP BY (by_customer.s_c % 2) ORDER BY ((CAST(SUM(by_customer.q) AS DOUBLE)"
-        " / CAST(SUM(by_customer.nq) AS DOUBLE))) DESC"
+        "SELECT by_customer.s_c % 2 AS g, (SUM(by_customer.q)"
+        " / SUM(by_customer.nq)) AS a FROM by_customer"
+        " GROUP BY (by_customer.s_c % 2) ORDER BY ((SUM(by_customer.q)"
+        " / SUM(by_customer.nq))) DESC"
     ),
     # the view's condition, and one over its groups
     "SELECT s_p, sum(s_qty) FROM sale AS s, product AS p WHERE p.p_id = s.s_p AND 0 < s.s_qty"
@@ -273,7 +270,12 @@ def test_the_answer_is_that_of_the_relations_and_of_duckdb(sql, engine):
     assert found.types == wanted.types
     names = [column.name for column in world.prepared(sql).columns]
     assert names == [column.name for column in world.prepared(sql, use_views=False).columns]
-    assert sorted(world.oracle(sql), key=repr) == sorted(wanted.rows, key=repr)
+    assert sorted(map(_short, world.oracle(sql))) == sorted(map(_short, wanted.rows))
+
+
+def _short(row):
+    """A row with 12 digits of averages, which DuckDB computes as DOUBLE."""
+    return repr([f"{float(v):.12g}" if isinstance(v, Decimal | float | int) else v for v in row])
 
 
 def test_nothing_is_found_over_empty_relations(engine):

@@ -14,8 +14,9 @@ from hornbeam_server.maintain.deltas.rows.numbers import DIGITS, double_of, fitt
 from hornbeam_server.maintain.deltas.states import GroupState, Part
 from hornbeam_server.maintain.deltas.zsets import Weighted
 from hornbeam_server.query.dialect.aggregates import Function
+from hornbeam_server.schema.quotients import quotient
 from hornbeam_server.schema.rows import Projection, projection
-from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.schema.types import Kind, Row, Value
 from hornbeam_server.storage.snapshot import RowReader
 
 Evaluate = Callable[[Row], Value]
@@ -68,6 +69,8 @@ def _conversion(call: Call, part: Part) -> Callable[[Any, Any], Value]:
     if call.function is Function.SUM:
         fit = fitted(call.field)
         return lambda total, _: fit(total)
+    if call.field.type.kind is Kind.DECIMAL:
+        return quotient
     double = double_of(part.field)
     return lambda total, count: double(total) / float(count)
 
