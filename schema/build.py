@@ -18,6 +18,7 @@ from hornbeam_server.schema.drafts import (
     Name,
     Place,
     RelationDraft,
+    SequenceDraft,
     ViewDraft,
 )
 from hornbeam_server.schema.errors import capitalised
@@ -27,6 +28,7 @@ from hornbeam_server.schema.model import (
     Check,
     Column,
     DeclaredIndex,
+    DeclaredSequence,
     DeclaredView,
     DefaultKind,
     ForeignKey,
@@ -59,6 +61,7 @@ def build(
     indexes: Sequence[IndexDraft],
     views: Sequence[ViewDraft] = (),
     problems: Problems | None = None,
+    sequences: Sequence[SequenceDraft] = (),
 ) -> Schema:
     """Validate drafts and build the schema. Does not check the SELECTs of views.
 
@@ -74,7 +77,10 @@ def build(
     whole = tuple(_with_constraints(draft, bare, unique, collected) for draft in relations)
     taken = {*bare, *(index.name for index in found)}
     declared = tuple(draft.view for draft in _checked_views(views, taken, collected))
-    schema = Schema(whole, found, declared)
+    taken |= {view.name for view in declared}
+    schema = Schema(
+        whole, found, declared, tuple(_checked_sequences(sequences, bare, taken, collected))
+    )
     notes = (*_notes(relations), *_notes_of_circles(schema), *_notes_of_actions(schema))
     schema = replace(schema, notes=notes)
     if problems is None:
@@ -579,3 +585,32 @@ def _checked_views(
                     name=draft.name.text,
                 )
             yield draft
+
+
+def _checked_sequences(
+    drafts: Sequence[SequenceDraft],
+    relations: dict[str, Relation],
+    taken: set[str],
+    problems: Problems,
+) -> Iterator[DeclaredSequence]:
+    for draft in _named_once(drafts, "sequence", problems):
+        name, owner = draft.name, draft.sequence.owner
+        with problems.collect((name.text, ""), about=[] if owner is None else [(owner[0], "")]):
+            if name.text in taken:
+                raise name.place.error(
+                    f"Sequence {name.text} has the name of a relation, an index or a view.",
+                    cure="Rename the sequence.",
+                    name=name.text,
+                )
+            if owner is not None and not _has_column(relations, *owner):
+                raise name.place.error(
+                    f"Sequence {name.text} is OWNED BY {'.'.join(owner)}, and there is no such"
+                    " column.",
+                    cure="Name a column of a relation, or NONE.",
+                    name=name.text,
+                )
+            yield draft.sequence
+
+
+def _has_column(relations: dict[str, Relation], relation: str, column: str) -> bool:
+    return relation in relations and column in relations[relation].visible_names

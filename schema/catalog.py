@@ -194,7 +194,7 @@ class Catalog:
     column was appended has fewer values (`storage/codec/rows.py`). `since` is the minimum
     timestamp of snapshots that this catalog can read: before it, another catalog was in effect.
     `method`, `budget` and `aggregates` are the options that chose its views. `beginnings` (of
-    identity columns) have numbers like tables. `stored_as` has the stored names of relations,
+    counters) have numbers like tables. `stored_as` has the stored names of relations,
     views and indexes, if they are not their own: those that were renamed, or have a name that
     another one is stored as. Tables, logs and grants of API keys have stored names. `copies` are
     relations whose rows are being written again, in a second table each
@@ -259,15 +259,21 @@ class Catalog:
 
     @cached_property
     def begun(self) -> tuple[Beginning, ...]:
-        """The beginnings of all identity columns, also of those without an entry."""
+        """The beginnings of all counters, also of those without an entry."""
         return tuple(
             Beginning(c.relation, c.column, c.number, c.at, c.cell) for c in self.counters.values()
         )
 
     @cached_property
     def counters(self) -> dict[tuple[str, str], Counter]:
-        """The counters of identity columns, by relation and column."""
+        """The counters of identity columns and sequences, by relation and column."""
         return counters_of(self.schema, self.beginnings)
+
+    @cached_property
+    def sequences(self) -> dict[str, Counter]:
+        """The counters that SQL can name, by name. A declared sequence hides an identity column's
+        sequence of the same name."""
+        return {each.sequence: each for each in self.counters.values() if each.sequence}
 
     @cached_property
     def state(self) -> dict[str, State]:

@@ -24,6 +24,7 @@ from hornbeam_server.schema.model import (
     Check,
     Column,
     DeclaredIndex,
+    DeclaredSequence,
     DeclaredView,
     Default,
     DefaultKind,
@@ -34,6 +35,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
+from hornbeam_server.schema.sequences import sequences_in
 from hornbeam_server.schema.types import MOMENTS, ColumnType, Declared, Kind, Value
 from hornbeam_server.schema.views import (
     Computed,
@@ -88,7 +90,8 @@ class Format(enum.IntEnum):
     keep them)."""
     TWELFTH = 12
     """With relations or views that have stored names (an older server would look for their tables
-    and their changes under other names)."""
+    and their changes under other names); or with sequences that are no identity columns', or
+    defaults that take numbers from a sequence (an older server does not know them)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -189,6 +192,17 @@ class _CopyForm(msgspec.Struct):
     conversions: tuple[tuple[str, str], ...]
 
 
+class _SequenceForm(msgspec.Struct, omit_defaults=True):
+    name: str
+    type: _TypeForm
+    start: int
+    increment: int
+    least: int
+    most: int
+    cycle: bool = False
+    owner: tuple[str, str] | None = None
+
+
 class _CatalogForm(msgspec.Struct, omit_defaults=True):
     format: Format
     version: int
@@ -216,6 +230,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     plain: tuple[_PlainForm, ...] = ()
     stored_as: tuple[tuple[str, str], ...] = ()
     copies: tuple[_CopyForm, ...] = ()
+    sequences: tuple[_SequenceForm, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -250,11 +265,14 @@ def encode_catalog(catalog: Catalog) -> bytes:
             tuple(_plain_form(view) for view in catalog.plain),
             catalog.stored_as,
             tuple(_copy_form(copy) for copy in catalog.copies),
+            tuple(map(_sequence_form, catalog.schema.sequences)),
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
+    if catalog.schema.sequences or any(map(_draws, catalog.schema.relations)):
+        return Format.TWELFTH
     indexes: tuple[Index | DeclaredIndex, ...] = (*catalog.indexes, *catalog.schema.indexes)
     newer = any(index.expressions or not index.nulls_distinct for index in indexes)
     types = any(_is_of_eleventh(column.type) for column in _all_columns(catalog))
@@ -328,6 +346,11 @@ def _is_newer(relation: Relation) -> bool:
     return not relation.declared_key or followed or bool(relation.checks) or _computes(relation)
 
 
+def _draws(relation: Relation) -> bool:
+    """Has the relation a default that takes numbers from a sequence?"""
+    return any(c.default is not None and sequences_in(c.default.sql) for c in relation.columns)
+
+
 def _computes(relation: Relation) -> bool:
     """Does a column of the relation have a value that is computed?"""
     kinds = {DefaultKind.UUID, DefaultKind.EXPRESSION, DefaultKind.GENERATED}
@@ -356,7 +379,7 @@ def decode_catalog(data: bytes) -> Catalog:
         ) from error
     return Catalog(
         form.version,
-        Schema(relations, form.declared_indexes, views),
+        Schema(relations, form.declared_indexes, views, tuple(map(_sequence, form.sequences))),
         form.forest,
         form.views,
         form.indexes,
@@ -376,6 +399,32 @@ def decode_catalog(data: bytes) -> Catalog:
         plain,
         form.stored_as,
         copies,
+    )
+
+
+def _sequence_form(sequence: DeclaredSequence) -> _SequenceForm:
+    return _SequenceForm(
+        sequence.name,
+        _type_form(sequence.type),
+        sequence.start,
+        sequence.increment,
+        sequence.least,
+        sequence.most,
+        sequence.cycle,
+        sequence.owner,
+    )
+
+
+def _sequence(form: _SequenceForm) -> DeclaredSequence:
+    return DeclaredSequence(
+        form.name,
+        _type(form.type),
+        form.start,
+        form.increment,
+        form.least,
+        form.most,
+        form.cycle,
+        form.owner,
     )
 
 

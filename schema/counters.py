@@ -1,19 +1,28 @@
-"""The counters of identity columns."""
+"""The counters of identity columns and of sequences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hornbeam_server.schema.model import DefaultKind, Identity, Schema
+from hornbeam_server.schema.model import (
+    DeclaredSequence,
+    DefaultKind,
+    Identity,
+    Schema,
+    sequence_of_column,
+)
+
+SEQUENCE = ""
+"""The relation in the key of a declared sequence's counter; the column there is the sequence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The current counter of an identity column: the counter with this `number` began at `at`.
-    Numbers that a node has reserved from an earlier counter are discarded. An identity column
-    without an entry (in databases older than this class) has counter number 0. `cell`: the names
-    of relation and column in the key of the counter's cell; "" if they are its own."""
+    """The current counter of an identity column or a sequence: the counter with this `number` began
+    at `at`. Numbers that a node has reserved from an earlier counter are discarded. An identity
+    column without an entry (in databases older than this class) has counter number 0. `cell`: the
+    names of relation and column in the key of the counter's cell; "" if they are its own."""
 
     relation: str
     column: str
@@ -24,8 +33,10 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """The counter of an identity column: it counts as `identity` says, up to `last`; the counter
-    with this `number` began at `at`."""
+    """The counter of an identity column, or of a declared sequence, which has the relation
+    `SEQUENCE`: it counts as `identity` says, up to `last`; the counter with this `number` began at
+    `at`. `again`: the number behind `last`, with CYCLE. `sequence`: the name for nextval; "" for
+    the row identity, which has none."""
 
     relation: str
     column: str
@@ -35,21 +46,49 @@ class Counter:
     last: int
     cell: str
     """The names of relation and column in the keys of its cells."""
+    again: int | None = None
+    sequence: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The name of the counter in messages."""
+        if self.relation == SEQUENCE:
+            return f"sequence {self.column}"
+        return f"identity column {self.relation}.{self.column}"
 
 
 def counters_of(schema: Schema, beginnings: Iterable[Beginning]) -> dict[tuple[str, str], Counter]:
-    """The counters of identity columns, by relation and column."""
+    """The counters of identity columns, by relation and column, and of declared sequences, by
+    `SEQUENCE` and their names."""
     begun = {(one.relation, one.column): one for one in beginnings}
     found = {}
+    for key, identity, last, again, sequence in _counted(schema):
+        began = begun.get(key, Beginning(*key, 0, identity.start))
+        cell = began.cell or "\0".join(key)
+        found[key] = Counter(*key, began.number, began.at, identity, last, cell, again, sequence)
+    return found
+
+
+_Counted = tuple[tuple[str, str], Identity, int, int | None, str]
+
+
+def _counted(schema: Schema) -> Iterator[_Counted]:
+    """Key, numbers, last number, number behind it, and name of each sequence."""
     for relation in schema.relations:
         for column in relation.columns:
             if column.default is None or column.default.kind is not DefaultKind.IDENTITY:
                 continue
-            key, identity = (relation.name, column.name), column.default.identity
-            began = begun.get(key, Beginning(*key, 0, identity.start))
-            numbers = column.type.integers
+            identity, numbers = column.default.identity, column.type.integers
             edge = numbers[-1] if identity.increment > 0 else numbers[0]
             last = edge if identity.last is None else identity.last
-            cell = began.cell or "\0".join(key)
-            found[key] = Counter(*key, began.number, began.at, identity, last, cell)
-    return found
+            name = "" if column.hidden else sequence_of_column(relation.name, column.name)
+            yield (relation.name, column.name), identity, last, None, name
+    for sequence in schema.sequences:
+        yield (SEQUENCE, sequence.name), sequence.numbers, *_ends(sequence), sequence.name
+
+
+def _ends(sequence: DeclaredSequence) -> tuple[int, int | None]:
+    """The last number of a sequence, and the number behind it."""
+    up = sequence.increment > 0
+    last, first = (sequence.most, sequence.least) if up else (sequence.least, sequence.most)
+    return last, first if sequence.cycle else None

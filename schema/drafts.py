@@ -9,6 +9,7 @@ from typing import Any
 from hornbeam_server.schema.errors import SchemaError
 from hornbeam_server.schema.model import (
     Action,
+    DeclaredSequence,
     DeclaredView,
     Default,
 )
@@ -124,6 +125,14 @@ class ViewDraft:
 
     name: Name
     view: DeclaredView
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceDraft:
+    """A declared sequence with its place; `sequence` has the same name."""
+
+    name: Name
+    sequence: DeclaredSequence
 
 
 @dataclass(slots=True)

@@ -40,7 +40,7 @@ class DefaultKind(enum.StrEnum):
     UUID = "uuid"
     """A random UUID for each row."""
     EXPRESSION = "expression"
-    """An expression without columns, with one value in a transaction."""
+    """An expression without columns, with one value in a transaction unless it calls nextval."""
     GENERATED = "generated"
 
 
@@ -54,6 +54,31 @@ class Identity:
     increment: int = 1
     last: int | None = None
     always: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredSequence:
+    """CREATE SEQUENCE: integers of `type` from `start` on, in steps of `increment`, between `least`
+    and `most`. `cycle`: behind the last number it begins again at the other bound. `owner`: the
+    relation and the column with which it is dropped."""
+
+    name: str
+    type: ColumnType
+    start: int
+    increment: int
+    least: int
+    most: int
+    cycle: bool = False
+    owner: tuple[str, str] | None = None
+
+    @property
+    def numbers(self) -> Identity:
+        return Identity(self.start, self.increment, self.most if self.increment > 0 else self.least)
+
+
+def sequence_of_column(relation: str, column: str) -> str:
+    """The name of the sequence of an identity column."""
+    return f"{relation}_{column}_seq"
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +286,12 @@ class DeclaredView:
 
 @dataclass(frozen=True)
 class Schema:
-    """All relations, declared indexes and declared views of one database."""
+    """All relations, declared indexes, views and sequences of one database."""
 
     relations: tuple[Relation, ...]
     indexes: tuple[DeclaredIndex, ...] = ()
     views: tuple[DeclaredView, ...] = ()
+    sequences: tuple[DeclaredSequence, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
     """The columns whose stored type differs from the declared type, with their stored type. The
     loader sets this; it is not stored."""

@@ -1,7 +1,7 @@
 """The schema as DDL text, which `ddl` reads back to an equal schema.
 
-DuckDB reads it too, except ON DELETE, ON UPDATE, INCLUDE and IDENTITY, which it lacks, and defaults
-of bytes, which have PostgreSQL's form.
+DuckDB reads it too, except ON DELETE, ON UPDATE, INCLUDE, IDENTITY and OWNED BY, which it lacks, and
+defaults of bytes, which have PostgreSQL's form.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hornbeam_server.schema.model import (
     Check,
     Column,
     DeclaredIndex,
+    DeclaredSequence,
     DeclaredView,
     Default,
     DefaultKind,
@@ -25,6 +26,7 @@ from hornbeam_server.schema.model import (
     Schema,
 )
 from hornbeam_server.schema.problems import Subject
+from hornbeam_server.schema.sequences import default_bounds
 from hornbeam_server.schema.sqltext import RANDOM_UUID, literal_sql
 
 
@@ -35,7 +37,8 @@ def render_ddl(schema: Schema, remarks: Mapping[Subject, Sequence[str]] | None =
     tables = [_render_relation(relation, remarks) for relation in schema.relations]
     indexes = [_render_index(index) for index in schema.indexes]
     views = [_render_view(view) for view in schema.views]
-    return "".join(f"{statement};\n" for statement in (*tables, *indexes, *views))
+    sequences = [render_sequence(sequence) for sequence in schema.sequences]
+    return "".join(f"{s};\n" for s in (*sequences, *tables, *indexes, *views))
 
 
 def _render_relation(relation: Relation, remarks: Mapping[Subject, Sequence[str]]) -> str:
@@ -145,6 +148,29 @@ def _render_part(part: KeyPart, is_expression: bool) -> str:
     """A part of an index. An expression is named by its text in parentheses."""
     name = part.column if is_expression else identifier(part.column)
     return name + (" DESC" if part.descending else "")
+
+
+def render_sequence(sequence: DeclaredSequence) -> str:
+    """CREATE SEQUENCE with the options that are not the default."""
+    least, most = default_bounds(sequence.type, sequence.increment)
+    first = sequence.least if sequence.increment > 0 else sequence.most
+    words = [f"CREATE SEQUENCE {identifier(sequence.name)}"]
+    type_ = sequence.type.ddl()
+    if type_ != "BIGINT":
+        words.append(f"AS {type_}")
+    for name, number, default in (
+        ("INCREMENT BY", sequence.increment, 1),
+        ("MINVALUE", sequence.least, least),
+        ("MAXVALUE", sequence.most, most),
+        ("START WITH", sequence.start, first),
+    ):
+        if number != default:
+            words.append(f"{name} {number}")
+    if sequence.cycle:
+        words.append("CYCLE")
+    if sequence.owner is not None:
+        words.append(f"OWNED BY {'.'.join(map(identifier, sequence.owner))}")
+    return " ".join(words)
 
 
 def _listed(names: Sequence[str]) -> str:

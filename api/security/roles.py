@@ -126,6 +126,11 @@ def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
         if principal.may_read(relation.name)
     )
     declared = tuple(i for i in catalog.schema.indexes if principal.may_read(i.relation))
+    sequences = tuple(
+        each
+        for each in catalog.schema.sequences
+        if principal.may_read(each.name if each.owner is None else each.owner[0])
+    )
     plain = tuple(view for view in catalog.plain if principal.may_read(view.name))
     views = tuple(view for view in catalog.schema.views if principal.may_read(view.name))
     parents = tuple(
@@ -137,7 +142,7 @@ def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
     roots = tuple(relation.name for relation in relations if relation.name not in below)
     return replace(
         catalog,
-        schema=Schema(relations, declared, views),
+        schema=Schema(relations, declared, views, sequences),
         forest=Forest(roots, parents),
         views=tuple(view for view in catalog.views if principal.may_read(view.name)),
         deferred=tuple(view for view in catalog.deferred if principal.may_read(view.name)),

@@ -7,24 +7,29 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from hornbeam_server.schema.ddl.domains import Domain
-from hornbeam_server.schema.ddl.sequence_options import Options
 from hornbeam_server.schema.ddl.statement import Statement
-from hornbeam_server.schema.drafts import IndexDraft, Name, RelationDraft, ViewDraft
+from hornbeam_server.schema.drafts import (
+    IndexDraft,
+    Name,
+    RelationDraft,
+    SequenceDraft,
+    ViewDraft,
+)
 from hornbeam_server.schema.problems import Problems
 
 
 @dataclass(slots=True)
 class Drafts:
     """The declarations of a file. `repeated` holds further declarations of a name; the builder
-    refuses them. `sequences` are the declared sequences. `draws` maps the name of a sequence to the
-    column that takes its numbers from it. `restarts` are the restarts after the declarations.
+    refuses them. `draws` maps the name of an identity column's sequence to the column, if the file
+    gives it one. `restarts` are the restarts after the declarations.
     `domains` are the declared domains, by name."""
 
     relations: dict[str, RelationDraft] = field(default_factory=dict)
     repeated: list[RelationDraft] = field(default_factory=list)
     indexes: list[IndexDraft] = field(default_factory=list)
     views: list[ViewDraft] = field(default_factory=list)
-    sequences: dict[str, tuple[Name, Options]] = field(default_factory=dict)
+    sequences: dict[str, SequenceDraft] = field(default_factory=dict)
     draws: dict[str, tuple[RelationDraft, str]] = field(default_factory=dict)
     restarts: list[DraftRestart] = field(default_factory=list)
     domains: dict[str, Domain] = field(default_factory=dict)

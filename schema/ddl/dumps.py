@@ -162,7 +162,13 @@ def merged(current: Schema, added: Schema) -> Schema:
     relations = {relation.name: relation for relation in (*current.relations, *added.relations)}
     indexes = {index.name: index for index in (*current.indexes, *added.indexes)}
     views = {view.name: view for view in (*current.views, *added.views)}
-    return Schema(tuple(relations.values()), tuple(indexes.values()), tuple(views.values()))
+    sequences = {each.name: each for each in (*current.sequences, *added.sequences)}
+    return Schema(
+        tuple(relations.values()),
+        tuple(indexes.values()),
+        tuple(views.values()),
+        tuple(sequences.values()),
+    )
 
 
 def parts(

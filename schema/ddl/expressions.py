@@ -105,7 +105,8 @@ def default_of(tokens: Sequence[Token]) -> Sequence[Token]:
     depth = 0
     for i, token in enumerate(tokens):
         plain = token.token_type not in {TokenType.IDENTIFIER, TokenType.STRING}
-        ends = token.token_type is TokenType.COMMA or (plain and token.text.upper() in _BEHIND)
+        word = token.text.upper().partition(" ")[0]  # PRIMARY KEY is one token
+        ends = token.token_type is TokenType.COMMA or (plain and word in _BEHIND)
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
         if depth < 0 or (ends and not depth and i):
             return tokens[:i]

@@ -1,8 +1,13 @@
-"""Identity columns: sequences, setval, RESTART, and GENERATED … AS IDENTITY that is added later."""
+"""Sequences and identity columns: CREATE SEQUENCE, setval, RESTART, and GENERATED … AS IDENTITY that
+is added later.
+
+A sequence that only its owner draws from, and that has the name of an identity column's sequence,
+is what SERIAL makes: its column becomes an identity column.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -14,18 +19,34 @@ from hornbeam_server.schema.ddl.drafts import (
     altered_relation,
     column_position,
 )
-from hornbeam_server.schema.ddl.sequence_options import Options, read_options
+from hornbeam_server.schema.ddl.sequence_options import (
+    Options,
+    options_of,
+    read_options,
+)
 from hornbeam_server.schema.ddl.statement import DIALECT, Statement, refuse_unread
-from hornbeam_server.schema.drafts import ColumnDraft, Name, RelationDraft
-from hornbeam_server.schema.model import Default, DefaultKind, Identity
+from hornbeam_server.schema.drafts import ColumnDraft, Name, RelationDraft, SequenceDraft
+from hornbeam_server.schema.model import (
+    DeclaredSequence,
+    Default,
+    DefaultKind,
+    Identity,
+    sequence_of_column,
+)
+from hornbeam_server.schema.sequences import (
+    is_draw,
+    named,
+    sequences_in,
+    with_renamed_sequence,
+)
+from hornbeam_server.schema.types import Kind
 
 
 def read_sequence(statement: Statement, drafts: Drafts) -> None:
-    """Read CREATE SEQUENCE or ALTER SEQUENCE … RESTART."""
+    """Read CREATE SEQUENCE, or ALTER SEQUENCE of a sequence that is declared above."""
     words = [token.text.upper() for token in statement.tokens]
-    behind = (
-        5 if words[2:5] == ["IF", "NOT", "EXISTS"] else 4 if words[2:4] == ["IF", "EXISTS"] else 2
-    )
+    guarded = words[2:5] == ["IF", "NOT", "EXISTS"]
+    behind = 5 if guarded else 4 if words[2:4] == ["IF", "EXISTS"] else 2
     end = behind + 1
     while words[end : end + 1] == ["."]:
         end += 2
@@ -33,14 +54,31 @@ def read_sequence(statement: Statement, drafts: Drafts) -> None:
     tree = replace(statement, tokens=head).parse()
     if not isinstance(tree, exp.Create):
         refuse_unread(statement)
-    name = statement.table(tree.this)
-    options = read_options(statement.tokens[end:], statement.refuse)
+    name, tokens = statement.table(tree.this), statement.tokens[end:]
+    known = drafts.sequences.get(name.text)
     if words[0] == "CREATE":
-        drafts.sequences[name.text] = (name, options)
-    elif options == Options(restart=True, restart_at=options.restart_at):
-        drafts.restarts.append(DraftRestart(name, None, options.restart_at))
-    else:
-        statement.refuse(statement.beginning(), statement.start, "Write ALTER SEQUENCE … RESTART.")
+        options = read_options(tokens, statement.refuse)
+        if known is None:
+            drafts.sequences[name.text] = SequenceDraft(name, options.declared(name.text))
+        elif not guarded:
+            raise name.place.error(
+                f"Sequence {name.text} is declared twice.", cure="Drop one of them.", name=name.text
+            )
+        return
+    alone = read_options(tokens, statement.refuse) if "RESTART" in words else Options()
+    if alone.restart:
+        if alone != Options(restart=True, restart_at=alone.restart_at):
+            statement.refuse(statement.beginning(), statement.start, "Write RESTART by itself.")
+        drafts.restarts.append(DraftRestart(name, None, alone.restart_at))
+        return
+    if known is None:
+        raise name.place.error(
+            f"ALTER SEQUENCE of {name.text}, which is not declared above.",
+            cure="Put its CREATE SEQUENCE first.",
+            name=name.text,
+        )
+    options = read_options(tokens, statement.refuse, options_of(known.sequence))
+    drafts.sequences[name.text] = replace(known, sequence=options.declared(name.text))
 
 
 def read_setval(statement: Statement) -> DraftRestart:
@@ -63,29 +101,18 @@ def read_setval(statement: Statement) -> DraftRestart:
         statement.refuse(
             what, statement.start, "Write SELECT setval('table_column_seq', 42, true)."
         )
-    owner = Name(_last_name(arguments[0].name), statement.place(statement.start))
+    owner = Name(named(arguments[0].name), statement.place(statement.start))
     return DraftRestart(owner, None, number, called == exp.true())
 
 
-def _last_name(text: str) -> str:
-    """The last part of a qualified name: `Name` for `schema."Name"`."""
-    last = text.rpartition(".")[2]
-    return last[1:-1].replace('""', '"') if last.startswith('"') else last.lower()
-
-
 def apply_sequences(drafts: Drafts) -> None:
-    """Apply the options of sequences, and restarts, to the columns that use them."""
-    for name, (declared, options) in drafts.sequences.items():
-        if name in drafts.draws:
-            draft, column = drafts.draws[name]
-            _renumber(draft, column, partial(_declared, options))
-        else:
-            at = declared.place.line
-            drafts.notes.append(
-                f"passed over: sequence {name} (line {at}); no column takes its numbers from it"
-            )
-    unused = drafts.sequences.keys() - drafts.draws.keys()
-    if not drafts.relations:
+    """Turn the columns of SERIAL into identity columns, and apply the restarts."""
+    for draft in drafts.relations.values():
+        for i, column in enumerate(draft.columns):
+            draft.columns[i] = _with_plain_names(column)
+    for name in [name for name, draft in drafts.sequences.items() if _is_serial(draft, drafts)]:
+        _to_identity(drafts.sequences.pop(name).sequence, drafts)
+    if not drafts.relations and not drafts.sequences:
         drafts.notes += (
             f"passed over: the next number of {restart.owner.text} (line"
             f" {restart.owner.place.line}); a load moves the numbers past its rows"
@@ -93,15 +120,71 @@ def apply_sequences(drafts: Drafts) -> None:
         )
         return
     for restart in drafts.restarts:
-        if restart.column is None and restart.owner.text in unused:
-            continue
         with drafts.problems.collect():
-            draft, column = restarted(restart, drafts)
-            _renumber(draft, column, partial(begun_at, restart))
+            _apply(restart, drafts)
 
 
-def _declared(options: Options, _: Identity) -> Identity:
-    return options.identity()
+def _with_plain_names(column: ColumnDraft) -> ColumnDraft:
+    """The column, whose default names sequences without a schema."""
+    default = column.default
+    if default is None or not (names := sequences_in(default.sql)):
+        return column
+    sql = default.sql
+    for name in names:
+        sql = with_renamed_sequence(sql, name, name)
+    expression = column.expression
+    changed = None if expression is None else replace(expression, sql=sql)
+    return replace(column, default=replace(default, sql=sql), expression=changed)
+
+
+def _is_serial(draft: SequenceDraft, drafts: Drafts) -> bool:
+    """Does only the owner of the sequence draw from it, as SERIAL declares it?"""
+    sequence = draft.sequence
+    if sequence.owner is None or sequence.cycle or draft.name.text in drafts.draws:
+        return False
+    users = list(_users(sequence.name, drafts))
+    if len(users) != 1 or sequence.name != sequence_of_column(*sequence.owner):
+        return False
+    ((relation, column),) = users
+    return (
+        (relation.name.text, column.name.text) == sequence.owner
+        and column.default is not None
+        and is_draw(column.default.sql)
+        and column.type.kind in {Kind.INTEGER, Kind.BIGINT}
+    )
+
+
+def _users(name: str, drafts: Drafts) -> Iterator[tuple[RelationDraft, ColumnDraft]]:
+    """The columns whose defaults take numbers from the sequence."""
+    for draft in drafts.relations.values():
+        for column in draft.columns:
+            if column.default is not None and name in sequences_in(column.default.sql):
+                yield draft, column
+
+
+def _to_identity(sequence: DeclaredSequence, drafts: Drafts) -> None:
+    """Make the only column that draws from the sequence an identity column."""
+    ((draft, column),) = _users(sequence.name, drafts)
+    numbers = sequence.numbers
+    edge = column.type.integers[-1 if numbers.increment > 0 else 0]
+    whole = sequence.type.integers[-1 if numbers.increment > 0 else 0]
+    if numbers.last in {edge, whole}:
+        numbers = replace(numbers, last=None)
+    default = Default(DefaultKind.IDENTITY, identity=numbers)
+    position = column_position(column.name, draft)
+    draft.columns[position] = replace(column, nullable=False, default=default, expression=None)
+
+
+def _apply(restart: DraftRestart, drafts: Drafts) -> None:
+    name = restart.owner.text
+    if restart.column is None and name in drafts.sequences:
+        found = drafts.sequences[name]
+        numbers = begun_at(restart, found.sequence.numbers)
+        sequence = replace(found.sequence, start=numbers.start)
+        drafts.sequences[name] = replace(found, sequence=sequence)
+        return
+    draft, column = restarted(restart, drafts)
+    _renumber(draft, column, partial(begun_at, restart))
 
 
 def begun_at(restart: DraftRestart, identity: Identity) -> Identity:
@@ -125,19 +208,18 @@ def restarted(restart: DraftRestart, drafts: Drafts) -> tuple[RelationDraft, str
     for draft in drafts.relations.values():
         for column in draft.columns:
             identity = column.default is not None and column.default.kind is DefaultKind.IDENTITY
-            named = (draft.name.text, restart.column and restart.column.text)
+            wanted = (draft.name.text, restart.column and restart.column.text)
             meant = (
-                f"{draft.name.text}_{column.name.text}_seq" == owner
+                sequence_of_column(draft.name.text, column.name.text) == owner
                 if restart.column is None
-                else (owner, column.name.text) == named
+                else (owner, column.name.text) == wanted
             )
             if identity and meant:
                 return draft, column.name.text
     what = f"sequence {owner}" if restart.column is None else f"{owner}.{restart.column.text}"
+    cure = "Name a sequence, or a column that is GENERATED … AS IDENTITY: table_column_seq."
     raise (restart.column or restart.owner).place.error(
-        f"There is no identity column of {what}.",
-        cure="Name a column that is GENERATED … AS IDENTITY, or its sequence table_column_seq.",
-        name=owner,
+        f"There is no identity column of {what}.", cure=cure, name=owner
     )
 
 
@@ -155,7 +237,7 @@ def read_added_identity(statement: Statement, drafts: Drafts) -> None:
     draft = altered_relation(statement, tree, drafts)
     (action,) = tree.args["actions"]
     if words[at] == "RESTART":
-        options = read_options(statement.tokens[at:], statement.refuse)
+        options = read_options(statement.tokens[at:], statement.refuse, identity=True)
         if options != Options(restart=True, restart_at=options.restart_at):
             statement.refuse(statement.beginning(), statement.start, "Write RESTART WITH alone.")
         column = statement.name(action.this)
@@ -182,17 +264,6 @@ def make_identity(
     check_single_default(column)
     default = Default(DefaultKind.IDENTITY, identity=identity)
     draft.columns[position] = replace(column, nullable=False, default=default)
-
-
-def sequence_of(call: exp.Expr | None) -> str | None:
-    """The sequence of a call nextval('…'::regclass); None for other expressions."""
-    if not isinstance(call, exp.Anonymous) or call.name.lower() != "nextval":
-        return None
-    named = call.expressions[0] if call.expressions else None
-    named = named.this if isinstance(named, exp.Cast) else named
-    if not isinstance(named, exp.Literal):
-        return None
-    return _last_name(named.name)
 
 
 def check_single_default(column: ColumnDraft) -> None:

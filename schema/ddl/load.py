@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from hornbeam_server.schema.build import build
+from hornbeam_server.schema.counters import SEQUENCE
 from hornbeam_server.schema.ddl.domains import as_alias, as_table
-from hornbeam_server.schema.ddl.drafts import Drafts
+from hornbeam_server.schema.ddl.drafts import DraftRestart, Drafts
 from hornbeam_server.schema.ddl.foreign import (
     make_readable,
     next_number,
@@ -55,7 +56,7 @@ from hornbeam_server.schema.drafts import (
     ViewDraft,
 )
 from hornbeam_server.schema.errors import SchemaError
-from hornbeam_server.schema.model import Refresh, Schema
+from hornbeam_server.schema.model import DeclaredSequence, Refresh, Schema
 from hornbeam_server.schema.problems import Problems
 from hornbeam_server.schema.trees import unlink
 
@@ -154,7 +155,8 @@ def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> R
     if source is not Source.POSTGRES:
         rename_taken_indexes(drafts)
     relations = list(drafts.relations.values()) + drafts.repeated
-    schema = build(relations, drafts.indexes, drafts.views, drafts.problems)
+    sequences = list(drafts.sequences.values())
+    schema = build(relations, drafts.indexes, drafts.views, drafts.problems, sequences)
     notes = (*schema.notes, *_notes(source, drafts, silent), *partition_notes(parts))
     whole = replace(schema, notes=notes)
     expressions = dict(_expressions(drafts))
@@ -214,8 +216,8 @@ def _read_piece(piece: Piece, qualifier: Qualifier, source: Source, drafts: Draf
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A restart of an identity column: its next number is `at`; None: its declared first number.
-    `value` is the number in the statement."""
+    """A restart of an identity column or a sequence (`SEQUENCE`): its next number is `at`; None: its
+    declared first number. `value` is the number in the statement."""
 
     relation: str
     column: str
@@ -225,7 +227,7 @@ class Restart:
 
 def load_restart(sql: str, schema: Schema, file: str = "") -> Restart:
     """Read ALTER TABLE … ALTER COLUMN … RESTART, ALTER SEQUENCE … RESTART or SELECT setval(…) for
-    an identity column of `schema`. Raises SchemaError."""
+    an identity column or a sequence of `schema`. Raises SchemaError."""
     drafts = Drafts(relations=dict(_identities(schema)))
     qualifier = Qualifier()
     statements = list(pieces(sql, file, Source.POSTGRES))
@@ -237,11 +239,28 @@ def load_restart(sql: str, schema: Schema, file: str = "") -> Restart:
             cure="Write ALTER TABLE … ALTER COLUMN … RESTART WITH 42.",
         )
     (restart,) = drafts.restarts
+    for sequence in schema.sequences:
+        if restart.column is None and sequence.name == restart.owner.text:
+            return _restart_of(sequence, restart)
     draft, column = restarted(restart, drafts)
     identity = schema.relation(draft.name.text).column(column).default
     assert identity is not None
     at = None if restart.at is None else begun_at(restart, identity.identity).start
     return Restart(draft.name.text, column, at, restart.at)
+
+
+def _restart_of(sequence: DeclaredSequence, restart: DraftRestart) -> Restart:
+    """The restart of a declared sequence. Raises SchemaError for a number beyond its bounds."""
+    at = restart.at
+    if at is not None and not sequence.least <= at <= sequence.most:
+        raise restart.owner.place.error(
+            f"{at} is no number of sequence {sequence.name}, which has {sequence.least} to"
+            f" {sequence.most}.",
+            cure="Give a number within its bounds.",
+            name=sequence.name,
+        )
+    begins = None if at is None else begun_at(restart, sequence.numbers).start
+    return Restart(SEQUENCE, sequence.name, begins, at)
 
 
 def _identities(schema: Schema) -> Iterator[tuple[str, RelationDraft]]:

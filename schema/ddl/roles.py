@@ -70,6 +70,9 @@ _DROPS_OF_TABLE = re.compile(
     rf"(?:ALTER\s+(?:COLUMN\s+)?{NAME}\s+)?DROP\b",
     re.IGNORECASE,
 )
+_OWNS_SEQUENCE = re.compile(
+    rf"ALTER\s+SEQUENCE\s+(?:IF\s+EXISTS\s+)?{NAME}\s+OWNED\s+BY\s", re.IGNORECASE
+)
 _SETVAL = re.compile(r"SELECT\s+(?:pg_catalog\s*\.\s*)?setval\s*\(", re.IGNORECASE)
 
 
@@ -102,6 +105,7 @@ def role(piece: Piece) -> Role:
         return Role.DROPS
     if first == "ALTER":
         silent = rest[0] in _KINDS or _ALTERS_NO_ROWS.match(piece.text)
+        silent = silent and not _OWNS_SEQUENCE.match(piece.text)
         return Role.HOLDS_NO_ROWS if silent else Role.DECLARES
     return Role.DECLARES
 

@@ -1,7 +1,7 @@
-"""Reads SQL's options of sequences, for identity columns: START, INCREMENT, bounds, RESTART.
+"""Reads SQL's options of sequences, also of identity columns: START, INCREMENT, bounds, RESTART.
 
 The input is tokens, since the parser understands only a part of the syntax. Options that are not
-possible here (CYCLE gives numbers a second time) are refused by name.
+possible for an identity column (CYCLE gives numbers a second time) are refused by name.
 """
 
 from __future__ import annotations
@@ -12,18 +12,30 @@ from typing import NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.schema.model import Identity
+from hornbeam_server.schema.model import DeclaredSequence, Identity
+from hornbeam_server.schema.sequences import default_bounds
+from hornbeam_server.schema.types import ColumnType, Declared, Kind
 
 Refuse = Callable[[str, int, str], NoReturn]
 """Raises an error; the arguments are the refused text, its offset, and the cure."""
 _WHOLE = "Write a whole number."
-_KNOWN = "Write START WITH, INCREMENT BY, MINVALUE, MAXVALUE, or leave it out."
+_KNOWN = (
+    "Write AS type, START WITH, INCREMENT BY, MINVALUE, MAXVALUE, CYCLE, OWNED BY, or leave it out."
+)
+BIGINT = ColumnType(Kind.BIGINT)
+_INTEGER = ColumnType(Kind.INTEGER)
+_SMALLINT = ColumnType(Kind.INTEGER, declared=Declared.SMALLINT)
+_TYPES = {
+    **dict.fromkeys(("BIGINT", "INT8"), BIGINT),
+    **dict.fromkeys(("INTEGER", "INT", "INT4"), _INTEGER),
+    **dict.fromkeys(("SMALLINT", "INT2"), _SMALLINT),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a sequence; `name` is its SEQUENCE NAME. `restart`: the options have RESTART,
-    with `restart_at` if a number follows."""
+    with `restart_at` if a number follows. `owner`: the relation and column of OWNED BY."""
 
     name: str = ""
     start: int | None = None
@@ -32,84 +44,153 @@ class Options:
     most: int | None = None
     restart: bool = False
     restart_at: int | None = None
+    type: ColumnType = BIGINT
+    cycle: bool = False
+    owner: tuple[str, str] | None = None
 
     def identity(self, *, always: bool = False) -> Identity:
-        first, last = (self.least, self.most) if self.increment > 0 else (self.most, self.least)
-        default = 1 if self.increment > 0 else -1
-        start = next(n for n in (self.restart_at, self.start, first, default) if n is not None)
-        return Identity(start, self.increment, last, always)
+        _, last = (self.least, self.most) if self.increment > 0 else (self.most, self.least)
+        return Identity(self.first, self.increment, last, always)
+
+    @property
+    def first(self) -> int:
+        """The first number."""
+        bound, default = (self.least, 1) if self.increment > 0 else (self.most, -1)
+        return next(n for n in (self.restart_at, self.start, bound, default) if n is not None)
+
+    def declared(self, name: str) -> DeclaredSequence:
+        """The sequence of this name."""
+        least, most = default_bounds(self.type, self.increment)
+        least = least if self.least is None else self.least
+        most = most if self.most is None else self.most
+        return DeclaredSequence(
+            name, self.type, self.first, self.increment, least, most, self.cycle, self.owner
+        )
 
 
-def read_options(tokens: Sequence[Token], refuse: Refuse) -> Options:
-    """Read the options from tokens. Raises the error of `refuse`."""
-    return _Reader(tokens, refuse).read()
+def options_of(sequence: DeclaredSequence) -> Options:
+    """The options with which a sequence is declared."""
+    return Options(
+        start=sequence.start,
+        increment=sequence.increment,
+        least=sequence.least,
+        most=sequence.most,
+        type=sequence.type,
+        cycle=sequence.cycle,
+        owner=sequence.owner,
+    )
+
+
+def read_options(
+    tokens: Sequence[Token], refuse: Refuse, before: Options = Options(), *, identity: bool = False
+) -> Options:
+    """Read the options from tokens, as changes of the options `before`. `identity`: they are those
+    of an identity column. Raises the error of `refuse`."""
+    return _Reader(tokens, refuse, identity).read(before)
 
 
 class _Reader:
-    def __init__(self, tokens: Sequence[Token], refuse: Refuse) -> None:
+    def __init__(self, tokens: Sequence[Token], refuse: Refuse, identity: bool) -> None:
         self._tokens = tokens
         self._refuse = refuse
+        self._identity = identity
         self._at = 0
 
-    def read(self) -> Options:
-        found = Options()
+    def read(self, found: Options) -> Options:
         while self._at < len(self._tokens):
             found = self._option(found)
         self._check(found)
         return found
 
     def _check(self, found: Options) -> None:
-        start = found.identity().start
-        low = found.least is not None and start < found.least
-        high = found.most is not None and start > found.most
-        if low or high:
-            bound = f"MINVALUE {found.least}" if low else f"MAXVALUE {found.most}"
-            self._refuse(
-                f"A first number {start} beyond {bound}",
-                self._tokens[0].start,
-                "Begin within the bounds.",
+        made = found.declared("")
+        least, most = found.least, found.most
+        if not self._identity:
+            least, most = made.least, made.most
+            numbers = found.type.declared_integers
+            for name, bound in (("MINVALUE", least), ("MAXVALUE", most)):
+                if bound not in numbers:
+                    self._refuse_all(f"{name} {bound} of {found.type.ddl()}", "Use a wider type.")
+            if least >= most:
+                what = f"MINVALUE {least} with MAXVALUE {most}"
+                self._refuse_all(what, "Give a smaller MINVALUE than MAXVALUE.")
+        low = least is not None and made.start < least
+        if low or (most is not None and made.start > most):
+            bound = f"MINVALUE {least}" if low else f"MAXVALUE {most}"
+            self._refuse_all(
+                f"A first number {made.start} beyond {bound}", "Begin within the bounds."
             )
+
+    def _refuse_all(self, what: str, cure: str) -> NoReturn:
+        self._refuse(what, self._tokens[0].start if self._tokens else 0, cure)
 
     def _option(self, found: Options) -> Options:
         token = self._tokens[self._at]
         match self._word():
             case "SEQUENCE" if self._is("NAME"):
-                found = replace(found, name=self._name())
+                return replace(found, name=self._name())
             case "START":
                 self._is("WITH")
-                found = replace(found, start=self._number())
+                return replace(found, start=self._number())
             case "INCREMENT":
                 self._is("BY")
-                found = replace(found, increment=self._number())
-                if not found.increment:
-                    self._refuse("INCREMENT BY 0", token.start, "Give another number than 0.")
+                return self._with_increment(found, token)
             case "MINVALUE":
-                found = replace(found, least=self._number())
+                return replace(found, least=self._number())
             case "MAXVALUE":
-                found = replace(found, most=self._number())
+                return replace(found, most=self._number())
             case "RESTART":
                 at = self._number() if self._is("WITH") or self._is_number() else None
-                found = replace(found, restart=True, restart_at=at)
-            case word:
-                self._without_meaning(word, token)
-        return found
-
-    def _without_meaning(self, word: str, token: Token) -> None:
-        """Skip an option that has no effect, or refuse it. CACHE has no effect: nodes always
-        reserve numbers in blocks."""
-        match word:
+                return replace(found, restart=True, restart_at=at)
             case "AS":
-                self._word()
+                return self._with_type(found)
             case "OWNED" if self._is("BY"):
-                self._name()
+                return replace(found, owner=self._owner())
             case "CACHE":
-                self._number()
-            case "NO" if self._is("MINVALUE") or self._is("MAXVALUE") or self._is("CYCLE"):
-                pass
+                self._number()  # it has no effect: nodes always reserve numbers in blocks
+                return found
+            case "NO" if self._is("MINVALUE"):
+                return replace(found, least=None)
+            case "NO" if self._is("MAXVALUE"):
+                return replace(found, most=None)
+            case "NO" if self._is("CYCLE"):
+                return replace(found, cycle=False)
+            case "CYCLE" if not self._identity:
+                return replace(found, cycle=True)
             case "CYCLE":
                 self._refuse("CYCLE", token.start, "Leave it out: numbers are given once.")
-            case _:
-                self._refuse(f"{token.text} of a sequence", token.start, _KNOWN)
+        self._refuse(f"{token.text} of a sequence", token.start, _KNOWN)
+
+    def _with_increment(self, found: Options, token: Token) -> Options:
+        number = self._number()
+        if not number:
+            self._refuse("INCREMENT BY 0", token.start, "Give another number than 0.")
+        return replace(found, increment=number)
+
+    def _with_type(self, found: Options) -> Options:
+        """The options with AS type. Bounds that are those of the old type are the new type's."""
+        word = self._word()
+        if word not in _TYPES:
+            token = self._tokens[self._at - 1]
+            cure = "Write SMALLINT, INTEGER or BIGINT."
+            self._refuse(f"Type {token.text} of a sequence", token.start, cure)
+        least, most = default_bounds(found.type, found.increment)
+        return replace(
+            found,
+            type=_TYPES[word],
+            least=None if found.least == least else found.least,
+            most=None if found.most == most else found.most,
+        )
+
+    def _owner(self) -> tuple[str, str] | None:
+        """The last two parts of a name; None for OWNED BY NONE."""
+        if self._is("NONE"):
+            return None
+        parts = self._parts()
+        if len(parts) < 2:
+            token = self._tokens[self._at - 1]
+            self._refuse(f"OWNED BY {token.text}", token.start, "Write OWNED BY table.column.")
+        return parts[-2], parts[-1]
 
     def _word(self) -> str:
         if self._at >= len(self._tokens):
@@ -143,8 +224,15 @@ class _Reader:
 
     def _name(self) -> str:
         """The last part of a name."""
-        self._word()
+        return self._parts()[-1]
+
+    def _parts(self) -> list[str]:
+        parts = [self._part()]
         while self._is("."):
-            self._word()
+            parts.append(self._part())
+        return parts
+
+    def _part(self) -> str:
+        self._word()
         token = self._tokens[self._at - 1]
         return token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower()

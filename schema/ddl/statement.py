@@ -108,7 +108,7 @@ class Statement:
     def options_behind(self, offset: int) -> Options:
         """The options of the first AS IDENTITY after `offset`."""
         first, last = self.options.get(self.keyword("AS", offset), (0, 0))
-        return read_options(self.tokens[first + 1 : last], self.refuse)
+        return read_options(self.tokens[first + 1 : last], self.refuse, identity=True)
 
     def parse(self) -> exp.Expr:
         parser = self.source.dialect.parser(error_level=ErrorLevel.RAISE)

@@ -14,7 +14,7 @@ from hornbeam_server.schema.ddl.domains import Domain, domain_of, enumerated
 from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation, column_position
 from hornbeam_server.schema.ddl.expressions import UNNAMED
 from hornbeam_server.schema.ddl.foreign_types import is_kept_as_text, is_zero_date, known_type
-from hornbeam_server.schema.ddl.identities import check_single_default, make_identity, sequence_of
+from hornbeam_server.schema.ddl.identities import check_single_default
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
 from hornbeam_server.schema.drafts import (
@@ -206,7 +206,7 @@ def _column_constraint(
             computed = Default(DefaultKind.GENERATED, sql=generated.sql)
             return replace(column, default=computed, expression=generated)
         case exp.DefaultColumnConstraint():
-            return _with_default(statement, kind, column, (draft, node), drafts)
+            return _with_default(statement, kind, column, node)
         case _:
             _refuse_constraint(statement, node, start)
     return column
@@ -216,15 +216,10 @@ def _with_default(
     statement: Statement,
     kind: exp.DefaultColumnConstraint,
     column: ColumnDraft,
-    owner: tuple[RelationDraft, exp.Expr],
-    drafts: Drafts,
+    node: exp.Expr,
 ) -> ColumnDraft:
-    """The column with a DEFAULT; `owner` is its relation and the constraint's node."""
-    draft, node = owner
+    """The column with a DEFAULT; `node` is the constraint's node."""
     check_single_default(column)
-    if (sequence := sequence_of(kind.this)) is not None:
-        drafts.draws[sequence] = (draft, column.name.text)
-        return replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
     if is_zero_date(kind.this, statement.source):
         return replace(column, note=f"its DEFAULT {kind.this.name} is left out: no date has day 0")
     start = statement.offset(node.parent.this) if node.parent else statement.start
@@ -345,10 +340,7 @@ def _read_action(
         offset = statement.offset(action)
         statement.refuse("ADD COLUMN", offset, "Put the column into CREATE TABLE.")
     default = action.args.get("default") if isinstance(action, exp.AlterColumn) else None
-    if isinstance(action, exp.AlterColumn) and (sequence := sequence_of(default)) is not None:
-        make_identity(statement, action, draft, Identity())
-        drafts.draws[sequence] = (draft, statement.name(action.this).text)
-    elif default is not None:
+    if default is not None:
         _set_default(statement, action, draft, default)
     elif isinstance(action, exp.ModifyColumn):
         _add_auto_increment(statement, action, draft)

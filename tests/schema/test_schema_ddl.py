@@ -199,14 +199,9 @@ OTHER = "CREATE TABLE t (id BIGINT GENERATED ALWAYS AS IDENTITY (INCREMENT BY 10
         (f"{OTHER} SELECT setval('t_id_seq', 42);", 52),
         (f"{OTHER} ALTER TABLE t ALTER id RESTART;", 1),
         (
-            "CREATE SEQUENCE s START WITH 7; CREATE TABLE t (id INT DEFAULT nextval('s') PRIMARY"
-            " KEY);",
-            7,
-        ),
-        (
-            "CREATE TABLE t (id INT PRIMARY KEY); CREATE SEQUENCE IF NOT EXISTS s AS INT START 7;"
-            "ALTER SEQUENCE s OWNED BY t.id; ALTER TABLE t ALTER id SET DEFAULT nextval('s');"
-            "SELECT setval('s', 70, true)",
+            "CREATE TABLE t (id INT PRIMARY KEY); CREATE SEQUENCE IF NOT EXISTS t_id_seq AS INT START"
+            " 7; ALTER SEQUENCE t_id_seq OWNED BY t.id; ALTER TABLE t ALTER id SET DEFAULT"
+            " nextval('t_id_seq'); SELECT setval('t_id_seq', 70, true)",
             71,
         ),
         (
@@ -478,7 +473,19 @@ ERRORS = [
     ),
     ("CREATE TABLE a.b.c (a INT PRIMARY KEY)\n             ^", "qualified name a.b.c", "schema"),
     # as pg_dump writes it
-    ("CREATE SEQUENCE s CYCLE\n                  ^", "CYCLE is not supported", "once"),
+    (
+        "CREATE TABLE t (a INT GENERATED ALWAYS AS IDENTITY (CYCLE))\n"
+        "                                                    ^",
+        "CYCLE is not supported",
+        "once",
+    ),
+    ("CREATE SEQUENCE s MINVALUE 9 MAXVALUE 3\n                  ^", "MINVALUE 9", "smaller"),
+    ("CREATE SEQUENCE s START -5\n                  ^", "-5 beyond MINVALUE 1", "within"),
+    ("CREATE SEQUENCE s AS SMALLINT MAXVALUE 40000\n                  ^", "40000", "wider"),
+    ("CREATE SEQUENCE s AS TEXT\n                     ^", "Type TEXT", "BIGINT"),
+    ("CREATE SEQUENCE s OWNED BY t.a\n                ^", "no such column", "NONE"),
+    (I + "CREATE SEQUENCE t\n                ^", "name of a relation", "Rename"),
+    ("CREATE SEQUENCE s;\nCREATE SEQUENCE s\n                ^", "twice", "Drop"),
     (
         I + "ALTER TABLE t ALTER a RESTART WITH 5\n                    ^",
         "no identity column of t.a",
@@ -486,7 +493,7 @@ ERRORS = [
     ),
     (I + "SELECT setval('t_b_seq', 5)\n^", "identity column of sequence t_b_seq", "table_col"),
     (I + "SELECT setval('t_b_seq')\n^", "setval", "42, true"),
-    (I + "ALTER SEQUENCE s INCREMENT BY 5\n^", "ALTER SEQUENCE", "RESTART"),
+    (I + "ALTER SEQUENCE s INCREMENT BY 5\n               ^", "ALTER SEQUENCE", "first"),
     (
         I + "ALTER TABLE t ALTER c ADD GENERATED ALWAYS AS IDENTITY\n                    ^",
         "t has no column c",
