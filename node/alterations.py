@@ -19,11 +19,13 @@ from hornbeam_server.node.dependents import (
     Dependent,
     users_of_column,
     users_of_relation,
+    users_of_sequence,
     users_of_unique,
     users_of_view,
     without_column,
     without_constraint,
     without_relation,
+    without_sequence,
     without_unique,
     without_view,
 )
@@ -31,6 +33,7 @@ from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.copies import Using, needs_conversion
+from hornbeam_server.schema.counters import SEQUENCE, counters_of
 from hornbeam_server.schema.ddl import load_ddl, render_ddl
 from hornbeam_server.schema.ddl.alterations import (
     Action,
@@ -45,6 +48,7 @@ from hornbeam_server.schema.ddl.alterations import (
     SetDefault,
     SetIdentity,
     SetNotNull,
+    SetOptions,
     SetType,
     Text,
     Validate,
@@ -114,6 +118,7 @@ class _Work:
             "table": set(self.schema.names),
             "index": {index.name for index in self.schema.indexes},
             "view": {view.name for view in self.schema.views},
+            "sequence": {sequence.name for sequence in self.schema.sequences},
         }[asked.kind]
         for name in asked.names:
             if name in known:
@@ -130,6 +135,8 @@ class _Work:
     def _remove(self, kind: str, name: str) -> None:
         if kind == "table":
             self.schema = without_relation(self.schema, name)
+        elif kind == "sequence":
+            self.schema = without_sequence(self.schema, name)
         elif kind == "view":
             if any(view.name == name for view in self.schema.views):
                 self.schema = without_view(self.schema, name)
@@ -143,6 +150,8 @@ class _Work:
                 users = users_of_relation(self.schema, name)
             elif kind == "view":
                 users = users_of_view(self.schema, name)
+            elif kind == "sequence":
+                users = users_of_sequence(self.schema, name)
             else:
                 index = next(i for i in self.schema.indexes if i.name == name)
                 columns = tuple(part.column for part in index.columns)
@@ -155,6 +164,9 @@ class _Work:
     def alter(self, asked: Alteration) -> None:
         if asked.kind == "index":
             self._rename_index(asked)
+            return
+        if asked.kind == "sequence":
+            self._alter_sequence(asked)
             return
         if asked.name not in self._known(asked):
             if asked.guarded:
@@ -183,6 +195,25 @@ class _Work:
             return views
         renames = all(isinstance(action, RenameTo) for action in asked.actions)
         return [*self.schema.names, *views] if renames else self.schema.names
+
+    def _alter_sequence(self, asked: Alteration) -> None:
+        known = {sequence.name: sequence for sequence in self.schema.sequences}
+        if asked.name not in known:
+            if asked.guarded:
+                self.notes.append(f"The sequence {asked.name} does not exist: nothing is changed.")
+                return
+            cure = _listed(known)
+            if asked.name in {each.sequence for each in counters_of(self.schema, ()).values()}:
+                cure = "It belongs to an identity column: ALTER TABLE … ALTER COLUMN changes that."
+            raise self._error(f"The sequence {asked.name} does not exist.", cure)
+        for action in asked.actions:
+            if isinstance(action, RenameTo):
+                self.renames.append(Rename(SEQUENCE, asked.name, action.new))
+                return
+            assert isinstance(action, SetOptions)
+            ddl = f"{render_ddl(self.schema)}ALTER SEQUENCE {identifier(asked.name)} "
+            text = action.options
+            self.schema = self._loaded(f"{ddl}{text.sql};", len(ddl), text)
 
     def _carry_out(self, table: str, action: Action) -> None:
         match action:

@@ -9,7 +9,9 @@ from hornbeam_server.maintain.deltas.nesting import named, written_out
 from hornbeam_server.query.binding.binder import bind, bind_tree
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog, Forest, alone
+from hornbeam_server.schema.counters import counters_of
 from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, ForeignKey, Relation, Schema
+from hornbeam_server.schema.sequences import sequences_in
 from hornbeam_server.schema.trees import unlink
 
 
@@ -38,16 +40,24 @@ def users_of_column(schema: Schema, relation: str, column: str) -> Iterator[Depe
     for child, key in schema.children(relation):
         if column in key.parent_columns:
             yield Dependent("foreign key", child.name, key.name)
-    for check in owner.checks:
-        if column in _columns_of(check.sql, owner):
-            yield Dependent("CHECK", relation, check.name)
-    for generated in owner.generated:
-        assert generated.default is not None
-        if column in _columns_of(generated.default.sql, owner):
-            yield Dependent("generated column", relation, generated.name)
+    yield from _expressions_of(owner, column)
+    for sequence in _sequences_of(schema, relation, column):
+        users = users_of_sequence(schema, sequence)
+        yield from (user for user in users if (user.relation, user.name) != (relation, column))
     for view in schema.views:
         if (relation, column) in _columns_of_view(view, schema):
             yield Dependent("view", "", view.name)
+
+
+def _expressions_of(owner: Relation, column: str) -> Iterator[Dependent]:
+    """The CHECKs and generated columns of a relation that read its column."""
+    for check in owner.checks:
+        if column in _columns_of(check.sql, owner):
+            yield Dependent("CHECK", owner.name, check.name)
+    for generated in owner.generated:
+        assert generated.default is not None
+        if column in _columns_of(generated.default.sql, owner):
+            yield Dependent("generated column", owner.name, generated.name)
 
 
 def users_of_relation(schema: Schema, relation: str) -> Iterator[Dependent]:
@@ -55,9 +65,34 @@ def users_of_relation(schema: Schema, relation: str) -> Iterator[Dependent]:
     for child, key in schema.children(relation):
         if child.name != relation:
             yield Dependent("foreign key", child.name, key.name)
+    for name in _sequences_of(schema, relation):
+        yield from (d for d in users_of_sequence(schema, name) if d.relation != relation)
     for view in schema.views:
         if relation in _relations_of_view(view, schema):
             yield Dependent("view", "", view.name)
+
+
+def users_of_sequence(schema: Schema, sequence: str) -> Iterator[Dependent]:
+    """The defaults that take numbers from a sequence."""
+    for relation in schema.relations:
+        for column in relation.visible:
+            if column.default is not None and sequence in sequences_in(column.default.sql):
+                yield Dependent("default", relation.name, column.name)
+
+
+def _sequences_of(schema: Schema, relation: str, column: str | None = None) -> Iterator[str]:
+    """The sequences that end with a relation, or with one of its columns."""
+    for sequence in schema.sequences:
+        if sequence.owner is not None and sequence.owner in _owners(schema, relation, column):
+            yield sequence.name
+    for counter in counters_of(schema, ()).values():
+        if (counter.relation, counter.column) in _owners(schema, relation, column):
+            yield counter.sequence
+
+
+def _owners(schema: Schema, relation: str, column: str | None) -> set[tuple[str, str]]:
+    names = schema.relation(relation).visible_names if column is None else (column,)
+    return {(relation, name) for name in names}
 
 
 def users_of_unique(schema: Schema, relation: str, columns: tuple[str, ...]) -> Iterator[Dependent]:
@@ -85,6 +120,8 @@ def without(schema: Schema, dependent: Dependent) -> Schema:
             return without_unique(schema, name)
         case "generated column":
             return without_column(schema, dependent.relation, name)
+        case "default":
+            return _with_relation(schema, dependent.relation, lambda r: _without_default(r, name))
     return _with_relation(schema, dependent.relation, lambda r: without_constraint(r, name))
 
 
@@ -108,10 +145,25 @@ def without_view(schema: Schema, name: str) -> Schema:
     )
 
 
+def without_sequence(schema: Schema, name: str) -> Schema:
+    """The schema without a sequence and the defaults that take numbers from it."""
+    for user in list(users_of_sequence(schema, name)):
+        schema = without(schema, user)
+    sequences = tuple(each for each in schema.sequences if each.name != name)
+    return replace(schema, sequences=sequences)
+
+
+def _without_default(relation: Relation, column: str) -> Relation:
+    columns = (replace(c, default=None) if c.name == column else c for c in relation.columns)
+    return replace(relation, columns=tuple(columns))
+
+
 def without_column(schema: Schema, relation: str, column: str) -> Schema:
     """The schema without a column and everything that uses it."""
     while user := next(users_of_column(schema, relation, column), None):
         schema = without(schema, user)
+    for sequence in list(_sequences_of(schema, relation, column)):
+        schema = without_sequence(schema, sequence)
     return _with_relation(
         schema,
         relation,
@@ -123,6 +175,8 @@ def without_relation(schema: Schema, relation: str) -> Schema:
     """The schema without a relation and everything that uses it."""
     while user := next(users_of_relation(schema, relation), None):
         schema = without(schema, user)
+    for sequence in list(_sequences_of(schema, relation)):
+        schema = without_sequence(schema, sequence)
     return replace(
         schema,
         relations=tuple(r for r in schema.relations if r.name != relation),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews, StaleAnswers
 from hornbeam_server.node.ownership import Ownership
+from hornbeam_server.query.binding.sequence_calls import names_sequences
 from hornbeam_server.query.engine import PreparedQuery, QueryStream
 from hornbeam_server.query.explain import Explanation
 from hornbeam_server.schema.catalog import Catalog
@@ -25,8 +27,10 @@ from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay, ReadItem, Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.read_checks import noting_store
 from hornbeam_server.txlayer.transactions.requests import Parameters, Replay, SqlWork
+from hornbeam_server.txlayer.transactions.sequence_queries import NumberedQuery, numbered_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class QueryResult:
     served_by: tuple[str, ...]
     reads: list[ReadItem] | None
     ranges: list[ReadRange] | None = None
+    drawn: Mapping[str, int] = field(default_factory=dict)
+    """The last numbers of sequences that the query has taken so far, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,7 @@ class _Wanted:
     columnar: bool
     max_staleness_s: float | None
     deadline: float
+    numbers: Numbers
 
     @property
     def may_be_stale(self) -> bool:
@@ -106,6 +113,7 @@ class Reads:
         max_rows: int | None = None,
         columnar: bool = False,
         max_staleness_s: float | None = None,
+        session: Mapping[str, int] = MappingProxyType({}),
     ) -> AsyncIterator[QueryResult]:
         """Run a SELECT at one snapshot. Its rows must be read inside the context.
 
@@ -118,13 +126,14 @@ class Reads:
         views that are not older may also answer the aggregates of a query that does not name them,
         unless it is traced, strong, or has a
         `snapshot`, pending writes, or a later `bookmark`. Then the whole query reads at their
-        snapshot. Raises HornbeamError.
+        snapshot. `session` has the last numbers of sequences that the client has taken, by name.
+        Raises HornbeamError.
         """
         deadline = self._clock.monotonic() + (timeout_s or self._settings.statement_timeout_s)
         traced = (trace and not locking_only) or serializable
         wanted = _Wanted(
             sql, bookmark, snapshot, strong, bool(pending), traced, use_views, columnar,
-            max_staleness_s, deadline,
+            max_staleness_s, deadline, self._manager.numbers(session),
         )  # fmt: skip
         async with self.at(snapshot, bookmark, strong=strong) as (state, newest):
             prepared, at = await self._planned(wanted, state.catalog, newest)
@@ -149,13 +158,14 @@ class Reads:
             self.queries += 1
             with self._holds.holding(at):
                 try:
-                    yield QueryResult(stream, at, prepared.served_by, reads, ranges)
+                    drawn = wanted.numbers.drawn
+                    yield QueryResult(stream, at, prepared.served_by, reads, ranges, drawn)
                 finally:
                     await stream.close()
 
     async def _planned(
         self, wanted: _Wanted, catalog: Catalog, newest: int
-    ) -> tuple[PreparedQuery, int]:
+    ) -> tuple[PreparedQuery | NumberedQuery, int]:
         """The plan of a query, and the snapshot that it reads: `newest`, or that of deferred
         views."""
         prepared = await self._prepared(wanted, catalog)
@@ -179,17 +189,22 @@ class Reads:
 
     async def _prepared(
         self, wanted: _Wanted, catalog: Catalog, stale: frozenset[str] = frozenset()
-    ) -> PreparedQuery:
-        prepare = partial(
-            self._engine.prepare,
-            wanted.sql,
-            catalog,
-            use_views=wanted.use_views,
-            columnar=wanted.columnar,
-            traced=wanted.trace,
-            stale=stale,
-        )
-        return await self._engine.read(len(wanted.sql), prepare, wanted.deadline)
+    ) -> PreparedQuery | NumberedQuery:
+        sql, engine = wanted.sql, self._engine
+        options: dict[str, Any] = {
+            "use_views": wanted.use_views,
+            "columnar": wanted.columnar,
+            "traced": wanted.trace,
+            "stale": stale,
+        }
+
+        def prepare() -> PreparedQuery | NumberedQuery:
+            if not names_sequences(sql):
+                return engine.prepare(sql, catalog, **options)
+            planned = partial(engine.prepare_bound, catalog=catalog, **options)
+            return numbered_query(sql, catalog, wanted.numbers, planned)
+
+        return await engine.read(len(sql), prepare, wanted.deadline)
 
     async def _answering(self, wanted: _Wanted, catalog: Catalog) -> list[StaleAnswers]:
         """The groups whose views may answer. None if their states cannot be read: the relations
@@ -305,8 +320,9 @@ class Reads:
         HornbeamError."""
         deadline = self._clock.monotonic() + self._settings.statement_timeout_s
         wanted = _Wanted(
-            sql, bookmark, None, False, False, trace, use_views, False, max_staleness_s, deadline
-        )
+            sql, bookmark, None, False, False, trace, use_views, False, max_staleness_s, deadline,
+            self._manager.numbers({}),
+        )  # fmt: skip
         catalog = self._catalog
         prepared = await self._prepared(wanted, catalog)
         notes: list[str] = []

@@ -18,10 +18,12 @@ from hornbeam_server.query.expressions.declared import (
     compile_key,
     row_condition,
 )
+from hornbeam_server.schema.counters import counters_of
 from hornbeam_server.schema.ddl.load import Reading
-from hornbeam_server.schema.errors import SqlError
-from hornbeam_server.schema.model import Column, DeclaredIndex, Relation
+from hornbeam_server.schema.errors import SqlError, UnknownName
+from hornbeam_server.schema.model import Column, DeclaredIndex, Relation, Schema
 from hornbeam_server.schema.problems import Subject
+from hornbeam_server.schema.sequences import sequences_in
 from hornbeam_server.txlayer.transactions.default_expressions import (
     compile_default,
     default_expressions,
@@ -56,6 +58,7 @@ def _relation(relation: Relation, reading: Reading) -> Relation:
         if column.name in generated:
             compile_generated(column, relation)
         else:
+            _require_sequences(column, reading.schema)
             compile_default(column, relation).check()
 
     columns = tuple(
@@ -67,6 +70,21 @@ def _relation(relation: Relation, reading: Reading) -> Relation:
         for column in relation.columns
     )
     return replace(relation, columns=columns, checks=checks)
+
+
+def _require_sequences(column: Column, schema: Schema) -> None:
+    """Raises UnknownName if the default of a column takes numbers from an unknown sequence."""
+    assert column.default is not None
+    known = {each.sequence for each in counters_of(schema, ()).values() if each.sequence}
+    for name in sequences_in(column.default.sql):
+        if name not in known:
+            listed = ", ".join(sorted(known))
+            raise UnknownName(
+                f"The default of column {column.name} takes numbers from sequence {name}, which"
+                " does not exist.",
+                cure=f"Declare it: CREATE SEQUENCE. There are: {listed or 'none'}.",
+                name=name,
+            )
 
 
 def _index_holds(index: DeclaredIndex, relation: Relation, reading: Reading) -> bool:

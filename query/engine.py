@@ -206,7 +206,7 @@ class PreparedQuery:
         """Names of the deferred views that the plan reads."""
         self.locking = bool(bound.ast.meta.get(LOCKING))
         """Has the statement FOR UPDATE or the like?"""
-        self._engine = engine
+        self.engine = engine
         self._workers = engine.workers
         self._bound = bound
         self._again = again
@@ -229,7 +229,7 @@ class PreparedQuery:
         try:
             values = self._values(parameters)
         except Misfit:
-            query, left = await self._engine.read(
+            query, left = await self.engine.read(
                 len(self.sql), lambda: self._with_literals(parameters), deadline
             )
             return await query.run(reader, left, deadline=deadline, max_rows=max_rows)

@@ -18,6 +18,7 @@ from hornbeam_server.schema.model import (
     Check,
     Column,
     DeclaredIndex,
+    DeclaredSequence,
     DeclaredView,
     DefaultKind,
     ForeignKey,
@@ -26,7 +27,12 @@ from hornbeam_server.schema.model import (
     Schema,
 )
 from hornbeam_server.schema.renames import Rename
-from hornbeam_server.schema.render import render_default, render_identity
+from hornbeam_server.schema.render import (
+    identifier,
+    render_default,
+    render_identity,
+    render_sequence,
+)
 from hornbeam_server.schema.types import takes_all
 
 
@@ -79,6 +85,9 @@ class SchemaDiff:
     dropped_checks: tuple[tuple[str, Check], ...] = ()
     added_views: tuple[DeclaredView, ...] = ()
     dropped_views: tuple[DeclaredView, ...] = ()
+    added_sequences: tuple[DeclaredSequence, ...] = ()
+    dropped_sequences: tuple[DeclaredSequence, ...] = ()
+    changed_sequences: tuple[DeclaredSequence, ...] = ()
     refused: tuple[Refusal, ...] = ()
     renames: tuple[Rename, ...] = ()
     """Renames that come before all other changes, whose names are the new ones."""
@@ -91,8 +100,14 @@ class SchemaDiff:
     def rows(self) -> Iterator[DiffRow]:
         """All changes in a fixed order; refused changes come last."""
         for rename in self.renames:
-            kind = "column" if rename.column else "relation or view"
-            yield DiffRow("rename", kind, rename.what, rename.new)
+            yield DiffRow("rename", rename.kind, rename.what, rename.new)
+        for action, sequences in (
+            ("drop", self.dropped_sequences),
+            ("add", self.added_sequences),
+            ("change", self.changed_sequences),
+        ):
+            for sequence in sequences:
+                yield DiffRow(action, "sequence", sequence.name, _numbered(sequence))
         for relation in self.dropped_relations:
             yield DiffRow("drop", "relation", relation.name)
         for relation in self.added_relations:
@@ -150,6 +165,11 @@ def _defaulted(column: Column) -> str:
     return f"DEFAULT {render_default(column.default)}"
 
 
+def _numbered(sequence: DeclaredSequence) -> str:
+    """The options of a sequence, as in its declaration."""
+    return render_sequence(sequence).partition(f"SEQUENCE {identifier(sequence.name)}")[2].strip()
+
+
 def _target(key: ForeignKey) -> str:
     columns, to = ", ".join(key.columns), key.parent
     if key.to_unique:
@@ -201,6 +221,8 @@ def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
     pairs = [(n.name, *both) for o, n in kept for both in _both(o, n)]
     stay = {relation.name for _, relation in kept}
     stay |= {view.name for view in new.views} & {view.name for view in old.views}
+    sequences = {sequence.name: sequence for sequence in old.sequences}
+    later_sequences = {sequence.name for sequence in new.sequences}
     return SchemaDiff(
         added_relations=tuple(r for r in new.relations if r.name not in old),
         dropped_relations=tuple(r for r in old.relations if r.name not in new),
@@ -232,6 +254,9 @@ def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
         dropped_checks=tuple(pair for pair in dropped_checks if pair not in added_checks),
         added_views=tuple(view for view in new.views if view not in old.views),
         dropped_views=tuple(view for view in old.views if view not in new.views),
+        added_sequences=tuple(s for s in new.sequences if s.name not in sequences),
+        dropped_sequences=tuple(s for s in old.sequences if s.name not in later_sequences),
+        changed_sequences=tuple(s for s in new.sequences if sequences.get(s.name, s) != s),
         refused=tuple(refusal for o, n in kept for refusal in _refusals(o, n, usings)),
         copies=copies_for(old, new, usings),
     )

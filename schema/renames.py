@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from hornbeam_server.schema.counters import SEQUENCE
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.model import (
     Column,
     DeclaredIndex,
+    DeclaredSequence,
     DeclaredView,
     DefaultKind,
     ForeignKey,
@@ -20,13 +22,15 @@ from hornbeam_server.schema.model import (
     KeyPart,
     Relation,
     Schema,
+    sequence_of_column,
 )
+from hornbeam_server.schema.sequences import sequences_in, with_renamed_sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Rename:
     """Column `column` of `relation` gets the name `new`; without `column`, the relation or declared
-    view `relation` itself gets it."""
+    view `relation` itself gets it; with `SEQUENCE` as relation, the sequence `column`."""
 
     relation: str
     column: str
@@ -38,11 +42,21 @@ class Rename:
     @property
     def what(self) -> str:
         """What gets the new name."""
-        return f"{self.relation}.{self.column}" if self.column else self.relation
+        return ".".join(filter(None, (self.relation, self.column)))
+
+    @property
+    def kind(self) -> str:
+        """The kind of what gets the new name, for display."""
+        if self.relation == SEQUENCE:
+            return "sequence"
+        return "column" if self.column else "relation or view"
 
     def require_possible(self, schema: Schema) -> None:
         """Raises InvalidRequest unless `schema` has what gets the new name, and nothing of the new
         name beside it."""
+        if self.relation == SEQUENCE:
+            self._require_sequence(schema)
+            return
         if self.column:
             self._require_column(schema)
             return
@@ -84,6 +98,18 @@ class Rename:
     def all_stored(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(map(self.stored, names))
 
+    def _require_sequence(self, schema: Schema) -> None:
+        names = [sequence.name for sequence in schema.sequences]
+        if self.column not in names:
+            raise InvalidRequest(
+                f"{self.column} is not a sequence in force.",
+                cure=f"Sequences are: {', '.join(names) or 'none'}.",
+            )
+        if self.new in names:
+            raise InvalidRequest(
+                f"There is a sequence {self.new} already.", cure="Choose another name."
+            )
+
     def name(self, relation: str, column: str) -> str:
         """The name of a column of a relation after the rename."""
         renamed = self.column and (relation, column) == (self.relation, self.column)
@@ -123,14 +149,55 @@ def renamed_schema(
     schema: Schema, rename: Rename, expression: Expression, select: Select
 ) -> Schema:
     """`schema` after a rename. Indexes and constraints keep their names."""
+    names = _sequence_names(schema, rename)
+    relations = (_relation(relation, rename, expression) for relation in schema.relations)
     return replace(
         schema,
-        relations=tuple(_relation(r, rename, expression) for r in schema.relations),
+        relations=tuple(
+            replace(r, columns=tuple(_drawing(c, names) for c in r.columns)) for r in relations
+        ),
         indexes=tuple(_index(index, schema, rename, expression) for index in schema.indexes),
         views=tuple(
             replace(view, name=rename.stored(view.name), sql=select(view)) for view in schema.views
         ),
+        sequences=tuple(_sequence(sequence, rename) for sequence in schema.sequences),
     )
+
+
+def _sequence(sequence: DeclaredSequence, rename: Rename) -> DeclaredSequence:
+    owner = sequence.owner
+    if owner is not None:
+        owner = rename.stored(owner[0]), rename.name(*owner)
+    return replace(sequence, name=rename.name(SEQUENCE, sequence.name), owner=owner)
+
+
+def _sequence_names(schema: Schema, rename: Rename) -> dict[str, str]:
+    """The new names of sequences: an identity column's has the names of relation and column."""
+    if rename.relation == SEQUENCE:
+        return {rename.column: rename.new}
+    if rename.relation not in schema:
+        return {}
+    relation = schema.relation(rename.relation)
+    names = {
+        sequence_of_column(relation.name, column.name): sequence_of_column(
+            rename.stored(relation.name), rename.name(relation.name, column.name)
+        )
+        for column in relation.visible
+        if column.default_kind is DefaultKind.IDENTITY
+    }
+    declared = {sequence.name for sequence in schema.sequences}
+    return {old: new for old, new in names.items() if old != new and old not in declared}
+
+
+def _drawing(column: Column, names: Mapping[str, str]) -> Column:
+    """The column, whose default has the new names of sequences."""
+    default = column.default
+    if default is None or not names.keys() & set(sequences_in(default.sql)):
+        return column
+    sql = default.sql
+    for old, new in names.items():
+        sql = with_renamed_sequence(sql, old, new)
+    return replace(column, default=replace(default, sql=sql))
 
 
 def _relation(relation: Relation, rename: Rename, expression: Expression) -> Relation:

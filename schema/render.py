@@ -1,7 +1,7 @@
 """The schema as DDL text, which `ddl` reads back to an equal schema.
 
-DuckDB reads it too, except ON DELETE, ON UPDATE, INCLUDE, IDENTITY and OWNED BY, which it lacks, and
-defaults of bytes, which have PostgreSQL's form.
+DuckDB reads it too, except ON DELETE, ON UPDATE, INCLUDE, IDENTITY and OWNED BY, which it lacks,
+and defaults of bytes, which have PostgreSQL's form.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from hornbeam_server.schema.sqltext import quoted
 from hornbeam_server.schema.types import ColumnType
 
 _DIALECT = Dialect.get_or_raise("postgres")
-_CASTS = ([], ["::", "REGCLASS"], ["::", "TEXT"])
+_CASTS: tuple[list[str], ...] = ([], ["::", "REGCLASS"], ["::", "TEXT"])
 """What may follow the name of a sequence in a call."""
 
 

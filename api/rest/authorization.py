@@ -18,10 +18,11 @@ from sqlglot import exp
 
 from hornbeam_server.api.rest.request_models import ExplainBody, QueryBody, TransactionBody
 from hornbeam_server.api.security.roles import Grant, Principal, Role, may_validate, sees
-from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.binding.binder import bind_tree
 from hornbeam_server.query.binding.information_schema import read_in
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.binding.plain_views import names_in
+from hornbeam_server.query.binding.sequence_calls import draws, owners_of_draws
 from hornbeam_server.schema.caches import cached
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (
@@ -38,10 +39,12 @@ STATEMENTS = 2_000
 
 
 class Named(NamedTuple):
-    """The relations and views that a statement reads, and the relation that it writes, if any."""
+    """The relations and views that a statement reads, and the relation that it writes, if any.
+    `draws`: the relations that own the sequences of its calls of nextval, or the sequences."""
 
     reads: frozenset[str]
     target: str | None
+    draws: frozenset[str] = frozenset()
 
 
 class Authorizer:
@@ -52,7 +55,7 @@ class Authorizer:
 
     def query(self, principal: Principal, body: QueryBody, catalog: Catalog) -> None:
         """Raises Forbidden, and SqlError for what cannot be bound."""
-        if body.pending:
+        if body.pending or draws(body.sql):
             principal.require_role(Role.WRITER)
         if principal.grants is not None:
             self._statements(principal, [body.sql, *(p.sql for p in body.pending)], catalog)
@@ -84,8 +87,8 @@ class Authorizer:
             except SqlError as error:
                 raise _discreet(error, sql, principal, catalog) from None
             principal.require_read(sorted(named.reads))
-            if named.target is not None:
-                principal.require_write(named.target)
+            for target in sorted({*named.draws, *filter(None, [named.target])}):
+                principal.require_write(target)
 
 
 class _Names:
@@ -100,10 +103,11 @@ def named_in(sql: str, catalog: Catalog) -> Named:
     """All relations and views that a statement names, subqueries included, and relations of the
     information schema by their qualified names. Of a plain view this is its name alone, without
     the relations below it. Raises SqlError."""
-    bound = bind(sql, catalog)
+    bound = bind_tree(parse(sql, sequences=True), sql, catalog)
     reads = {*read_in(bound.ast), *names_in(bound.ast)}
+    draws = frozenset(owners_of_draws(bound.ast, catalog))
     unlink(bound.ast)
-    return Named(frozenset(reads), bound.statement.target)
+    return Named(frozenset(reads), bound.statement.target, draws)
 
 
 def _discreet(

@@ -62,11 +62,11 @@ def execute_ddl(
 
 
 def _restarts(statement: str) -> bool:
-    """Whether the statement sets the next number of an identity column."""
+    """Whether the statement sets the next number of an identity column or a sequence."""
     words = [token.text.lower() for token in tokens(statement)]
     return (
         is_setval(statement)
-        or words[:2] == ["alter", "sequence"]
+        or (words[:2] == ["alter", "sequence"] and "restart" in words)
         or (words[:2] == ["alter", "table"] and "restart" in words[4:])
     )
 
@@ -94,17 +94,22 @@ def _plan_and_apply(transport: Transport, statement: str) -> str:
 def _changed(transport: Transport, ddl: str, statement: str) -> dict[str, Any]:
     """The schema in force, `ddl`, after `statement`, as the member `ddl`. The server adds `insert`,
     which fills a new table, and the `renames`, and the `usings` of columns."""
-    if not _needs_server(statement):
+    if not _needs_server(statement, ddl):
         return {"ddl": evolve(ddl, statement)}
     answer: dict[str, Any] = transport.json("POST", "/v1/schema/alter", {"sql": statement})
     return answer | {"ddl": ddl} if answer["same"] else answer
 
 
-def _needs_server(statement: str) -> bool:
+def _needs_server(statement: str, ddl: str) -> bool:
+    """Whether only the server can change the schema in force, `ddl`, by the statement."""
     words = [token.text.lower() for token in tokens(statement) if token.text != ";"]
     outside = {token.text.lower() for token in tokens(statement) if not token.depth}
     if words[:2] == ["create", "table"]:
         return "as" in outside
+    # A sequence may end with its table, and defaults may take numbers from it.
+    sequences = "CREATE SEQUENCE " in ddl or "nextval(" in ddl
+    if words[:2] == ["drop", "sequence"] or (words[:2] == ["drop", "table"] and sequences):
+        return True
     return words[0] in _ALTERS or (words[:1] == ["drop"] and words[-1] in _BEHIND_DROP)
 
 
@@ -265,7 +270,7 @@ def evolve(ddl: str, statement: str) -> str:
                 f"CREATE OR REPLACE {asked.what.upper()} is not supported.\n"
                 f"  Send DROP {asked.what.upper()} IF EXISTS {quote(asked.name)} before."
             )
-        case "create", "table" | "index" | "view" | "materialized view":
+        case "create", "table" | "index" | "view" | "materialized view" | "sequence":
             return _created(ddl, asked, text)
         case "drop", "table" | "index" | "view" | "materialized view":
             return _dropped(ddl, asked)
@@ -382,5 +387,6 @@ def _unknown(what: str, name: str) -> ProgrammingError:
 def _cut_short() -> ProgrammingError:
     return ProgrammingError(
         "The statement ends before it says what to change.\n"
-        "  Write CREATE, DROP or ALTER, then TABLE, INDEX or VIEW, and a name; after ADD a column."
+        "  Write CREATE, DROP or ALTER, then TABLE, INDEX, VIEW or SEQUENCE, and a name; after ADD"
+        " a column."
     )

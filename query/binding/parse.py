@@ -30,6 +30,7 @@ from hornbeam_server.query.binding.clauses import check_clauses
 from hornbeam_server.query.binding.locking import without_locking
 from hornbeam_server.query.binding.nesting import check_nesting, list_equalities, shallow, too_deep
 from hornbeam_server.query.binding.output_names import name_outputs
+from hornbeam_server.query.binding.sequence_calls import refuse_calls
 from hornbeam_server.query.dialect import grammar
 from hornbeam_server.query.dialect.duckdb_sql import check_cast
 from hornbeam_server.query.dialect.fidelity import check as check_faithful
@@ -77,10 +78,8 @@ OVERRIDING = "overriding"
 _OVERRIDING = (["OVERRIDING", "SYSTEM", "VALUE"], ["OVERRIDING", "USER", "VALUE"])
 SYSTEM_CATALOG = "pg_catalog"
 _OF_SYSTEM = {SYSTEM_CATALOG: "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
-_SEQUENCES = frozenset({"nextval", "currval", "lastval", "setval"})
-
 OF_SERVER = re.compile(
-    r"pg_(?!typeof$|sleep$).*|has_.*_privilege|format_type|(col|obj|shobj)_description"
+    r"pg_(?!typeof$|sleep$|get_serial_sequence$).*|has_.*_privilege|format_type|(col|obj|shobj)_description"
     r"|current_schemas|in_search_path|inet_.*|txid_current"
     r"|current_(query|query_id|connection_id|transaction_id)"
 )
@@ -102,8 +101,9 @@ _BEFORE_SLICE_OR_KEY = frozenset(
 )
 
 
-def parse(sql: str) -> exp.Expr:
-    """The tree of the single statement in `sql`; the caller owns it. Raises SqlError, Unsupported,
+def parse(sql: str, *, sequences: bool = False) -> exp.Expr:
+    """The tree of the single statement in `sql`; the caller owns it. `sequences`: it may have calls
+    of nextval and the like, which the caller takes out. Raises SqlError, Unsupported,
     LimitExceeded, TypeMismatch."""
     if len(sql) > MAX_SQL_CHARACTERS:
         raise SqlError(
@@ -116,6 +116,8 @@ def parse(sql: str) -> exp.Expr:
         raise _not_a_statement(type(tree).__name__.upper())
     try:
         _work_up(tree, tokens, sql)
+        if not sequences:
+            refuse_calls(tree)
     except BaseException:
         unlink(tree)
         raise
@@ -555,13 +557,6 @@ def _cell(value: exp.Expr) -> exp.Expr:
 
 def _check_function(node: exp.Func, sql: str) -> None:
     name = function_name(node)
-    if name in _SEQUENCES:
-        raise Unsupported(
-            f"Function {name} is not supported here: sequences belong to identity columns"
-            f"{at(node, sql)}.",
-            cure="Take a number by INSERT … RETURNING; set the next one by ALTER TABLE … ALTER"
-            " COLUMN … RESTART WITH, or by SELECT setval(…) alone through the client.",
-        )
     if _OUTSIDE.fullmatch(name):
         raise Unsupported(
             f"Function {name} reaches outside the database{at(node, sql)}.",

@@ -1,4 +1,5 @@
-"""ALTER TABLE, ALTER INDEX, ALTER VIEW, RENAME TABLE and DROP as statements: what they ask for.
+"""ALTER TABLE, ALTER INDEX, ALTER VIEW, ALTER SEQUENCE, RENAME TABLE and DROP as statements: what
+they ask for.
 
 `read_alteration` only parses. `node/alterations.py` carries the actions out on a schema. A type, a
 default, an added column and an added constraint stay text, which the reader of DDL files reads.
@@ -99,6 +100,13 @@ class RenameTo:
 
 
 @dataclass(frozen=True, slots=True)
+class SetOptions:
+    """The options of ALTER SEQUENCE, as text."""
+
+    options: Text
+
+
+@dataclass(frozen=True, slots=True)
 class Validate:
     """VALIDATE CONSTRAINT, which has no effect: every constraint is validated when it is added."""
 
@@ -115,6 +123,7 @@ Action = (
     | DropExpression
     | RenameElement
     | RenameTo
+    | SetOptions
     | Validate
 )
 
@@ -164,7 +173,6 @@ _KINDS = {
     "TYPE": "A type of CREATE TYPE is the CHECK of its columns: DROP CONSTRAINT, and ADD CHECK"
     " with the new values.",
     "DOMAIN": "A domain is the CHECK of its columns: change it in the schema's file, and apply it.",
-    "SEQUENCE": "Only ALTER SEQUENCE … RESTART WITH number changes it.",
 }
 """The cures for objects that have no ALTER of their own."""
 _CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
@@ -213,10 +221,10 @@ class _Reader:
 
     def _kind(self) -> str:
         self._took("MATERIALIZED")
-        for kind in ("TABLE", "INDEX", "VIEW"):
+        for kind in ("TABLE", "INDEX", "VIEW", "SEQUENCE"):
             if self._took(kind):
                 return kind.lower()
-        raise self._refused(_KINDS.get(self._word(), "Write TABLE, INDEX or VIEW."))
+        raise self._refused(_KINDS.get(self._word(), "Write TABLE, INDEX, VIEW or SEQUENCE."))
 
     def _renames(self) -> Renames:
         self._require("TABLE")
@@ -248,6 +256,9 @@ class _Reader:
             yield self._rename(kind)
             if self._at < len(self._tokens):
                 raise self._refused(f"RENAME is the only action of its statement. {_SINGLE}")
+            return
+        if kind == "sequence":
+            yield SetOptions(self._rest())
             return
         if kind != "table":
             raise self._refused("Only RENAME TO changes it: write ALTER … RENAME TO name.")

@@ -1,5 +1,5 @@
-"""Sequences and identity columns: CREATE SEQUENCE, setval, RESTART, and GENERATED … AS IDENTITY that
-is added later.
+"""Sequences and identity columns: CREATE SEQUENCE, setval, RESTART, and GENERATED … AS IDENTITY
+that is added later.
 
 A sequence that only its owner draws from, and that has the name of an identity column's sequence,
 is what SERIAL makes: its column becomes an identity column.

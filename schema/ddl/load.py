@@ -216,8 +216,8 @@ def _read_piece(piece: Piece, qualifier: Qualifier, source: Source, drafts: Draf
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A restart of an identity column or a sequence (`SEQUENCE`): its next number is `at`; None: its
-    declared first number. `value` is the number in the statement."""
+    """A restart of an identity column or a sequence (`SEQUENCE`): its next number is `at`; None:
+    its declared first number. `value` is the number in the statement."""
 
     relation: str
     column: str

@@ -105,8 +105,8 @@ def role(piece: Piece) -> Role:
         return Role.DROPS
     if first == "ALTER":
         silent = rest[0] in _KINDS or _ALTERS_NO_ROWS.match(piece.text)
-        silent = silent and not _OWNS_SEQUENCE.match(piece.text)
-        return Role.HOLDS_NO_ROWS if silent else Role.DECLARES
+        owns = _OWNS_SEQUENCE.match(piece.text)
+        return Role.HOLDS_NO_ROWS if silent and not owns else Role.DECLARES
     return Role.DECLARES
 
 

@@ -116,9 +116,9 @@ class _Reader:
                 self._refuse_all(what, "Give a smaller MINVALUE than MAXVALUE.")
         low = least is not None and made.start < least
         if low or (most is not None and made.start > most):
-            bound = f"MINVALUE {least}" if low else f"MAXVALUE {most}"
+            beyond = f"MINVALUE {least}" if low else f"MAXVALUE {most}"
             self._refuse_all(
-                f"A first number {made.start} beyond {bound}", "Begin within the bounds."
+                f"A first number {made.start} beyond {beyond}", "Begin within the bounds."
             )
 
     def _refuse_all(self, what: str, cure: str) -> NoReturn:
@@ -142,24 +142,27 @@ class _Reader:
             case "RESTART":
                 at = self._number() if self._is("WITH") or self._is_number() else None
                 return replace(found, restart=True, restart_at=at)
-            case "AS":
-                return self._with_type(found)
-            case "OWNED" if self._is("BY"):
-                return replace(found, owner=self._owner())
-            case "CACHE":
-                self._number()  # it has no effect: nodes always reserve numbers in blocks
-                return found
-            case "NO" if self._is("MINVALUE"):
-                return replace(found, least=None)
-            case "NO" if self._is("MAXVALUE"):
-                return replace(found, most=None)
-            case "NO" if self._is("CYCLE"):
-                return replace(found, cycle=False)
-            case "CYCLE" if not self._identity:
-                return replace(found, cycle=True)
-            case "CYCLE":
-                self._refuse("CYCLE", token.start, "Leave it out: numbers are given once.")
-        self._refuse(f"{token.text} of a sequence", token.start, _KNOWN)
+            case word:
+                return self._other_option(word, token, found)
+
+    def _other_option(self, word: str, token: Token, found: Options) -> Options:
+        if word == "AS":
+            return self._with_type(found)
+        if word == "OWNED" and self._is("BY"):
+            return replace(found, owner=self._owner())
+        if word == "CACHE":
+            self._number()  # it has no effect: nodes always reserve numbers in blocks
+            return found
+        if word == "NO" and self._is("MINVALUE"):
+            return replace(found, least=None)
+        if word == "NO" and self._is("MAXVALUE"):
+            return replace(found, most=None)
+        without = word == "NO" and self._is("CYCLE")
+        if not without and word != "CYCLE":
+            self._refuse(f"{token.text} of a sequence", token.start, _KNOWN)
+        if not without and self._identity:
+            self._refuse("CYCLE", token.start, "Leave it out: numbers are given once.")
+        return replace(found, cycle=not without)
 
     def _with_increment(self, found: Options, token: Token) -> Options:
         number = self._number()

@@ -199,8 +199,8 @@ OTHER = "CREATE TABLE t (id BIGINT GENERATED ALWAYS AS IDENTITY (INCREMENT BY 10
         (f"{OTHER} SELECT setval('t_id_seq', 42);", 52),
         (f"{OTHER} ALTER TABLE t ALTER id RESTART;", 1),
         (
-            "CREATE TABLE t (id INT PRIMARY KEY); CREATE SEQUENCE IF NOT EXISTS t_id_seq AS INT START"
-            " 7; ALTER SEQUENCE t_id_seq OWNED BY t.id; ALTER TABLE t ALTER id SET DEFAULT"
+            "CREATE TABLE t (id INT PRIMARY KEY); CREATE SEQUENCE IF NOT EXISTS t_id_seq AS INT"
+            " START 7; ALTER SEQUENCE t_id_seq OWNED BY t.id; ALTER TABLE t ALTER id SET DEFAULT"
             " nextval('t_id_seq'); SELECT setval('t_id_seq', 70, true)",
             71,
         ),

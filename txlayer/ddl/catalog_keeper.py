@@ -38,7 +38,7 @@ from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.copies import Copy
-from hornbeam_server.schema.counters import Counter
+from hornbeam_server.schema.counters import SEQUENCE, Counter
 from hornbeam_server.schema.errors import (
     Corruption,
     HornbeamError,
@@ -222,12 +222,15 @@ class CatalogKeeper:
         """Move identity columns whose declared start changes while their counter stays the same."""
         for key, counter in catalog.counters.items():
             before, start = current.counters.get(key), counter.identity.start
+            if counter.relation == SEQUENCE:
+                continue  # its START says where RESTART begins
             if before and before.number == counter.number and before.identity.start != start:
                 await self._manager.move_to(counter, start)
 
     async def restart(self, relation: str, column: str, at: int | None) -> Counter:
-        """Restart the numbers of an identity column at `at` (None: at its declared start), at all
-        nodes between two transactions. Raises NotFound, InvalidRequest, Unavailable."""
+        """Restart the numbers of an identity column, or of a sequence (`SEQUENCE`, name), at `at`
+        (None: at its declared start), at all nodes between two transactions. Raises NotFound,
+        InvalidRequest, Unavailable."""
         key = (relation, column)
         await self.change(lambda current: _ready(restarted(current, key, at)))
         return counter_of(self.state.catalog, key)

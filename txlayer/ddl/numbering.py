@@ -1,4 +1,4 @@
-"""Numbers of tables and of identity columns in a new version of the catalog. Pure."""
+"""Numbers of tables, identity columns and sequences in a new version of the catalog. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from itertools import chain, count
 
 from hornbeam_server.maintain.lifecycle import Event, transition
 from hornbeam_server.schema.catalog import Catalog, State
-from hornbeam_server.schema.counters import Beginning, Counter
+from hornbeam_server.schema.counters import SEQUENCE, Beginning, Counter
 from hornbeam_server.schema.errors import InvalidRequest, NotFound
+from hornbeam_server.schema.model import DefaultKind
+from hornbeam_server.schema.sequences import is_draw, sequences_in
 from hornbeam_server.txlayer.ddl import load_records
 
 
@@ -90,20 +92,54 @@ def _numbered(catalog: Catalog) -> tuple[str, ...]:
 
 
 def _begun(made: Catalog, current: Catalog, number: int) -> Iterator[Beginning]:
-    """The beginnings of identity columns with their numbers: `number` for new and restarted
-    counters, the present number for the others."""
+    """The beginnings of counters with their numbers: `number` for new and restarted counters, the
+    present number for the others. A column that goes from its identity to a new sequence, or from a
+    sequence to an identity, keeps its counter: no number is given twice."""
     known = {(b.relation, b.column): b for b in current.beginnings}
+    taken_over = _taken_over(made, current)
     kept = {(b.relation, b.column): b for b in made.beginnings if b.cell}
     again = {(b.relation, b.column): b for b in made.beginnings if b.number == load_records.NEW}
     for key, counter in made.counters.items():
         if key in kept and key not in again:
             yield kept[key]
+        elif key in taken_over:
+            yield taken_over[key]
         elif key not in current.counters:
             yield Beginning(*key, number, counter.identity.start)
         elif key in again:
             yield replace(again[key], number=number)
         elif key in known:
             yield known[key]
+
+
+def _taken_over(made: Catalog, current: Catalog) -> dict[tuple[str, str], Beginning]:
+    """The beginnings of new counters that continue one that `made` lacks."""
+    begun = {(b.relation, b.column): b for b in current.begun}
+    found = {}
+    for relation in made.schema.relations:
+        before = dict(_sources(current, relation.name))
+        for column, new in _sources(made, relation.name):
+            old = before.get(column)
+            ends = old is not None and old not in made.counters
+            if ends and old in begun and new not in begun:
+                cell = begun[old].cell or "\0".join(old)
+                found[new] = replace(begun[old], relation=new[0], column=new[1], cell=cell)
+    return found
+
+
+def _sources(catalog: Catalog, relation: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The columns of a relation that take their numbers from a counter, with its key."""
+    if relation not in catalog.schema:
+        return
+    for column in catalog.schema.relation(relation).visible:
+        default = column.default
+        if default is None:
+            continue
+        if default.kind is DefaultKind.IDENTITY:
+            yield column.name, (relation, column.name)
+        elif is_draw(default.sql):
+            counter = catalog.sequences[sequences_in(default.sql)[0]]
+            yield column.name, (counter.relation, counter.column)
 
 
 def counter_of(catalog: Catalog, key: tuple[str, str]) -> Counter:
@@ -113,7 +149,8 @@ def counter_of(catalog: Catalog, key: tuple[str, str]) -> Counter:
     if counter is None:
         known = ", ".join(".".join(one) for one in catalog.counters if one not in hidden)
         raise NotFound(
-            f"{'.'.join(key)} is no identity column.", cure=f"There are: {known or 'none'}."
+            f"{'.'.join(filter(None, key))} is no identity column and no sequence.",
+            cure=f"There are: {known or 'none'}.",
         )
     return counter
 
@@ -125,7 +162,9 @@ def restarted(current: Catalog, key: tuple[str, str], at: int | None) -> Catalog
     begins = counter.identity.start if at is None else at
     up = counter.identity.increment > 0
     relation, column = key
-    if (counter.last < begins) if up else (begins < counter.last):
+    # setval to the last number of a sequence leaves none.
+    end = counter.last + counter.identity.increment * (relation == SEQUENCE)
+    if (end < begins) if up else (begins < end):
         raise InvalidRequest(
             f"{relation}.{column} cannot begin with {begins}: its last number is {counter.last}.",
             cure="Begin at that number or behind it.",

@@ -102,6 +102,7 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     StepsPlan,
     TruncatePlan,
     UpdatePlan,
+    ValueQuery,
     WritePlan,
     needs_duckdb,
     row_after,
@@ -369,7 +370,11 @@ class Transaction:
         if plan.query is not None:
             stream = await self._searches.run(plan.query, bound.parameters)
             rows_found = await gathered(stream, relation.name, budget_of_writes())
-            require_width(len(stream.columns), len(plan.query_positions), relation)
+            if plan.outputs is not None:
+                numbers, engine = self._identity, self.state.engine
+                rows_found = await plan.outputs.rows(rows_found, numbers, engine)
+            else:
+                require_width(len(stream.columns), len(plan.query_positions), relation)
             given += await made(plan.selected(row) for row in rows_found)
         rows = await self._new_rows.complete_each(relation, given)
         upsert = None if plan.conflict is None else _Upsert(plan.conflict, bound, values)
@@ -382,11 +387,11 @@ class Transaction:
     async def _value_queries(self, plan: RowPlan) -> ValueQueries:
         """The value queries of a statement. They read the state before the statement, so this is
         called before the first of its changes."""
-        queries = value_queries(plan)
+        queries = [each for each in value_queries(plan) if isinstance(each, ValueQuery)]
         if not queries:
-            return ValueQueries(None)
+            return ValueQueries(None, self._identity)
         sources = frozenset[str]().union(*(each.query.prepared.sources for each in queries))
-        return ValueQueries(await self._searches.reader(sources))
+        return ValueQueries(await self._searches.reader(sources), self._identity)
 
     async def insert_rows(
         self,

@@ -1,7 +1,8 @@
-"""Defaults that are expressions: `now() + INTERVAL '1 day'`, `2 + 3`.
+"""Defaults that are expressions: `now() + INTERVAL '1 day'`, `2 + 3`, `'A' || nextval('s')`.
 
 They read no columns and draw nothing at random, so that they have one value in a transaction. It is
-computed when the first row needs it, by our own loops or else by DuckDB.
+computed when the first row needs it, by our own loops or else by DuckDB. A default that calls
+nextval is computed for each row.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.binding.algebra import Parameter
+from hornbeam_server.query.binding.binder import bind_tree
+from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.binding.sequence_calls import calls_in, sequence_in_default
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.functions import (
     function_name,
@@ -25,27 +29,38 @@ from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
 from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
 from hornbeam_server.schema.trees import unlink
-from hornbeam_server.schema.types import Value
-from hornbeam_server.txlayer.transactions.write_expressions import ByValues, ConstantScope
+from hornbeam_server.schema.types import ColumnType, Kind, Value
+from hornbeam_server.txlayer.transactions.write_expressions import (
+    LIFTED,
+    ByValues,
+    ConstantScope,
+    is_lifted,
+)
 from hornbeam_server.txlayer.transactions.write_parameters import NOW, with_one_now
 from hornbeam_server.txlayer.transactions.write_plans import assigned
 
 _PLACE = re.compile(r" \(line \d+, column \d+\)")
 """A place in the text that is parsed here, which no user has written."""
+BIGINT = ColumnType(Kind.BIGINT)
 _EMPTY = Catalog(0, Schema(()), Forest(()))
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultExpression:
-    """A compiled default of `column`."""
+    """A compiled default of `column`. `draws` are the sequences from which it takes numbers, each
+    with the parameter for the number."""
 
     column: Column
     expression: ByValues
+    draws: tuple[tuple[str, str], ...] = ()
 
-    async def value(self, now: dt.datetime, engine: QueryEngine) -> Value:
-        """The value in a transaction whose current time is `now`. Raises TypeMismatch for a value
-        that the column does not take, and the errors of the evaluation."""
-        parameters = {NOW: now}
+    async def value(
+        self, now: dt.datetime, engine: QueryEngine, numbers: Mapping[str, int]
+    ) -> Value:
+        """The value in a transaction whose current time is `now`. `numbers` has the parameters of
+        `draws`. Raises TypeMismatch for a value that the column does not take, and the errors of
+        the evaluation."""
+        parameters: dict[str, Value] = {NOW: now, **numbers}
         if self.expression.native(parameters) is not None:
             value = self.expression.value((), parameters)
         else:
@@ -54,7 +69,8 @@ class DefaultExpression:
 
     def check(self) -> None:
         """Raises TypeMismatch if our own loops compute a value that the column does not take."""
-        parameters: Mapping[str, Value] = {NOW: dt.datetime(2000, 1, 1, tzinfo=dt.UTC)}
+        first = dict.fromkeys((name for _, name in self.draws), 1)
+        parameters: Mapping[str, Value] = {NOW: dt.datetime(2000, 1, 1, tzinfo=dt.UTC), **first}
         if self.expression.native(parameters) is not None:
             self._assigned(self.expression.value((), parameters))
 
@@ -73,17 +89,38 @@ def compile_default(column: Column, relation: Relation) -> DefaultExpression:
     assert column.default is not None
     what = f"Default of {relation.name}.{column.name}"
     try:
-        bound = bind(f"SELECT ({column.default.sql})", _EMPTY)
+        sql = f"SELECT ({column.default.sql})"
+        bound = bind_tree(parse(sql, sequences=True), sql, _EMPTY)
         tree = bound.ast
+        draws = _lifted(tree)
         _require_constant(tree, what)
         bound = with_one_now(bound)
         node = bound.ast.expressions[0].unalias()
         unlink(tree)
-        return DefaultExpression(column, ByValues(node, ConstantScope(bound.parameter_types)))
+        types: dict[int | str, ColumnType | None] = dict.fromkeys((n for _, n in draws), BIGINT)
+        types.update(bound.parameter_types)
+        return DefaultExpression(column, ByValues(node, ConstantScope(types)), draws)
     except SqlError as error:
         message = _PLACE.sub("", error.message)
         located = message if message.startswith(what) else f"{what}: {message}"
         raise type(error)(located, cure=error.cure, **error.details) from None
+
+
+def _lifted(select: exp.Expr) -> tuple[tuple[str, str], ...]:
+    """The sequences of the calls nextval('…') in an expression, each with the parameter that takes
+    the place of the call. Raises SqlError."""
+    draws: list[tuple[str, str]] = []
+    for call in calls_in(select.expressions[0]):
+        name = sequence_in_default(call)
+        if name is None:
+            continue
+        parameter = f"{LIFTED}{len(draws)}"
+        placeholder = exp.Placeholder(this=parameter)
+        placeholder.meta["parameter"] = Parameter(parameter)
+        call.replace(placeholder)
+        unlink(call)
+        draws.append((name, parameter))
+    return tuple(draws)
 
 
 def default_expressions(relation: Relation) -> tuple[Column, ...]:
@@ -104,7 +141,7 @@ def _require_constant(select: exp.Expr, what: str) -> None:
             raise Unsupported(f"{what} cannot have a subquery.", cure="Give the value in INSERT.")
         if isinstance(node, exp.Window) or makes_or_takes_rows(node):
             raise Unsupported(f"{what} cannot have an aggregate.", cure="Give the value in INSERT.")
-        if isinstance(node, exp.Placeholder):
+        if isinstance(node, exp.Placeholder) and not is_lifted(node):
             raise Unsupported(f"{what} cannot have a parameter.", cure="Write a literal.")
         if not isinstance(node, exp.Func) or is_current_time(node):
             continue

@@ -1,4 +1,4 @@
-"""Identity columns: numbers in blocks, taken by compare-and-set; gaps are allowed.
+"""Identity columns and sequences: numbers in blocks, taken by compare-and-set; gaps are allowed.
 
 A counter (`Catalog.counters`) has a cell with the beginning of the next block. Nodes reserve
 blocks, and give numbers from them without any message. A counter that begins again (RESTART, or a
@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from hornbeam_server.schema.counters import Counter
-from hornbeam_server.schema.errors import LimitExceeded
+from hornbeam_server.query.binding.sequence_calls import SequenceCall
+from hornbeam_server.schema.counters import SEQUENCE, Counter
+from hornbeam_server.schema.errors import LimitExceeded, SqlError
 from hornbeam_server.schema.render import identifier
 from hornbeam_server.storage.ports import NEWEST, TableStore
 
@@ -41,8 +43,9 @@ class _Block:
 
 
 _NONE = _Block()
-_Key = tuple[str, str, int]
-"""The relation, column and number of a counter. The increment is not part of it."""
+_Key = tuple[str, int]
+"""The names in the keys of a counter's cells, and its number. A renamed column or sequence keeps
+them."""
 
 
 class IdentityBlocks:
@@ -101,23 +104,35 @@ class IdentityBlocks:
     # ------------------------------------------------------------ inside
 
     def _block(self, counter: Counter) -> _Block:
-        """The rest of the counter's block; empty if it was taken under another increment."""
-        block = self._blocks.get(_key(counter), _NONE)
-        return block if block.rest.step == counter.identity.increment else _NONE
+        """The rest of the counter's block, under its present increment and last number."""
+        block, step = self._blocks.get(_key(counter), _NONE), counter.identity.increment
+        rest = block.rest
+        if rest.step != step:
+            if not rest or rest.step * step < 0:
+                return _NONE
+            given = rest.start != block.begin
+            rest = range(rest.start - (rest.step - step) * given, rest.stop, step)
+        return _Block(block.begin, _span(counter, rest.start, rest.stop))
 
     async def _take(self, counter: Counter, numbers: int, least: int | None = None) -> _Block:
         step = counter.identity.increment
 
-        def begin(known: int | None) -> int:
+        def block(known: int | None) -> range:
             start = counter.at if known is None else known
-            return start if least is None or not _before(counter, start, least) else least
+            if least is not None and _before(counter, start, least):
+                start = least
+            found = _span(counter, start, start + numbers * step)
+            if not found and counter.again is not None:
+                found = _span(counter, counter.again, counter.again + numbers * step)
+            return found
 
-        def taken(known: int | None) -> int:
-            return max(_LEAST, min(_MOST, begin(known) + numbers * step))
+        def end(known: int | None) -> int:
+            taken = block(known)
+            return max(_LEAST, min(_MOST, taken.start + len(taken) * step))
 
-        before, after = await self._change(_cell(counter), taken)
-        stop = min(after, counter.last + 1) if step > 0 else max(after, counter.last - 1)
-        return _Block(begin(before), range(begin(before), stop, step))
+        before, _ = await self._change(_cell(counter), end)
+        taken = block(before)
+        return _Block(taken.start, taken)
 
     async def _raise(self, counter: Counter, mark: int) -> None:
         """Move the mark to `mark`, unless it is behind that already."""
@@ -145,10 +160,23 @@ class IdentityBlocks:
 
 
 def _key(counter: Counter) -> _Key:
-    return counter.relation, counter.column, counter.number
+    return counter.cell, counter.number
+
+
+def _span(counter: Counter, start: int, stop: int) -> range:
+    """The numbers from `start` on and before `stop`, up to the counter's last one."""
+    step, last = counter.identity.increment, counter.last
+    end = min(stop, last + 1, _MOST) if step > 0 else max(stop, last - 1, _LEAST)
+    return range(start, end, step)
 
 
 def _exhausted(counter: Counter) -> LimitExceeded:
+    if counter.relation == SEQUENCE:
+        name = identifier(counter.column)
+        return LimitExceeded(
+            f"Sequence {counter.column} has no number behind {counter.last}.",
+            cure=f"ALTER SEQUENCE {name} RESTART WITH n, or give it another bound, or CYCLE.",
+        )
     table, column = identifier(counter.relation), identifier(counter.column)
     return LimitExceeded(
         f"Identity column {counter.relation}.{counter.column} has no number behind {counter.last}.",
@@ -180,18 +208,27 @@ def _named(kind: bytes, counter: Counter) -> bytes:
 
 
 class Numbers:
-    """Identity numbers of one transaction: first the numbers of its dry run, then new ones.
+    """Numbers of one transaction: first the numbers of its dry run, then new ones.
 
-    `taken` has all numbers given out, in order.
+    `taken` has all numbers given out, in order. `last` are the last numbers of the client's
+    session, by the names of their sequences, the last one at the end; it is updated.
     """
 
-    def __init__(self, source: IdentityBlocks, given: Iterable[tuple[str, str, int]] = ()) -> None:
+    def __init__(
+        self,
+        source: IdentityBlocks,
+        given: Iterable[tuple[str, str, int]] = (),
+        last: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self._source = source
         self._given: dict[tuple[str, str], deque[int]] = {}
         for relation, column, number in given:
             self._given.setdefault((relation, column), deque()).append(number)
         self.taken: list[tuple[str, str, int]] = []
         self._fresh: dict[Counter, list[int]] = {}
+        self._last = dict(last)
+        self.drawn: dict[str, int] = {}
+        """The numbers of `last` that this transaction has taken, in the same order."""
 
     async def next(self, counter: Counter) -> int:
         relation, column = counter.relation, counter.column
@@ -202,7 +239,34 @@ class Numbers:
             number = await self._source.next(counter)
             self._fresh.setdefault(counter, []).append(number)
         self.taken.append((relation, column, number))
+        if counter.sequence:
+            for known in (self._last, self.drawn):
+                known.pop(counter.sequence, None)
+                known[counter.sequence] = number
         return number
+
+    def in_session(self, last: Mapping[str, int]) -> None:
+        """Continue with the last numbers that the client reports."""
+        self._last = {**self._last, **last}
+
+    def last(self, counter: Counter | None) -> int:
+        """Currval of the sequence, or lastval for None. Raises SqlError before the first nextval of
+        the session."""
+        if counter is None and self._last:
+            return next(reversed(self._last.values()))
+        if counter is None or counter.sequence not in self._last:
+            what = "lastval" if counter is None else f"currval of {counter.shown}"
+            raise SqlError(
+                f"{what[0].upper()}{what[1:]} is not defined yet in this session.",
+                cure="Call nextval before it, in the same session.",
+            )
+        return self._last[counter.sequence]
+
+    async def value(self, call: SequenceCall) -> int:
+        """The value of a call. Raises SqlError, LimitExceeded."""
+        if call.function == "nextval" and call.counter is not None:
+            return await self.next(call.counter)
+        return self.last(call.counter)
 
     async def move_past(self, counter: Counter, numbers: Sequence[int]) -> None:
         """Give only numbers behind `numbers` from now on: rows with them were loaded."""

@@ -427,6 +427,10 @@ class TransactionManager:
     def _ms_since(self, began: float) -> float:
         return (self._clock.monotonic() - began) * 1000
 
+    def numbers(self, session: Mapping[str, int]) -> Numbers:
+        """Numbers for a query. `session`: the last numbers of the client, by sequence."""
+        return Numbers(self._identity, last=session)
+
     def _now(self, replay: Replay | None) -> dt.datetime:
         now = self._clock.wall_ms() if replay is None else replay.now
         return dt.datetime.fromtimestamp(now / 1000, dt.UTC)

@@ -10,6 +10,7 @@ from hornbeam_server.schema.assignment import assign, assign_all_of_file
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
 from hornbeam_server.schema.row_identity import spread
+from hornbeam_server.schema.sequences import sequences_in
 from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Kind, Row, Value
@@ -19,7 +20,7 @@ from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
 from hornbeam_server.txlayer.transactions.write_plans import Assignments, Defaulted
 
 _FOR_EACH_ROW = frozenset({DefaultKind.IDENTITY, DefaultKind.UUID})
-"""The kinds of defaults that differ from row to row."""
+"""The kinds of defaults that always differ from row to row."""
 
 
 class NewRows:
@@ -70,7 +71,7 @@ class NewRows:
         for i, column in enumerate(relation.columns):
             if i in values:
                 columns.append(assign_all_of_file(column.type, values[i]))
-            elif column.default_kind in _FOR_EACH_ROW:
+            elif _differs(column.default):
                 columns.append([await self.default(relation, column) for _ in given])
             else:
                 columns.append([await self.default(relation, column)] * len(given))
@@ -110,11 +111,25 @@ class NewRows:
                 return value
 
     async def _expression(self, relation: Relation, column: Column) -> Value:
-        name = (relation.name, column.name)
-        if name not in self._computed:
-            default = self._state.default(column, relation)
-            self._computed[name] = await default.value(self._now, self._state.engine)
-        return self._computed[name]
+        name, state = (relation.name, column.name), self._state
+        if name in self._computed:
+            return self._computed[name]
+        default, sequences = state.default(column, relation), state.catalog.sequences
+        numbers = {
+            parameter: await self._numbers.next(sequences[sequence])
+            for sequence, parameter in default.draws
+        }
+        value = await default.value(self._now, state.engine, numbers)
+        if not numbers:
+            self._computed[name] = value
+        return value
+
+
+def _differs(default: Default | None) -> bool:
+    """Has the default another value for each row?"""
+    return default is not None and (
+        default.kind in _FOR_EACH_ROW or bool(sequences_in(default.sql))
+    )
 
 
 def require_width(given: int, wanted: int, relation: Relation) -> None:

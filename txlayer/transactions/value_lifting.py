@@ -1,11 +1,14 @@
-"""Values that the expressions of a write take from other rows: subqueries, and columns of FROM.
+"""Values that the expressions of a write take from elsewhere: subqueries, columns of FROM, and
+numbers of sequences.
 
 Each is *lifted* out of its expression: a parameter takes its place. The value of the parameter
-comes with the row, from one of two sources:
+comes with the row, from one of these sources:
 
 * a column of the search that finds the rows (`BySearch.names`). So come the columns of FROM, and
   the subqueries of SET if the rows are found by a search;
 * a query of its own (`ValueQuery`), which has parameters for the columns of the row.
+
+A call of nextval, currval or lastval is a `SequenceValue`, which is called for each row.
 """
 
 from __future__ import annotations
@@ -16,16 +19,23 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.binder import OWN
+from hornbeam_server.query.binding.sequence_calls import SequenceCall, calls_in
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import unlink, unlink_all, written
-from hornbeam_server.schema.types import ColumnType
+from hornbeam_server.schema.types import ColumnType, Kind
 from hornbeam_server.txlayer.transactions.write_expressions import LIFTED, ConstantScope, RowScope
-from hornbeam_server.txlayer.transactions.write_plans import Subquery, ValueQuery
+from hornbeam_server.txlayer.transactions.write_plans import (
+    Lifted,
+    SequenceValue,
+    Subquery,
+    ValueQuery,
+)
 
 _OF_ROW = "__row"
+BIGINT = ColumnType(Kind.BIGINT)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
-Queries = list[ValueQuery]
+Queries = list[Lifted]
 
 
 class Lifter:
@@ -37,6 +47,7 @@ class Lifter:
         alias: str,
         types: dict[int | str, ColumnType | None],
         subquery: Callable[[exp.Expr], Subquery],
+        call: Callable[[exp.Anonymous], SequenceCall],
         *,
         from_: bool,
     ) -> None:
@@ -46,6 +57,7 @@ class Lifter:
         self._alias = alias
         self._types = types
         self._subquery = subquery
+        self._call = call
         self.from_ = from_
         self._number = 0
         self._copies: list[exp.Expr] = []
@@ -60,9 +72,12 @@ class Lifter:
     ) -> exp.Expr:
         """`node` with parameters for its lifted values; `node` itself if it has none. Adds to
         `queries`, or with `search` to `searched`."""
-        if not self.from_ and node.find(exp.Query) is None:
+        calls = bool(calls_in(node))
+        if not self.from_ and not calls and node.find(exp.Query) is None:
             return node
         root = exp.Paren(this=node.copy())
+        for call in calls_in(root) if calls else ():
+            self._replace(call, self._sequence(call, queries))
         for part in _with_queries(root):
             value = self._search(part) if search else self._query(part, scope, queries, 1)[0]
             self._replace(part, value)
@@ -73,6 +88,12 @@ class Lifter:
         self._copies.append(root)
         lifted: exp.Expr = root.this
         return lifted
+
+    def _sequence(self, call: exp.Anonymous, queries: Queries) -> exp.Expr:
+        name = self._name()
+        self._types[name] = BIGINT
+        queries.append(SequenceValue(self._call(call), name))
+        return _placeholder(name)
 
     def lift_row(
         self, node: exp.Subquery, width: int, scope: RowScope | ConstantScope, queries: Queries

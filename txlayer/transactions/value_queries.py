@@ -10,16 +10,23 @@ from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.snapshot import RowReader
+from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.requests import Parameters
-from hornbeam_server.txlayer.transactions.write_plans import ValueQuery
+from hornbeam_server.txlayer.transactions.write_plans import (
+    Lifted,
+    SequenceValue,
+    ValueQuery,
+)
 
 
 class ValueQueries:
-    """Runs the value queries of one statement. All read at `reader`, the state before the
-    statement; None if the statement has none. A query runs once for equal parameters."""
+    """Runs the value queries of one statement, and takes the values of sequences from `numbers`.
+    All queries read at `reader`, the state before the statement; None if the statement has none. A
+    query runs once for equal parameters."""
 
-    def __init__(self, reader: RowReader | None) -> None:
+    def __init__(self, reader: RowReader | None, numbers: Numbers) -> None:
         self._reader = reader
+        self._numbers = numbers
         self._known: dict[tuple[int, Row], Row] = {}
 
     @property
@@ -27,15 +34,16 @@ class ValueQueries:
         """Does the statement have value queries?"""
         return self._reader is not None
 
-    async def add(
-        self, queries: Sequence[ValueQuery], row: Row, parameters: Parameters
-    ) -> Parameters:
+    async def add(self, queries: Sequence[Lifted], row: Row, parameters: Parameters) -> Parameters:
         """`parameters` and the values of `queries` for an expression over `row`. Raises SqlError
         if a query finds several rows."""
         if not queries:
             return parameters
         given = named_parameters(parameters)
         for query in queries:
+            if isinstance(query, SequenceValue):
+                given[query.name] = await self._numbers.value(query.call)
+                continue
             own = {**given, **{name: row[position] for name, position in query.row}}
             values = await self._row(query, own)
             given.update(zip(query.names, values, strict=True))
@@ -43,7 +51,7 @@ class ValueQueries:
 
     async def add_all(
         self,
-        queries: Sequence[ValueQuery],
+        queries: Sequence[Lifted],
         rows: Sequence[Row],
         parameters: Sequence[Parameters],
     ) -> Sequence[Parameters]:

@@ -13,6 +13,7 @@ from hornbeam_server.query.binding.constants import comparable, fold, named_type
 from hornbeam_server.query.binding.parameters import readers, with_literals
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.binding.placeholders import parameter_key
+from hornbeam_server.query.binding.sequence_calls import read_call, refuse_calls
 from hornbeam_server.query.dialect.functions import makes_or_takes_rows
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.expressions import compile_expression
@@ -28,6 +29,7 @@ from hornbeam_server.txlayer.transactions.identity_assignments import (
     require_writable,
 )
 from hornbeam_server.txlayer.transactions.requests import Parameters
+from hornbeam_server.txlayer.transactions.sequence_queries import split
 from hornbeam_server.txlayer.transactions.truncation import truncation
 from hornbeam_server.txlayer.transactions.value_lifting import Lifter
 from hornbeam_server.txlayer.transactions.write_clauses import (
@@ -52,6 +54,7 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     Defaulted,
     DeletePlan,
     InsertPlan,
+    Lifted,
     MergeAction,
     MergeDelete,
     MergeInsert,
@@ -61,7 +64,6 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     RowPlan,
     Subquery,
     UpdatePlan,
-    ValueQuery,
     WritePlan,
 )
 from hornbeam_server.txlayer.transactions.write_queries import (
@@ -75,7 +77,7 @@ from hornbeam_server.txlayer.transactions.write_steps import compile_steps, has_
 
 def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
     """Compile one write statement. Raises SqlError and its subclasses."""
-    tree = parse(sql)
+    tree = parse(sql, sequences=True)
     if isinstance(tree, exp.TruncateTable):
         return truncation(tree, sql, catalog, engine)
     if has_steps(tree):
@@ -150,7 +152,13 @@ class _Compiler:
         self.alias = relation.alias_or_name
         self.types = dict(bound.parameter_types)
         sources = bound.ast.args.get("from_") or bound.ast.args.get("using")
-        self.lifter = Lifter(self.alias, self.types, self._subquery, from_=bool(sources))
+        self.lifter = Lifter(
+            self.alias,
+            self.types,
+            self._subquery,
+            lambda node: read_call(node, catalog),
+            from_=bool(sources),
+        )
         self.readers = readers(bound, _read)
         self.by_values: list[ByValues] = []
 
@@ -166,14 +174,15 @@ class _Compiler:
     def insert(self, ast: exp.Insert) -> InsertPlan:
         names = self._insert_columns(ast)
         source = ast.expression
-        query = None
+        query, outputs = None, None
         if source is not None and not isinstance(source, exp.Values):
-            query = self._subquery(source.copy())
-            names = self._selected(ast, names, len(query.prepared.columns))
+            query, outputs = split(source, self._subquery, self.catalog)
+            width = len(query.prepared.columns) if outputs is None else outputs.width
+            names = self._selected(ast, names, width)
         ignored = ignored_identities(self.relation, ast, names)
         positions: tuple[int, ...] = ()
         rows: tuple[tuple[Assignment, ...], ...] = ()
-        queries: list[ValueQuery] = []
+        queries: list[Lifted] = []
         if source is None:
             rows = ((),)
         elif isinstance(source, exp.Values):
@@ -191,11 +200,12 @@ class _Compiler:
             self.bound,
             self.readers,
             tuple(self.by_values),
+            outputs,
         )
 
     def update(self, ast: exp.Update) -> UpdatePlan:
         by_key = self._by_key(ast)
-        queries: list[ValueQuery] = []
+        queries: list[Lifted] = []
         scope = self._scope()
         pairs = self._pairs(ast.expressions, scope, queries, search=by_key is None)
         outputs = self._outputs(ast.args.get("returning"))
@@ -243,7 +253,7 @@ class _Compiler:
     def _merge_action(self, then: exp.Expr) -> Callable[[], MergeAction] | None:
         """An action with lifted values, to be compiled when their types are known; None for DO
         NOTHING."""
-        queries: list[ValueQuery] = []
+        queries: list[Lifted] = []
         match then:
             case exp.Update():
                 scope = self._scope()
@@ -285,7 +295,7 @@ class _Compiler:
         names: tuple[str, ...],
         item: exp.Expr,
         ignored: frozenset[str],
-        queries: list[ValueQuery],
+        queries: list[Lifted],
     ) -> tuple[Assignment, ...]:
         return self._cells(self._lifted(names, item, ignored, queries))
 
@@ -294,7 +304,7 @@ class _Compiler:
         names: tuple[str, ...],
         item: exp.Expr,
         ignored: frozenset[str],
-        queries: list[ValueQuery],
+        queries: list[Lifted],
     ) -> list[tuple[str, exp.Expr]]:
         """The columns and values of a row of VALUES, with lifted values, without defaults."""
         values = item.expressions if isinstance(item, exp.Tuple) else [item]
@@ -332,6 +342,7 @@ class _Compiler:
         parameters."""
         if (with_ := self.bound.ast.args.get("with_")) is not None:
             put_before(with_.copy(), query)
+        refuse_calls(query)
         uses = name_parameters(query)
         bound = bind_tree(query, self.bound.statement.sql, self.catalog)
         return Subquery(self.engine.prepare_bound(bound, self.catalog), uses)
@@ -340,7 +351,7 @@ class _Compiler:
         self,
         items: Sequence[exp.Expr],
         scope: RowScope,
-        queries: list[ValueQuery],
+        queries: list[Lifted],
         *,
         search: bool = False,
     ) -> list[tuple[str, exp.Expr]]:
@@ -389,6 +400,7 @@ class _Compiler:
         if is_lifted(node):
             key = parameter_key(node)
             return lambda _row, parameters: parameters[key]  # type: ignore[index]
+        refuse_calls(node)
         if any(isinstance(part, exp.Window) or makes_or_takes_rows(part) for part in node.walk()):
             raise Unsupported(
                 "Aggregates, window functions and unnest cannot be used for a value here: it is"
@@ -484,8 +496,8 @@ class _Compiler:
             )
         scope = self._scope(proposed=True)
         where = node.args.get("where")
-        queries: list[ValueQuery] = []
-        where_queries: list[ValueQuery] = []
+        queries: list[Lifted] = []
+        where_queries: list[Lifted] = []
         condition = self.lifter.lift(where.this, scope, where_queries) if where else None
         return Conflict(
             False,
@@ -514,7 +526,7 @@ class _Compiler:
         if node is None:
             return None
         scope = self._scope()
-        queries: list[ValueQuery] = []
+        queries: list[Lifted] = []
         named = [
             (name, self.lifter.lift(expression, scope, queries))
             for item in node.expressions
@@ -555,7 +567,7 @@ class _Compiler:
             yield output, column
 
 
-_Outputs = tuple[list[tuple[str, exp.Expr]], list[ValueQuery]]
+_Outputs = tuple[list[tuple[str, exp.Expr]], list[Lifted]]
 
 
 def _relation_of(ast: exp.Expr) -> exp.Expr:

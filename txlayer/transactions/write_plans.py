@@ -14,6 +14,7 @@ from typing import Any
 
 from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.parameters import Reader
+from hornbeam_server.query.binding.sequence_calls import SequenceCall
 from hornbeam_server.query.engine import PreparedQuery
 from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Catalog, Index
@@ -21,6 +22,7 @@ from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Column, Relation
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 from hornbeam_server.txlayer.transactions.requests import Parameters
+from hornbeam_server.txlayer.transactions.sequence_outputs import Outputs
 from hornbeam_server.txlayer.transactions.write_expressions import ByValues, Scalar
 
 
@@ -106,6 +108,18 @@ class ValueQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class SequenceValue:
+    """A call of a function of sequences in an expression: the value of the parameter `name`. It is
+    called for each row for which the expression is evaluated."""
+
+    call: SequenceCall
+    name: str
+
+
+Lifted = ValueQuery | SequenceValue
+
+
+@dataclass(frozen=True, slots=True)
 class Returning:
     """RETURNING: the names, types and scalars of its columns. The type is None if only DuckDB knows
     it. Scalars are over the written row."""
@@ -113,7 +127,7 @@ class Returning:
     columns: tuple[str, ...]
     types: tuple[ColumnType | None, ...]
     scalars: tuple[Scalar, ...]
-    queries: tuple[ValueQuery, ...]
+    queries: tuple[Lifted, ...]
 
     @property
     def sql_types(self) -> tuple[str, ...]:
@@ -179,9 +193,9 @@ class Conflict:
     """The assignments of DO UPDATE; empty: DO NOTHING. Their expressions are over the existing row
     followed by the proposed row."""
     where: Scalar | None
-    queries: tuple[ValueQuery, ...] = ()
+    queries: tuple[Lifted, ...] = ()
     """For the assignments."""
-    where_queries: tuple[ValueQuery, ...] = ()
+    where_queries: tuple[Lifted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +207,15 @@ class InsertPlan:
     rows: tuple[tuple[Assignment, ...], ...]
     query: Subquery | None
     query_positions: tuple[int, ...]
-    queries: tuple[ValueQuery, ...]
+    queries: tuple[Lifted, ...]
     """For the rows of VALUES."""
     conflict: Conflict | None
     returning: Returning | None
     bound: BoundQuery
     readers: tuple[Reader, ...]
     by_values: tuple[ByValues, ...]
+    outputs: Outputs | None = None
+    """The columns of `query` that take numbers from sequences."""
 
     def given(self, parameters: Parameters) -> Iterator[dict[int, Value]]:
         """The values of each row of VALUES, by position. Raises TypeMismatch."""
@@ -217,7 +233,7 @@ class UpdatePlan:
     relation: Relation
     find: ByKey | BySearch
     assignments: Assignments
-    queries: tuple[ValueQuery, ...]
+    queries: tuple[Lifted, ...]
     """For the assignments."""
     returning: Returning | None
     bound: BoundQuery
@@ -240,14 +256,14 @@ class MergeUpdate:
     """WHEN MATCHED THEN UPDATE. `queries` are for the assignments."""
 
     assignments: Assignments
-    queries: tuple[ValueQuery, ...]
+    queries: tuple[Lifted, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MergeDelete:
     """WHEN MATCHED THEN DELETE."""
 
-    queries: tuple[ValueQuery, ...] = ()
+    queries: tuple[Lifted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +271,7 @@ class MergeInsert:
     """WHEN NOT MATCHED THEN INSERT. `queries` are for the values."""
 
     values: tuple[Assignment, ...]
-    queries: tuple[ValueQuery, ...]
+    queries: tuple[Lifted, ...]
 
     def given(self, parameters: Parameters) -> dict[int, Value]:
         """The values of the row, by position. Raises TypeMismatch."""
@@ -330,7 +346,7 @@ WritePlan = RowPlan | TruncatePlan | StepsPlan
 
 
 def _searches(plan: RowPlan) -> Iterator[Subquery]:
-    yield from (each.query for each in value_queries(plan))
+    yield from (each.query for each in value_queries(plan) if isinstance(each, ValueQuery))
     match plan:
         case InsertPlan(query=Subquery() as query) | MergePlan(query=query):
             yield query
@@ -344,8 +360,8 @@ def needs_duckdb(plan: WritePlan, parameters: Parameters) -> bool:
     return any(each.of_row or each.native(parameters) is None for each in plan.by_values)
 
 
-def value_queries(plan: RowPlan) -> tuple[ValueQuery, ...]:
-    """All value queries of a plan."""
+def value_queries(plan: RowPlan) -> tuple[Lifted, ...]:
+    """All values of a plan that its rows do not have: those of queries and of sequences."""
     found = plan.returning.queries if plan.returning is not None else ()
     match plan:
         case InsertPlan(queries=own, conflict=Conflict() as conflict):

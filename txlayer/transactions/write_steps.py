@@ -16,6 +16,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.algebra import BoundStatement, Parameter, StatementKind
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
 from hornbeam_server.query.binding.parameters import readers
+from hornbeam_server.query.binding.sequence_calls import refuse_calls
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, Unsupported
@@ -109,6 +110,7 @@ class _Compiler:
         if isinstance(tree, (*WRITES, exp.Merge)):
             return Step(*self._write(tree), self._catalog, None)
         self._require_returning(tree)
+        refuse_calls(tree)
         uses = self._named(tree)
         bound = with_one_now(bind_tree(tree, self._sql, self._catalog))
         if NOW in bound.parameter_types:

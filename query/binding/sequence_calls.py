@@ -1,0 +1,165 @@
+"""Calls of nextval, currval, lastval and setval in SQL.
+
+No evaluator knows sequences. Where such a call may stand, a parameter takes its place, whose value
+the transaction layer gives (`txlayer/transactions/value_lifting.py`, `sequence_queries.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from sqlglot import exp
+
+from hornbeam_server.query.dialect.functions import function_name
+from hornbeam_server.query.dialect.grammar import NAME
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.counters import SEQUENCE, Counter
+from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
+from hornbeam_server.schema.model import PUBLIC, sequence_of_column
+from hornbeam_server.schema.sequences import named
+from hornbeam_server.schema.trees import written
+
+SEQUENCES = frozenset({"nextval", "currval", "lastval", "setval"})
+OF_COLUMN = "pg_get_serial_sequence"
+_DRAWS = re.compile(r"\bnextval\b", re.IGNORECASE)
+_CALLS = re.compile(r"\b(nextval|currval|lastval|setval)\b", re.IGNORECASE)
+_CURE = (
+    "Write it in VALUES, SET, RETURNING, a DEFAULT, or the list of the outermost SELECT; give its"
+    " value to other places as a parameter."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceCall:
+    """A call of `function`: nextval, currval or lastval. `counter` is the sequence; None for
+    lastval."""
+
+    function: str
+    counter: Counter | None
+
+
+def is_sequence_call(node: exp.Expr) -> TypeGuard[exp.Anonymous]:
+    """Whether the node is a call of a function of sequences."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() in SEQUENCES
+
+
+def calls_in(node: exp.Expr) -> list[exp.Anonymous]:
+    """The calls in an expression, in the order of the text, without those in its queries."""
+    found = node.walk(bfs=False, prune=lambda each: isinstance(each, exp.Query))
+    return [each for each in found if is_sequence_call(each)]
+
+
+def names_sequences(sql: str) -> bool:
+    """May the statement call a function of sequences? False only if it does not."""
+    return _CALLS.search(sql) is not None
+
+
+def draws(sql: str) -> bool:
+    """May the statement take numbers from a sequence? False only if it does not."""
+    return _DRAWS.search(sql) is not None
+
+
+def owners_of_draws(tree: exp.Expr, catalog: Catalog) -> Iterator[str]:
+    """For each call of nextval the relation that owns the sequence, or else the sequence. Raises
+    UnknownName."""
+    owners = {each.name: each.owner for each in catalog.schema.sequences}
+    for node in tree.walk():
+        if not is_sequence_call(node) or node.name.lower() != "nextval":
+            continue
+        counter = read_call(node, catalog).counter
+        if counter is not None:
+            owner = owners.get(counter.column) if counter.relation == SEQUENCE else None
+            yield owner[0] if owner is not None else counter.relation or counter.column
+
+
+def refuse_calls(node: exp.Expr) -> None:
+    """Raises Unsupported for a call that is left where it cannot stand."""
+    for each in node.walk():
+        if is_sequence_call(each):
+            raise Unsupported(
+                f"{function_name(each)} cannot stand here: {written(each, NAME)}.", cure=_CURE
+            )
+
+
+def read_call(node: exp.Anonymous, catalog: Catalog) -> SequenceCall:
+    """The call that `node` is. Raises SqlError, UnknownName, Unsupported."""
+    function = function_name(node)
+    arguments = node.expressions
+    if function == "setval":
+        raise Unsupported(
+            "setval stands alone: SELECT setval('sequence', number).",
+            cure="Send it as a statement of its own, through the client.",
+        )
+    if len(arguments) != (function != "lastval"):
+        raise SqlError(
+            f"{function} with {len(arguments)} arguments: {written(node, NAME)}.",
+            cure="Write nextval('sequence'), currval('sequence') or lastval().",
+        )
+    counter = sequence_named(arguments[0], catalog) if arguments else None
+    return SequenceCall(function, counter)
+
+
+def sequence_named(argument: exp.Expr, catalog: Catalog) -> Counter:
+    """The counter of the sequence that an argument names. Raises SqlError, UnknownName."""
+    argument = argument.unnest()
+    while isinstance(argument, exp.Cast):
+        argument = argument.this.unnest()
+    if isinstance(argument, exp.Anonymous) and argument.name.lower() == OF_COLUMN:
+        name = _of_column(argument, catalog)
+    elif isinstance(argument, exp.Literal) and argument.is_string:
+        name = _named(argument.name)
+    else:
+        raise SqlError(
+            f"The name of a sequence is a text: {written(argument, NAME)}.",
+            cure="Write nextval('sequence').",
+        )
+    return counter_named(name, catalog)
+
+
+def counter_named(name: str, catalog: Catalog) -> Counter:
+    """The counter of a sequence. Raises UnknownName."""
+    counter = catalog.sequences.get(name)
+    if counter is None:
+        known = ", ".join(sorted(catalog.sequences))
+        raise UnknownName(
+            f"There is no sequence {name}.",
+            cure=f"There are: {known}." if known else "Declare it: CREATE SEQUENCE.",
+            name=name,
+        )
+    return counter
+
+
+def _named(text: str) -> str:
+    schema = text.strip().rpartition(".")[0].strip('"')
+    if schema not in {"", PUBLIC}:
+        raise UnknownName(f"There is no schema {schema}, only public.", name=schema)
+    return named(text)
+
+
+def _of_column(call: exp.Anonymous, catalog: Catalog) -> str:
+    """The sequence that a column owns: pg_get_serial_sequence('relation', 'column')."""
+    texts = [each.name for each in call.expressions if isinstance(each, exp.Literal)]
+    if len(texts) != 2:
+        raise SqlError(
+            f"{OF_COLUMN} takes a relation and a column as texts.",
+            cure=f"Write {OF_COLUMN}('relation', 'column').",
+        )
+    relation, column = _named(texts[0]), texts[1]
+    for sequence in catalog.schema.sequences:
+        if sequence.owner == (relation, column):
+            return sequence.name
+    return sequence_of_column(relation, column)
+
+
+def sequence_in_default(call: exp.Anonymous) -> str | None:
+    """The sequence of a call nextval('…') in a default; None for another call."""
+    if function_name(call) != "nextval" or len(call.expressions) != 1:
+        return None
+    argument = call.expressions[0]
+    while isinstance(argument, exp.Cast | exp.Paren):
+        argument = argument.this
+    literal = isinstance(argument, exp.Literal) and argument.is_string
+    return named(argument.name) if literal else None

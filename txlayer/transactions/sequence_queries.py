@@ -1,0 +1,275 @@
+"""SELECTs that take numbers from sequences: `SELECT nextval('s'), upper(name) FROM item`.
+
+Such a SELECT is split. A query without the calls gives all other values. Its rows are then
+completed one after the other, in the order of the result: the calls are made, and the expressions
+around them are computed. So only rows of the result take numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from sqlglot import exp
+
+from hornbeam_server.query.binding.algebra import Parameter
+from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind_tree
+from hornbeam_server.query.binding.constants import named_type
+from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.binding.sequence_calls import (
+    SequenceCall,
+    calls_in,
+    is_sequence_call,
+    read_call,
+    refuse_calls,
+)
+from hornbeam_server.query.dialect.functions import makes_or_takes_rows
+from hornbeam_server.query.engine import PreparedQuery, QueryStream
+from hornbeam_server.query.explain import Explanation
+from hornbeam_server.query.expressions import compile_expression
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import SqlError, Unsupported
+from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.types import ColumnType, Kind, Row
+from hornbeam_server.storage.snapshot import RowReader
+from hornbeam_server.txlayer.transactions.identity_columns import Numbers
+from hornbeam_server.txlayer.transactions.requests import Parameters
+from hornbeam_server.txlayer.transactions.sequence_outputs import Output, Outputs
+from hornbeam_server.txlayer.transactions.write_expressions import (
+    LIFTED,
+    ByValues,
+    ConstantScope,
+)
+from hornbeam_server.txlayer.transactions.write_plans import Subquery
+from hornbeam_server.txlayer.transactions.write_queries import name_parameters
+
+BIGINT = ColumnType(Kind.BIGINT)
+_CONSTANTS = (
+    exp.Literal, exp.Null, exp.Boolean, exp.DataType, exp.Identifier, exp.Var, exp.DataTypeParam,
+)  # fmt: skip
+Prepare = Callable[[exp.Expr], Subquery]
+
+
+def split(tree: exp.Expr, prepare: Prepare, catalog: Catalog) -> tuple[Subquery, Outputs | None]:
+    """The query of a bound SELECT without calls, which `prepare` plans, and the columns that have
+    calls; None if it has none. Raises SqlError and its subclasses."""
+    if not isinstance(tree, exp.Select) or not any(map(calls_in, tree.expressions)):
+        refuse_calls(tree)
+        return prepare(tree.copy()), None
+    if tree.args.get("distinct"):
+        raise Unsupported(
+            "SELECT DISTINCT cannot have nextval.",
+            cure="Write SELECT nextval('s'), … FROM (SELECT DISTINCT …) AS t.",
+        )
+    query = tree.copy()
+    splitting = _Splitting(query, catalog)
+    refuse_calls(query)
+    subquery = prepare(query)
+    return subquery, splitting.outputs(subquery.prepared.columns)
+
+
+class _Splitting:
+    """Takes the calls out of `query`, a SELECT."""
+
+    def __init__(self, query: exp.Select, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._operands: list[exp.Expr] = []
+        self._found: list[tuple[int, exp.Expr, list[tuple[str, SequenceCall]], list[str]]] = []
+        self._number = 0
+        position = 0
+        for item in list(query.expressions):
+            if calls_in(item):
+                self._take(item, position)
+            position += _width(item)
+        self._width = position
+        for number, operand in enumerate(self._operands):
+            query.append("expressions", exp.alias_(operand, _operand(number), copy=False))
+
+    def _take(self, item: exp.Expr, position: int) -> None:
+        value = item.this if isinstance(item, exp.Alias) else item
+        root = exp.Paren(this=value.copy())
+        calls: list[tuple[str, SequenceCall]] = []
+        first = len(self._operands)
+        self._split(root.this, calls)
+        names = [_operand(number) for number in range(first, len(self._operands))]
+        self._found.append((position, root, calls, names))
+        value.replace(exp.cast(exp.Null(), "BIGINT", dialect="duckdb"))
+        unlink(value)
+
+    def _split(self, node: exp.Expr, calls: list[tuple[str, SequenceCall]]) -> None:
+        """Replace the calls below `node` and at it, and the values beside them, by parameters."""
+        if is_sequence_call(node):
+            name = f"{LIFTED}c{self._number}"
+            self._number += 1
+            calls.append((name, read_call(node, self._catalog)))
+            _replace(node, name)
+            return
+        if isinstance(node, _CONSTANTS):
+            return
+        if not calls_in(node) and not isinstance(node, exp.If):
+            operand = node.copy()
+            _replace(node, _operand(len(self._operands)))
+            self._operands.append(operand)
+            return
+        if makes_or_takes_rows(node) or isinstance(node, exp.Window):
+            raise Unsupported(
+                "nextval cannot stand in an aggregate or a window function.",
+                cure="Take the numbers in the outermost SELECT.",
+            )
+        for child in list(node.iter_expressions()):
+            self._split(child, calls)
+
+    def outputs(self, columns: Sequence[OutputColumn]) -> Outputs:
+        types: dict[int | str, ColumnType | None] = {}
+        places: dict[str, int] = {}
+        for number in range(len(self._operands)):
+            places[_operand(number)] = place = self._width + number
+            types[_operand(number)] = columns[place].type
+        computed: list[Output] = []
+        for position, root, calls, names in self._found:
+            types.update((name, BIGINT) for name, _ in calls)
+            scope = ConstantScope(types)
+            compiled = compile_expression(root.this, scope)
+            of_cast = named_type(root.this.args.get("to"))
+            computed.append(
+                Output(
+                    position,
+                    tuple(calls),
+                    tuple((name, places[name]) for name in names),
+                    ByValues(root.this, scope),
+                    of_cast if compiled is None else compiled.type,
+                )
+            )
+        return Outputs(self._width, tuple(computed))
+
+
+def _operand(number: int) -> str:
+    """The name of the parameter, and of the query's column, for an operand."""
+    return f"{LIFTED}o{number}"
+
+
+def _replace(node: exp.Expr, name: str) -> None:
+    placeholder = exp.Placeholder(this=name)
+    placeholder.meta["parameter"] = Parameter(name)
+    node.replace(placeholder)
+    unlink(node)
+
+
+def _width(item: exp.Expr) -> int:
+    """The number of columns of an item of a bound SELECT."""
+    star = item if isinstance(item, exp.Star) else item.this if item.is_star else None
+    return 1 if star is None else len(star.meta["columns"])
+
+
+# ---------------------------------------------------------------- queries of clients
+
+
+class NumberedQuery:
+    """A planned SELECT that takes numbers from sequences; it runs like a `PreparedQuery`."""
+
+    def __init__(
+        self, query: Subquery, outputs: Outputs | None, parameters: int, numbers: Numbers
+    ) -> None:
+        """`parameters`: how many the statement has."""
+        prepared = query.prepared
+        self.deferred, self.locking = prepared.deferred, prepared.locking
+        self.served_by, self.sources = prepared.served_by, prepared.sources
+        self._query, self._outputs, self._parameters = query, outputs, parameters
+        self._numbers = numbers
+
+    async def run(
+        self,
+        reader: RowReader,
+        parameters: Parameters = (),
+        *,
+        deadline: float | None = None,
+        max_rows: int | None = None,
+    ) -> QueryStream:
+        """Start the query: see `PreparedQuery.run`."""
+        given = self._given(parameters)
+        stream = await self._query.prepared.run(reader, given, deadline=deadline)
+        if self._outputs is None:
+            return stream
+        rows = self._completed(stream, self._outputs)
+        columns = _columns(stream.columns, self._outputs)
+        return QueryStream(columns, rows, None, deadline, max_rows)
+
+    def explain(
+        self, parameters: Parameters | None = None, *, notes: Sequence[str] = ()
+    ) -> Explanation:
+        """The plan of the query for all other values: see `PreparedQuery.explain`."""
+        given = None if parameters is None else self._given(parameters)
+        return self._query.prepared.explain(given, notes=notes)
+
+    @property
+    def answered_by(self) -> tuple[str, ...]:
+        return self._query.prepared.answered_by
+
+    def _given(self, parameters: Parameters) -> dict[str, Any]:
+        """The values of the query's parameters. Raises SqlError."""
+        named: Mapping[Any, Any] = (
+            parameters if isinstance(parameters, Mapping) else dict(enumerate(parameters))
+        )
+        if len(named) != self._parameters:
+            raise SqlError(
+                f"The statement has {self._parameters} parameters, {len(named)} are given.",
+                cure="Give one value for each parameter.",
+            )
+        return {name: named[key] for name, key in self._query.uses.items()}
+
+    async def _completed(
+        self, stream: QueryStream, outputs: Outputs
+    ) -> AsyncGenerator[list[Row], None]:
+        engine = self._query.prepared.engine
+        async with aclosing(stream.batches()) as batches:
+            async for batch in batches:
+                yield await outputs.rows(batch, self._numbers, engine)
+
+
+def _columns(found: Sequence[OutputColumn], outputs: Outputs) -> tuple[OutputColumn, ...]:
+    types = {output.position: output.type for output in outputs.computed}
+    return tuple(
+        OutputColumn(column.name, types.get(position, column.type))
+        for position, column in enumerate(found[: outputs.width])
+    )
+
+
+def numbered_query(
+    sql: str,
+    catalog: Catalog,
+    numbers: Numbers,
+    prepare: Callable[[BoundQuery], PreparedQuery],
+) -> NumberedQuery:
+    """Plan a SELECT that calls functions of sequences. `prepare` plans a bound query. The values of
+    currval and lastval outside of the SELECT list are those before the statement. Raises SqlError
+    and its subclasses."""
+    tree = parse(sql, sequences=True)
+    _put_values(tree, catalog, numbers)
+    bound = bind_tree(tree, sql, catalog)
+    wanted = len(bound.parameter_types)
+
+    def prepared(query: exp.Expr) -> Subquery:
+        uses = name_parameters(query)
+        return Subquery(prepare(bind_tree(query, sql, catalog)), uses)
+
+    try:
+        query, outputs = split(bound.ast, prepared, catalog)
+    finally:
+        unlink(bound.ast)
+    return NumberedQuery(query, outputs, wanted, numbers)
+
+
+def _put_values(tree: exp.Expr, catalog: Catalog, numbers: Numbers) -> None:
+    """Replace currval and lastval outside of the SELECT list by their values."""
+    listed = {
+        id(call)
+        for item in (tree.expressions if isinstance(tree, exp.Select) else ())
+        for call in calls_in(item)
+    }
+    for call in [node for node in tree.walk() if is_sequence_call(node)]:
+        if id(call) in listed or call.name.lower() == "nextval":
+            continue
+        number = numbers.last(read_call(call, catalog).counter)
+        call.replace(exp.Literal.number(number))
+        unlink(call)
