@@ -24,6 +24,7 @@ from hornbeam_server.schema.model import Refresh
 from hornbeam_server.storage.ports import Clock, Coordination, TableStore
 from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
 from hornbeam_server.txlayer.ddl.claim import load_catalog
+from hornbeam_server.txlayer.transactions.sequence_queries import NumberedQuery
 from hornbeam_server.txlayer.views.refresh_groups import (
     Finished,
     Groups,
@@ -100,7 +101,7 @@ class DeferredViews:
 
     async def read_at(
         self,
-        query: PreparedQuery,
+        query: PreparedQuery | NumberedQuery,
         *,
         asked: int | None,
         max_staleness_s: float | None,

@@ -43,11 +43,11 @@ def with_renamed_sequence(sql: str, old: str, new: str) -> str:
     """The expression with the name `new` for the sequence `old`."""
     for token, _ in reversed([*_drawn(sql)]):
         if named(token.text) == old:
-            sql = f"{sql[: token.start]}{_argument(new)}{sql[token.end + 1 :]}"
+            sql = f"{sql[: token.start]}{argument_of(new)}{sql[token.end + 1 :]}"
     return sql
 
 
-def _argument(name: str) -> str:
+def argument_of(name: str) -> str:
     """The argument of nextval for the sequence `name`."""
     plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name)
     return quoted(name if plain else '"' + name.replace('"', '""') + '"')

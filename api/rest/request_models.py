@@ -87,11 +87,19 @@ ByName = Annotated[dict[str, Item], BeforeValidator(_few_members)]
 """Values by the names of relations, views or tables."""
 
 
+Session = ByName[Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]]
+SESSION = (
+    "For currval and lastval: the last number that the client has taken from each sequence, as"
+    " `drawn` of answers gave them; the last one at the end."
+)
+
+
 class StatementBody(Body):
     sql: Sql = Field(examples=["UPDATE item SET i_stock = i_stock - ? WHERE i_id = ?"])
     parameters: StatementParameters = Field(default_factory=list, examples=[[1, 42]])
 
     parameter_sets: ParameterSets | None = Field(None, examples=[[[1, 42], [2, 43]]])
+    session: Session = Field(default_factory=dict, description=SESSION)
 
     @model_validator(mode="after")
     def one_of_both(self) -> StatementBody:
@@ -101,8 +109,8 @@ class StatementBody(Body):
 
     def statement(self) -> SqlWork:
         if self.parameter_sets is None:
-            return Statement(self.sql, self.parameters)
-        return RepeatedStatement(self.sql, self.parameter_sets)
+            return Statement(self.sql, self.parameters, self.session)
+        return RepeatedStatement(self.sql, self.parameter_sets, self.session)
 
 
 class PreconditionBody(Body):
@@ -247,6 +255,7 @@ class QueryBody(Body):
     )
     use_views: bool = True
     max_staleness_ms: Milliseconds | None = Field(None, description=STALENESS)
+    session: Session = Field(default_factory=dict, description=SESSION)
 
     def parameter_lists(self) -> list[Parameters]:
         return [self.parameters, *(item.parameters for item in self.pending)]
@@ -362,9 +371,10 @@ class AlterBody(Body):
 class RestartBody(Body):
     sql: str = Field(
         description="ALTER TABLE … ALTER COLUMN … RESTART [WITH n], ALTER SEQUENCE … RESTART [WITH"
-        " n], or SELECT setval('table_column_seq', n[, is_called]).",
+        " n], or SELECT setval('sequence', n[, is_called]) [FROM …], where n may be an expression.",
         examples=["ALTER TABLE orders ALTER COLUMN o_id RESTART WITH 1000"],
     )
+    parameters: StatementParameters = Field(default_factory=list)
 
 
 class VerifyBody(Body):

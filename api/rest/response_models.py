@@ -58,6 +58,9 @@ class Ready(Answer):
     status: Literal["ready"]
 
 
+DRAWN = "The last number taken from each sequence, if any; the last one at the end."
+
+
 class OutputColumn(Answer):
     name: str = Field(examples=["o_total"])
     type: str = Field(examples=["DECIMAL(15,2)"], description='SQL type; "" if it has none.')
@@ -99,6 +102,7 @@ class Transaction(Answer):
     replay: dict[str, Any] | None = Field(
         None, description="Of a dry run: send it with the commit, and its results stay true."
     )
+    drawn: dict[str, int] | None = Field(None, description=DRAWN)
 
 
 class Outcome(Answer):
@@ -125,6 +129,7 @@ class Rows(Answer):
         " snapshot.",
     )
     elapsed_ms: float
+    drawn: dict[str, int] | None = Field(None, description=DRAWN)
 
 
 class Explained(BaseModel):
@@ -171,11 +176,14 @@ class AlteredSchema(Answer):
 
 
 class Restarted(Answer):
-    relation: str = Field(examples=["orders"])
-    column: str = Field(examples=["o_id"])
-    next: int = Field(description="The number that the next row gets.")
+    relation: str = Field(examples=["orders"], description='"" for a sequence of its own.')
+    column: str = Field(examples=["o_id"], description="The column, or the sequence.")
+    next: int | None = Field(
+        description="The number that is given next; null: setval of NULL changes nothing."
+    )
     value: int | None = Field(description="The number in the statement; setval's result.")
     catalog_version: int
+    drawn: dict[str, int] | None = Field(None, description="What currval gives after setval.")
 
 
 class View(Answer):

@@ -83,6 +83,7 @@ def tail_document(result: QueryResult, began: float) -> dict[str, Any]:
         "reads": None if reads is None else [[r.layout, r.key.hex(), r.ts] for r in reads],
         **({} if ranges is None else {"ranges": [*map(_range_document, dict.fromkeys(ranges))]}),
         "elapsed_ms": round((now_s() - began) * 1000, 3),
+        **({"drawn": dict(result.drawn)} if result.drawn else {}),
     }
 
 
@@ -112,6 +113,8 @@ def transaction_document(catalog: Catalog, result: TransactionResult) -> dict[st
         },
         "applied": result.applied,
     }
+    if result.drawn:
+        document["drawn"] = dict(result.drawn)
     if result.replay is not None:
         document["replay"] = result.replay
     if result.mutations:

@@ -28,6 +28,7 @@ from hornbeam.cursor import Cursor, Write
 from hornbeam.ddl import execute_ddl
 from hornbeam.errors import Error, InterfaceError, NotSupportedError, ProgrammingError
 from hornbeam.isolation import DEFAULT_LEVEL, Action, Control, Modes, control_of, level_of
+from hornbeam.statements import names_session
 from hornbeam.transport import Transport, open_transport, parse_url, persistently
 from hornbeam.types import Parameters, wire_parameters
 
@@ -133,6 +134,9 @@ class Connection:
         self._modes = Modes(isolation)
         self._pipelines = 0
         self._closed = False
+        self._drawn: dict[str, int] = {}
+        """The last number that this connection has taken from each sequence, for currval; the last
+        one at the end, for lastval."""
         self._snapshot: int | None
         self._writes: list[Write]
         self._reads: dict[tuple[str, str], int | None]
@@ -355,6 +359,7 @@ class Connection:
             lambda: self.transport.json("POST", "/v1/query", body)
         )
         self._note_snapshot(answer["snapshot"])
+        self._note_drawn(answer)
         for layout, key, ts in answer["reads"] or ():
             self._reads.setdefault((layout, key), ts)
         self._ranges.update(dict.fromkeys(map(tuple, answer.get("ranges") or ())))
@@ -403,6 +408,9 @@ class Connection:
             )
         if self._modes.read_only:
             raise ProgrammingError("This transaction is READ ONLY.")
+        if all(write.result is not None for write in self._writes):
+            for write in writes:
+                write.body.update(self._session(write.body["sql"]))
         self._writes += writes
         if self._pipelines:
             self._accepted = True
@@ -429,9 +437,9 @@ class Connection:
             raise
         self._accepted = False
 
-    def ddl(self, statement: str) -> int | None:
-        """Change the schema at once. The change cannot be rolled back. Returns the number that
-        setval sets.
+    def ddl(self, statement: str, parameters: Parameters = ()) -> dict[str, Any] | None:
+        """Change the schema at once. The change cannot be rolled back. Returns the answer to
+        setval, whose arguments may be `parameters`.
 
         Raises ProgrammingError inside a transaction that has written, or is READ ONLY."""
         self._check_open()
@@ -442,11 +450,17 @@ class Connection:
                 "This transaction has written, and a schema change would not be part of it.\n"
                 "  Commit or roll back before changing the schema."
             )
-        value = execute_ddl(
-            self.transport, statement, lambda sql: self._transact([Write.of(sql, ())], {})
+        answer = execute_ddl(
+            self.transport,
+            statement,
+            lambda sql: self._transact([Write.of(sql, ())], {}),
+            wire_parameters(statement, parameters),
         )
         self._forget()
-        return value
+        # As in PostgreSQL, setval sets what currval gives, and leaves lastval at its sequence.
+        drawn = (answer or {}).get("drawn") or {}
+        self._drawn = {**dict.fromkeys(drawn, 0), **self._drawn, **drawn}
+        return answer
 
     # ------------------------------------------------------------ inside
 
@@ -526,7 +540,17 @@ class Connection:
             "pending": [write.body for write in self._writes],
             **self._staleness(),
             **self._replay,
+            **self._session(sql),
         }
+
+    def _session(self, sql: str) -> dict[str, dict[str, int]]:
+        """What a statement needs to know of this session: the last numbers of sequences."""
+        return {"session": dict(self._drawn)} if self._drawn and names_session(sql) else {}
+
+    def _note_drawn(self, answer: Mapping[str, Any]) -> None:
+        for name, number in (answer.get("drawn") or {}).items():
+            self._drawn.pop(name, None)
+            self._drawn[name] = number
 
     def _staleness(self) -> dict[str, int]:
         staleness = self.max_staleness_s
@@ -543,6 +567,7 @@ class Connection:
         body = self._body(self._writes, {"dry_run": True, **self._replay})
         answer = persistently(lambda: self.transport.json("POST", "/v1/transactions", body))
         self._replay = {"replay": answer["replay"]} if "replay" in answer else {}
+        self._note_drawn(answer)
         _give_results(self._writes, answer)
 
     def _transact(self, writes: Sequence[Write], more: Mapping[str, Any]) -> None:
@@ -553,6 +578,7 @@ class Connection:
             lambda: self.transport.json("POST", "/v1/transactions", body, headers=headers)
         )
         self.bookmark = max(self.bookmark, answer["bookmark"])
+        self._note_drawn(answer)
         _give_results(writes, answer)
 
     def _body(self, writes: Sequence[Write], more: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,10 +90,10 @@ class Cursor:
             case Kind.WRITE:
                 self._write([Write.of(operation, parameters)])
             case Kind.DDL:
-                value = self.connection.ddl(operation)
-                if value is not None:
+                answer = self.connection.ddl(operation, parameters)
+                if answer is not None:
                     self._rowcount = 1
-                    self._take([{"name": "setval", "type": "BIGINT"}], [[value]])
+                    self._take([{"name": "setval", "type": "BIGINT"}], [[answer["value"]]])
             case Kind.EXPLAIN:
                 self._explain(operation, parameters)
             case Kind.SET:

@@ -9,7 +9,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,19 +30,23 @@ PASSED_OVER = "passed over: view "
 
 
 def execute_ddl(
-    transport: Transport, statement: str, insert: Callable[[str], object]
-) -> int | None:
+    transport: Transport,
+    statement: str,
+    insert: Callable[[str], object],
+    parameters: Sequence[Any] | Mapping[str, Any] = (),
+) -> dict[str, Any] | None:
     """Change the schema in force by `statement`, then plan and apply it. A statement that restarts
     an identity column does only that. Immediate views that the change builds can be read when this
     function returns. `insert` runs the INSERT that fills the table of CREATE TABLE … AS; if it
-    fails, the table is dropped. Returns the number that setval sets.
+    fails, the table is dropped. Returns the answer to setval, which alone has `parameters`.
 
     Raises ProgrammingError if an object exists already or does not exist, NotSupportedError for
     other DDL, and the errors of plan and apply.
     """
     if _restarts(statement):
-        answer = transport.json("POST", "/v1/schema/restart", {"sql": statement})
-        return int(answer["value"]) if is_setval(statement) else None
+        body = {"sql": statement, "parameters": parameters}
+        answer: dict[str, Any] = transport.json("POST", "/v1/schema/restart", body)
+        return answer if is_setval(statement) else None
     asked = _read(statement)
     if asked.verb == "refresh":
         require_fresh(transport, asked.name)

@@ -118,12 +118,19 @@ def setting_of(sql: str) -> tuple[str, str]:
 
 
 def is_setval(sql: str) -> bool:
-    """Whether `sql` is SELECT [pg_catalog.]setval(…), which sets the next number of an identity
-    column."""
+    """Whether `sql` is SELECT [pg_catalog.]setval(…), which sets the next number of a sequence."""
     words = [token.text.lower() for token in islice(tokens(sql), 5)]
     return words[:3] == ["select", "setval", "("] or words == [
         *("select", "pg_catalog", ".", "setval", "(")
     ]
+
+
+_OF_SESSION = re.compile(r"\b(?:currval|lastval)\b", re.IGNORECASE)
+
+
+def names_session(sql: str) -> bool:
+    """Whether the statement may call currval or lastval."""
+    return _OF_SESSION.search(sql) is not None
 
 
 def _writes_in_with(sql: str) -> bool:

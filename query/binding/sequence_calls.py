@@ -20,7 +20,7 @@ from hornbeam_server.schema.counters import SEQUENCE, Counter
 from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import PUBLIC, sequence_of_column
 from hornbeam_server.schema.sequences import named
-from hornbeam_server.schema.trees import written
+from hornbeam_server.schema.trees import unlink, written
 
 SEQUENCES = frozenset({"nextval", "currval", "lastval", "setval"})
 OF_COLUMN = "pg_get_serial_sequence"
@@ -73,6 +73,23 @@ def owners_of_draws(tree: exp.Expr, catalog: Catalog) -> Iterator[str]:
         if counter is not None:
             owner = owners.get(counter.column) if counter.relation == SEQUENCE else None
             yield owner[0] if owner is not None else counter.relation or counter.column
+
+
+def without_bare_queries(tree: exp.Expr) -> None:
+    """Replace each `(SELECT nextval('s'))` in VALUES by the expression: it has the same value."""
+    for values in list(tree.find_all(exp.Values)):
+        for query in [node for node in values.walk() if isinstance(node, exp.Subquery)]:
+            select = query.this
+            bare = isinstance(select, exp.Select) and _given(select) == ["expressions"]
+            if bare and _given(query) == ["this"] and len(select.expressions) == 1:
+                value = select.expressions[0].unalias()
+                if calls_in(value):
+                    query.replace(exp.Paren(this=value.copy()))
+                    unlink(query)
+
+
+def _given(node: exp.Expr) -> list[str]:
+    return [name for name, value in node.args.items() if value]
 
 
 def refuse_calls(node: exp.Expr) -> None:

@@ -223,6 +223,8 @@ class Restart:
     column: str
     at: int | None
     value: int | None
+    called: bool = False
+    """Is `value` the last number that was given, for currval?"""
 
 
 def load_restart(sql: str, schema: Schema, file: str = "") -> Restart:
@@ -246,7 +248,7 @@ def load_restart(sql: str, schema: Schema, file: str = "") -> Restart:
     identity = schema.relation(draft.name.text).column(column).default
     assert identity is not None
     at = None if restart.at is None else begun_at(restart, identity.identity).start
-    return Restart(draft.name.text, column, at, restart.at)
+    return Restart(draft.name.text, column, at, restart.at, restart.called)
 
 
 def _restart_of(sequence: DeclaredSequence, restart: DraftRestart) -> Restart:
@@ -260,7 +262,7 @@ def _restart_of(sequence: DeclaredSequence, restart: DraftRestart) -> Restart:
             name=sequence.name,
         )
     begins = None if at is None else begun_at(restart, sequence.numbers).start
-    return Restart(SEQUENCE, sequence.name, begins, at)
+    return Restart(SEQUENCE, sequence.name, begins, at, restart.called)
 
 
 def _identities(schema: Schema) -> Iterator[tuple[str, RelationDraft]]:

@@ -219,21 +219,19 @@ class CatalogKeeper:
                 self._spawn(self._drop_unread(gone, catalog.version))
 
     async def _begin_behind(self, catalog: Catalog, current: Catalog) -> None:
-        """Move identity columns whose declared start changes while their counter stays the same."""
+        """Move identity columns whose start changes while their counter stays the same."""
         for key, counter in catalog.counters.items():
             before, start = current.counters.get(key), counter.identity.start
-            if counter.relation == SEQUENCE:
-                continue  # its START says where RESTART begins
-            if before and before.number == counter.number and before.identity.start != start:
+            if before is None or key[0] == SEQUENCE:
+                continue
+            if before.number == counter.number and before.identity.start != start:
                 await self._manager.move_to(counter, start)
 
     async def restart(self, relation: str, column: str, at: int | None) -> Counter:
-        """Restart the numbers of an identity column, or of a sequence (`SEQUENCE`, name), at `at`
-        (None: at its declared start), at all nodes between two transactions. Raises NotFound,
-        InvalidRequest, Unavailable."""
-        key = (relation, column)
-        await self.change(lambda current: _ready(restarted(current, key, at)))
-        return counter_of(self.state.catalog, key)
+        """Restart an identity column, or a sequence (`SEQUENCE`, name), at `at` (None: its start),
+        between two transactions. Raises NotFound, InvalidRequest, Unavailable."""
+        await self.change(lambda current: _ready(restarted(current, (relation, column), at)))
+        return counter_of(self.state.catalog, (relation, column))
 
     async def _tidy_up(self, barrier: Barrier) -> None:
         await barrier.past(self.state.catalog.version)

@@ -191,8 +191,7 @@ class Transaction:
         self.validate, self.repair = stored.validate, stored.repair
 
     async def read_ahead(self, work: Sequence[Work], plans: Sequence[WritePlan | None]) -> None:
-        """If the store is remote, read all rows that the statements name by key at once, before the
-        first statement runs.
+        """If the store is remote, read all rows that the statements name by key at once.
 
         This only saves waits. Rows that change before a statement has its locks are read again,
         like all rows that were read before.
@@ -238,8 +237,8 @@ class Transaction:
     async def _bind(
         self, plan: WritePlan, statement: Statement, catalog: Catalog | None = None
     ) -> tuple[WritePlan, _Bound]:
-        """Bind a statement once, on its first use. Returns another plan when a value does not fit
-        its parameter; it is planned under `catalog`. Raises SqlError, TypeMismatch."""
+        """Bind a statement once. Returns another plan, made under `catalog`, when a value does not
+        fit its parameter. Raises SqlError, TypeMismatch."""
         found = self._bound.get(id(statement))
         if found is None:
             given, now = statement.parameters, self._now
@@ -279,10 +278,12 @@ class Transaction:
         return await self._computed(bound, lambda: find.values(bound.parameters))
 
     async def run(self, plan: WritePlan, statement: Statement) -> StatementResult:
+        self._identity.in_session(statement.session)
         return await self._run(*await self._bind(plan, statement), self._returned_budget)
 
     async def run_repeated(self, plan: WritePlan, work: RepeatedStatement) -> StatementResult:
         """Run a statement once for each set of parameters, in their order."""
+        self._identity.in_session(work.session)
         results: list[StatementResult] = []
         at_once = isinstance(plan, InsertPlan) and inserts_at_once(plan)
         for some in chunks(work.parameter_sets, ROWS_A_TURN if at_once else RUNS_A_TURN):
@@ -348,8 +349,8 @@ class Transaction:
         return StatementResult(len(rows))
 
     async def move_numbers(self) -> None:
-        """Move identity columns behind the numbers in batches that `insert` has inserted. To be
-        called when nothing can refuse the transaction any more: the columns do not go back."""
+        """Move identity columns behind the numbers in batches that `insert` has inserted: call it
+        when nothing can refuse the transaction any more."""
         for counter, numbers in self._loaded:
             await self._identity.move_past(counter, numbers)
 
@@ -370,11 +371,10 @@ class Transaction:
         if plan.query is not None:
             stream = await self._searches.run(plan.query, bound.parameters)
             rows_found = await gathered(stream, relation.name, budget_of_writes())
-            if plan.outputs is not None:
-                numbers, engine = self._identity, self.state.engine
-                rows_found = await plan.outputs.rows(rows_found, numbers, engine)
-            else:
+            if plan.outputs is None:
                 require_width(len(stream.columns), len(plan.query_positions), relation)
+            else:
+                rows_found = await plan.outputs.rows(rows_found, self._identity, self.state.engine)
             given += await made(plan.selected(row) for row in rows_found)
         rows = await self._new_rows.complete_each(relation, given)
         upsert = None if plan.conflict is None else _Upsert(plan.conflict, bound, values)
@@ -385,8 +385,7 @@ class Transaction:
         return _Written(written, [bound.parameters] * len(written), values)
 
     async def _value_queries(self, plan: RowPlan) -> ValueQueries:
-        """The value queries of a statement. They read the state before the statement, so this is
-        called before the first of its changes."""
+        """The value queries of a statement, made before its first change: they read that state."""
         queries = [each for each in value_queries(plan) if isinstance(each, ValueQuery)]
         if not queries:
             return ValueQueries(None, self._identity)
@@ -585,9 +584,9 @@ class Transaction:
         return _Written(rows, given, values)
 
     async def _merge(self, plan: MergePlan, bound: _Bound) -> int:
-        """Carry out a MERGE, and return the number of rows that it writes. All new rows are
-        computed before the first change. Rows are updated before others are deleted, so that ON
-        DELETE follows from the new rows; rows are inserted last, for their keys may be freed."""
+        """Carry out a MERGE; return the number of rows written. All new rows are computed before
+        the first change. Rows are updated before others are deleted, so that ON DELETE follows from
+        the new rows; rows are inserted last, for their keys may be freed."""
         relation, name = plan.relation, plan.relation.name
         values = await self._value_queries(plan)
         stream = await self._searches.run(plan.query, bound.parameters)

@@ -240,14 +240,14 @@ class Numbers:
             self._fresh.setdefault(counter, []).append(number)
         self.taken.append((relation, column, number))
         if counter.sequence:
-            for known in (self._last, self.drawn):
-                known.pop(counter.sequence, None)
-                known[counter.sequence] = number
+            _put_last(self._last, counter.sequence, number)
+            _put_last(self.drawn, counter.sequence, number)
         return number
 
     def in_session(self, last: Mapping[str, int]) -> None:
         """Continue with the last numbers that the client reports."""
-        self._last = {**self._last, **last}
+        for name, number in last.items():
+            _put_last(self._last, name, number)
 
     def last(self, counter: Counter | None) -> int:
         """Currval of the sequence, or lastval for None. Raises SqlError before the first nextval of
@@ -281,6 +281,12 @@ class Numbers:
             for counter, numbers in self._fresh.items()
         ]
         return any(given_up)
+
+
+def _put_last(numbers: dict[str, int], name: str, number: int) -> None:
+    """Put a number at the end."""
+    numbers.pop(name, None)
+    numbers[name] = number
 
 
 def _order(counter: Counter) -> Callable[[int], int]:

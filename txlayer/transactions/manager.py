@@ -291,7 +291,9 @@ class TransactionManager:
             seen = self._locks.clock(attempt.owner)
             return attempt.result(max(self._committer.watermark(), seen))
         hash_ = request_hash(request)
-        outcome = await encode_outcome(hash_, attempt.results, attempt.affected, request.owner)
+        outcome = await encode_outcome(
+            hash_, attempt.results, attempt.affected, request.owner, attempt.numbers.drawn
+        )
         return await encoded(
             attempt.transaction_id,
             state.catalog.version,
@@ -480,6 +482,7 @@ class TransactionManager:
             affected,
             mutations=tuple(mutations),
             replay=Replay(now, tuple(numbers.taken), tuple(map(_digest, results)), uuids.seed),
+            drawn=numbers.drawn,
         )
 
     async def pending(
@@ -612,6 +615,7 @@ class _Attempt:
             self.affected,
             Timings(self.plan_ms, self.lock_ms, self.compute_ms, *logged),
             applied=committed is None or committed.applied,
+            drawn=self.numbers.drawn,
         )
 
 

@@ -14,8 +14,9 @@ import datetime as dt
 import hashlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -26,9 +27,11 @@ from hornbeam_server.schema.intervals import Interval, interval
 from hornbeam_server.schema.turns import made
 from hornbeam_server.storage.ports import NEWEST, Cell, TableStore
 from hornbeam_server.txlayer.transactions.requests import (
+    SqlWork,
     StatementResult,
     TransactionRequest,
     TransactionResult,
+    Work,
 )
 
 TABLE = "s.transactions"
@@ -65,6 +68,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     statements: list[tuple[int, tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]]
     affected: dict[str, int]
     owner: str = ""
+    drawn: dict[str, int] = {}
 
 
 def transaction_id_for(idempotency_key: str, owner: str = "") -> str:
@@ -82,7 +86,7 @@ def request_hash(request: TransactionRequest) -> bytes:
     InvalidRequest for parameters that are no values.
     """
     body: tuple[Any, ...] = (
-        [(type(work).__name__, work) for work in request.statements],
+        [(type(work).__name__, _hashed(work)) for work in request.statements],
         request.preconditions,
         request.reads,
     )
@@ -98,18 +102,30 @@ def request_hash(request: TransactionRequest) -> bytes:
     return hashlib.blake2b(encoded, digest_size=_HASH_BYTES).digest()
 
 
+def _hashed(work: Work) -> Any:
+    """The members of a statement that count. Hashes of those without a session are stored without
+    it."""
+    if not isinstance(work, SqlWork):
+        return work
+    members = {each.name: getattr(work, each.name) for each in fields(work)}
+    if not work.session:
+        del members["session"]
+    return members
+
+
 async def encode_outcome(
     hash_of_request: bytes,
     results: Sequence[StatementResult],
     affected: Mapping[str, int],
     owner: str = "",
+    drawn: Mapping[str, int] = MappingProxyType({}),
 ) -> bytes:
     """The value of the row for a transaction that is about to commit."""
     statements = [
         (result.affected, result.columns, result.types, await made(map(_packed, result.rows)))
         for result in results
     ]
-    return _encoder.encode(_Stored(hash_of_request, statements, dict(affected), owner))
+    return _encoder.encode(_Stored(hash_of_request, statements, dict(affected), owner, dict(drawn)))
 
 
 async def find_outcome(store: TableStore, transaction_id: str) -> Outcome | None:
@@ -137,7 +153,9 @@ def _decoded(transaction_id: str, cell: Cell) -> Outcome:
         StatementResult(affected, columns, types, tuple(rows))
         for affected, columns, types, rows in stored.statements
     )
-    answer = TransactionResult(transaction_id, cell.ts, statements, stored.affected)
+    answer = TransactionResult(
+        transaction_id, cell.ts, statements, stored.affected, drawn=stored.drawn
+    )
     return Outcome(transaction_id, cell.ts, stored.request_hash, answer, stored.owner)
 
 

@@ -14,19 +14,23 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One INSERT, UPDATE, DELETE or MERGE with its parameters (positional `?` or `:name`)."""
+    """One INSERT, UPDATE, DELETE or MERGE with its parameters (positional `?` or `:name`).
+    `session`: the last numbers of sequences that the client has taken before it, by name."""
 
     sql: str
     parameters: Parameters = ()
+    session: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedStatement:
     """One INSERT, UPDATE, DELETE or MERGE that runs once for each set of parameters, in their
-    order. Its result has the rows of all runs, and the sum of the affected rows."""
+    order. Its result has the rows of all runs, and the sum of the affected rows. `session`: see
+    `Statement`."""
 
     sql: str
     parameter_sets: Sequence[Parameters]
+    session: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +149,5 @@ class TransactionResult:
     applied: bool = True
     """False: the transaction is committed, but the store has not answered. It will be applied
     (HTTP 202)."""
+    drawn: Mapping[str, int] = field(default_factory=dict)
+    """The last numbers that it has taken from sequences, by name; the last one at the end."""

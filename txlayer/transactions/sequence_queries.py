@@ -174,6 +174,7 @@ class NumberedQuery:
         """`parameters`: how many the statement has."""
         prepared = query.prepared
         self.deferred, self.locking = prepared.deferred, prepared.locking
+        self.catalog = prepared.catalog
         self.served_by, self.sources = prepared.served_by, prepared.sources
         self._query, self._outputs, self._parameters = query, outputs, parameters
         self._numbers = numbers

@@ -13,7 +13,12 @@ from hornbeam_server.query.binding.constants import comparable, fold, named_type
 from hornbeam_server.query.binding.parameters import readers, with_literals
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.binding.placeholders import parameter_key
-from hornbeam_server.query.binding.sequence_calls import read_call, refuse_calls
+from hornbeam_server.query.binding.sequence_calls import (
+    names_sequences,
+    read_call,
+    refuse_calls,
+    without_bare_queries,
+)
 from hornbeam_server.query.dialect.functions import makes_or_takes_rows
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.expressions import compile_expression
@@ -78,6 +83,8 @@ from hornbeam_server.txlayer.transactions.write_steps import compile_steps, has_
 def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
     """Compile one write statement. Raises SqlError and its subclasses."""
     tree = parse(sql, sequences=True)
+    if names_sequences(sql):
+        without_bare_queries(tree)
     if isinstance(tree, exp.TruncateTable):
         return truncation(tree, sql, catalog, engine)
     if has_steps(tree):

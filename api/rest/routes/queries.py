@@ -84,6 +84,7 @@ async def _answer(
             max_rows=body.max_rows,
             columnar=arrow,
             max_staleness_s=_seconds(body.max_staleness_ms),
+            session=body.session,
         )
         result = await stack.enter_async_context(query)
         if arrow:

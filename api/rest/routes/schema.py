@@ -10,7 +10,15 @@ from fastapi import Header, Query, Request, Response
 
 from hornbeam_server.api.rest import response_models
 from hornbeam_server.api.rest.audit import note
-from hornbeam_server.api.rest.dependencies import Asking, Db, ReadDb, encoded, settings_of, tagged
+from hornbeam_server.api.rest.dependencies import (
+    Asking,
+    Db,
+    ReadDb,
+    check_parameters,
+    encoded,
+    settings_of,
+    tagged,
+)
 from hornbeam_server.api.rest.request_models import (
     AlterBody,
     ApplyBody,
@@ -31,6 +39,7 @@ from hornbeam_server.node.alterations import altered
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.query_tables import creates_from_query, query_table
 from hornbeam_server.node.schema_plans import in_thread
+from hornbeam_server.node.sequence_values import with_numbers
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_restart
 from hornbeam_server.schema.errors import NotFound, StatementTimeout
@@ -147,11 +156,17 @@ async def alter_schema(body: AlterBody, db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def restart_identity(body: RestartBody, request: Request, db: Db) -> Response:
-    """Set the next number of an identity column, at all nodes. The column may then give numbers
-    that rows have already."""
-    restart = load_restart(body.sql, db.catalog.schema)
+    """Set the next number of an identity column or a sequence, at all nodes. It may then give
+    numbers that rows have already."""
+    check_parameters([body.parameters], settings_of(request))
+    sql = await with_numbers(body.sql, body.parameters, db.catalog, db.fetch)
+    if sql is None:  # setval is strict
+        answer = {"relation": "", "column": "", "next": None, "value": None}
+        return encoded(answer | {"catalog_version": db.catalog.version})
+    restart = load_restart(sql, db.catalog.schema)
     note(request.scope, restarted=f"{restart.relation}.{restart.column}")
     counter = await db.keeper.restart(restart.relation, restart.column, restart.at)
+    drawn = {counter.sequence: restart.value} if restart.called else None
     return encoded(
         {
             "relation": counter.relation,
@@ -159,6 +174,7 @@ async def restart_identity(body: RestartBody, request: Request, db: Db) -> Respo
             "next": counter.at,
             "value": restart.value,
             "catalog_version": db.catalog.version,
+            **({} if drawn is None else {"drawn": drawn}),
         }
     )
 
