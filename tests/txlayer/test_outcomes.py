@@ -107,7 +107,7 @@ def test_the_id_depends_only_on_the_key_and_its_owner():
 def test_an_answer_has_its_owner_and_an_older_answer_has_none():
     value = encoded_answer("ann")
     assert recorded(value).owner == "ann"
-    before = bytes([value[0] - 1]) + value[1 : -len(b"\xa3ann")]
+    before = bytes([value[0] - 2]) + value[1 : -len(b"\xa3ann\x80")]
     assert recorded(before).owner == ""
     assert recorded(before).answer == recorded(value).answer
 
@@ -118,6 +118,7 @@ def test_requests_with_different_effects_have_different_hashes():
         TransactionRequest((statement,)),
         TransactionRequest((statement, statement)),
         TransactionRequest((replace(statement, parameters=("1",)),)),
+        TransactionRequest((replace(statement, session={"s": 1}),)),
         TransactionRequest((replace(statement, parameters={"a": 1, "b": 2}),)),
         TransactionRequest((statement,), preconditions=(Precondition("t", (1,), None),)),
         TransactionRequest((statement,), preconditions=(Precondition("t", (1,), 5),)),
