@@ -116,7 +116,7 @@ def _row_as_types(row: Row, types: Mapping[str, ColumnType], each: Section) -> R
     """The row with bytes in columns of bytes, and only there. Raises SchemaError."""
     try:
         values = [
-            _as_type(value, types[column], each.source)
+            _as_type(value, types[column], each)
             for column, value in zip(row.columns, row.values, strict=True)
         ]
     except ValueError as error:
@@ -142,16 +142,16 @@ def _end(section_: Section) -> int:
     return section_.piece.rows[1] if section_.piece.rows else section_.piece.end
 
 
-def _as_type(value: Value, type_: ColumnType, source: Source) -> Value:
+def _as_type(value: Value, type_: ColumnType, each: Section) -> Value:
     """A value of a dump as a load reads it. Raises ValueError, SchemaError."""
     if value is None:
         return None
     if type_.kind is Kind.BYTES:
         if isinstance(value, bytes):
             return value
-        if source is Source.POSTGRES:
+        if each.source is Source.POSTGRES:
             return spelling.sql_bytes(value)
-        return value.encode(errors="surrogateescape")
+        return each.bytes_of(value)
     if isinstance(value, bytes):
         return value.decode() if type_.kind is Kind.TEXT else str(int.from_bytes(value))
     return value
@@ -185,7 +185,8 @@ def parts(
             with problems.collect():
                 each = section(piece, reading.source)
                 if each is not None:
-                    each = replace(each, relation=divided.get(each.relation, each.relation))
+                    name = divided.get(each.relation, each.relation)
+                    each = replace(each, relation=name, encoding=reading.encoding)
                     whole = _with_columns(each, readings, _relation(each, schema))
                     found.setdefault(each.relation, []).append(whole)
     problems.require_none()

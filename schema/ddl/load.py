@@ -42,6 +42,7 @@ from hornbeam_server.schema.ddl.roles import (
     role,
     routines,
 )
+from hornbeam_server.schema.ddl.rows import UTF8
 from hornbeam_server.schema.ddl.scan import Piece, pieces
 from hornbeam_server.schema.ddl.sources import Source, recognised
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Qualifier, Statement
@@ -83,6 +84,7 @@ class Reading:
     """Tables of the file that are parts of another one (`partitions`)."""
     expressions: Mapping[tuple[str, str], Expression] = field(default_factory=dict)
     """The expressions of relations and indexes, by the relation and their text."""
+    encoding: str = UTF8
 
 
 def load_ddl(text: str, file: str = "<ddl>", source: Source | None = None) -> Schema:
@@ -112,8 +114,11 @@ def refuse_includes(reading: Reading) -> None:
             raise piece.place.error(f"{what} reads another file.", cure=INCLUDED, name=what)
 
 
-def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> Reading:
-    """Read a whole file, with rows or without. Does not raise: errors are in `problems`."""
+def read_file(
+    text: str, file: str = "<ddl>", source: Source | None = None, encoding: str = UTF8
+) -> Reading:
+    """Read a whole file, with rows or without. Does not raise: errors are in `problems`. `encoding`
+    is that of the file, from which columns of bytes get their values."""
     source = recognised(text) if source is None else source
     drafts, rows, includes, silent = Drafts(), list[Piece](), list[Piece](), list[Passed]()
     qualifier = Qualifier()
@@ -161,7 +166,7 @@ def read_file(text: str, file: str = "<ddl>", source: Source | None = None) -> R
     whole = replace(schema, notes=notes)
     expressions = dict(_expressions(drafts))
     found_rows, other = tuple(rows), tuple(includes)
-    return Reading(source, whole, drafts.problems, found_rows, other, parts, expressions)
+    return Reading(source, whole, drafts.problems, found_rows, other, parts, expressions, encoding)
 
 
 def _expressions(drafts: Drafts) -> Iterator[tuple[tuple[str, str], Expression]]:

@@ -7,16 +7,19 @@ which takes minutes for a dump of some hundred megabytes. Any other expression i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from hornbeam_server.schema.ddl.roles import NAME, last_name
 from hornbeam_server.schema.ddl.scan import Piece
+from hornbeam_server.schema.ddl.server_bytes import value_of
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.drafts import Place
 from hornbeam_server.schema.errors import SchemaError
 
 Value = str | bytes | None
+UTF8 = "utf-8"
 _HEAD = re.compile(
     rf"(?:INSERT|REPLACE)\s+(?:(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|IGNORE|OR\s+\w+)\s+)*"
     rf"(?:INTO\s+)?(?P<name>{NAME})\s*(?:\((?P<columns>[^)]*)\)\s*)?"
@@ -33,7 +36,7 @@ _ESCAPED = {Source.MYSQL}
 _LITERAL = {
     source: re.compile(
         r"\s+|--[^\n]*|/\*.*?\*/"
-        r"|(?P<text>(?P<prefix>[nNeExXbB]|_\w+\s+)?'(?P<inner>"
+        r"|(?P<text>(?P<prefix>[nNeExXbB]|_\w+\s*)?'(?P<inner>"
         + (r"(?:[^'\\]++|\\.|'')*+" if source in _ESCAPED else r"(?:[^']++|'')*+")
         + r")')|(?P<hex>0[xX][0-9a-fA-F]*)|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
         + (
@@ -78,6 +81,11 @@ class Section:
     named: bool
     piece: Piece
     source: Source
+    encoding: str = UTF8
+
+    def bytes_of(self, text: str) -> bytes:
+        """The bytes of the file that were decoded as `text`."""
+        return text.encode(self.encoding, "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +232,29 @@ class _Inserted:
             if found["sign"] == ")" and not values:
                 return values
             values.append(self._value(found))
-            behind = self._required()
-            while behind["cast"]:
-                behind = self._required()
+            behind = self._behind()
+            while (behind["sign"] or "-") in _JOINS.get(self._section.source, ""):
+                if behind["sign"] == "|":
+                    self._required()
+                values[-1] = self._joined(values[-1], self._required())
+                behind = self._behind()
             if behind["sign"] == ")":
                 return values
             if behind["sign"] != ",":
                 raise self._no_literal(behind)
+
+    def _joined(self, value: Value, found: re.Match[str]) -> str:
+        try:
+            return _text(value) + _text(self._value(found))
+        except ValueError:
+            raise self._no_literal(found) from None
+
+    def _behind(self) -> re.Match[str]:
+        """What stands behind a value and its casts."""
+        behind = self._required()
+        while behind["cast"]:
+            behind = self._required()
+        return behind
 
     def _value(self, found: re.Match[str]) -> Value:
         if found["text"] is not None:
@@ -246,9 +270,13 @@ class _Inserted:
         if word in _CONSTANTS:
             return _CONSTANTS[word]
         if word in _CASTS and self._required()["sign"] == "(":
-            value = self._value(self._required())
-            self._skip_to_closing()
-            return value
+            return self._cast()
+        call = _CALLS.get(word)
+        if call is not None and self._required()["sign"] == "(":
+            try:
+                return call(*map(_text, self._values()))
+            except (TypeError, ValueError):
+                raise self._no_literal(found) from None
         if word in _TYPES:
             return self._value(self._required())
         if found["sign"] in {"-", "+"}:
@@ -269,7 +297,7 @@ class _Inserted:
         elif prefix == "e" and "\\" in inner:
             inner = _BACKSLASH.sub(_unescaped_in_postgres, inner)
         if prefix == "_binary":
-            return inner.encode(errors="surrogateescape")
+            return self._section.bytes_of(inner)
         return self._national(inner) if prefix == "n" else inner
 
     def _national(self, text: str) -> str:
@@ -277,8 +305,20 @@ class _Inserted:
         when it becomes a VARCHAR or a TEXT."""
         return text.rstrip(" ") if self._section.source is Source.POSTGRES else text
 
+    def _cast(self) -> Value:
+        """The value in CAST(value AS type), behind its parenthesis."""
+        found = self._required()
+        value, _, type_ = self._value(found), self._required(), self._required()
+        self._skip_to_closing()
+        if isinstance(value, bytes) and self._section.source is Source.SQLSERVER:
+            try:
+                return value_of(value, (type_["word"] or type_[0]).strip("[]"))
+            except ValueError:
+                raise self._no_literal(found) from None
+        return value
+
     def _skip_to_closing(self) -> None:
-        """Skip the type in CAST(value AS type)."""
+        """Skip the rest of the type in CAST(value AS type)."""
         depth = 1
         while depth:
             sign = self._required()["sign"]
@@ -304,6 +344,32 @@ class _Inserted:
         self._line += self._text.count("\n", self._counted, offset)
         self._counted = offset
         return self._line
+
+
+def _text(value: Value) -> str:
+    """Raises ValueError for NULL."""
+    if value is None:
+        raise ValueError("NULL")
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _unistr(text: str) -> str:
+    return _UNICODE.sub(lambda found: chr(int(found[1], 16)) if found[1] else "\\", text)
+
+
+_UNICODE = re.compile(r"\\(?:u?([0-9A-Fa-f]{4})|\\)")
+_CALLS: Mapping[str, Callable[..., str]] = MappingProxyType(
+    {
+        "REPLACE": lambda text, old, new: text.replace(old, new),
+        "CHAR": lambda *codes: "".join(chr(int(code)) for code in codes),
+        "NCHAR": lambda code: chr(int(code)),
+        "UNISTR": _unistr,
+        "CONCAT": lambda *parts: "".join(parts),
+    }
+)
+"""Functions by which dumps write texts with the ends of lines."""
+_JOINS = {Source.SQLITE: "|", Source.POSTGRES: "|", Source.SQLSERVER: "+"}
+"""The signs of the operators that join texts."""
 
 
 def _bytes(digits: str) -> bytes:

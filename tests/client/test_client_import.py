@@ -151,7 +151,7 @@ def test_the_numbers_of_a_dump_continue(run: Run, url: str, tmp_path: Path) -> N
 def test_all_problems_are_printed_and_nothing_changes(run: Run, url: str, tmp_path: Path) -> None:
     dump = tmp_path / "d.sql"
     dump.write_text(
-        "CREATE TABLE a (i INT PRIMARY KEY, m MOOD);\nCREATE TABLE b (i INT PRIMARY KEY, t INET);\n"
+        "CREATE TABLE a (i INT PRIMARY KEY, m MOOD);\nCREATE TABLE b (i INT PRIMARY KEY, t NAME);\n"
         "CREATE TABLE c (i INT PRIMARY KEY, d INT DEFAULT i + 1,\n"
         "  CHECK (i < 9 AND odd(d)), g INT"
         "\n  GENERATED ALWAYS AS (odd(i)) STORED);\nCREATE INDEX x ON c (d) WHERE odd(d);\n"
@@ -161,7 +161,7 @@ def test_all_problems_are_printed_and_nothing_changes(run: Run, url: str, tmp_pa
     lines = err.splitlines()
     assert lines[0] == "error: There are 6 problems."
     assert lines[1] == f"{dump}:1:38: Type MOOD is not supported."
-    assert lines[3] == f"{dump}:2:38: Type INET is not supported."
+    assert lines[3] == f"{dump}:2:38: Type NAME is not supported."
     places = [line.split(":")[1:3] for line in lines if line.startswith(str(dump))]
     assert places[2:] == [["3", "50"], ["4", "10"], ["5", "24"], ["6", "31"]]
     assert lines[-1].startswith("To edit a proposed schema")

@@ -19,7 +19,7 @@ from unittest.mock import patch
 import hornbeam
 from bench.peers.postgres import Server
 from hornbeam.cli import main as hornbeam_command
-from hornbeam.cli.importing import _readings as readings_of
+from hornbeam.cli.importing import readings_of
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.model import DefaultKind, Refresh, Relation, Schema
 from hornbeam_server.schema.render import identifier
@@ -68,7 +68,7 @@ def tried(published: Published, folder: Path, server: Server, where: Path, seed:
     result.passed_over = re.findall(r"^passed over: .*", errors, re.MULTILINE)
     with (
         hornbeam.connect(url, autocommit=True) as db,
-        reference.loaded(server, published, files, readings_of(files, None)) as other,
+        reference.loaded(server, published, files, readings_of(files)) as other,
     ):
         _Trial(published, url, db, other, result, random.Random(seed)).run()
     code, out, errors = command(url, "verify")

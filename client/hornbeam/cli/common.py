@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import codecs
 import datetime as dt
 import json
 import os
@@ -31,6 +30,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from hornbeam.cli.texts import DAMAGE, contents, decoded, encoding_of
 from hornbeam.connection import Connection, connect
 from hornbeam.errors import Error, InterfaceError
 
@@ -169,22 +169,16 @@ def _bars(*columns: ProgressColumn) -> Progress:
     )
 
 
-def read_text(path: Path) -> str:
-    """The text of a file in UTF-8, or in UTF-16 with a byte order mark, which is left out; - is
-    standard input. Raises InterfaceError."""
+def read_text(path: Path, encoding: str | None = None) -> str:
+    """The text of a file, which may be compressed, in the encoding that it says; - is standard
+    input. Raises InterfaceError."""
     try:
         if str(path) == "-":
             return typer.get_text_stream("stdin").read().removeprefix("\ufeff")
-        return _LINE_END.sub("\n", decoded(path.read_bytes()))
-    except (OSError, UnicodeDecodeError) as error:
+        data = contents(path)
+        return _LINE_END.sub("\n", decoded(data, encoding_of(data, encoding)))
+    except (*DAMAGE, LookupError, UnicodeDecodeError) as error:
         raise InterfaceError(f"{path} cannot be read: {error}") from None
-
-
-def decoded(data: bytes, errors: str = "strict") -> str:
-    """The text of a file in UTF-8, or in UTF-16 with a byte order mark. Raises
-    UnicodeDecodeError."""
-    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return data.decode("utf-16" if wide else "utf-8-sig", errors)
 
 
 def parameters(texts: Sequence[str]) -> list[Any]:

@@ -8,8 +8,6 @@ batches with idempotency keys, referenced relations first. An interrupted import
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -29,7 +27,6 @@ from hornbeam.cli.common import (
     OUT,
     AsJson,
     Url,
-    decoded,
     fail,
     opened,
     print_json,
@@ -38,9 +35,10 @@ from hornbeam.cli.common import (
 )
 from hornbeam.cli.load import BATCH_ROWS, MAX_REJECTS, BatchRows, MaxRejects, Resume
 from hornbeam.cli.load import RejectsFile as Rejected
-from hornbeam.cli.loadfiles import Batch, Rows, Together, Unit, is_compressed, text_batch
+from hornbeam.cli.loadfiles import Batch, Rows, Together, Unit, text_batch
 from hornbeam.cli.rejects import rejects_file
 from hornbeam.cli.schema import Dialect, DialectOption
+from hornbeam.cli.texts import DAMAGE, EncodingOption, contents, decoded, encoding_of
 from hornbeam.connection import Connection
 from hornbeam.ddl import put_into_force
 from hornbeam.errors import from_problem
@@ -65,7 +63,8 @@ Dumps = Annotated[
     typer.Argument(
         metavar="FILE…",
         help="A dump with CREATE TABLE, INSERT or COPY: of PostgreSQL, MySQL, SQLite or SQL Server."
-        " It may be in several files, for example the schema and the rows, and compressed (.gz).",
+        " It may be in several files, for example the schema and the rows, and compressed"
+        " (.gz, .bz2, .xz).",
     ),
 ]
 SchemaFile = Annotated[
@@ -78,6 +77,7 @@ def import_(
     files: Dumps,
     schema: SchemaFile = None,
     dialect: DialectOption = None,
+    encoding: EncodingOption = None,
     rejects: Rejected = None,
     max_rejects: MaxRejects = MAX_REJECTS,
     resume: Resume = False,
@@ -91,7 +91,7 @@ def import_(
     not in the file stay. Rows are inserted as by `hornbeam load`: each batch is a transaction, and
     an interrupted import continues with --resume.
     """
-    readings = _readings(files, dialect)
+    readings = readings_of(files, dialect, encoding)
     declared = [_reading(schema, None)] if schema is not None else readings
     for reading in declared:
         names = " ".join(map(str, files))
@@ -120,16 +120,19 @@ def _errors_of_file(more: str = "") -> Iterator[None]:
         raise from_problem(problem) from None
 
 
-def _readings(files: Sequence[Path], dialect: Dialect | None) -> list[Any]:
+def readings_of(
+    files: Sequence[Path], dialect: Dialect | None = None, encoding: str | None = None
+) -> list[Any]:
     """The files, and the files that they include, as they were read. Files without a schema are of
     the dialect of the first one."""
     found: list[Any] = []
     for file in files:
-        first = _reading(file, dialect)
+        first = _reading(file, dialect, encoding)
         if found and dialect is None and not first.schema.relations:
-            first = _reading(file, Dialect(found[0].source.value))
+            first = _reading(file, Dialect(found[0].source.value), encoding)
         source = Dialect(first.source.value)
-        found += [first, *(_reading(_included(piece, file), source) for piece in first.includes)]
+        included = [_included(piece, file) for piece in first.includes]
+        found += [first, *(_reading(each, source, encoding) for each in included)]
     return found
 
 
@@ -140,22 +143,19 @@ def _included(piece: Any, file: Path) -> Path:
     return file.parent / name.strip().strip("'\"")
 
 
-def _reading(path: Path, dialect: Dialect | None) -> Any:
-    """The `Reading` of a file. Needs the server's package."""
+def _reading(path: Path, dialect: Dialect | None, encoding: str | None = None) -> Any:
+    """The `Reading` of a file. Needs the server's package. Bytes that are not text become
+    surrogates, which stand for bytes in columns of bytes. Raises InterfaceError."""
     ddl, sources = server_module("schema.ddl"), server_module("schema.ddl.sources")
     source = None if dialect is None else sources.Source(dialect.value)
-    reading = ddl.read_file(_text(path), str(path), source)
-    return server_module("node.schema_problems").checked(reading)
-
-
-def _text(path: Path) -> str:
-    """The text of a dump. Bytes that are not UTF-8 become surrogates, which stand for bytes in
-    columns of bytes. Raises InterfaceError."""
     try:
-        data = path.read_bytes()
-        return decoded(gzip.decompress(data) if is_compressed(path) else data, "surrogateescape")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        data = contents(path)
+        encoding = encoding_of(data, encoding)
+        text = decoded(data, encoding, "surrogateescape")
+    except (*DAMAGE, LookupError, UnicodeDecodeError) as error:
         fail(f"{path} cannot be read: {error}")
+    reading = ddl.read_file(text, str(path), source, encoding)
+    return server_module("node.schema_problems").checked(reading)
 
 
 def _prepared(

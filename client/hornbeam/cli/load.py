@@ -24,8 +24,9 @@ from hornbeam.cli.common import (
     progress,
     visible,
 )
-from hornbeam.cli.loadfiles import Batch, Columns, Rows, Together, Unit, batches_of, is_compressed
+from hornbeam.cli.loadfiles import Batch, Columns, Rows, Together, Unit, batches_of
 from hornbeam.cli.rejects import rejects_file
+from hornbeam.cli.texts import is_compressed
 from hornbeam.connection import Connection
 
 BATCH_ROWS = 5_000

@@ -2,7 +2,7 @@
 
 Batches depend only on the file, the rows per batch, and the set of columns with defaults. So a
 resumed load has the same batches. CSV is sent unchanged, JSON lines as CSV, Parquet as Arrow. Text
-may be compressed by gzip.
+may be compressed by gzip, bzip2 or xz.
 
 A line of JSON may omit columns, which get their defaults, or NULL. All rows of a request have the
 same columns, so lines that omit the same columns with defaults form a batch.
@@ -11,12 +11,10 @@ same columns, so lines that omit the same columns with defaults form a batch.
 from __future__ import annotations
 
 import base64
-import gzip
 import io
 import json
 import math
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,11 +22,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, NoReturn, Protocol, cast
+from typing import IO, Any, NamedTuple, NoReturn, Protocol
 from urllib.parse import quote
 
 from hornbeam.cli.common import fail, json_form
 from hornbeam.cli.csvtext import csv_line, records
+from hornbeam.cli.texts import DAMAGE, is_compressed, uncompressed
 from hornbeam.transport import ARROW
 
 _CSV = "text/csv"
@@ -110,20 +109,14 @@ def batches_of(
             return path.stat().st_size, _csv(path, rows, delimiter or ",")
 
 
-def is_compressed(path: Path) -> bool:
-    """Whether the file is compressed by gzip."""
-    return path.suffix.lower() == ".gz"
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
     """Yields the file's uncompressed text, and a function that returns the position in the file.
     Raises InterfaceError when the file cannot be read or decompressed."""
     try:
         with path.open("rb") as file:
-            text = gzip.GzipFile(fileobj=file) if is_compressed(path) else file
-            yield cast("IO[bytes]", text), file.tell
-    except (OSError, EOFError, zlib.error) as error:
+            yield uncompressed(path, file), file.tell
+    except DAMAGE as error:
         fail(f"{path} cannot be read: {error}")
 
 

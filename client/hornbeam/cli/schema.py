@@ -25,6 +25,7 @@ from hornbeam.cli.common import (
     read_text,
     table,
 )
+from hornbeam.cli.texts import EncodingOption
 from hornbeam.connection import Connection
 from hornbeam.ddl import DDL, placed
 from hornbeam.errors import DatabaseError, OperationalError, from_problem
@@ -146,6 +147,7 @@ class Wanted:
     query_log: QueryLog = None
     rows: Rows = None
     dialect: DialectOption = None
+    encoding: EncodingOption = None
     rename: Renames = None
     using: Usings = None
 
@@ -379,7 +381,7 @@ def _print_suggestion(wanted: Wanted, as_json: bool) -> None:
     if "://" in wanted.ddl:
         fail("--suggest takes a file.", "A reflected schema is refused at its first problem.")
     suggest = server_module("schema.ddl.suggest")
-    reading = _reading(read_text(Path(wanted.ddl)), wanted)
+    reading = _reading(read_text(Path(wanted.ddl), wanted.encoding), wanted)
     reading = server_module("node.schema_problems").checked(reading)
     text = suggest.suggestion(reading, wanted.ddl)
     if as_json:
@@ -400,7 +402,7 @@ def _reading(text: str, wanted: Wanted) -> Any:
 def _schema_text(wanted: Wanted) -> tuple[str, str | None]:
     """The text and the dialect of a schema file. Of a long dump the values of rows are left out,
     which a server would count; that needs the server's package."""
-    text = read_text(Path(wanted.ddl))
+    text = read_text(Path(wanted.ddl), wanted.encoding)
     dialect = wanted.dialect and wanted.dialect.value
     if len(text) <= _LONG_FILE:
         return text, dialect
