@@ -26,7 +26,7 @@ _TYPES = ((r"\bDOUBLE\b", "DOUBLE PRECISION"), (r"\bBLOB\b", "BYTEA"))
 _NAME = "published"
 _FAST = {"PGCLIENTENCODING": "UTF8", "PGOPTIONS": "-c synchronous_commit=off"}
 _DATABASE = f"CREATE DATABASE {_NAME} LC_COLLATE 'C' LC_CTYPE 'C.UTF-8' TEMPLATE template0"
-_OWN_DATABASE = re.compile(r"^(?:(?:DROP|CREATE) DATABASE|\\c) .*$", re.MULTILINE)
+_OWN_DATABASE = re.compile(rb"^(?:(?:DROP|CREATE) DATABASE|\\c) .*$", re.MULTILINE)
 _PARTS = """
 SELECT p.relname, c.relname FROM pg_inherits JOIN pg_class p ON p.oid = inhparent
 JOIN pg_class c ON c.oid = inhrelid WHERE p.relkind = 'r'
@@ -35,6 +35,11 @@ AND p.relnamespace = 'public'::regnamespace
 _RULES = """
 SELECT rulename, tablename FROM pg_rules WHERE schemaname = 'public'
 """
+_OF_PARTS = """
+SELECT conrelid::regclass::text, conname FROM pg_constraint JOIN pg_inherits ON inhrelid = conrelid
+JOIN pg_class p ON p.oid = inhparent WHERE p.relkind = 'p' AND coninhcount = 0
+"""
+_RANGES = ("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange")
 _TABLES = """
 SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace
 """
@@ -70,14 +75,21 @@ def _run(server: Server, file: Path) -> None:
     do not exist and the like do not end it."""
     command = [str(binaries() / "psql"), "--quiet", "--no-psqlrc"]
     environment = os.environ | server.environment(_NAME) | _FAST
-    text = _OWN_DATABASE.sub("", file.read_text())
-    subprocess.run(command, env=environment, input=text.encode(), capture_output=True, check=True)
+    text = _OWN_DATABASE.sub(b"", file.read_bytes())
+    subprocess.run(command, env=environment, input=text, capture_output=True, check=True)
 
 
 def _plain(db: Any) -> None:
-    """Make the database one of tables alone: without triggers and rules, and with all rows of a
-    table in the table, which is what Hornbeam makes of the file."""
+    """Make the database one of tables alone: without triggers and rules, with all rows of a table
+    in the table, and without what is declared for its parts, which is what Hornbeam makes of the
+    file."""
+    from psycopg.types.string import TextLoader
+
+    for kept_as_text in _RANGES:
+        db.adapters.register_loader(kept_as_text, TextLoader)
     db.execute("SET search_path TO public")
+    for part, constraint in db.execute(_OF_PARTS).fetchall():
+        db.execute(f"ALTER TABLE {part} DROP CONSTRAINT {identifier(constraint)}")
     for rule, table in db.execute(_RULES).fetchall():
         if rule != "_RETURN":
             db.execute(f"DROP RULE {identifier(rule)} ON {identifier(table)}")

@@ -32,6 +32,7 @@ WRITES = 40
 """The number of random writes to each relation."""
 TOLERANCE = 2e-6
 """The relative difference of equal numbers: PostgreSQL computes REAL with six digits or seven."""
+_WORDS_OF_TEXT = re.compile(r"(?:'[^' ]+':[\dA-D,]+ ?)+")
 STATES = {
     "not-null-violation": "23502",
     "foreign-key-violation": "23503",
@@ -193,7 +194,7 @@ def _first(found: list[Any], wanted: list[Any]) -> str:
 
 def comparable(value: Any) -> Any:
     """The value in the form in which both are compared: numbers without zeros at their end,
-    instants in UTC."""
+    instants in UTC, the words of a TSVECTOR in order."""
     match value:
         case bool() | None:
             return value
@@ -205,6 +206,8 @@ def comparable(value: Any) -> Any:
             return bytes(value)
         case dt.datetime() if value.tzinfo is not None:
             return value.astimezone(dt.UTC)
+        case str() if _WORDS_OF_TEXT.fullmatch(value):
+            return " ".join(sorted(value.split()))
         case _:
             return value
 
