@@ -73,6 +73,7 @@ _DROPS_OF_TABLE = re.compile(
 _OWNS_SEQUENCE = re.compile(
     rf"ALTER\s+SEQUENCE\s+(?:IF\s+EXISTS\s+)?{NAME}\s+OWNED\s+BY\s", re.IGNORECASE
 )
+_STATISTICS = ("UPDATE", "STATISTICS")
 _SETVAL = re.compile(r"SELECT\s+(?:pg_catalog\s*\.\s*)?setval\s*\(", re.IGNORECASE)
 
 
@@ -82,7 +83,7 @@ def role(piece: Piece) -> Role:
     if first in {"INSERT", "REPLACE", "COPY"}:
         return Role.ROWS
     if first in {"UPDATE", "DELETE", "MERGE"}:
-        return Role.CHANGES
+        return Role.HOLDS_NO_ROWS if piece.words[:2] == _STATISTICS else Role.CHANGES
     if first == "SOURCE" or piece.words[:2] in {("\\", "."), ("\\", "I"), ("\\", "IR")}:
         return Role.INCLUDES
     if first == "DROP":
@@ -196,12 +197,14 @@ def passed(piece: Piece) -> Passed:
 
 def _what(piece: Piece) -> str:
     first, *rest = piece.words
+    if piece.words[:2] == _STATISTICS:
+        return " ".join(_STATISTICS)
     if first in {"CREATE", "ALTER", "DROP"}:
         kinds = [word for word in rest if word in _KINDS or word in _READ]
         other = _OTHER_INDEX.match(piece.text)
         how = f" USING {other['how'].lower()}" if other else ""
         return " ".join([first, *kinds[:1]]) + how
-    return piece.text.split("\n")[0] if first == "\\" else first
+    return piece.text.split("\n")[0] if first in {"\\", ":"} else first
 
 
 _SHOWN = 5

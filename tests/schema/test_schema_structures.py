@@ -39,9 +39,12 @@ def test_a_conditional_drop_of_sqlserver_is_passed_over() -> None:
     text = (
         "IF EXISTS (SELECT 1)\nALTER TABLE [dbo].[t] DROP CONSTRAINT [f]\nGO\n"
         "CREATE TABLE [dbo].[t] ([a] int NOT NULL\n CONSTRAINT [p] PRIMARY KEY CLUSTERED ([a] ASC)"
-        " WITH (PAD_INDEX = OFF))\nGO\n:setvar name value\n"
+        " WITH (PAD_INDEX = OFF))\nGO\n:setvar name value\nUPDATE STATISTICS t\n"
     )
-    assert load_ddl(text).relation("t").declared_key == ("a",)
+    schema = load_ddl(text)
+    assert schema.relation("t").declared_key == ("a",)
+    assert "passed over: UPDATE STATISTICS (line 8)" in schema.notes
+    assert "passed over: :setvar name value (line 7)" in schema.notes
 
 
 def test_a_dropped_column_of_a_declared_table_is_a_problem() -> None:

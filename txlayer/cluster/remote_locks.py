@@ -193,8 +193,7 @@ class TravellingLocks:
         mode: Mode,
         deadline: float | None,
     ) -> None:
-        attempt = self._attempt(owner)
-        left_s = LONGEST_S if deadline is None else deadline - self._clock.monotonic()
+        attempt, left_s = self._attempt(owner), self._left_s(deadline)
         compares, exclusive = owner.must_compare, mode is Mode.EXCLUSIVE
         request = Lock(attempt.number, owner.age, compares, exclusive, names, left_s)
         attempt.asked.add(grantor)
@@ -202,11 +201,9 @@ class TravellingLocks:
         answer = await self._answer(grantor, request, deadline)
         match answer:
             case Granted(owner=name) if name == grantor:
-                self._hlc.follow(answer.clock)
-                attempt.grantors.add(grantor)
+                self._follow(attempt, grantor, answer.clock)
                 attempt.granted.update(dict.fromkeys(names, answer))
                 self._last_granted[grantor] = answer
-                attempt.clock = max(attempt.clock, answer.clock)
             case _:
                 raise _no_grant(answer)
 
@@ -219,17 +216,24 @@ class TravellingLocks:
     async def _guard_at(
         self, owner: LockOwner, member: str, ranges: Ranges, deadline: float | None
     ) -> Guarded:
-        attempt = self._attempt(owner)
-        left_s = LONGEST_S if deadline is None else deadline - self._clock.monotonic()
+        attempt, left_s = self._attempt(owner), self._left_s(deadline)
         request = Guard(attempt.number, owner.age, ranges.by_table, left_s)
         answer = await self._answer(member, request, deadline)
         match answer:
             case GuardedHere(member=name) if name == member:
-                self._hlc.follow(answer.clock)
-                attempt.grantors.add(member)
-                attempt.clock = max(attempt.clock, answer.clock)
+                self._follow(attempt, member, answer.clock)
                 return Guarded(0, answer.newest)
         raise _no_grant(answer)
+
+    def _left_s(self, deadline: float | None) -> float:
+        """The seconds until the deadline."""
+        return LONGEST_S if deadline is None else deadline - self._clock.monotonic()
+
+    def _follow(self, attempt: _Attempt, grantor: str, clock: int) -> None:
+        """Note that `grantor`, whose clock stands at `clock`, has granted the attempt something."""
+        self._hlc.follow(clock)
+        attempt.grantors.add(grantor)
+        attempt.clock = max(attempt.clock, clock)
 
     async def _answer(self, member: str, request: Lock | Guard, deadline: float | None) -> Response:
         """The answer of a member. Raises TransactionAborted, StatementTimeout at the deadline."""
