@@ -104,6 +104,7 @@ from hornbeam_server.query.dialect.sums import (
     sum_type,
     widest,
 )
+from hornbeam_server.query.dialect.value_functions import function_of as value_function_of
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA
@@ -1345,6 +1346,9 @@ class _Binder:
             value = value.expressions[0] if isinstance(value, exp.Distinct) else value
             type_ = self._type(value)
             return None if type_ is None or type_.kind in UNORDERED else array_of(type_.stored())
+        function = value_function_of(name)
+        if function is not None:
+            return function.result
         if name == "regexp_split_to_array":
             return array_of(_TEXT)
         return _TEXT if name == "array_to_string" else None
@@ -1462,6 +1466,11 @@ class _Binder:
         mark_jsonb(node, self._type, self._argument, self.sql)
         if JSONB not in node.meta:
             mark_array(node, self._type, self._argument)
+        function = value_function_of(node.name) if isinstance(node, exp.Anonymous) else None
+        if function is not None:
+            for argument, type_ in zip(node.expressions, function.parameters, strict=False):
+                if type_ is not None:
+                    self._argument(argument, type_)
 
     def _check_text(self, node: exp.Func) -> None:
         type_ = self._type(node.this)

@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hornbeam_server.query.dialect import arrays, jsonb, macros, numerics
+from hornbeam_server.query.dialect import arrays, jsonb, macros, numerics, value_functions
 
 if TYPE_CHECKING:
     import duckdb
 
-_MACROS = macros.definitions()
+_MACROS = {**macros.definitions(), **dict(value_functions.definitions())}
 _FUNCTIONS: Mapping[str, Callable[[duckdb.DuckDBPyConnection], None]] = {
     **{jsonb.PREFIX + name: partial(jsonb.create_function, name) for name in jsonb.FUNCTIONS},
     **{name: partial(numerics.create_function, name) for name in numerics.FUNCTIONS},
+    **{
+        name: partial(value_functions.create_function, name, function)
+        for name, function in value_functions.functions()
+    },
     arrays.ELEMENTS: arrays.create_elements,
 }
 """By name: what creates the function."""

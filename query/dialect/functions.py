@@ -9,13 +9,14 @@ several rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.catalogue import AGGREGATES, ROWS
 from hornbeam_server.query.dialect.grammar import EXACT
 from hornbeam_server.query.dialect.jsonb_rows import has_rows, with_rows
+from hornbeam_server.query.dialect.macros import call as macro_call
 from hornbeam_server.query.dialect.numerics import has_exponent, without_exponent
 from hornbeam_server.query.dialect.session import session_value
 from hornbeam_server.query.dialect.templates import (
@@ -27,6 +28,7 @@ from hornbeam_server.query.dialect.templates import (
     matched_part,
 )
 from hornbeam_server.query.dialect.text_arrays import texts_of
+from hornbeam_server.query.values.number_templates import number_size
 from hornbeam_server.schema.errors import Unsupported
 
 # --- JSON ------------------------------------------------------------------------------------
@@ -145,75 +147,20 @@ def _path_of_arguments(function: str) -> Callable[[exp.Anonymous], exp.Expr]:
     return written
 
 
-# --- dates as text ---------------------------------------------------------------------------
-
-_NUMERIC_CODES = {
-    "YYYY": "%Y", "IYYY": "%G", "YY": "%y", "MM": "%m", "DD": "%d", "DDD": "%j", "HH24": "%H",
-    "HH12": "%I", "HH": "%I", "MI": "%M", "SS": "%S", "MS": "%g", "US": "%f", "IW": "%V",
-    "ID": "%u", "FMMM": "%-m", "FMDD": "%-d", "FMDDD": "%-j", "FMHH24": "%-H", "FMHH12": "%-I",
-    "FMHH": "%-I", "FMMI": "%-M", "FMSS": "%-S",
-}  # fmt: skip
-"""PostgreSQL's format codes, in upper or lower case, and DuckDB's codes for the same digits."""
-_WORD_CODES = {
-    "Mon": "%b", "Dy": "%a", "FMMonth": "%B", "FMDay": "%A", "FMMon": "%b", "FMDy": "%a",
-    "AM": "%p", "PM": "%p",
-}  # fmt: skip
+# --- numbers in text -------------------------------------------------------------------------
 
 
-def _one_of(codes: Iterable[str]) -> str:
-    return "|".join(sorted(codes, key=len, reverse=True))
-
-
-_CODE = re.compile(
-    rf"""(?P<numbers>(?i:{_one_of(_NUMERIC_CODES)}))(?!(?i:th))
-    |(?P<words>{_one_of(_WORD_CODES)})(?!(?i:th))
-    |"(?P<quoted>[^"\\]*)"
-    |(?P<plain>[^\w"\\]+)""",
-    re.VERBOSE,
-)
-
-
-def _to_char(call: exp.Anonymous) -> exp.Expr:
-    value, format_ = (*call.expressions, None, None)[:2]
-    constant = isinstance(format_, exp.Literal) and format_.is_string
-    if len(call.expressions) != 2 or not constant:
-        raise Unsupported(
-            "to_char takes a date or timestamp and a constant format.",
-            cure="strftime(value, format), DuckDB's, takes any format.",
-        )
-    assert format_ is not None
-    return exp.Anonymous(
-        this="strftime", expressions=[value, exp.Literal.string(_strftime(format_.this))]
-    )
-
-
-def _strftime(written: str) -> str:
-    """Convert PostgreSQL's date or timestamp format to DuckDB's codes. Raises Unsupported."""
-    parts: list[str] = []
-    at = 0
-    while at < len(written):
-        found = _CODE.match(written, at)
-        if found is None:
-            raise _no_format(written, written[at:])
-        kind, text = found.lastgroup, found[0]
-        if kind == "numbers":
-            parts.append(_NUMERIC_CODES[text.upper()])
-        elif kind == "words":
-            parts.append(_WORD_CODES[text])
-        else:
-            parts.append((found["quoted"] if kind == "quoted" else text).replace("%", "%%"))
-        at = found.end()
-    if not any(part.startswith("%") and not part.startswith("%%") for part in parts):
-        raise _no_format(written, written)
-    return "".join(parts)
-
-
-def _no_format(written: str, rest: str) -> Unsupported:
-    known = ", ".join([*_NUMERIC_CODES, *_WORD_CODES])
-    return Unsupported(
-        f"to_char's format {written!r} is not supported from {rest!r} on.",
-        cure=f'Use {known}, and "text" in quotes; for numbers write printf or CAST.',
-    )
+def _to_number(call: exp.Anonymous) -> exp.Expr:
+    """Translate to_number, whose template tells how many digits the number has. The digits of a
+    template that is no constant are those of NUMERIC."""
+    text, template = (*call.expressions, None, None)[:2]
+    if text is None or template is None or len(call.expressions) != 2:
+        return call
+    written = macro_call("number_of_text", text, template)
+    if not isinstance(template, exp.Literal) or not template.is_string:
+        return macro_call("numeric_of_text", written)
+    digits, places = number_size(template.this)
+    return exp.cast(written, f"DECIMAL({digits},{places})", dialect="duckdb")
 
 
 # --- patterns --------------------------------------------------------------------------------
@@ -272,15 +219,6 @@ def _within_group(node: exp.Expr) -> exp.Expr:
 # --- calls -----------------------------------------------------------------------------------
 
 
-def _refused(cure: str, *, from_arguments: int = 0) -> Callable[[exp.Anonymous], exp.Expr]:
-    def refuse(call: exp.Anonymous) -> exp.Expr:
-        if len(call.expressions) < from_arguments:
-            return call
-        raise Unsupported(f"PostgreSQL's function {call.name.lower()} is not supported.", cure=cure)
-
-    return refuse
-
-
 _HEX = """
 lower(CASE WHEN typeof(key) IN ('TINYINT', 'SMALLINT', 'INTEGER') THEN right(to_hex(key), 8)
 ELSE to_hex(key) END)
@@ -325,14 +263,8 @@ def _series(call: exp.Anonymous) -> exp.Expr:
 _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "date_part": _date_part,
     "generate_series": _series,
-    "to_char": _to_char,
-    "to_date": _refused("Write CAST(text AS DATE), or strptime(text, format) with DuckDB's codes."),
-    "to_timestamp": _refused(
-        "Write CAST(text AS TIMESTAMP), or strptime(text, format) with DuckDB's codes.",
-        from_arguments=2,
-    ),
     "to_hex": _to_hex,
-    "to_number": _refused("Write CAST(text AS DECIMAL(p, s))."),
+    "to_number": _to_number,
     "format": formatted,
     "json_extract_path": _path_of_arguments("json_extract"),
     "json_extract_path_text": _path_of_arguments("json_extract_string"),

@@ -12,6 +12,8 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.grammar import expression
+from hornbeam_server.query.dialect.macros import macro
+from hornbeam_server.query.dialect.value_functions import CALLED
 from hornbeam_server.schema.errors import Unsupported
 
 _JSON_KIND = """
@@ -56,6 +58,7 @@ TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
         ("regexp_like", 3): "regexp_matches(a, b, c)",
         ("regexp_substr", 2): "CASE WHEN regexp_matches(a, b) THEN regexp_extract(a, b) END",
         ("rpad", 2): "rpad(a, b, ' ')",
+        ("to_timestamp", 2): "hornbeam_timestamp_of_text(a, b)",
         ("sha256", 1): "unhex(sha256(a))",
     }
 )
@@ -72,7 +75,12 @@ def has_template(call: exp.Anonymous) -> bool:
     name = call.name.lower()
     if name == "date_trunc":
         return bool(call.expressions) and call.expressions[0].name.lower() in _ERAS
-    return name in RENAMED or (name, len(call.expressions)) in TEMPLATES
+    count = len(call.expressions)
+    return name in RENAMED or (name, count) in TEMPLATES or _is_value_function(name, count)
+
+
+def _is_value_function(name: str, count: int) -> bool:
+    return name in CALLED and count in CALLED[name].counts
 
 
 def from_template(call: exp.Anonymous) -> exp.Expr:
@@ -80,6 +88,9 @@ def from_template(call: exp.Anonymous) -> exp.Expr:
     name = call.name.lower()
     if name in RENAMED:
         call.set("this", RENAMED[name])
+        return call
+    if _is_value_function(name, len(call.expressions)):
+        call.set("this", macro(name))
         return call
     template = TEMPLATES[name, len(call.expressions)]
     return filled(template, dict(zip("abc", call.expressions, strict=False)))

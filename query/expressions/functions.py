@@ -14,7 +14,15 @@ from functools import partial
 from hornbeam_server.query.dialect.arrays import FUNCTIONS, PREFIX
 from hornbeam_server.query.dialect.arrays import Function as ArrayFunction
 from hornbeam_server.query.dialect.macros import macro
-from hornbeam_server.query.expressions import arithmetic, arrays, dates, logic, text
+from hornbeam_server.query.dialect.value_functions import function_of
+from hornbeam_server.query.expressions import (
+    arithmetic,
+    arrays,
+    dates,
+    logic,
+    text,
+    value_functions,
+)
 from hornbeam_server.query.expressions.operands import NotNativeError, Operand
 
 Function = Callable[..., Operand]
@@ -23,6 +31,9 @@ Function = Callable[..., Operand]
 def called(name: str, arguments: Sequence[Operand]) -> Operand:
     """The call of function `name`. Raises NotNativeError for a function that only DuckDB
     evaluates."""
+    function = function_of(name)
+    if function is not None:
+        return value_functions.called(function, arguments)
     known = _FUNCTIONS.get(name.lower())
     if known is None or len(arguments) not in known[0]:
         raise NotNativeError
