@@ -83,6 +83,7 @@ from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, at, pa
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
 from hornbeam_server.query.binding.spellings import read_text
 from hornbeam_server.query.binding.stars import with_ordered_stars
+from hornbeam_server.query.binding.value_functions import mark_values, value_type
 from hornbeam_server.query.dialect.arrays import function_of as function_of_arrays
 from hornbeam_server.query.dialect.arrays import result_type as type_of_array_function
 from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
@@ -104,7 +105,6 @@ from hornbeam_server.query.dialect.sums import (
     sum_type,
     widest,
 )
-from hornbeam_server.query.dialect.value_functions import function_of as value_function_of
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA
@@ -1333,7 +1333,9 @@ class _Binder:
         if name is not None:
             return result_type(name)
         name = function_of_arrays(node, self._type)
-        return None if name is None else type_of_array_function(node, name, self._type)
+        if name is not None:
+            return type_of_array_function(node, name, self._type)
+        return value_type(node, self._type)
 
     def _called_type(self, node: exp.Anonymous) -> ColumnType | None:
         """The type of a call by name."""
@@ -1346,11 +1348,6 @@ class _Binder:
             value = value.expressions[0] if isinstance(value, exp.Distinct) else value
             type_ = self._type(value)
             return None if type_ is None or type_.kind in UNORDERED else array_of(type_.stored())
-        function = value_function_of(name)
-        if function is not None:
-            return function.result
-        if name == "regexp_split_to_array":
-            return array_of(_TEXT)
         return _TEXT if name == "array_to_string" else None
 
     def _array_type(self, node: exp.Array) -> ColumnType | None:
@@ -1466,11 +1463,7 @@ class _Binder:
         mark_jsonb(node, self._type, self._argument, self.sql)
         if JSONB not in node.meta:
             mark_array(node, self._type, self._argument)
-        function = value_function_of(node.name) if isinstance(node, exp.Anonymous) else None
-        if function is not None:
-            for argument, type_ in zip(node.expressions, function.parameters, strict=False):
-                if type_ is not None:
-                    self._argument(argument, type_)
+        mark_values(node, self._type, self._argument)
 
     def _check_text(self, node: exp.Func) -> None:
         type_ = self._type(node.this)

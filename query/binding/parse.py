@@ -411,11 +411,14 @@ def _translate(tree: exp.Expr, sql: str) -> None:
     nodes = [node for node in tree.dfs() if is_translated(node)]
     for node in reversed(nodes):  # parts first
         try:
-            supersede(node, in_duckdb(node))
+            found = in_duckdb(node)
+            supersede(node, found)
         except Unsupported as error:
             raise Unsupported(
                 f"{error.message.rstrip('.')}{at(node, sql)}.", cure=error.cure
             ) from None
+        for cast in found.find_all(exp.Cast):
+            check_cast(cast)
 
 
 def _compare_values(tree: exp.Expr) -> None:

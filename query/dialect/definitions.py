@@ -21,8 +21,8 @@ _FUNCTIONS: Mapping[str, Callable[[duckdb.DuckDBPyConnection], None]] = {
     **{jsonb.PREFIX + name: partial(jsonb.create_function, name) for name in jsonb.FUNCTIONS},
     **{name: partial(numerics.create_function, name) for name in numerics.FUNCTIONS},
     **{
-        name: partial(value_functions.create_function, name, function)
-        for name, function in value_functions.functions()
+        name: partial(value_functions.create_function, name, function, count)
+        for name, (function, count) in value_functions.functions()
     },
     arrays.ELEMENTS: arrays.create_elements,
 }

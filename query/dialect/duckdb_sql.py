@@ -16,9 +16,11 @@ from hornbeam_server.query.dialect.arrays import ARRAY, SHOWN, write_array
 from hornbeam_server.query.dialect.functions import is_json_step, json_step
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, PREFIX, write_jsonb
-from hornbeam_server.query.dialect.macros import TEXT_MACROS, call, is_plain, macro
+from hornbeam_server.query.dialect.macros import TEXT_MACROS, call, is_plain
 from hornbeam_server.query.dialect.numerics import write_numeric
 from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
+from hornbeam_server.query.dialect.overloads import OVERLOAD, write_overload
+from hornbeam_server.query.dialect.patterns import is_plain_pattern
 from hornbeam_server.query.dialect.sums import write_average, write_sum
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
@@ -62,7 +64,6 @@ _READ_AS = {
 """Target type of a cast → the name of the rule that parses text for it."""
 _TEXTS = {_D.TEXT, _D.VARCHAR, _D.CHAR, _D.BPCHAR, _D.NVARCHAR, _D.NCHAR}
 _PADDED = {_D.CHAR, _D.BPCHAR, _D.NCHAR}
-_FORMATTED = {"encode", "decode"}
 _WRITTEN = (exp.Literal, exp.Null, exp.Placeholder, exp.ByteString, exp.RawString)
 _INTEGER_DIGITS = {Kind.INTEGER: 10, Kind.BIGINT: 19}
 
@@ -95,8 +96,6 @@ def duckdb_sql(tree: exp.Expr) -> str:
             _write_substring(node)
         elif KINDS in node.meta:
             write_operands(node)
-        elif isinstance(node, exp.Anonymous) and node.name.lower() in _FORMATTED:
-            node.set("this", macro(node.name.lower()))
     sql: str = root.this.sql(NAME, copy=False)
     unlink(root)
     return sql
@@ -110,6 +109,8 @@ def _write_marked(node: exp.Expr) -> bool:
         write_array(node)
     elif SHOWN in node.meta:
         _write_joined(node)
+    elif OVERLOAD in node.meta:
+        write_overload(node)
     else:
         return False
     return True
@@ -154,10 +155,14 @@ def _write_like(node: exp.Like | exp.ILike) -> None:
 def _write_regex(node: exp.RegexpLike | exp.RegexpILike) -> None:
     """Write `~` and `~*`, whose dot also matches the end of a line."""
     pattern = written_text(node.expression.unnest())
-    if pattern is None or "." in pattern:
-        flags = exp.Literal.string("si" if isinstance(node, exp.RegexpILike) else "s")
-        arguments = [node.this.copy(), node.expression.copy(), flags]
-        supersede(node, exp.Anonymous(this="regexp_matches", expressions=arguments))
+    insensitive = isinstance(node, exp.RegexpILike)
+    sides = [node.this.copy(), node.expression.copy()]
+    if pattern is None or not is_plain_pattern(pattern):
+        flags = [exp.Literal.string("i")] if insensitive else []
+        supersede(node, call("regexp_like", *sides, *flags))
+    elif "." in pattern:
+        letters = exp.Literal.string("si" if insensitive else "s")
+        supersede(node, exp.Anonymous(this="regexp_matches", expressions=[*sides, letters]))
 
 
 def _write_substring(node: exp.Substring) -> None:

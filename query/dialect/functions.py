@@ -18,15 +18,16 @@ from hornbeam_server.query.dialect.grammar import EXACT
 from hornbeam_server.query.dialect.jsonb_rows import has_rows, with_rows
 from hornbeam_server.query.dialect.macros import call as macro_call
 from hornbeam_server.query.dialect.numerics import has_exponent, without_exponent
-from hornbeam_server.query.dialect.session import session_value
-from hornbeam_server.query.dialect.templates import (
-    filled,
+from hornbeam_server.query.dialect.patterns import (
     formatted,
-    from_template,
-    has_template,
-    is_pattern,
+    has_pattern,
     matched_part,
+    normalized,
+    replaced,
+    similar,
 )
+from hornbeam_server.query.dialect.session import session_value
+from hornbeam_server.query.dialect.templates import filled, from_template, has_template
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.query.values.number_templates import number_size
 from hornbeam_server.schema.errors import Unsupported
@@ -156,42 +157,12 @@ def _to_number(call: exp.Anonymous) -> exp.Expr:
     text, template = (*call.expressions, None, None)[:2]
     if text is None or template is None or len(call.expressions) != 2:
         return call
-    written = macro_call("number_of_text", text, template)
+    written = macro_call("number_by_template", text, template)
     if not isinstance(template, exp.Literal) or not template.is_string:
         return macro_call("numeric_of_text", written)
     digits, places = number_size(template.this)
     return exp.cast(written, f"DECIMAL({digits},{places})", dialect="duckdb")
 
-
-# --- patterns --------------------------------------------------------------------------------
-
-
-def _similar(node: exp.Expr) -> exp.Expr:
-    """Translate SIMILAR TO, whose patterns combine LIKE's wildcards with a few regular-expression
-    operators."""
-    pattern = node.expression.unnest()
-    escaped = isinstance(node.parent, exp.Escape)
-    if escaped or not isinstance(pattern, exp.Literal) or not pattern.is_string:
-        raise Unsupported(
-            "SIMILAR TO takes a constant pattern, without ESCAPE.", cure="Write LIKE or ~."
-        )
-    regex = exp.Literal.string("(?s)" + _regex(pattern.this))
-    return exp.Anonymous(this="regexp_full_match", expressions=[node.this, regex])
-
-
-def _regex(pattern: str) -> str:
-    parts: list[str] = []
-    for escaped, bracket, sign in re.findall(r"\\(.)|(\[\^?\]?[^\]]*\])|(.)", pattern, re.DOTALL):
-        if escaped:
-            parts.append(re.escape(escaped))
-        elif bracket:
-            parts.append(bracket)
-        else:
-            parts.append(_SIGNS.get(sign) or re.escape(sign))
-    return "".join(parts)
-
-
-_SIGNS = {"%": ".*", "_": ".", "(": "(?:"} | {sign: sign for sign in ")|*+?{},"}
 
 # --- ordered sets ----------------------------------------------------------------------------
 
@@ -266,15 +237,24 @@ _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "to_hex": _to_hex,
     "to_number": _to_number,
     "format": formatted,
+    "normalize": normalized,
+    "regexp_replace": replaced,
     "json_extract_path": _path_of_arguments("json_extract"),
     "json_extract_path_text": _path_of_arguments("json_extract_string"),
 }
 """PostgreSQL's functions that DuckDB lacks or interprets differently."""
 
 _OPERATORS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
-    exp.SimilarTo: _similar,
     exp.WithinGroup: _within_group,
 }
+
+
+def _similar_to(node: exp.Expr) -> exp.SimilarTo | None:
+    """SIMILAR TO, with ESCAPE if it has one; None for other nodes."""
+    if isinstance(node, exp.Escape):
+        return node.this if isinstance(node.this, exp.SimilarTo) else None
+    inside = isinstance(node.parent, exp.Escape) and node.arg_key == "this"
+    return node if isinstance(node, exp.SimilarTo) and not inside else None
 
 
 def is_translated(node: exp.Expr) -> bool:
@@ -284,8 +264,10 @@ def is_translated(node: exp.Expr) -> bool:
     if isinstance(node, exp.Anonymous):
         known = node.name.lower() in _CALLS or has_template(node)
         return known or session_value(node) is not None
+    if isinstance(node, exp.SimilarTo | exp.Escape):
+        return _similar_to(node) is not None
     if isinstance(node, exp.Substring):
-        return is_pattern(node)
+        return has_pattern(node)
     if isinstance(node, exp.Literal):
         return has_exponent(node)
     return type(node) in _OPERATORS or session_value(node) is not None
@@ -303,6 +285,9 @@ def in_duckdb(node: exp.Expr) -> exp.Expr:
         return matched_part(node)
     if isinstance(node, exp.Literal):
         return without_exponent(node)
+    found = _similar_to(node)
+    if found is not None:
+        return similar(found, node.expression if isinstance(node, exp.Escape) else None)
     if isinstance(node, exp.Anonymous):
         translate = _CALLS.get(node.name.lower(), from_template)
         return translate(node)

@@ -248,6 +248,7 @@ class HornbeamSQL(DuckDB):
             exp.CurrentDate: lambda self, node: "current_date()",
             exp.CurrentTimestamp: lambda self, node: "get_current_timestamp()",
             exp.Localtimestamp: lambda self, node: "current_localtimestamp()",
+            exp.StrPosition: lambda self, node: self.func("strpos", node.this, node.args["substr"]),
             exp.JSONBContains: lambda self, node: self.binary(node, "?"),
             # With blanks, since $1:$ would begin a text in dollar signs.
             exp.Slice: lambda self, node: (

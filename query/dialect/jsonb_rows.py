@@ -1,4 +1,4 @@
-"""Aggregates that make JSONB of several rows, and functions that make rows of JSONB.
+"""Aggregates that make JSONB of several rows, and functions that make rows of JSONB and of text.
 
 The parser writes both over DuckDB's lists: `jsonb_agg(x)` as a function of `array_agg(x)`, and
 `jsonb_array_elements(j)` as `unnest` of a list. In FROM it becomes a LATERAL query.
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.jsonb import PREFIX
-from hornbeam_server.query.dialect.macros import call
+from hornbeam_server.query.dialect.macros import call, macro
 from hornbeam_server.schema.errors import SqlError, Unsupported
 
 _AGGREGATES: Mapping[str, tuple[str, int]] = {
@@ -21,14 +21,19 @@ _AGGREGATES: Mapping[str, tuple[str, int]] = {
 }
 """PostgreSQL's aggregates: the function over the lists of their arguments, and their number."""
 _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "jsonb_array_elements": (("value", "elements"),),
-    "jsonb_array_elements_text": (("value", "element_texts"),),
-    "jsonb_each": (("key", "keys"), ("value", "member_values")),
-    "jsonb_each_text": (("key", "keys"), ("value", "member_texts")),
-    "jsonb_object_keys": (("", "keys"),),
+    "jsonb_array_elements": (("value", f"{PREFIX}elements"),),
+    "jsonb_array_elements_text": (("value", f"{PREFIX}element_texts"),),
+    "jsonb_each": (("key", f"{PREFIX}keys"), ("value", f"{PREFIX}member_values")),
+    "jsonb_each_text": (("key", f"{PREFIX}keys"), ("value", f"{PREFIX}member_texts")),
+    "jsonb_object_keys": (("", f"{PREFIX}keys"),),
+    "regexp_matches": (("", macro("regexp_all")),),
+    "regexp_split_to_table": (("", macro("regexp_split_to_array")),),
+    "string_to_table": (("", "string_to_array"),),
 }
 """PostgreSQL's functions that return rows: their columns, and the function that gives the list of
 its values. A column without a name has that of the function's alias."""
+_OF_TEXT = {"regexp_matches": (2, 3), "regexp_split_to_table": (2, 3), "string_to_table": (2, 3)}
+"""The possible numbers of arguments; 1 for the other functions."""
 _AROUND = (exp.Filter, exp.Window)
 
 
@@ -63,7 +68,15 @@ def with_rows(node: exp.Expr) -> exp.Expr:
 
 
 def _rows_of(node: exp.Expr | None) -> tuple[tuple[str, str], ...] | None:
-    return _ROWS.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    if name == "regexp_matches" and node is not None and _is_condition(node):
+        return None  # DuckDB's function, which is a condition
+    return _ROWS.get(name)
+
+
+def _is_condition(node: exp.Expr) -> bool:
+    above = node.find_ancestor(exp.Where, exp.Having, exp.Join, exp.Filter, exp.Query)
+    return not isinstance(above, exp.Query | None)
 
 
 def _aggregate(node: exp.Expr) -> exp.Anonymous | None:
@@ -117,13 +130,18 @@ def _list(node: exp.Expr, aggregate: exp.Anonymous, number: int) -> exp.Expr:
 
 
 def _unnested(function: str, node: exp.Expr) -> exp.Expr:
-    if len(node.expressions) != 1:
-        raise SqlError(f"Function {node.name.lower()} takes one argument.", cure="Give it one.")
+    name = node.name.lower()
+    numbers = _OF_TEXT.get(name, (1,))
+    if len(node.expressions) not in numbers:
+        raise SqlError(
+            f"Function {name} does not take {len(node.expressions)} arguments.",
+            cure=f"Give it {' or '.join(map(str, numbers))}.",
+        )
     return exp.Anonymous(this="unnest", expressions=[_listed(function, node.expressions)])
 
 
 def _listed(function: str, given: Sequence[exp.Expr]) -> exp.Expr:
-    return exp.Anonymous(this=PREFIX + function, expressions=[each.copy() for each in given])
+    return exp.Anonymous(this=function, expressions=[each.copy() for each in given])
 
 
 def _lateral(node: exp.Expr) -> exp.Expr:

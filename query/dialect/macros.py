@@ -99,9 +99,6 @@ def _justified(months: str, days: str, ticks: str) -> str:
 _ALL = f"(({_MONTHS} * 30 + {_DAYS}) * {_DAY_US} + {_TICKS})"
 _OF_DAYS, _OF_TICKS = f"({_MONTHS} * 30 + {_DAYS})", f"({_DAYS} * {_DAY_US} + {_TICKS})"
 _SHORT_NUMBER = r"\s*[+-]?[0-9]*(?:\.[0-9]{0,9}0*)?\s*"
-_BLANKS = r"regexp_replace(x, '\s', '', 'g')"
-_LINES = r"rtrim(regexp_replace(to_base64(x), '(.{76})', '\1' || chr(10), 'g'), chr(10))"
-_FORMATS = "error('encode and decode know the formats hex and base64')"
 _QUOTED_ELEMENT = "'\"' || regexp_replace(e, '([\"\\\\])', '\\\\\\1', 'g') || '\"'"
 _ARRAY_TEXT = (
     "'{' || array_to_string(list_transform(x, lambda e: CASE WHEN e IS NULL THEN 'NULL' WHEN e = ''"
@@ -171,14 +168,6 @@ _MACROS: dict[str, Sequence[str]] = {
     "text_of_any": (f"(x) AS {_TEXT}",),
     "text_of_bytes": (r"(x) AS '\x' || lower(hex(x))",),
     "text_of_double": (f"(x) AS {_TEXT_OF_DOUBLE}",),
-    "encode": (
-        f"(x, f) AS CASE lower(f) WHEN 'hex' THEN lower(hex(x)) WHEN 'base64' THEN {_LINES}"
-        f" ELSE {_FORMATS} END",
-    ),
-    "decode": (
-        f"(x, f) AS CASE lower(f) WHEN 'hex' THEN unhex({_BLANKS})"
-        f" WHEN 'base64' THEN from_base64({_BLANKS}) ELSE {_FORMATS} END",
-    ),
     **{name: (reading,) for name, reading in ARRAY_MACROS.items()},
     "json": (f"(x) AS {_JSON}",),
     "letter": ("(x) AS CASE WHEN x THEN 't' WHEN NOT x THEN 'f' END",),

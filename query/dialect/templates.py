@@ -5,16 +5,15 @@ A template is an expression for DuckDB over the arguments `a`, `b`, `c` of a cal
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from sqlglot import exp
 
-from hornbeam_server.query.dialect.grammar import expression
-from hornbeam_server.query.dialect.macros import macro
-from hornbeam_server.query.dialect.value_functions import CALLED
-from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.query.dialect.grammar import NAME, expression
+from hornbeam_server.query.dialect.macros import call as macro_call
+from hornbeam_server.query.dialect.value_functions import CALLED, FUNCTIONS
+from hornbeam_server.schema.types import ColumnType, Kind
 
 _JSON_KIND = """
 CASE json_type(a) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' WHEN 'VARCHAR' THEN 'string'
@@ -38,6 +37,7 @@ THEN 'numeric' ELSE lower({_OF_ELEMENTS}) END END
 """
 _TRUNCATED = "date_trunc(a, b - INTERVAL 1 YEAR) + INTERVAL 1 YEAR"
 """A century, and a millennium, begins a year later than in DuckDB."""
+_PADDED = "CASE WHEN c = '' THEN left(a, greatest(b, 0)) ELSE {}(a, b, nullif(c, '')) END"
 _ERAS = {"century", "centuries", "millennium", "millennia"}
 TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
     {
@@ -53,13 +53,10 @@ TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
         ("lpad", 2): "lpad(a, b, ' ')",
         ("octet_length", 1): "hornbeam_octets(a)",
         ("pg_typeof", 1): _TYPE_NAMES,
-        ("regexp_count", 2): "len(regexp_extract_all(a, b))",
-        ("regexp_like", 2): "regexp_matches(a, b)",
-        ("regexp_like", 3): "regexp_matches(a, b, c)",
-        ("regexp_substr", 2): "CASE WHEN regexp_matches(a, b) THEN regexp_extract(a, b) END",
+        ("lpad", 3): _PADDED.format("lpad"),
         ("rpad", 2): "rpad(a, b, ' ')",
-        ("to_timestamp", 2): "hornbeam_timestamp_of_text(a, b)",
-        ("sha256", 1): "unhex(sha256(a))",
+        ("rpad", 3): _PADDED.format("rpad"),
+        ("to_timestamp", 2): "hornbeam_timestamp_by_template(a, b)",
     }
 )
 """By name and number of arguments."""
@@ -90,10 +87,25 @@ def from_template(call: exp.Anonymous) -> exp.Expr:
         call.set("this", RENAMED[name])
         return call
     if _is_value_function(name, len(call.expressions)):
-        call.set("this", macro(name))
-        return call
+        return value_call(name, *call.expressions)
     template = TEMPLATES[name, len(call.expressions)]
     return filled(template, dict(zip("abc", call.expressions, strict=False)))
+
+
+def value_call(name: str, *given: exp.Expr) -> exp.Expr:
+    """The call of a function that Python computes. A text literal is a value of the parameter's
+    type, as in PostgreSQL."""
+    typed = [
+        _typed(each, type_) for each, type_ in zip(given, FUNCTIONS[name].parameters, strict=False)
+    ]
+    return macro_call(name, *typed)
+
+
+def _typed(node: exp.Expr, type_: ColumnType | None) -> exp.Expr:
+    literal = isinstance(node, exp.Literal) and node.is_string
+    if not literal or type_ is None or type_.kind is Kind.TEXT:
+        return node
+    return exp.cast(node.copy(), type_.sql(), dialect=NAME)
 
 
 def filled(template: str, values: Mapping[str, exp.Expr]) -> exp.Expr:
@@ -105,52 +117,3 @@ def filled(template: str, values: Mapping[str, exp.Expr]) -> exp.Expr:
             plain = isinstance(value, exp.Literal | exp.Column)
             column.replace(value.copy() if plain else exp.Paren(this=value.copy()))
     return tree
-
-
-# --- patterns --------------------------------------------------------------------------------
-
-
-def is_pattern(node: exp.Substring) -> bool:
-    """Is it SUBSTRING(text FROM 'pattern')?"""
-    start = node.args.get("start")
-    text = isinstance(start, exp.Literal) and start.is_string
-    return text and node.args.get("length") is None
-
-
-def matched_part(node: exp.Substring) -> exp.Expr:
-    """The part of a text that matches a pattern, or its first group in parentheses; NULL if no part
-    matches."""
-    pattern = node.args["start"]
-    try:
-        group = min(re.compile(pattern.this).groups, 1)
-    except re.error:
-        group = 0  # DuckDB reports the error
-    template = f"CASE WHEN regexp_matches(a, b) THEN regexp_extract(a, b, {group}) END"
-    return filled(template, {"a": node.this, "b": pattern})
-
-
-# --- format ----------------------------------------------------------------------------------
-
-_SPECIFIER = re.compile(r"%(?P<kind>[s%])|(?P<text>[^%]+)")
-
-
-def formatted(call: exp.Anonymous) -> exp.Expr:
-    """Translate format with a constant text whose specifiers are `%s` and `%%`."""
-    template, *values = call.expressions or [None]
-    constant = isinstance(template, exp.Literal) and template.is_string
-    parts = list(_SPECIFIER.finditer(template.this)) if constant and template is not None else []
-    if template is None or "".join(part[0] for part in parts) != template.name:
-        raise Unsupported(
-            "format takes a constant text with %s and %%.",
-            cure="Write || or concat, or printf.",
-        )
-    if sum(part["kind"] == "s" for part in parts) > len(values):
-        raise Unsupported("format has too few arguments.", cure="Give one value for each %s.")
-    left = iter(values)
-    pieces: list[exp.Expr] = [
-        next(left).copy()
-        if part["kind"] == "s"
-        else exp.Literal.string("%" if part["kind"] else part["text"])
-        for part in parts
-    ]
-    return exp.Anonymous(this="concat", expressions=[*pieces, exp.Literal.string("")])

@@ -3,8 +3,8 @@
 The parser writes a call of such a function as `hornbeam_…`. Our own loops call the Python function
 with their values (`query/expressions/value_functions.py`). DuckDB has a macro of this name, which
 casts the arguments and the result, and a function over the simple types that it passes to Python
-(`…_of_values`): times, intervals and decimals are texts there, and a value of any type is its text
-and the name of its type.
+(`…_of_2` for two arguments): times, intervals and decimals are texts there, and a value of any type
+is its text and the name of its type.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
 from hornbeam_server.query.dialect.macros import macro
-from hornbeam_server.query.values import templates, time_readers
+from hornbeam_server.query.values import matches, octets, templates, texts, time_readers
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval, interval
@@ -25,7 +25,6 @@ from hornbeam_server.schema.types import ColumnType, Kind, array_of
 if TYPE_CHECKING:  # only workers load DuckDB, not the server process
     import duckdb
 
-_OF_VALUES = "_of_values"
 _TEXT, _INTEGER, _BIGINT = ColumnType(Kind.TEXT), ColumnType(Kind.INTEGER), ColumnType(Kind.BIGINT)
 _DOUBLE, _BOOLEAN, _BYTES = (
     ColumnType(Kind.DOUBLE), ColumnType(Kind.BOOLEAN), ColumnType(Kind.BYTES),
@@ -42,31 +41,100 @@ ANY = None
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of Python's values. `defaults` are SQL for the last arguments. A `strict` function
-    is NULL if an argument is. `loops`: our own loops call it, too."""
+    """A function of Python's values. The last `optional` arguments may be left out. A `strict`
+    function is NULL if an argument is. `loops`: our own loops call it, too. `several`: it gives a
+    list of results."""
 
     run: Callable[..., Any]
     parameters: tuple[ColumnType | None, ...]
     result: ColumnType
-    defaults: tuple[str, ...] = ()
+    optional: int = 0
     strict: bool = True
     loops: bool = True
+    several: bool = False
 
     @property
     def counts(self) -> range:
         """The possible numbers of arguments."""
         most = len(self.parameters)
-        return range(most - len(self.defaults), most + 1)
+        return range(most - self.optional, most + 1)
+
+
+def _of_regex(
+    run: Callable[..., Any],
+    result: ColumnType,
+    *more: ColumnType,
+    optional: int = 0,
+    several: bool = False,
+) -> Function:
+    """A function of a text and a regular expression. Only DuckDB's processes, which have a time
+    limit, call it: an expression may take any time."""
+    parameters = (_TEXT, _TEXT, *more)
+    return Function(run, parameters, result, optional, loops=False, several=several)
+
+
+def _hash(run: Callable[..., Any]) -> Function:
+    return Function(run, (_BYTES,), _BYTES)
 
 
 CALLED: Mapping[str, Function] = {
     "to_char": Function(templates.to_char, (ANY, _TEXT), _TEXT),
     "to_date": Function(time_readers.to_date, (_TEXT, _TEXT), _DATE),
+    "chr": Function(texts.character, (_INTEGER,), _TEXT),
+    "normalize": Function(texts.normalize, (_TEXT, _TEXT), _TEXT, 1),
+    "quote_ident": Function(texts.quote_ident, (_TEXT,), _TEXT),
+    "quote_literal": Function(texts.quote_literal, (ANY,), _TEXT),
+    "quote_nullable": Function(texts.quote_nullable, (ANY,), _TEXT, strict=False),
+    "split_part": Function(texts.split_part, (_TEXT, _TEXT, _INTEGER), _TEXT),
+    "unistr": Function(texts.unistr, (_TEXT,), _TEXT),
+    "convert": Function(octets.converted, (_BYTES, _TEXT, _TEXT), _BYTES),
+    "convert_from": Function(octets.text_of_bytes, (_BYTES, _TEXT), _TEXT),
+    "convert_to": Function(octets.bytes_of_text, (_TEXT, _TEXT), _BYTES),
+    "decode": Function(octets.decoded, (_TEXT, _TEXT), _BYTES),
+    "encode": Function(octets.encoded, (_BYTES, _TEXT), _TEXT),
+    "get_bit": Function(octets.get_bit, (_BYTES, _BIGINT), _INTEGER),
+    "get_byte": Function(octets.get_byte, (_BYTES, _INTEGER), _INTEGER),
+    "length": Function(octets.length, (_BYTES, _TEXT), _INTEGER),
+    "set_bit": Function(octets.set_bit, (_BYTES, _BIGINT, _INTEGER), _BYTES),
+    "set_byte": Function(octets.set_byte, (_BYTES, _INTEGER, _INTEGER), _BYTES),
+    "sha224": _hash(octets.sha224),
+    "sha256": _hash(octets.sha256),
+    "sha384": _hash(octets.sha384),
+    "sha512": _hash(octets.sha512),
+    "regexp_count": _of_regex(matches.count, _INTEGER, _INTEGER, _TEXT, optional=2),
+    "regexp_instr": _of_regex(
+        matches.place, _INTEGER, *(_INTEGER, _INTEGER, _INTEGER, _TEXT, _INTEGER), optional=5
+    ),
+    "regexp_like": _of_regex(matches.like, _BOOLEAN, _TEXT, optional=1),
+    "regexp_match": _of_regex(matches.match, _TEXTS, _TEXT, optional=1),
+    "regexp_split_to_array": _of_regex(matches.split, _TEXTS, _TEXT, optional=1),
+    "regexp_substr": _of_regex(
+        matches.part, _TEXT, *(_INTEGER, _INTEGER, _TEXT, _INTEGER), optional=4
+    ),
 }
 """By PostgreSQL's names."""
 _INNER: Mapping[str, Function] = {
-    "timestamp_of_text": Function(time_readers.to_timestamp, (_TEXT, _TEXT), _TIMESTAMPTZ),
-    "number_of_text": Function(templates.number_of_text, (_TEXT, _TEXT), _TEXT),
+    "timestamp_by_template": Function(time_readers.to_timestamp, (_TEXT, _TEXT), _TIMESTAMPTZ),
+    "number_by_template": Function(templates.number_of_text, (_TEXT, _TEXT), _TEXT),
+    "shown": Function(texts.shown, (ANY,), _TEXT),
+    "format": Function(texts.format_text, (_TEXT, _TEXTS), _TEXT),
+    "regexp_all": _of_regex(matches.all_matches, _TEXTS, _TEXT, optional=1, several=True),
+    "regexp_replace": _of_regex(matches.replace, _TEXT, _TEXT, _TEXT, optional=1),
+    "regexp_replace_from": _of_regex(
+        matches.replace_from, _TEXT, *(_TEXT, _INTEGER, _INTEGER, _TEXT), optional=2
+    ),
+    "regexp_part": _of_regex(matches.first_part, _TEXT),
+    "similar": _of_regex(matches.similar, _BOOLEAN, _TEXT, optional=1),
+    "similar_part": _of_regex(matches.similar_part, _TEXT, _TEXT),
+    "bytes_length": Function(octets.length, (_BYTES,), _INTEGER),
+    "bytes_bit_length": Function(octets.bit_length, (_BYTES,), _INTEGER),
+    "bytes_bit_count": Function(octets.bit_count, (_BYTES,), _BIGINT),
+    "bytes_part": Function(octets.part, (_BYTES, _INTEGER, _INTEGER), _BYTES, 1),
+    "bytes_position": Function(octets.position, (_BYTES, _BYTES), _INTEGER),
+    "bytes_overlay": Function(octets.overlaid, (_BYTES, _BYTES, _INTEGER, _INTEGER), _BYTES, 1),
+    "bytes_trim": Function(octets.trimmed, (_BYTES, _BYTES), _BYTES),
+    "bytes_ltrim": Function(octets.left_trimmed, (_BYTES, _BYTES), _BYTES),
+    "bytes_rtrim": Function(octets.right_trimmed, (_BYTES, _BYTES), _BYTES),
 }
 """Functions that templates and operators call (`query/dialect/templates.py`)."""
 FUNCTIONS: Mapping[str, Function] = {**CALLED, **_INNER}
@@ -88,25 +156,27 @@ def definitions() -> Iterator[tuple[str, str]]:
         yield macro(name), f"CREATE MACRO {macro(name)}{readings}"
 
 
-def functions() -> Iterator[tuple[str, Function]]:
-    """Yield each function over simple values by its name in DuckDB."""
+def functions() -> Iterator[tuple[str, tuple[Function, int]]]:
+    """Yield each function over simple values by its name in DuckDB, with its number of
+    arguments."""
     for name, function in FUNCTIONS.items():
-        yield macro(name) + _OF_VALUES, function
+        for count in function.counts:
+            yield _over_values(name, count), (function, count)
+
+
+def _over_values(name: str, count: int) -> str:
+    return f"{macro(name)}_of_{count}"
 
 
 def _reading(name: str, function: Function, count: int) -> str:
     """One overload of a macro: parameters and body."""
     names = [f"x{i}" for i in range(count)]
-    values = [
-        *names,
-        *function.defaults[len(function.defaults) - len(function.parameters) + count :],
-    ]
     given = [
         part
-        for value, type_ in zip(values, function.parameters, strict=True)
+        for value, type_ in zip(names, function.parameters, strict=False)
         for part in _simple(value, type_)
     ]
-    body = f"{macro(name)}{_OF_VALUES}({', '.join(given)})"
+    body = f"{_over_values(name, count)}({', '.join(given)})"
     if function.result.kind in _READERS:
         body = f"CAST({body} AS {function.result.sql()})"
     return f"({', '.join(names)}) AS {body}"
@@ -161,12 +231,18 @@ def _read(reader: Callable[[str], Any], text: Any) -> Any:
         raise TypeMismatch(f"{text} is out of range: {error}.") from None
 
 
-def create_function(name: str, function: Function, connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the function over simple values in a DuckDB database. DuckDB needs numpy for it."""
-    types = [each for type_ in function.parameters for each in _types(type_)]
+def create_function(
+    name: str, function: Function, count: int, connection: duckdb.DuckDBPyConnection
+) -> None:
+    """Create the function of `count` arguments over simple values in a DuckDB database. DuckDB
+    needs numpy for it."""
+    parameters = function.parameters[:count]
+    types = [each for type_ in parameters for each in _types(type_)]
     result = "VARCHAR" if function.result.kind in _READERS else _type(function.result)
+    result += "[]" if function.several else ""
     create: Any = connection.create_function
-    create(name, _over_simple(function, len(types)), types, result, null_handling="special")
+    run = _over_simple(function, parameters, len(types))
+    create(name, run, types, result, null_handling="special")
 
 
 def _types(type_: ColumnType | None) -> Sequence[str]:
@@ -176,15 +252,17 @@ def _types(type_: ColumnType | None) -> Sequence[str]:
 
 
 def _type(type_: ColumnType) -> str:
-    return "VARCHAR" if type_.kind is Kind.TEXT else type_.sql()
+    return {_TEXT: "VARCHAR", _TEXTS: "VARCHAR[]"}.get(type_) or type_.sql()
 
 
-def _over_simple(function: Function, count: int) -> Callable[..., Any]:
-    """The function over DuckDB's simple values, with `count` parameters, which DuckDB reads from
-    the signature."""
+def _over_simple(
+    function: Function, types: Sequence[ColumnType | None], count: int
+) -> Callable[..., Any]:
+    """The function over `count` simple values, which mean arguments of `types`. DuckDB reads their
+    number from the signature."""
 
     def run(*given: Any) -> Any:
-        values = list(_values(function.parameters, given))
+        values = list(_values(types, given))
         if function.strict and None in values:
             return None
         found = function.run(*values)

@@ -18,9 +18,11 @@ from hornbeam_server.query.binding.placeholders import number_placeholders, para
 from hornbeam_server.query.dialect.arrays import ARRAY, array_compared
 from hornbeam_server.query.dialect.arrays import arguments as array_arguments
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, Parameter, arguments
-from hornbeam_server.query.dialect.macros import is_macro
+from hornbeam_server.query.dialect.macros import is_macro, macro
 from hornbeam_server.query.dialect.numerics import is_long_product, is_quotient
 from hornbeam_server.query.dialect.operand_kinds import is_rounded_to_even
+from hornbeam_server.query.dialect.overloads import OVERLOAD
+from hornbeam_server.query.dialect.overloads import arguments as overload_arguments
 from hornbeam_server.query.expressions import (
     arithmetic,
     arrays,
@@ -91,6 +93,9 @@ class _Compiler:
             return self._jsonb(node)
         if ARRAY in node.meta:
             return self._array(node)
+        if OVERLOAD in node.meta:
+            given = self.all(*overload_arguments(node))
+            return functions.called(macro(node.meta[OVERLOAD]), given)
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise NotNativeError

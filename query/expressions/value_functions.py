@@ -22,11 +22,11 @@ from hornbeam_server.schema.types import ColumnType, Kind
 
 def called(function: Function, operands: Sequence[Operand]) -> Operand:
     """The call of a function. Raises NotNativeError for arguments that only DuckDB casts."""
-    if not function.loops or len(operands) != len(function.parameters):
+    if not function.loops or len(operands) not in function.counts:
         raise NotNativeError
     given = [
         _argument(operand, type_)
-        for operand, type_ in zip(operands, function.parameters, strict=True)
+        for operand, type_ in zip(operands, function.parameters, strict=False)
     ]
     if function.strict:
         return strict(function.result, function.run, *given)

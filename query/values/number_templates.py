@@ -18,8 +18,8 @@ from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION
 
 _PATTERNS = (
-    "EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "TH", "B", "D", "G", "L", "S", "V", ",", ".", "0",
-    "9",
+    "EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH", "B", "C", "D", "G", "L", "S", "V",
+    ",", ".", "0", "9",
 )  # fmt: skip
 _SIGNS = {"MI", "PL", "SG"}
 _WIDE = Context(prec=2_000, rounding=ROUND_HALF_UP)

@@ -295,15 +295,10 @@ def _moment(read: _Read) -> dt.datetime:
     try:
         hour, minute, second = _clock(read)
         fraction = read.number("milliseconds") * 1000 + read.number("microseconds")
-        if not (
-            0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60 and 0 <= fraction < 1_000_000
-        ):
-            raise ValueError
+        clock = dt.time(hour, minute, second, fraction)
         if abs(read.number("zone hour")) > 15 or not 0 <= read.number("zone minute") < 60:
             raise ValueError
-        midnight = dt.datetime.combine(_date(read), dt.time())
-        clock = dt.timedelta(hours=hour, minutes=minute, seconds=second, microseconds=fraction)
-        return midnight + clock
+        return dt.datetime.combine(_date(read), clock)
     except (ValueError, OverflowError):
         raise TypeMismatch(
             f"{read.text!r} has a part of a date or time that is out of range.",

@@ -105,6 +105,16 @@ def _two(value: Callable[[_Moment], int]) -> Callable[[Node, _Moment], str]:
     return lambda node, moment: _padded(node, value(moment), 2)
 
 
+def _fixed(width: int, value: Callable[[_Moment], int]) -> Callable[[Node, _Moment], str]:
+    """A number whose sign counts to its width."""
+
+    def shown(node: Node, moment: _Moment) -> str:
+        number = value(moment)
+        return str(number) if node.fill else f"{number:0{width}d}"
+
+    return shown
+
+
 def _fraction(digits: int) -> Callable[[Node, _Moment], str]:
     return lambda _, moment: f"{_divided(moment.microsecond, 10 ** (6 - digits))[0]:0{digits}d}"
 
@@ -180,13 +190,13 @@ _NUMBERS: dict[str, Callable[[Node, _Moment], str]] = {
     **{"Y" * digits: _year(digits) for digits in range(1, 5)},
     **{"IYYY"[:digits]: _year(digits, iso=True) for digits in range(1, 5)},
     "MM": _two(lambda moment: moment.month),
-    "DDD": lambda node, moment: _padded(node, moment.day_of_year, 3),
+    "DDD": _fixed(3, lambda moment: moment.day_of_year),
     "IDDD": _day_of_iso_year,
-    "DD": lambda node, moment: str(moment.day) if node.fill else f"{moment.day:02d}",
+    "DD": _fixed(2, lambda moment: moment.day),
     "D": lambda node, moment: str(_day(node, moment).isoweekday() % 7 + 1),
     "ID": lambda node, moment: str(_day(node, moment).isoweekday()),
     "W": lambda _, moment: str(_week(moment.day)),
-    "WW": _two(lambda moment: _week(moment.day_of_year)),
+    "WW": _fixed(2, lambda moment: _week(moment.day_of_year)),
     "IW": lambda node, moment: _padded(node, _day(node, moment).isocalendar().week, 2),
     "CC": _century,
     "J": _julian,

@@ -18,7 +18,9 @@ from tests.postgres.conditions import conditions
 from tests.postgres.documents import documents
 from tests.postgres.moments import moments
 from tests.postgres.numbers import numbers
+from tests.postgres.patterns import patterns
 from tests.postgres.statements import ROWS, TABLES, statements
+from tests.postgres.templates import templates
 from tests.postgres.texts import texts
 
 FIXTURE = Path(__file__).parent / "fixtures" / "answers.json"
@@ -43,6 +45,7 @@ def corpus() -> list[str]:
     """All cases, without duplicates. A case is an expression or a whole query."""
     found = (
         *numbers(), *texts(), *moments(), *conditions(), *documents(), *arrays(), *statements(),
+        *templates(), *patterns(),
     )  # fmt: skip
     return list(dict.fromkeys(found))
 

@@ -1,0 +1,79 @@
+"""Functions that have one name for several types, such as `length` of text and of BYTEA.
+
+Binding marks a node with the name of its function (`OVERLOAD` in its meta) where the syntax tells
+that an argument is of type BYTEA, or that SUBSTRING takes a pattern. All other nodes are functions
+of text and numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from sqlglot import exp
+
+from hornbeam_server.query.dialect.macros import call
+from hornbeam_server.schema.trees import supersede
+from hornbeam_server.schema.types import ColumnType, Kind
+
+OVERLOAD = "overload"
+"""Key in the meta of a node: the name of its function (`query/dialect/value_functions.py`)."""
+TypeOf = Callable[[exp.Expr], ColumnType | None]
+_NODES: Mapping[type[exp.Expr], str] = {
+    exp.Length: "bytes_length",
+    exp.Substring: "bytes_part",
+    exp.StrPosition: "bytes_position",
+    exp.Overlay: "bytes_overlay",
+    exp.Trim: "bytes_trim",
+}
+_CALLS: Mapping[tuple[str, int], str] = {
+    ("bit_count", 1): "bytes_bit_count",
+    ("bit_length", 1): "bytes_bit_length",
+    ("ltrim", 2): "bytes_ltrim",
+    ("rtrim", 2): "bytes_rtrim",
+    ("strpos", 2): "bytes_position",
+}
+_TEXTS = frozenset(
+    {"concat", "concat_ws", "left", "lpad", "replace", "repeat", "reverse", "right", "rpad"}
+)
+"""Functions whose value is a text."""
+_TRIMMED = {"LEADING": "bytes_ltrim", "TRAILING": "bytes_rtrim"}
+
+
+def overload_of(node: exp.Expr, type_of: TypeOf) -> str | None:
+    """The name of the function that computes `node`; None for functions of text and numbers."""
+    if isinstance(node, exp.Anonymous):
+        found = _CALLS.get((node.name.lower(), len(node.expressions)))
+    else:
+        found = _NODES.get(type(node))
+    if found is None:
+        return None
+    given = [_kind(each, type_of) for each in arguments(node)]
+    if isinstance(node, exp.Substring) and Kind.TEXT in given[1:]:
+        return "regexp_part" if len(given) == 2 else "similar_part"
+    if given[:1] != [Kind.BYTES]:
+        return None
+    return _TRIMMED.get(node.args.get("position") or "", found)
+
+
+def _kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
+    inner = node.unnest()
+    if isinstance(inner, exp.DPipe):
+        return _kind(inner.this, type_of) or _kind(inner.expression, type_of)
+    if isinstance(inner, exp.Anonymous) and inner.name.lower() in _TEXTS:
+        return Kind.TEXT
+    type_ = type_of(inner)
+    return None if type_ is None else type_.kind
+
+
+def arguments(node: exp.Expr) -> Sequence[exp.Expr]:
+    """The arguments of a node that may have an overload."""
+    if isinstance(node, exp.Anonymous):
+        return node.expressions
+    names = ("this", "substr", "expression", "start", "from_", "length", "for_")
+    return [node.args[name] for name in names if node.args.get(name) is not None]
+
+
+def write_overload(node: exp.Expr) -> None:
+    """Write a marked node for DuckDB."""
+    given = [each.copy() for each in arguments(node)]
+    supersede(node, call(node.meta[OVERLOAD], *given))
