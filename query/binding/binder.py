@@ -97,6 +97,7 @@ from hornbeam_server.query.dialect.jsonb import (
 )
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
+from hornbeam_server.query.dialect.overloads import OVERLOAD
 from hornbeam_server.query.dialect.session import value_of_word
 from hornbeam_server.query.dialect.sums import (
     SUMMED,
@@ -1458,12 +1459,12 @@ class _Binder:
 
     def _mark(self, node: exp.Expr) -> None:
         """Note which function of JSONB or of arrays computes `node`."""
-        if isinstance(node, exp.Trim | exp.Upper | exp.Lower):
-            self._check_text(node)
         mark_jsonb(node, self._type, self._argument, self.sql)
         if JSONB not in node.meta:
             mark_array(node, self._type, self._argument)
         mark_values(node, self._type, self._argument)
+        if isinstance(node, exp.Trim | exp.Upper | exp.Lower) and OVERLOAD not in node.meta:
+            self._check_text(node)
 
     def _check_text(self, node: exp.Func) -> None:
         type_ = self._type(node.this)

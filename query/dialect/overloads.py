@@ -50,7 +50,7 @@ def overload_of(node: exp.Expr, type_of: TypeOf) -> str | None:
     given = [_kind(each, type_of) for each in arguments(node)]
     if isinstance(node, exp.Substring) and Kind.TEXT in given[1:]:
         return "regexp_part" if len(given) == 2 else "similar_part"
-    if given[:1] != [Kind.BYTES]:
+    if given[:1] != [Kind.BYTES] or (isinstance(node, exp.Trim) and len(given) == 1):
         return None
     return _TRIMMED.get(node.args.get("position") or "", found)
 
