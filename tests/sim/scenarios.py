@@ -13,6 +13,7 @@ from typing import Any
 
 from hornbeam_server.storage.simulated.chaos import Fault, Profile
 from tests.sim.simulation import CLIENTS, Workload
+from tests.sim.workload_alter import Altering
 from tests.sim.workload_append import ListAppend
 from tests.sim.workload_bank import Bank
 from tests.sim.workload_bookings import Bookings
@@ -41,6 +42,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "load": Loads,
     "totals": Totals,
     "deferred": Deferred,
+    "alter": Altering,
 }
 _FILE = Path(__file__).with_name("scenarios.toml")
 _OPTIONS = {field.name for field in fields(Profile)} - {"rate", "every_s"}
