@@ -8,7 +8,7 @@ names that they know, which may mean another relation, or nothing any more.
 
 Each relation says by the default of a column where its rows are at home, and by another default
 whether a row counts. So a row that is found in another relation shows, and the answers of all
-statements add up to the rows that are there.
+statements, and the changes in the logs, add up to the rows that are there.
 
 Readers check at every snapshot: the rows of a relation are at home there; a column of changing type
 is the half of another one; the views are what they say, and so are the constraints in force.
@@ -30,9 +30,12 @@ from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.errors import ConstraintViolation, InvalidRequest, StalePlan
 from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.types import Kind, Row
+from hornbeam_server.storage.log.records import commits
 from hornbeam_server.txlayer.ddl.claim import NO_CATALOG
 from hornbeam_server.txlayer.transactions.requests import Statement
 from tests.sim.builds import require_built
+from tests.sim.oracle import every_batch
+from tests.sim.simulated_cluster import Cluster
 from tests.sim.simulation import Client, Journal
 
 NAMES = ("a", "b", "c", "d")
@@ -120,6 +123,7 @@ class Altering:
         self.change_rate = rng.choice([0.2, 0.5])
         self.think_s = rng.choice([0.0, 0.05, 0.2])
         self._known = _forms(self.catalog())
+        self._cluster: Cluster | None = None
 
     def catalog(self) -> Catalog:
         return plan_schema(PlanRequest(_DDL, _WORKLOAD, ("a", "b")), NO_CATALOG).catalog
@@ -130,6 +134,7 @@ class Altering:
             await database.load(name, ["k", "n", "twice", "note", "place"], rows)
 
     async def step(self, client: Client) -> None:
+        self._cluster = client._cluster
         await asyncio.sleep(client.random.uniform(0, self.think_s))
         try:
             if client.name == "c0" and client.random.random() < self.change_rate:
@@ -213,7 +218,23 @@ class Altering:
             _verify(catalog, found)
         counted = sum(row[-1] for form in _forms(catalog) for row in found[form.rows])
         assert counted == 2 * self.rows + journal.returned, "effects are not answers"
-        assert {"red", "blue"} <= {form.home for form in _forms(catalog)}
+        homes = {form.home: form for form in _forms(catalog)}
+        assert self._cluster is not None
+        for home in ("red", "blue"):
+            logged = _rows_in_logs(self._cluster, catalog.stored_name(homes[home].name))
+            there = len(found[homes[home].rows])
+            assert there == logged, f"{home} has {there} rows, and {logged} by its changes"
+
+
+def _rows_in_logs(cluster: Cluster, stored: str) -> int:
+    """The rows that a relation has by the changes in the logs, under its stored name."""
+    return sum(
+        (new is not None) - (old is not None)
+        for batch in every_batch(cluster)
+        for commit in commits(batch)
+        for name, old, new in commit.changes
+        if name == stored
+    )
 
 
 def _queries(catalog: Catalog) -> list[str]:
