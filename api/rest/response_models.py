@@ -214,6 +214,17 @@ class PlainView(Answer):
     columns: list[dict[str, str]]
 
 
+class DeclaredSequence(Answer):
+    name: str
+    type: str
+    start: int
+    increment: int
+    minvalue: int
+    maxvalue: int
+    cycle: bool
+    owner: tuple[str, str] | None = Field(description="The table and column of OWNED BY.")
+
+
 class Schema(Answer):
     version: int
     ddl: str
@@ -221,6 +232,7 @@ class Schema(Answer):
     trees: dict[str, dict[str, str] | None]
     views: list[View]
     plain_views: list[PlainView]
+    sequences: list[DeclaredSequence]
     indexes: list[dict[str, Any]]
     workload: list[dict[str, Any]]
     method: str

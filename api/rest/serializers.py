@@ -29,7 +29,14 @@ from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
 from hornbeam_server.schema.intervals import Interval
-from hornbeam_server.schema.model import Column, Default, DefaultKind, Identity, Relation
+from hornbeam_server.schema.model import (
+    Column,
+    DeclaredSequence,
+    Default,
+    DefaultKind,
+    Identity,
+    Relation,
+)
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.types import Kind, Row, Value
 from hornbeam_server.schema.views import DeferredView, PlainView, TransactionalView
@@ -197,11 +204,25 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
             *(immediate_view_document(db, name) for name in catalog.transactional_view),
         ],
         "plain_views": [_plain_document(view) for view in catalog.plain],
+        "sequences": [_sequence_document(sequence) for sequence in catalog.schema.sequences],
         "indexes": [_index_document(catalog, index) for index in catalog.indexes],
         "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
         "method": catalog.method,
         "budget": catalog.budget,
         "aggregates": catalog.aggregates,
+    }
+
+
+def _sequence_document(sequence: DeclaredSequence) -> dict[str, Any]:
+    return {
+        "name": sequence.name,
+        "type": sequence.type.ddl(),
+        "start": sequence.start,
+        "increment": sequence.increment,
+        "minvalue": sequence.least,
+        "maxvalue": sequence.most,
+        "cycle": sequence.cycle,
+        "owner": None if sequence.owner is None else list(sequence.owner),
     }
 
 

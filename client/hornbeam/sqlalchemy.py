@@ -39,6 +39,11 @@ from sqlalchemy.sql.compiler import InsertmanyvaluesSentinelOpts
 from hornbeam.intervals import interval_text
 from hornbeam.isolation import LEVELS
 from hornbeam.sqlalchemy_ddl import HornbeamDDLCompiler
+from hornbeam.sqlalchemy_sequences import (
+    HornbeamExecutionContext,
+    SequenceCompiler,
+    SequenceReflection,
+)
 
 __all__ = ["HornbeamDialect", "distinct_on", "insert"]
 
@@ -160,7 +165,7 @@ def _json_step(step: str | int) -> str:
     return f'."{escaped}"'
 
 
-class HornbeamCompiler(compiler.SQLCompiler):
+class HornbeamCompiler(SequenceCompiler):
     """Renders SQL in DuckDB's dialect."""
 
     visit_on_conflict_do_nothing = SQLiteCompiler.visit_on_conflict_do_nothing
@@ -343,7 +348,7 @@ class HornbeamPreparer(compiler.IdentifierPreparer):
     }  # fmt: skip
 
 
-class HornbeamDialect(default.DefaultDialect):
+class HornbeamDialect(SequenceReflection, default.DefaultDialect):
     """The dialect. `driver` is always "http", also for an embedded database."""
 
     name = "hornbeam"
@@ -366,10 +371,12 @@ class HornbeamDialect(default.DefaultDialect):
     supports_native_uuid = True
     supports_sane_multi_rowcount = True
     supports_sane_rowcount = True
-    supports_sequences = False
+    supports_sequences = True
+    sequences_optional = True
     supports_statement_cache = True
     tuple_in_values = False
     use_insertmanyvalues = True
+    execution_ctx_cls = HornbeamExecutionContext
     statement_compiler = HornbeamCompiler
     ddl_compiler = HornbeamDDLCompiler
     type_compiler_cls = HornbeamTypeCompiler

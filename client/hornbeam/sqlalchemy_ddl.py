@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import exc
+from sqlalchemy import exc, schema
 from sqlalchemy.sql import coercions, compiler, roles
 from sqlalchemy.sql.expression import ColumnClause
 
@@ -18,6 +18,8 @@ class HornbeamDDLCompiler(compiler.DDLCompiler):
             self.dialect.type_compiler_instance.process(column.type, type_expression=column),
         ]
         numbered = column is column.table._autoincrement_column and column.server_default is None
+        if isinstance(column.default, schema.Sequence) and not column.default.optional:
+            numbered = False
         if column.identity is not None:
             words.append(self.process(column.identity))
         elif column.computed is not None:

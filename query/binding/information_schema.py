@@ -19,10 +19,13 @@ from hornbeam_server.schema.model import (
     Column,
     DefaultKind,
     ForeignKey,
+    Identity,
     Relation,
+    sequence_of_column,
 )
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.seconds import SECOND_DIGITS
+from hornbeam_server.schema.sequences import default_bounds
 from hornbeam_server.schema.types import MOMENTS, ColumnType, Declared, Kind, Value
 
 SYSTEM = "system"
@@ -244,11 +247,22 @@ def _sequences(catalog: Catalog) -> Iterator[_Row]:
         for column in relation.visible:
             if column.default is not None and column.default.kind is DefaultKind.IDENTITY:
                 options = column.default.identity
-                name = f"{relation.name}_{column.name}_seq"
-                bits = column.type.integers
-                last = bits.stop - 1 if options.last is None else options.last
-                numbers = str(options.start), "1", str(last), str(options.increment), "NO"
-                yield DATABASE, PUBLIC, name, _TYPES[column.type.kind][0], *numbers
+                name = sequence_of_column(relation.name, column.name)
+                least, most = default_bounds(column.type, options.increment)
+                if options.last is not None:
+                    up = options.increment > 0
+                    least, most = (least, options.last) if up else (options.last, most)
+                yield _sequence(name, column.type, options, (least, most), "NO")
+    for each in catalog.schema.sequences:
+        cycles = "YES" if each.cycle else "NO"
+        yield _sequence(each.name, each.type, each.numbers, (each.least, each.most), cycles)
+
+
+def _sequence(
+    name: str, type_: ColumnType, numbers: Identity, bounds: tuple[int, int], cycles: str
+) -> _Row:
+    digits = numbers.start, *bounds, numbers.increment
+    return DATABASE, PUBLIC, name, _type_names(type_)[0], *map(str, digits), cycles
 
 
 def _schemata(_: Catalog) -> Iterator[_Row]:

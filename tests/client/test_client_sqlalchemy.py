@@ -23,6 +23,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Numeric,
+    Sequence,
     String,
     Table,
     any_,
@@ -663,6 +664,30 @@ def test_names_may_hold_quotes(engine: Engine) -> None:
     (key,) = found.get_foreign_keys("child's")
     assert (key["referred_table"], key["referred_columns"]) == ('it\'s "x"', ['a " b'])
     declared.drop_all(engine)
+
+
+def test_tables_share_a_sequence(engine: Engine) -> None:
+    declared = MetaData()
+    numbers = Sequence("shared numbers", start=7, metadata=declared)
+    first = Table("first_of_two", declared, Column("id", Integer, numbers, primary_key=True))
+    second = Table(
+        "second_of_two",
+        declared,
+        Column("id", Integer, primary_key=True, server_default=numbers.next_value()),
+        Column("note", String),
+    )
+    declared.create_all(engine)
+    with engine.begin() as connection:
+        assert connection.execute(insert(first)).inserted_primary_key == (7,)
+        notes = [{"note": "a"}, {"note": "b"}]
+        found = connection.scalars(insert(second).returning(second.c.id), notes).all()
+        assert sorted(found) == [8, 9]
+        assert connection.scalar(numbers) == 10
+        assert connection.scalar(select(numbers.next_value())) == 11
+    assert inspect(engine).get_sequence_names() == ["shared numbers"]
+    assert inspect(engine).has_sequence("shared numbers")
+    declared.drop_all(engine)
+    assert not inspect(engine).has_sequence("shared numbers")
 
 
 REFUSED = (exc.CompileError, exc.ProgrammingError, exc.NotSupportedError)

@@ -114,7 +114,6 @@ CLOSED: Mapping[str, str] = {
     "There is no cursor.lastrowid: RETURNING gives the keys of inserted rows.": "dbapi_lastrowid"
     " emulated_lastrowid emulated_lastrowid_even_with_sequences implements_get_lastrowid"
     " supports_lastrowid",
-    "There are no sequences: identity columns number rows.": "sequences sequences_optional",
     "There are no comments.": "comment_reflection comment_reflection_full_unicode"
     " constraint_comment_reflection",
     "There are no collations: text is ordered by code point.": "column_collation_reflection"
