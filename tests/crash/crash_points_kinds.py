@@ -65,6 +65,17 @@ def shop(*, views: int = len(VIEWS), unique: str = "", base: Catalog | None = No
     return catalog_of(load_ddl(SHOP + ddl), views=VIEWS[:views], view_indexes=filters, base=base)
 
 
+TICKETS = """
+CREATE SEQUENCE numbers INCREMENT BY 3;
+CREATE TABLE ticket (n_id BIGINT PRIMARY KEY DEFAULT nextval('numbers'), n_no BIGINT);
+"""
+
+
+def tickets() -> Catalog:
+    """The shop, and a relation that takes its keys and values from one sequence."""
+    return catalog_of(load_ddl(SHOP + TICKETS), views=VIEWS[:1])
+
+
 IMMEDIATE = {
     "by_name": "SELECT c_name, count(*) AS n, sum(l_quantity) AS total, max(l_quantity) AS high,"
     " count(DISTINCT l_p_id) AS products FROM line JOIN orders ON l_o_id = o_id"
@@ -333,6 +344,18 @@ KINDS = (
     ),
     _transaction(
         "identity column", "INSERT INTO event (v_kind) VALUES ('in'), ('out') RETURNING v_id"
+    ),
+    Kind(
+        "shared sequence",
+        (
+            _asking(
+                "tickets",
+                "INSERT INTO ticket (n_no) VALUES (nextval('numbers')), (currval('numbers'))"
+                " RETURNING n_id, n_no",
+                "UPDATE ticket SET n_no = nextval('numbers') WHERE n_id > 0 RETURNING n_no",
+            ),
+        ),
+        catalog=tickets(),
     ),
     Kind(
         "keys and references followed",

@@ -32,7 +32,7 @@ from tests.txlayer.test_transactions_statements import FILL
 
 MACHINES = (None, 0, 1)
 """The fate of the machine: it survives, loses everything unsynced, or loses a part of it."""
-VOLATILE = {"v_id", "v_at", "v_day", "rowid"}
+VOLATILE = {"v_id", "v_at", "v_day", "rowid", "n_id", "n_no"}
 """Columns whose defaults differ from one attempt to the next."""
 IDLE_S = 10
 """Longer than timestamps are reserved for."""

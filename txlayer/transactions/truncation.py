@@ -39,6 +39,7 @@ def truncation(
     relations = [catalog.schema.relation(name) for name in names]
     if ast.args.get("identity") == "RESTART":
         _require_no_identity(relations)
+        _require_no_sequence(relations, catalog)
 
     def search(relation: Relation) -> Subquery:
         key = [exp.column(exp.to_identifier(name, quoted=True)) for name in relation.primary_key]
@@ -51,6 +52,18 @@ def truncation(
 
 def _referencing(catalog: Catalog, name: str) -> Iterator[str]:
     return (child.name for child, _ in catalog.schema.children(name))
+
+
+def _require_no_sequence(relations: Sequence[Relation], catalog: Catalog) -> None:
+    names = {relation.name for relation in relations}
+    for sequence in catalog.schema.sequences:
+        if sequence.owner is not None and sequence.owner[0] in names:
+            raise Unsupported(
+                f"TRUNCATE does not restart the sequence {sequence.name}: numbers begin again by a"
+                " change of the schema, outside of transactions.",
+                cure="Leave RESTART IDENTITY out, then send ALTER SEQUENCE"
+                f" {identifier(sequence.name)} RESTART.",
+            )
 
 
 def _require_no_identity(relations: Sequence[Relation]) -> None:
