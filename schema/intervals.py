@@ -31,12 +31,12 @@ _MICROSECONDS = {
 _DAY = 86_400_000_000
 _LONGEST = ((1 << 63) - 1) // 1_000
 """The longest time of day, in microseconds, that fits into 64 bits as nanoseconds, as in Arrow."""
-_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
+_NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
 _PART = re.compile(
     rf"""\s*(?:
-    (?P<years>[+-]?[0-9]+)-(?P<months>[0-9]+)(?=\s|$)
-    |(?P<sign>[+-])?(?P<hours>[0-9]+):(?P<minutes>[0-9]+)(?::(?P<seconds>[0-9]+(?:\.[0-9]*)?))?
-    |(?P<number>{_NUMBER})\s*(?P<unit>[a-z]+)?
+    (?P<years>(?:[+-]\s*)?[0-9]+)-(?P<months>[0-9]+)(?=\s|$)
+    |(?P<sign>[+-])?\s*(?P<hours>[0-9]+):(?P<minutes>[0-9]*)(?::(?P<seconds>[0-9]+(?:\.[0-9]*)?))?
+    |(?P<number>(?:[+-]\s*)?{_NUMBER})\s*(?P<unit>[a-z]+)?
     )\s*""",
     re.VERBOSE,
 )
@@ -194,7 +194,7 @@ def _of_words(text: str) -> Iterator[Interval]:
 
 def _of_part(found: re.Match[str], *, last: bool, words: str) -> Interval:
     if found["years"] is not None:
-        months = int(found["years"]) * 12
+        months = int("".join(found["years"].split())) * 12
         more = int(found["months"])
         return Interval(months - more if found["years"].startswith("-") else months + more)
     if found["hours"] is not None:
@@ -202,14 +202,14 @@ def _of_part(found: re.Match[str], *, last: bool, words: str) -> Interval:
     unit = found["unit"]
     if unit is None:  # `5` is 5 seconds, `3 4:05:06` is 3 days and a time
         unit = "second" if last else "day" if _PART.match(words, found.end()) else ""
-    return _amount(Decimal(found["number"]), unit)
+    return _amount(Decimal("".join(found["number"].split())), unit)
 
 
 def _clock(found: re.Match[str]) -> Interval:
-    seconds = Decimal(found["seconds"] or 0)
-    if int(found["minutes"]) > 59 or seconds >= 60:
+    minutes, seconds = int(found["minutes"] or 0), Decimal(found["seconds"] or 0)
+    if minutes > 59 or seconds >= 60:
         raise ValueError("there is no such time of day")
-    total = int(found["hours"]) * 3_600 + int(found["minutes"]) * 60 + seconds
+    total = int(found["hours"]) * 3_600 + minutes * 60 + seconds
     ticks = _rounded(total * 1_000_000)
     return Interval(microseconds=-ticks if found["sign"] == "-" else ticks)
 

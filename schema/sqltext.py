@@ -21,7 +21,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema import spelling
-from hornbeam_server.schema.assignment import text_of
+from hornbeam_server.schema.assignment import assign, text_of
 from hornbeam_server.schema.drafts import Expression, Place
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Default, DefaultKind
@@ -462,7 +462,7 @@ def _number(text: str) -> int | Decimal:
 def _coerced(value: Any, type_: ColumnType) -> Value:
     if type_.kind is Kind.BYTES and isinstance(value, str):
         return spelling.sql_bytes(value)
-    return type_.coerce(value)
+    return assign(type_, value)
 
 
 def literal_sql(value: Value) -> str:

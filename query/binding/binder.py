@@ -79,7 +79,14 @@ from hornbeam_server.query.binding.names import (
 )
 from hornbeam_server.query.binding.nesting import too_deep
 from hornbeam_server.query.binding.output_names import FIGURED, VALUE, name_output
-from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, at, parse
+from hornbeam_server.query.binding.parse import (
+    DIALECT,
+    OF_SYSTEM,
+    SYSTEM_CATALOG,
+    TABLE_FUNCTIONS,
+    at,
+    parse,
+)
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
 from hornbeam_server.query.binding.spellings import read_text
 from hornbeam_server.query.binding.stars import with_ordered_stars
@@ -665,18 +672,19 @@ class _Binder:
 
     def _values(self, node: exp.Values, parent: Frame | None, ctes: Scope) -> _Shape:
         select = _Select(Frame(-1, parent), Gathered(-1), ctes)
-        documents: dict[int, ColumnType] = {}
-        width = 0
         for row in node.expressions:
-            width = len(row.expressions)
-            for i, cell in enumerate(row.expressions):
+            for cell in row.expressions:
                 self._expression(cell, select)
-                if is_jsonb(self._type(cell)):
-                    documents[i] = JSONB_TYPE
-        columns = (OutputColumn(f"{VALUE}{i + 1}", documents.get(i)) for i in range(width))
+        cells = zip(*(row.expressions for row in node.expressions), strict=False)
+        columns = (self._column_of_values(i, column) for i, column in enumerate(cells, start=1))
         shape = _Shape(tuple(columns))
         self._modifiers(node, parent, ctes, shape)
         return shape
+
+    def _column_of_values(self, number: int, cells: Sequence[exp.Expr]) -> OutputColumn:
+        document = any(is_jsonb(self._type(cell)) for cell in cells)
+        kinds = [self._number(cell) for cell in cells if not isinstance(cell, exp.Null)]
+        return OutputColumn(f"{VALUE}{number}", JSONB_TYPE if document else None, widest(kinds))
 
     def _modifiers(
         self, node: exp.Expr, parent: Frame | None, ctes: Scope, shape: _Shape | None = None
@@ -902,8 +910,15 @@ class _Binder:
                 name=name,
             )
 
-    def _unknown_relation(self, node: exp.Table, ctes: Mapping[str, object]) -> UnknownName:
+    def _unknown_relation(
+        self, node: exp.Table, ctes: Mapping[str, object]
+    ) -> UnknownName | Unsupported:
         name = ".".join(part.name for part in node.parts)
+        if name.startswith("pg_"):
+            return Unsupported(
+                f"{name} belongs to the system catalog of PostgreSQL{at(node, self.sql)}.",
+                cure=OF_SYSTEM[SYSTEM_CATALOG],
+            )
         made = self.catalog.all_views
         views = [view for view in made if self.catalog.readable(view)]
         known = [*self.catalog.schema.names, *views, *self.catalog.plain_view, *ctes]
@@ -974,9 +989,18 @@ class _Binder:
                 cure="Give at most one name for each column.",
             )
         names[: len(given)] = given
-        visible = tuple((each, OutputColumn(each, None)) for each in names)
-        hidden = ((name, OutputColumn(name, None)),) if not given and node.alias else ()
+        kinds = [self._number_of_rows(call), Kind.BIGINT][: len(names)]
+        columns = zip(names, kinds, strict=True)
+        visible = tuple((each, OutputColumn(each, None, kind)) for each, kind in columns)
+        hidden = ((name, OutputColumn(name, None, kinds[0])),) if not given and node.alias else ()
         return Item(node.alias or f"{ANONYMOUS}{len(select.frame.items)}", visible, hidden=hidden)
+
+    def _number_of_rows(self, call: exp.Expr) -> Kind | None:
+        """The kind of numbers that a table function gives."""
+        if isinstance(call, exp.Unnest | exp.Explode):
+            return None
+        kind = widest([self._number(each) for each in call.iter_expressions()])
+        return Kind.BIGINT if kind is Kind.INTEGER else kind
 
     def _add_item(self, item: Item, node: exp.Expr, select: _Select) -> None:
         if any(other.alias == item.alias for other in select.frame.items):

@@ -23,7 +23,7 @@ from hornbeam_server.query.dialect.jsonb import (
     is_jsonb,
 )
 from hornbeam_server.schema.errors import Unsupported
-from hornbeam_server.schema.types import ColumnType
+from hornbeam_server.schema.types import ColumnType, Kind
 
 _ORDERED = (
     exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.Ordered, exp.Min, exp.Max, exp.Greatest,
@@ -55,9 +55,16 @@ def mark_jsonb(
             message = f"{error.message.rstrip('.')}{at(node, sql)}."
             raise Unsupported(message, cure=error.cure) from None
     elif isinstance(node, exp.Cast):
-        digits = digits_function(named_type(node.args.get("to")), type_of(node.this))
+        digits = digits_function(_number_type(node), type_of(node.this))
         if digits is not None:
             node.meta[DIGITS] = digits
+
+
+def _number_type(node: exp.Cast) -> ColumnType | None:
+    """The type of a cast; INTEGER for SMALLINT, which no column has."""
+    if node.is_type(exp.DType.SMALLINT):
+        return ColumnType(Kind.INTEGER)
+    return named_type(node.args.get("to"))
 
 
 def require_order(

@@ -77,7 +77,8 @@ OVERRIDING = "overriding"
 """Argument of an INSERT node for OVERRIDING … VALUE: "system" or "user"."""
 _OVERRIDING = (["OVERRIDING", "SYSTEM", "VALUE"], ["OVERRIDING", "USER", "VALUE"])
 SYSTEM_CATALOG = "pg_catalog"
-_OF_SYSTEM = {SYSTEM_CATALOG: "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
+OF_SYSTEM = {SYSTEM_CATALOG: "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
+
 OF_SERVER = re.compile(
     r"pg_(?!typeof$|sleep$|get_serial_sequence$).*|has_.*_privilege|format_type|(col|obj|shobj)_description"
     r"|current_schemas|in_search_path|inet_.*|txid_current"
@@ -383,7 +384,7 @@ def _leave_schema_out(node: exp.Expr, sql: str, ctes: Set[str]) -> None:
         name = ".".join(part.name for part in node.parts)
         raise Unsupported(
             f"{name} is in schema {schema}, and there is no schema but {PUBLIC}{at(node, sql)}.",
-            cure=_OF_SYSTEM.get(schema, f"Write {node.name} or {PUBLIC}.{node.name}."),
+            cure=OF_SYSTEM.get(schema, f"Write {node.name} or {PUBLIC}.{node.name}."),
         )
 
 

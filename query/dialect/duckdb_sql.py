@@ -8,6 +8,7 @@ overloaded by type do this (`query/dialect/macros.py`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 
 from sqlglot import exp
@@ -188,7 +189,11 @@ def _write_cast(node: exp.Cast) -> None:
     if DIGITS in node.meta:
         digits = exp.Anonymous(this=PREFIX + node.meta[DIGITS], expressions=[node.this.copy()])
         node.set("this", digits)
-    if kind in _TEXTS:
+    given = node.meta.get(CAST_FROM)
+    span = None if given is None else _SPANS.get((given.kind, kind))
+    if span is not None:
+        node.set("this", call(span, node.this.copy()))
+    elif kind in _TEXTS:
         _write_text(node, to)
     elif kind is _D.DECIMAL and not to.expressions:
         _write_numeric(node)
@@ -202,6 +207,12 @@ def _write_cast(node: exp.Cast) -> None:
         if kind in _MOMENTS and to.expressions:
             _write_rounded(node, to)
 
+
+_SPANS: Mapping[tuple[Kind, exp.DType | None], str] = {
+    (Kind.TIME, _D.INTERVAL): "interval_of_time",
+    (Kind.INTERVAL, _D.TIME): "time_of_interval",
+}
+"""The macros of casts between times and intervals, which DuckDB lacks."""
 
 _ELEMENT = "element"
 """The name of the variable for an element of an array."""

@@ -182,9 +182,48 @@ def _within_group(node: exp.Expr) -> exp.Expr:
             "WITHIN GROUP is for percentile_cont, percentile_disc and mode, by one value.",
             cure="Write ORDER BY into the call: f(x ORDER BY y).",
         )
+    if name != "mode" and isinstance(call.expressions[0].unnest(), exp.Null):
+        return filled("max(CASE WHEN a IS NULL THEN a END)", {"a": order.expressions[0].this})
     arguments: list[exp.Expr] = [order.expressions[0].this.copy(), *call.expressions]
     ordered = exp.Order(this=arguments.pop(), expressions=order.expressions)
     return exp.Anonymous(this=name, expressions=[*arguments, ordered])
+
+
+# --- aggregates ------------------------------------------------------------------------------
+
+_OWN_SEPARATORS = """
+array_to_string(list_transform(rows, lambda row, place:
+CASE WHEN place = 1 THEN row.text ELSE coalesce(row.sign, '') || row.text END), '')
+"""
+
+
+def _joined(call: exp.Anonymous) -> exp.Expr:
+    """Translate string_agg whose separator differs from row to row: that of a row stands before its
+    text. Raises Unsupported."""
+    text, sign = (*call.expressions, None, None)[:2]
+    order = sign if isinstance(sign, exp.Order) else None
+    sign = sign.this if isinstance(sign, exp.Order) else sign
+    if text is None or sign is None or sign.find(exp.Column) is None:
+        return call
+    if isinstance(text, exp.Distinct) or isinstance(call.parent, exp.Filter | exp.Window):
+        raise Unsupported(
+            "string_agg with DISTINCT, FILTER or OVER takes a constant separator.",
+            cure="Write a CASE for FILTER, or aggregate the rows of a subquery.",
+        )
+    row: exp.Expr = exp.Anonymous(
+        this="struct_pack",
+        expressions=[
+            exp.PropertyEQ(this=exp.to_identifier(name), expression=value.copy())
+            for name, value in (("text", text), ("sign", sign))
+        ],
+    )
+    if order is not None:
+        row = exp.Order(this=row, expressions=[key.copy() for key in order.expressions])
+    present = exp.Not(this=exp.Is(this=text.copy(), expression=exp.Null()))
+    rows = exp.Filter(
+        this=exp.Anonymous(this="list", expressions=[row]), expression=exp.Where(this=present)
+    )
+    return filled(_OWN_SEPARATORS, {"rows": rows})
 
 
 # --- calls -----------------------------------------------------------------------------------
@@ -231,10 +270,47 @@ def _series(call: exp.Anonymous) -> exp.Expr:
     return exp.Anonymous(this="unnest", expressions=[call.copy()])
 
 
+def _subscripts(call: exp.Anonymous) -> exp.Expr:
+    """Translate generate_subscripts. Raises Unsupported for an array of arrays."""
+    array = call.expressions[0].unnest() if call.expressions else None
+    if isinstance(array, exp.Array) and any(
+        isinstance(each.unnest(), exp.Array) for each in array.expressions
+    ):
+        raise Unsupported(
+            "An array of arrays is not supported: an array has one dimension.",
+            cure="Keep several dimensions in a value of JSONB.",
+        )
+    return from_template(call) if has_template(call) else call
+
+
+def _is_row(node: exp.Expr) -> bool:
+    spelled = isinstance(node, exp.Anonymous) and node.name.lower() == "row"
+    return spelled or isinstance(node, exp.Tuple)
+
+
+def _document_of_row(call: exp.Anonymous) -> exp.Expr:
+    """Translate to_json and to_jsonb of ROW(…), which is an object with the keys f1, f2, …"""
+    row = call.expressions[0].unnest() if len(call.expressions) == 1 else None
+    if row is None or not _is_row(row):
+        return call
+    pairs = []
+    for i, value in enumerate(row.expressions, start=1):
+        inner = exp.Anonymous(this=call.name, expressions=[value.copy()])
+        shown = _document_of_row(inner) if _is_row(value.unnest()) else value.copy()
+        pairs += [exp.Literal.string(f"f{i}"), shown]
+    if call.name.lower() == "to_jsonb":
+        return exp.Anonymous(this="jsonb_build_object", expressions=pairs)
+    return exp.Anonymous(this="json_object", expressions=pairs)
+
+
 _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "date_part": _date_part,
     "generate_series": _series,
+    "generate_subscripts": _subscripts,
+    "string_agg": _joined,
     "to_hex": _to_hex,
+    "to_json": _document_of_row,
+    "to_jsonb": _document_of_row,
     "to_number": _to_number,
     "format": formatted,
     "normalize": normalized,

@@ -175,6 +175,10 @@ _MACROS: dict[str, Sequence[str]] = {
     "months": (f"(x) AS {_MONTHS}",),
     "days": (f"(x) AS {_DAYS}",),
     "ticks": (f"(x) AS {_TICKS}",),
+    "interval_of_time": ("(x) AS (DATE '2000-01-01' + x) - TIMESTAMP '2000-01-01'",),
+    "time_of_interval": (
+        f"(x) AS CAST(TIMESTAMP '2000-01-01' + to_microseconds(CAST({_TICKS} AS BIGINT)) AS TIME)",
+    ),
     "justify_days": (_justified(f"{_OF_DAYS} // 30", f"{_OF_DAYS} % 30", _TICKS),),
     "justify_hours": (
         _justified(_MONTHS, f"{_OF_TICKS} // {_DAY_US}", f"{_OF_TICKS} % {_DAY_US}"),
@@ -195,7 +199,8 @@ _MACROS: dict[str, Sequence[str]] = {
     "substring": (
         "(x, s, n) AS CASE WHEN n < 0 THEN error('The length of a substring is negative.')"
         " WHEN s >= 1 THEN substring(x, s, n)"
-        " ELSE substring(x, 1, CASE WHEN s + n <= 1 THEN 0 ELSE s + n - 1 END) END",
+        " ELSE substring(x, 1, CASE WHEN CAST(s AS BIGINT) + n <= 1 THEN 0"
+        " ELSE CAST(s AS BIGINT) + n - 1 END) END",
     ),
     "time": (
         "(x) AS x",

@@ -1,6 +1,6 @@
 """PostgreSQL's functions that DuckDB has under other names, or that a few of its functions make.
 
-A template is an expression for DuckDB over the arguments `a`, `b`, `c` of a call.
+A template is an expression for DuckDB over the arguments `a`, `b`, … of a call.
 """
 
 from __future__ import annotations
@@ -35,22 +35,30 @@ WHEN '"NULL"' THEN 'unknown' ELSE CASE WHEN typeof(a) LIKE 'DECIMAL%' OR typeof(
 THEN 'numeric' ELSE lower({_OF_ELEMENTS}) END END
 || CASE WHEN typeof(a) LIKE '%[]' THEN '[]' ELSE '' END END
 """
-_TRUNCATED = "date_trunc(a, b - INTERVAL 1 YEAR) + INTERVAL 1 YEAR"
-"""A century, and a millennium, begins a year later than in DuckDB."""
+_ERAS = ("c", "cent", "century", "centuries", "mil", "mils", "millennium", "millennia")
+_TRUNCATED = f"""
+CASE WHEN typeof(b) <> 'INTERVAL' AND lower(a) IN {_ERAS}
+THEN date_trunc(a, b - INTERVAL 1 YEAR) + INTERVAL 1 YEAR ELSE date_trunc(a, b) END
+"""
+"""A century, and a millennium, of a date begins a year later than in DuckDB."""
 _PADDED = "CASE WHEN c = '' THEN left(a, greatest(b, 0)) ELSE {}(a, b, nullif(c, '')) END"
-_ERAS = {"century", "centuries", "millennium", "millennia"}
+_BACKWARDS = "CASE WHEN b = 1 THEN CAST(range(len(a), 0, -1) AS INTEGER[]) END"
+_PLACES = "CASE WHEN b = 1 THEN CAST(range(1, len(a) + 1) AS INTEGER[]) END"
 TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
     {
         ("btrim", 1): "trim(a, ' ')",
         ("btrim", 2): "trim(a, b)",
         ("date_trunc", 2): _TRUNCATED,
         ("date_bin", 3): "time_bucket(CAST(a AS INTERVAL), b, c)",
+        ("generate_subscripts", 2): f"unnest({_PLACES})",
+        ("generate_subscripts", 3): f"unnest(CASE WHEN c THEN {_BACKWARDS} ELSE {_PLACES} END)",
         ("initcap", 1): _CAPITALS,
         ("json_typeof", 1): _JSON_KIND,
         ("justify_days", 1): "hornbeam_justify_days(a)",
         ("justify_hours", 1): "hornbeam_justify_hours(a)",
         ("justify_interval", 1): "hornbeam_justify_interval(a)",
         ("lpad", 2): "lpad(a, b, ' ')",
+        ("make_timestamptz", 6): "CAST(make_timestamp(a, b, c, d, e, f) AS TIMESTAMPTZ)",
         ("octet_length", 1): "hornbeam_octets(a)",
         ("pg_typeof", 1): _TYPE_NAMES,
         ("lpad", 3): _PADDED.format("lpad"),
@@ -71,13 +79,17 @@ RENAMED = {
 def has_template(call: exp.Anonymous) -> bool:
     name = call.name.lower()
     if name == "date_trunc":
-        return bool(call.expressions) and call.expressions[0].name.lower() in _ERAS
+        return len(call.expressions) == 2 and _may_be_era(call.expressions[0])
     count = len(call.expressions)
     return name in RENAMED or (name, count) in TEMPLATES or _is_value_function(name, count)
 
 
 def _is_value_function(name: str, count: int) -> bool:
     return name in CALLED and count in CALLED[name].counts
+
+
+def _may_be_era(part: exp.Expr) -> bool:
+    return part.name.lower() in _ERAS if isinstance(part, exp.Literal) else True
 
 
 def from_template(call: exp.Anonymous) -> exp.Expr:
@@ -89,7 +101,7 @@ def from_template(call: exp.Anonymous) -> exp.Expr:
     if _is_value_function(name, len(call.expressions)):
         return value_call(name, *call.expressions)
     template = TEMPLATES[name, len(call.expressions)]
-    return filled(template, dict(zip("abc", call.expressions, strict=False)))
+    return filled(template, dict(zip("abcdef", call.expressions, strict=False)))
 
 
 def value_call(name: str, *given: exp.Expr) -> exp.Expr:
