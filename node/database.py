@@ -102,6 +102,7 @@ class Database:
         self.explain = self.reads.explain
         self.snapshot_after = self.reads.snapshot_after
         self.explained = self.reads.explained
+        self.analyzed = self.reads.analyzed
         self.export = self.bulk.export
         self.put = self.bulk.put
         self.changes = self.bulk.changes

@@ -14,6 +14,7 @@ from hornbeam_server.node.deferred_views import DeferredViews, StaleAnswers
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.query.binding.sequence_calls import names_sequences
 from hornbeam_server.query.engine import PreparedQuery, QueryStream
+from hornbeam_server.query.execution.measures import Measures, Measuring
 from hornbeam_server.query.explain import Explanation
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (
@@ -25,7 +26,7 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.read_ranges import ReadRange
-from hornbeam_server.storage.snapshot import Overlay, ReadItem, Snapshot
+from hornbeam_server.storage.snapshot import Overlay, ReadItem, RowReader, Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.read_checks import noting_store
@@ -114,6 +115,7 @@ class Reads:
         columnar: bool = False,
         max_staleness_s: float | None = None,
         session: Mapping[str, int] = MappingProxyType({}),
+        measures: Measures | None = None,
     ) -> AsyncIterator[QueryResult]:
         """Run a SELECT at one snapshot. Its rows must be read inside the context.
 
@@ -126,8 +128,8 @@ class Reads:
         views that are not older may also answer the aggregates of a query that does not name them,
         unless it is traced, strong, or has a
         `snapshot`, pending writes, or a later `bookmark`. Then the whole query reads at their
-        snapshot. `session` has the last numbers of sequences that the client has taken, by name.
-        Raises HornbeamError.
+        snapshot. `session` has the last numbers of sequences that the client has taken, by name;
+        `measures` collects what the plan reads. Raises HornbeamError.
         """
         deadline = self._clock.monotonic() + (timeout_s or self._settings.statement_timeout_s)
         traced = (trace and not locking_only) or serializable
@@ -146,7 +148,7 @@ class Reads:
                 overlay = await self._manager.pending(pending, at, replay, left_s, ranges)
             if reads is not None and overlay is not None:
                 reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
-            reader = Snapshot(
+            reader: RowReader = Snapshot(
                 noting_store(self._store, state.catalog, ranges),
                 state.codecs,
                 at,
@@ -154,6 +156,8 @@ class Reads:
                 trace=reads,
                 require_valid=partial(self._ownership.require_kept, at),
             )
+            if measures is not None:
+                reader = Measuring(reader, measures)
             stream = await prepared.run(reader, parameters, deadline=deadline, max_rows=max_rows)
             self.queries += 1
             with self._holds.holding(at):
@@ -341,6 +345,33 @@ class Reads:
                         break
         explain = partial(prepared.explain, parameters, notes=notes)
         return await self._engine.read(len(sql), explain, deadline)
+
+    async def analyzed(
+        self,
+        sql: str,
+        parameters: Parameters = (),
+        *,
+        use_views: bool = True,
+        trace: bool = False,
+        bookmark: int = 0,
+        max_staleness_s: float | None = None,
+    ) -> Explanation:
+        """Run the query, and explain the plan that ran, with the rows and the time of each step.
+        Raises HornbeamError."""
+        options: dict[str, Any] = {
+            "use_views": use_views, "trace": trace, "bookmark": bookmark,
+            "max_staleness_s": max_staleness_s,
+        }  # fmt: skip
+        planned = await self.explained(sql, parameters or None, **options)
+        measures = Measures(self._clock.monotonic)
+        rows, began = 0, self._clock.monotonic()
+        async with self.query(sql, parameters, measures=measures, **options) as result:
+            async for batch in result.stream.batches():
+                rows += len(batch)
+        ms = (self._clock.monotonic() - began) * 1000
+        explain_run = partial(measures.prepared.explain_run, measures, rows, ms)
+        found: Explanation = await self._engine.read(len(sql), explain_run)
+        return replace(found, notes=planned.notes)
 
     async def _traced(self, wanted: _Wanted, catalog: Catalog) -> list[str]:
         """Why no view answers aggregates in a transaction, if one would outside."""

@@ -30,7 +30,8 @@ from hornbeam_server.query.dialect.duckdb_types import (
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.duckdb_plan import ResidualPlan
 from hornbeam_server.query.execution.loops import NativePlan, TooManyRows
-from hornbeam_server.query.explain import Explanation, explain
+from hornbeam_server.query.execution.measures import Measures, begins
+from hornbeam_server.query.explain import Explanation, Ran, explain
 from hornbeam_server.query.optimizer.plain_views import with_merged_views
 from hornbeam_server.query.optimizer.rewrite import Rewritten, rewrite
 from hornbeam_server.query.planner import Plan, plan_query, plan_spilling
@@ -233,6 +234,7 @@ class PreparedQuery:
                 len(self.sql), lambda: self._with_literals(parameters), deadline
             )
             return await query.run(reader, left, deadline=deadline, max_rows=max_rows)
+        begins(reader, self, self.plan)
         if isinstance(self.plan, NativePlan):
             rows = self._native(self.plan, reader, values)
             return QueryStream(self.columns, rows, None, deadline, max_rows)
@@ -255,7 +257,22 @@ class PreparedQuery:
             except Misfit:
                 query, _ = self._with_literals(parameters)
                 return query.explain(notes=notes)
-        return explain(self.sql, self.catalog, self.rewritten, self.plan, notes)
+        found = explain(self.sql, self.catalog, self.rewritten, self.plan, notes)
+        return replace(found, output=self._output())
+
+    def explain_run(self, measures: Measures, rows: int, ms: float) -> Explanation:
+        """The description of a run of this query, which gave `rows` in `ms` milliseconds."""
+        plan = measures.plan
+        found = explain(self.sql, self.catalog, self.rewritten, plan, measures=measures)
+        ran = Ran(rows, ms, measures.seconds * 1000)
+        return replace(found, output=self._output(), ran=ran)
+
+    def _output(self) -> tuple[str, ...]:
+        """The columns of the result, each with its type if binding knows it."""
+        return tuple(
+            column.name if column.type is None else f"{column.name} {column.type.sql()}"
+            for column in self.columns
+        )
 
     @property
     def answered_by(self) -> tuple[str, ...]:
@@ -305,7 +322,9 @@ class PreparedQuery:
         except TooManyRows:
             pass  # DuckDB runs after the except block, which frees the rows that the error holds
         async with DuckSession(self._workers) as session:
-            spilling = self._residual(self._spilling(), reader, values, session)
+            wide = self._spilling()
+            begins(reader, self, wide)
+            spilling = self._residual(wide, reader, values, session)
             async with aclosing(spilling) as batches_of_duck:
                 async for batch in batches_of_duck:
                     yield session.rows(batch)
@@ -327,6 +346,7 @@ class PreparedQuery:
                 return
             except TooManyRows:
                 plan = self._spilling()
+                begins(reader, self, plan)
             except Preempted:
                 session.begin_again()
 

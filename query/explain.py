@@ -9,6 +9,7 @@ from typing import Any
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.duckdb_plan import ResidualPlan
 from hornbeam_server.query.execution.loops import NativePlan
+from hornbeam_server.query.execution.measures import Measures
 from hornbeam_server.query.optimizer.access_paths import Access, Reach, describe_keys
 from hornbeam_server.query.optimizer.rewrite import Rewritten
 from hornbeam_server.query.planner import Plan
@@ -24,12 +25,43 @@ _READS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """The parts of an explanation that the text shows, by EXPLAIN's options: `costs` are the
+    estimated rows, `timing` the time of each step, `summary` that of the whole run, `verbose` the
+    columns of the result."""
+
+    costs: bool = True
+    timing: bool = True
+    summary: bool = True
+    verbose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a run has read for a step: rows, calls, and their milliseconds."""
+
+    rows: int
+    calls: int
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run of the query: the rows of its result, its milliseconds, and those of them in which rows
+    were read."""
+
+    rows: int
+    ms: float
+    reading_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One source: the read of `layout` that gives rows of `source`.
 
     `join` describes a lookup for rows that were read before. `order` describes whether the rows
     arrive in the requested order. `rows` is an estimate. `assumed`: the rows of `source` were never
-    counted.
+    counted. `read`: what a run has read; None if none was run, or the rows were at hand.
     """
 
     source: str
@@ -42,8 +74,9 @@ class Step:
     order: str
     rows: int
     assumed: bool
+    read: Read | None = None
 
-    def text(self) -> str:
+    def text(self, shown: Shown) -> str:
         name = self.source if self.alias == self.source else f"{self.source} AS {self.alias}"
         words = [f"{name}: {self.access} {self.layout}"]
         if self.condition:
@@ -51,16 +84,27 @@ class Step:
         if not self.covering:
             words.append(f"then {self.source} by key")
         words += [part for part in (self.join, self.order) if part]
-        rows = f"about {self.rows} row{'s' if self.rows != 1 else ''}"
+        counts = "; ".join(filter(None, (self._estimate(shown), self._counted(shown))))
+        return f"{', '.join(words)} ({counts})" if counts else ", ".join(words)
+
+    def _estimate(self, shown: Shown) -> str:
         guess = f", assumed: those of {self.source} are not counted" if self.assumed else ""
-        return f"{', '.join(words)} ({rows}{guess})"
+        return f"about {_rows(self.rows)}{guess}" if shown.costs else ""
+
+    def _counted(self, shown: Shown) -> str:
+        if self.read is None:
+            return ""
+        took = f", {self.read.ms:.3f} ms" if shown.timing else ""
+        calls = "read" if self.read.calls == 1 else "reads"
+        return f"{_rows(self.read.rows)} in {self.read.calls} {calls}{took}"
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """The explanation of a query's plan. `rewritten` is the SQL over views. `duckdb` is the SQL
     that DuckDB runs, or "". `reason` says why DuckDB is needed, `notes` why views do not cover
-    joins or do not answer aggregates.
+    joins or do not answer aggregates. `output` has the columns of the result, each with its type.
+    `ran` is None without a run.
     """
 
     sql: str
@@ -72,13 +116,19 @@ class Explanation:
     duckdb: str
     reason: str
     notes: tuple[str, ...]
+    output: tuple[str, ...] = ()
+    ran: Ran | None = None
 
     @property
     def text(self) -> str:
         """The explanation as text for users."""
-        return "\n".join(self._lines())
+        return self.shown(Shown())
 
-    def _lines(self) -> Iterator[str]:
+    def shown(self, shown: Shown) -> str:
+        """The parts of the explanation that `shown` names, as text for users."""
+        return "\n".join(self._lines(shown))
+
+    def _lines(self, shown: Shown) -> Iterator[str]:
         yield f"query: {self.sql}"
         if self.rewritten != self.sql:
             yield f"rewritten: {self.rewritten}"
@@ -86,21 +136,31 @@ class Explanation:
         yield f"indexes: {', '.join(self.indexes) or 'none'}"
         yield f"strategy: {self.strategy}"
         for number, step in enumerate(self.steps, start=1):
-            yield f"  {number}. {step.text()}"
+            yield f"  {number}. {step.text(shown)}"
         if self.duckdb:
             yield f"in DuckDB, because of {self.reason}: {self.duckdb}"
+        if shown.verbose:
+            yield f"output: {', '.join(self.output)}"
+        if self.ran is not None:
+            took = f" in {self.ran.ms:.3f} ms, {self.ran.reading_ms:.3f} ms of it for reads"
+            yield f"result: {_rows(self.ran.rows)}{took if shown.summary else ''}"
         for note in self.notes:
             yield f"note: {note}"
 
-    def json(self) -> dict[str, Any]:
+    def json(self, shown: Shown = Shown()) -> dict[str, Any]:
         """The explanation as plain data with the same names, and its `text`."""
-        return {**asdict(self), "text": self.text}
+        return {**asdict(self), "text": self.shown(shown)}
+
+
+def _rows(number: int) -> str:
+    return f"{number} row{'s' if number != 1 else ''}"
 
 
 def explain(
-    sql: str, catalog: Catalog, rewritten: Rewritten, plan: Plan, notes: Sequence[str] = ()
-) -> Explanation:
-    """The explanation of a plan, with further `notes`."""
+    sql: str, catalog: Catalog, rewritten: Rewritten, plan: Plan, notes: Sequence[str] = (),
+    measures: Measures | None = None,
+) -> Explanation:  # fmt: skip
+    """The explanation of a plan, with further `notes`, and with what a run of it has read."""
     accesses = plan.accesses
     layouts = list(dict.fromkeys(access.layout.name for access in accesses))
     sources = dict.fromkeys(access.source.name for access in accesses)
@@ -109,7 +169,7 @@ def explain(
         rewritten=written(rewritten.bound.ast, NAME) if rewritten.uses else sql,
         views=tuple(n for n in sources if n in catalog.view or n in catalog.declared_view),
         indexes=tuple(name for name in layouts if name in catalog.index),
-        steps=tuple(_steps(plan, catalog)),
+        steps=tuple(_steps(plan, _Facts(catalog, measures))),
         strategy=_strategy(plan),
         duckdb=plan.sql if isinstance(plan, ResidualPlan) else "",
         reason=plan.reason if isinstance(plan, ResidualPlan) else "",
@@ -117,23 +177,40 @@ def explain(
     )
 
 
-def _steps(plan: Plan, catalog: Catalog) -> Iterator[Step]:
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """The catalog, and what a run has read."""
+
+    catalog: Catalog
+    measures: Measures | None
+
+    def read(self, access: Access) -> Read | None:
+        """What the run has read by this path."""
+        measure = self.measures.of(access) if self.measures is not None else None
+        if measure is None:
+            return None
+        return Read(measure.rows, measure.calls, measure.seconds * 1000)
+
+
+def _steps(plan: Plan, facts: _Facts) -> Iterator[Step]:
     if isinstance(plan, NativePlan):
         for answer in plan.answers:
-            yield from _steps(answer.plan, catalog)
-        yield _step(plan.first, "", _order(plan), catalog)
+            yield from _steps(answer.plan, facts)
+        yield _step(plan.first, "", _order(plan), facts)
         for lookup in plan.lookups:
-            yield _step(lookup.access, "looked up in batches", "", catalog)
+            yield _step(lookup.access, "looked up in batches", "", facts)
         return
     for item in plan.lifted:
-        yield from _steps(item.plan, catalog)
+        yield from _steps(item.plan, facts)
     for reads in plan.blocks:
         for read in reads:
             join = "for the values of rows read before" if read.access.join_columns else ""
-            yield _step(read.access, join, "", catalog)
+            taken = read.access if facts.read(read.alone) is None else read.alone
+            yield _step(taken, join if taken is read.access else "", "", facts)
 
 
-def _step(access: Access, join: str, order: str, catalog: Catalog) -> Step:
+def _step(access: Access, join: str, order: str, facts: _Facts) -> Step:
+    catalog = facts.catalog
     return Step(
         source=access.source.name,
         alias=access.alias,
@@ -145,6 +222,7 @@ def _step(access: Access, join: str, order: str, catalog: Catalog) -> Step:
         order=order,
         rows=max(1, round(access.rows)),
         assumed=access.source.name not in catalog.row_count and access.reach is not Reach.POINT,
+        read=facts.read(access),
     )
 
 

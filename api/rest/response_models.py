@@ -138,6 +138,8 @@ class Explained(BaseModel):
     served_by: list[str]
     steps: list[dict[str, Any]]
     notes: list[str] = Field(description="Why joins are not covered by views.")
+    output: list[str] = Field(description="The columns of the result, each with its type.")
+    ran: dict[str, Any] | None = Field(description="With `analyze`: rows and milliseconds.")
     text: str
 
 

@@ -23,7 +23,7 @@ from hornbeam_server.maintain.recompute import scanned_relation
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.query.binding.binder import OutputColumn
-from hornbeam_server.query.explain import Explanation
+from hornbeam_server.query.explain import Explanation, Shown
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import render_ddl
@@ -99,9 +99,9 @@ def _range_document(read: ReadRange) -> list[Any]:
     return [read.table, read.start.hex(), end, read.rows, read.at]
 
 
-def explanation_document(explanation: Explanation) -> dict[str, Any]:
+def explanation_document(explanation: Explanation, shown: Shown) -> dict[str, Any]:
     served_by = dict.fromkeys(step.layout for step in explanation.steps)
-    return explanation.json() | {"served_by": list(served_by)}
+    return explanation.json(shown) | {"served_by": list(served_by)}
 
 
 # ---------------------------------------------------------------- transactions

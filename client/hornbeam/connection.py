@@ -20,7 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, TypeVar
 
 from hornbeam import errors
@@ -28,7 +28,8 @@ from hornbeam.cursor import Cursor, Write
 from hornbeam.ddl import execute_ddl
 from hornbeam.errors import Error, InterfaceError, NotSupportedError, ProgrammingError
 from hornbeam.isolation import DEFAULT_LEVEL, Action, Control, Modes, control_of, level_of
-from hornbeam.statements import names_session
+from hornbeam.prepared import Prepared, deallocated, prepared_of
+from hornbeam.statements import Kind, kind, names_session
 from hornbeam.transport import Transport, open_transport, parse_url, persistently
 from hornbeam.types import Parameters, wire_parameters
 
@@ -137,6 +138,7 @@ class Connection:
         self._drawn: dict[str, int] = {}
         """The last number that this connection has taken from each sequence, for currval; the last
         one at the end, for lastval."""
+        self._prepared: dict[str, Prepared] = {}
         self._snapshot: int | None
         self._writes: list[Write]
         self._reads: dict[tuple[str, str], int | None]
@@ -352,6 +354,36 @@ class Connection:
             case Action.RELEASE:
                 self.release(control.name)
 
+    def prepare(self, sql: str) -> None:
+        """Keep the statement of PREPARE under its name. A query is planned at once. Raises
+        ProgrammingError, NotSupportedError, and the errors of the plan."""
+        self._check_open()
+        name, statement = prepared_of(sql)
+        if name in self._prepared:
+            raise ProgrammingError(
+                f"There is a prepared statement {name} already.\n  DEALLOCATE {name} before."
+            )
+        if kind(statement.sql) is Kind.READ:
+            self.explain(statement.sql, ())
+        self._prepared[name] = statement
+
+    def prepared(self, name: str) -> Prepared:
+        """A prepared statement. Raises ProgrammingError."""
+        if name not in self._prepared:
+            raise ProgrammingError(
+                f"There is no prepared statement {name}.\n  PREPARE it on this connection."
+            )
+        return self._prepared[name]
+
+    def deallocate(self, sql: str) -> None:
+        """Forget the prepared statement that DEALLOCATE names, or all."""
+        self._check_open()
+        name = deallocated(sql)
+        if name:
+            self.prepared(name)
+        for each in [name] if name else list(self._prepared):
+            del self._prepared[each]
+
     def query(self, sql: str, parameters: Parameters) -> dict[str, Any]:
         """Run a SELECT in the open transaction, and return the answer's document."""
         body = self._query_body(sql, parameters) | {"trace": not self._automatic}
@@ -381,8 +413,11 @@ class Connection:
             self._note_snapshot(int(response.headers["hornbeam-snapshot"]))
             yield iter(response.pieces)
 
-    def explain(self, sql: str, parameters: Parameters) -> dict[str, Any]:
-        """The plan of a SELECT: the document of /v1/explain."""
+    def explain(
+        self, sql: str, parameters: Parameters, flags: Mapping[str, bool] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        """The plan of a SELECT: the document of /v1/explain. `flags`: its members `analyze`,
+        `costs`, `timing`, `summary` and `verbose`."""
         self._check_open()
         body: dict[str, Any] = {
             "sql": sql,
@@ -390,6 +425,7 @@ class Connection:
             "trace": self._is_traced,
             "bookmark": self.bookmark,
             **self._staleness(),
+            **flags,
         }
         if parameters:
             body["parameters"] = wire_parameters(sql, parameters)

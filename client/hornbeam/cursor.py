@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hornbeam.errors import InterfaceError, NotSupportedError
-from hornbeam.statements import Kind, kind, setting_of, tokens
+from hornbeam.explaining import explained_of
+from hornbeam.prepared import execute_of
+from hornbeam.statements import Kind, kind, setting_of
 from hornbeam.transport import ARROW
 from hornbeam.types import Parameters, row_reader, wire_parameters
+from hornbeam.upkeep import notice_of
 
 if TYPE_CHECKING:
     from hornbeam.connection import Connection
 
 Row = tuple[Any, ...]
 Description = tuple[str, str, None, None, None, None, None]
-_EXPLAIN_OPTIONS = {
-    *("analyze", "analyse", "verbose", "costs", "settings", "buffers", "wal", "timing"),
-    *("summary", "format"),
-}
-"""Words behind EXPLAIN that PostgreSQL has."""
 _EXPLAIN_COLUMNS = [{"name": "explanation", "type": "TEXT"}]
+_EXPLAIN_JSON = [{"name": "explanation", "type": "JSON"}]
 
 
 class Write:
@@ -53,6 +53,8 @@ class Cursor:
         self.lastrowid: None = None
         self.served_by: list[str] = []
         """Views, indexes and relations that answered the last SELECT."""
+        self.notice = ""
+        """Why the last statement had nothing to do, as VACUUM has."""
         self._closed = False
         self._description: list[Description] | None
         self._rows: list[Row] | None
@@ -100,6 +102,14 @@ class Cursor:
                 self._set(operation)
             case Kind.CONTROL:
                 self.connection.control(operation)
+            case Kind.PREPARE:
+                self.connection.prepare(operation)
+            case Kind.EXECUTE:
+                return self.execute(*self._executed(operation, parameters))
+            case Kind.DEALLOCATE:
+                self.connection.deallocate(operation)
+            case Kind.UPKEEP:
+                self.notice = notice_of(operation, self.connection.schema_document())
             case Kind.READ:
                 self._read(operation, parameters)
         return self
@@ -198,6 +208,7 @@ class Cursor:
         self._description = None
         self._rows = None
         self._rowcount = -1
+        self.notice = ""
         self._next = 0
         self._waiting = []
 
@@ -216,16 +227,33 @@ class Cursor:
         self._take(answer["columns"], answer["rows"])
 
     def _explain(self, sql: str, parameters: Parameters) -> None:
-        explained = sql[sql.lower().index("explain") + len("explain") :]
-        words = (token.text.lower() for token in tokens(explained) if token.text != "(")
-        if next(words, "") in _EXPLAIN_OPTIONS:
+        asked = explained_of(sql)
+        statement = asked.statement
+        if kind(statement) is Kind.EXECUTE:
+            statement, parameters = self._executed(statement, parameters)
+        if kind(statement) is not Kind.READ:
             raise NotSupportedError(
-                "EXPLAIN has no options: it shows the plan and the estimated rows, and does not run"
-                " the statement.\n  Write EXPLAIN SELECT …"
+                "EXPLAIN takes a query.\n  Explain the SELECT that finds the rows of a write."
             )
-        lines = self.connection.explain(explained, parameters)["text"].splitlines()
+        found = self.connection.explain(statement, parameters, asked.flags)
+        if asked.format == "json":
+            self._rowcount = 1
+            self._take(_EXPLAIN_JSON, [[json.dumps([found])]])
+            return
+        lines = found["text"].splitlines()
         self._rowcount = len(lines)
         self._take(_EXPLAIN_COLUMNS, [[line] for line in lines])
+
+    def _executed(self, operation: str, parameters: Parameters) -> tuple[str, list[Any]]:
+        """The statement of EXECUTE, and its values."""
+        asked = execute_of(operation)
+        statement = self.connection.prepared(asked.name)
+        values: Row = ()
+        if select := statement.select(asked.name, asked.arguments):
+            self._read(select, parameters)
+            (values,) = self.fetchall()
+            self._begin()
+        return statement.sql, [values[number] for number in statement.order]
 
     def _set(self, operation: str) -> None:
         """SET of a setting to the value that it has. Raises NotSupportedError for another value."""

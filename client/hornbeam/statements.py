@@ -25,6 +25,11 @@ class Kind(enum.Enum):
     """SET name = value, which may only repeat the value that SHOW gives."""
     CONTROL = "control"
     """BEGIN, COMMIT, SET TRANSACTION and the like (`isolation.control_of`)."""
+    PREPARE = "prepare"
+    EXECUTE = "execute"
+    DEALLOCATE = "deallocate"
+    UPKEEP = "upkeep"
+    """VACUUM, ANALYZE and CHECKPOINT (`upkeep`)."""
 
 
 class Token(NamedTuple):
@@ -41,6 +46,7 @@ CACHED_LENGTH = 10_000
 _WRITES = {"insert", "update", "delete", "replace", "truncate", "merge"}
 _DDL = {"create", "drop", "alter", "rename", "refresh"}
 _CONTROL = {"begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release"}
+_UPKEEP = {"vacuum", "analyze", "analyse", "checkpoint"}
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|--[^\n]*|/\*)"""
     r"""|(?P<token>'(?:[^']|'')*(?:'|\Z)|"(?:[^"]|"")*(?:"|\Z)|(?P<tag>\$(?:[A-Za-z_]\w*)?\$)|\w+|.)""",
@@ -92,6 +98,10 @@ def kind(sql: str) -> Kind:
         ({"explain"}, Kind.EXPLAIN),
         ({"set"}, Kind.SET),
         (_CONTROL, Kind.CONTROL),
+        ({"prepare"}, Kind.PREPARE),
+        ({"execute"}, Kind.EXECUTE),
+        ({"deallocate"}, Kind.DEALLOCATE),
+        (_UPKEEP, Kind.UPKEEP),
     ):
         if word in words_:
             return meaning

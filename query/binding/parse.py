@@ -343,8 +343,29 @@ def _check_first_word(tokens: Sequence[Token]) -> None:
 def _not_a_statement(what: str) -> Unsupported:
     return Unsupported(
         f"{what} does not begin a query, INSERT, UPDATE, DELETE, MERGE or TRUNCATE.",
-        cure="Change the schema with the schema commands; settings are not SQL here.",
+        cure=_CURES.get(what, _CURE),
     )
+
+
+_CURE = "Change the schema with the schema commands; settings are not SQL here."
+_IN_CLIENT = "The Python client and hornbeam sql take it; over REST send the statement itself."
+_NOTHING = "Leave it out: there is nothing to do."
+_CURES = {
+    "COPY": "Load files by hornbeam load, and dumps by hornbeam import; write files by hornbeam sql"
+    " --csv.",
+    **dict.fromkeys(("PREPARE", "EXECUTE", "DEALLOCATE", "EXPLAIN"), _IN_CLIENT),
+    **dict.fromkeys(("VACUUM", "ANALYZE", "CHECKPOINT", "FLUSH", "REINDEX", "CLUSTER"), _NOTHING),
+    **dict.fromkeys(("ATTACH", "DETACH", "USE"), "Connect to the other database."),
+    **dict.fromkeys(("DESCRIBE", "SUMMARIZE"), "Ask information_schema, or \\d in the prompt."),
+    "LOCK": "Write SELECT … FOR UPDATE.",
+    **dict.fromkeys(
+        ("DECLARE", "FETCH", "MOVE", "CLOSE"), "Read the rows of a query as they come."
+    ),
+    **dict.fromkeys(("LISTEN", "NOTIFY", "UNLISTEN"), "Read the feed of changes."),
+    **dict.fromkeys(("DO", "CALL"), "Write the procedure in the application."),
+    **dict.fromkeys(("GRANT", "REVOKE"), "Give roles to API keys: hornbeam keys."),
+}
+"""What to do instead of a statement, by its first word."""
 
 
 def _prepare(node: exp.Expr, sql: str) -> None:

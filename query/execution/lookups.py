@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, aclosing
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
+from hornbeam_server.query.execution.measures import for_access
 from hornbeam_server.query.optimizer.access_paths import Access, Parameters, Reach, keys, ranges
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.turns import chunks, turn
@@ -46,6 +47,7 @@ async def fetch(
 
     `limit` is the maximum number of rows to read.
     """
+    reader = for_access(reader, access)
     if access.reach is Reach.POINT or (access.reach is Reach.PREFIX and not access.single):
         async with aclosing(lookup_rows(access, reader, keys(access, parameters))) as found:
             async for rows in found:
@@ -109,6 +111,7 @@ async def lookup(
 ) -> AsyncGenerator[list[Found], None]:
     """Yield the rows under each key of `wanted`, in order, in parts of about BATCH_BYTES. A key is
     a tuple of values for the path's equalities; for a point path it is a whole key."""
+    reader = for_access(reader, access)
     done = 0
     while done < len(wanted):
         some = wanted[done : done + LOOKUP_BATCH]

@@ -29,13 +29,6 @@ def test_show_gives_one_value_under_its_name(db, sql, name, value):
     assert [tuple(row) for row in cursor.fetchall()] == [(value,)]
 
 
-@pytest.mark.parametrize("options", ["ANALYZE", "(ANALYZE, BUFFERS)", "VERBOSE"])
-def test_explain_has_no_options(db, options):
-    with pytest.raises(NotSupportedError, match="EXPLAIN has no options"):
-        run(db, f"EXPLAIN {options} SELECT 1")
-    assert rows(db, "EXPLAIN (SELECT 1)")
-
-
 def test_show_all_lists_each_setting(db):
     found = {name: value for name, value, _ in rows(db, "SHOW ALL")}
     assert found["DateStyle"] == "ISO, MDY"

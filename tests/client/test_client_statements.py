@@ -49,6 +49,11 @@ from hornbeam.statements import Kind, is_complete, kind, quote, split, tokens
         ("rollback", Kind.CONTROL),
         ("SET TRANSACTION READ ONLY", Kind.CONTROL),
         ("set session characteristics as transaction read only", Kind.CONTROL),
+        ("PREPARE q AS DELETE FROM t", Kind.PREPARE),
+        ("execute q (1)", Kind.EXECUTE),
+        ("DEALLOCATE ALL", Kind.DEALLOCATE),
+        ("VACUUM t", Kind.UPKEEP),
+        ("analyse", Kind.UPKEEP),
     ],
 )  # fmt: skip
 def test_statements_are_classified(sql: str, expected: Kind) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Header, Request, Response
 
@@ -29,6 +29,7 @@ from hornbeam_server.api.rest.streams import ARROW, arrow_response, json_respons
 from hornbeam_server.api.security.roles import Role, needs
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
+from hornbeam_server.query.explain import Shown
 
 router = tagged("queries")
 READER = needs(Role.READER)
@@ -98,18 +99,21 @@ async def _answer(
     openapi_extra=READER,
 )
 async def explain(body: ExplainBody, request: Request, db: ReadDb, asking: Asking) -> Response:
-    """The plan of a SELECT, with the reasons for it."""
+    """The plan of a SELECT, with the reasons for it. With `analyze` the SELECT is run."""
     allow = partial(authorizer_of(request).explanation, asking, body, db.catalog)
     await db.engine.read(len(body.sql), allow)
-    explanation = await db.explained(
-        body.sql,
-        body.parameters,
-        use_views=body.use_views,
-        trace=body.trace,
-        bookmark=body.bookmark,
-        max_staleness_s=_seconds(body.max_staleness_ms),
-    )
-    return encoded(explanation_document(explanation))
+    options: dict[str, Any] = {
+        "use_views": body.use_views,
+        "trace": body.trace,
+        "bookmark": body.bookmark,
+        "max_staleness_s": _seconds(body.max_staleness_ms),
+    }
+    if body.analyze:
+        explanation = await db.analyzed(body.sql, body.parameters or (), **options)
+    else:
+        explanation = await db.explained(body.sql, body.parameters, **options)
+    shown = Shown(body.costs, body.timing, body.summary, body.verbose)
+    return encoded(explanation_document(explanation, shown))
 
 
 def _seconds(milliseconds: int | None) -> float | None:

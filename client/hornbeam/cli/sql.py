@@ -169,6 +169,8 @@ def _show_table(cursor: Cursor, seconds: float) -> None:
         rows = "row" if count == 1 else "rows"
         ERR.print(f"{count} {rows}, {seconds * 1000:.1f} ms{served}", style="dim", soft_wrap=True)
     else:
+        if cursor.notice:
+            ERR.print(cursor.notice, style="dim", soft_wrap=True)
         ERR.print(f"done, {seconds * 1000:.1f} ms", style="dim")
 
 
