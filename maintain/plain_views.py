@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -13,14 +15,15 @@ from hornbeam_server.query.binding.identities import forget_omitted
 from hornbeam_server.query.binding.plain_views import names_in, parse_view
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError
-from hornbeam_server.schema.model import DeclaredView
+from hornbeam_server.schema.model import Column, DeclaredView
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.views import PlainView
 
 
-def plain_view(declared: DeclaredView, catalog: Catalog) -> PlainView:
-    """The view with its columns. `catalog` has the relations and views that it may name. Raises the
-    errors of the binder, and SqlError for parameters and for two columns of one name."""
+def plain_view(declared: DeclaredView, catalog: Catalog, names: Sequence[str] = ()) -> PlainView:
+    """The view with its columns, of which the first have `names`. `catalog` has the relations and
+    views that it may name. Raises the errors of the binder, and SqlError for parameters, for too
+    many names, and for two columns of one name."""
     bound = bind_tree(parse_view(declared), declared.sql, catalog)
     tree = bound.ast
     try:
@@ -29,13 +32,23 @@ def plain_view(declared: DeclaredView, catalog: Catalog) -> PlainView:
         stored = {table.name for table in tree.find_all(exp.Table) if "source" in table.meta}
         forget_omitted(tree)
         fields = describe(text(tree), {n: stored_fields(catalog.visible(n)) for n in stored})
-        columns = tuple(field.column() for field in fields)
+        columns = _named([field.column() for field in fields], names)
         twice = [n for n, count in Counter(c.name for c in columns).items() if count > 1]
         if twice:
             raise SqlError(
-                f"The view has two columns called {twice[0]}.",
-                cure="Give each a name of its own: CREATE VIEW name (columns) AS …",
+                f"The query of {declared.name} has two columns called {twice[0]}.",
+                cure=f"List the names of the columns: CREATE … {declared.name} (columns) AS …",
             )
         return PlainView(declared, tuple(sorted(names_in(tree))), columns)
     finally:
         unlink(tree)
+
+
+def _named(columns: Sequence[Column], names: Sequence[str]) -> tuple[Column, ...]:
+    if len(names) > len(columns):
+        raise SqlError(
+            f"{len(names)} names for {len(columns)} columns.",
+            cure="Give at most one name for each column.",
+        )
+    called = [*names, *(column.name for column in columns[len(names) :])]
+    return tuple(replace(c, name=name) for c, name in zip(columns, called, strict=True))

@@ -60,22 +60,14 @@ def query_table(sql: str, catalog: Catalog) -> QueryTable:
             f"The table {name.text} exists already.", cure="Use another name.", name=name.text
         )
     query = with_rows.behind_as()
-    found = plain_view(DeclaredView(name.text, query, refresh=Refresh.PLAIN), catalog).columns
-    if len(names) > len(found):
-        raise name.place.error(
-            f"{len(names)} names for {len(found)} columns.",
-            cure="Give at most one name for each column.",
-            name=name.text,
-        )
-    called = [*names, *(column.name for column in found[len(names) :])]
-    columns = [
-        f"{identifier(each)} {column.type.ddl()}"
-        for each, column in zip(called, found, strict=True)
-    ]
+    declared = DeclaredView(name.text, query, refresh=Refresh.PLAIN)
+    found = plain_view(declared, catalog, names).columns
+    columns = [f"{identifier(column.name)} {column.type.ddl()}" for column in found]
     table = identifier(name.text)
     created = f"CREATE TABLE {table} (\n  " + ",\n  ".join(columns) + "\n);\n"
     empty = [t.text.upper() for t in statement.tokens[-3:]] == ["WITH", "NO", "DATA"]
-    insert = f"INSERT INTO {table} ({', '.join(map(identifier, called))}) {query}"
+    called = ", ".join(identifier(column.name) for column in found)
+    insert = f"INSERT INTO {table} ({called}) {query}"
     return QueryTable(render_ddl(catalog.schema) + created, "" if empty else insert)
 
 

@@ -39,7 +39,7 @@ _COUNTS = re.compile(r"\s*(?:insert|update|delete|merge)\b(?!.*\breturning\b)", 
 _RANDOM = re.compile(r"\brandom\s*\(", re.I)
 _PLAN = re.compile(r"\s*explain\b", re.I)
 _READS = re.compile(r"\s*\(*\s*(?:select|values|from|with|explain|show|describe|table)\b", re.I)
-_CHANGES = re.compile(r"\b(?:insert|update|delete|merge)\b", re.I)
+_CHANGES = re.compile(r"\b(?:insert|update|delete|merge|create\s+table)\b", re.I)
 _SETTINGS = re.compile(r"\s*(?:set|pragma|reset|use|load|install|call)\b", re.I)
 _OTHER_MEANING = re.compile(
     r"null_order|default_order|integer_division|ieee_float|collation|timezone|time zone|schema|"
