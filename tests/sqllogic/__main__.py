@@ -58,7 +58,9 @@ def main() -> int:
         arguments.save.write_text(json.dumps([each.document() for each in found], indent=1))
     if arguments.postgres:
         declare_beside_postgresql(found)
-    return _report(found, whole=not (arguments.only or arguments.corpus))
+    if not arguments.only:
+        write_section([judged(each, cases()) for each in found], whole=not arguments.corpus)
+    return _report(found)
 
 
 def _arguments() -> argparse.Namespace:
@@ -110,7 +112,7 @@ def _run(task: Task) -> FileOutcomes:
     return ours.beside(of_file(corpus, path, theirs))
 
 
-def _report(found: Sequence[FileOutcomes], *, whole: bool) -> int:
+def _report(found: Sequence[FileOutcomes]) -> int:
     known = cases()
     results = [judged(each, known) for each in found]
     console = Console()
@@ -127,8 +129,6 @@ def _report(found: Sequence[FileOutcomes], *, whole: bool) -> int:
     gone = [case for each in results for case in each.gone]
     if gone:
         console.print(f"No longer different; leave them out of {DECLARED.name}:", *gone[:40])
-    if whole:
-        write_section(results)
     left = Counter(o.verdict for each in results for o in each.undeclared)
     return 1 if gone or any(left[verdict] for verdict in _SHOWN) else 0
 

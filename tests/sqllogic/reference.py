@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +28,25 @@ KINDS = 25
 """Number of kinds of refusals that the page shows."""
 
 
-def write_section(results: Sequence[Judged]) -> None:
+def write_section(results: Sequence[Judged], *, whole: bool) -> None:
+    """Write the counts of the corpora that were run. Unless the run is `whole`, the rows of other
+    corpora and the refused statements stay as they are."""
     page = PAGE.read_text()
     before, _, rest = page.partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(before + BEGIN + "".join(_section(results)) + END + after)
+    section, _, after = rest.partition(END)
+    kept = [] if whole else section.splitlines(keepends=True)
+    PAGE.write_text(before + BEGIN + "".join(_section(results, kept)) + END + after)
 
 
-def _section(results: Sequence[Judged]) -> Iterator[str]:
+def _section(results: Sequence[Judged], kept: Sequence[str]) -> Iterator[str]:
     yield INTRODUCTION
     yield "| corpus | files | passed | declared | refused | open | not asked |\n"
     yield "| --- | --- | --- | --- | --- | --- | --- |\n"
     for corpus in CORPORA:
         some = [each for each in results if each.corpus == corpus.name]
-        if not some:
-            continue  # it could not be fetched
+        if not some:  # it could not be fetched, or was not run
+            yield from (line for line in kept if line.startswith(f"| [{corpus.name}]"))
+            continue
         counts: Counter[Any] = Counter()
         for each in some:
             counts += each.counts
@@ -53,8 +58,7 @@ def _section(results: Sequence[Judged]) -> Iterator[str]:
         link = f"[{corpus.name}](https://github.com/{corpus.repository}/tree/{corpus.commit})"
         yield f"| {link} | {' | '.join(map(str, numbers))} |\n"
     yield "\n| refused | statements |\n| --- | --- |\n"
-    for kind, number in _refusals(results).most_common(KINDS):
-        yield f"| {kind} | {number} |\n"
+    yield from _kept_refusals(kept) if kept else _refused(results)
     yield "\n| declared difference | why | cases |\n| --- | --- | --- |\n"
     for known in declared():
         lines = [
@@ -62,6 +66,17 @@ def _section(results: Sequence[Judged]) -> Iterator[str]:
         ]
         yield f"| {known.title} | {known.reason} | {len(lines)} |\n"
     yield "\n"
+
+
+def _refused(results: Sequence[Judged]) -> Iterator[str]:
+    for kind, number in _refusals(results).most_common(KINDS):
+        yield f"| {kind} | {number} |\n"
+
+
+def _kept_refusals(kept: Sequence[str]) -> Iterator[str]:
+    """The rows of the table of refused statements on the page."""
+    start = kept.index("| refused | statements |\n") + 2
+    yield from takewhile(lambda line: line.startswith("|"), kept[start:])
 
 
 def _refusals(results: Sequence[Judged]) -> Counter[str]:

@@ -3,16 +3,17 @@ files of RisingLight except where a difference is declared."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from hornbeam.intervals import Interval
-from tests.sqllogic import corpora
+from tests.sqllogic import corpora, reference
 from tests.sqllogic.corpora import CORPORA, OURS, Unreachable, files, folder_of
 from tests.sqllogic.databases import Answer, Hornbeam
 from tests.sqllogic.declared import cases, declared
-from tests.sqllogic.outcomes import BAD, FileOutcomes, judged, of_file
+from tests.sqllogic.outcomes import BAD, FileOutcomes, Judged, judged, of_file
 from tests.sqllogic.records import (
     Condition,
     Directive,
@@ -23,7 +24,7 @@ from tests.sqllogic.records import (
     Statement,
     parse,
 )
-from tests.sqllogic.reference import kind_of_refusal
+from tests.sqllogic.reference import BEGIN, END, kind_of_refusal, write_section
 from tests.sqllogic.runner import RESTS_ON_UNKNOWN, Outcome, Style, Verdict, run_file
 from tests.sqllogic.values import agree
 
@@ -52,9 +53,13 @@ def run(text: str, answers: dict[str, Answer], values: str = "duckdb", *, messag
     database = Scripted(answers)
     style = Style(values, messages=messages)
     engines = frozenset({"hornbeam"})
-    return run_file(text, database, engines, style, lambda name: f"statement ok\n{name}", 99), (
-        database.asked
-    )
+    return run_file(text, database, engines, style, included, 99), database.asked
+
+
+def included(name: str) -> str:
+    if name == "gone":
+        raise FileNotFoundError(name)
+    return f"statement ok\n{name}"
 
 
 PARSED = [
@@ -117,6 +122,11 @@ AGREEING = [
     ([(b"a\xff",)], "T", "nosort", ["\\x61ff"], "words", True),
     ([("a b", 1)], "TI", "nosort", ["a  b 1"], "words", True),
     ([("a b", 1)], "TI", "nosort", ["a c 1"], "words", False),
+    ([([1.0, None],)], "T", "nosort", ["[1.0, NULL]"], "duckdb", True),
+    ([([1.00000001],)], "T", "nosort", ["[1.0]"], "duckdb", True),
+    ([([1.5, 2.0],)], "T", "nosort", ["[1.5, 3.0]"], "duckdb", False),
+    ([(["a b"],)], "T", "nosort", ["['a b']"], "duckdb", True),
+    ([("a", 1)], "TI", "nosort", ["a\t\t1"], "duckdb", True),
     ([(1,), (2,)], "I", "nosort", ["1"], "duckdb", False),
     ([], "I", "nosort", [], "duckdb", True),
     ([], "I", "nosort", ["1"], "duckdb", False),
@@ -152,6 +162,11 @@ JUDGED = [
     ("query II\nA\n----\n1", {"A": ONE}, Verdict.WRONG),
     ("query I\nA\n----\n1", {"A": REFUSED}, Verdict.REFUSED),
     ("require parquet\n\nstatement ok\nA", {}, Verdict.SKIPPED),
+    ("include gone\n\nstatement ok\nA", {}, Verdict.SKIPPED),
+    ("query I\nDELETE FROM t\n----\n3", {"DELETE FROM t": Answer(count=3)}, Verdict.PASSED),
+    ("query I\nDELETE FROM t\n----\n4", {"DELETE FROM t": Answer(count=3)}, Verdict.WRONG),
+    ("set seed 0.1\n\nquery I\nSELECT random()\n----\n0", {}, Verdict.SKIPPED),
+    ("foreach x a\n\nquery I\nSELECT {x}\n----\n1\n\nendloop", {"SELECT a": ONE}, Verdict.PASSED),
 ]
 
 
@@ -278,3 +293,22 @@ def test_a_corpus_that_cannot_be_reached_says_why(monkeypatch, tmp_path):
     with pytest.raises(Unreachable, match="risinglight cannot be fetched: "):
         folder_of(RISINGLIGHT)
     assert not list(Path(tmp_path, "hornbeam", "sqllogictest").iterdir())
+
+
+def test_a_run_of_one_corpus_keeps_the_rows_of_the_others(monkeypatch, tmp_path):
+    light = f"[{RISINGLIGHT.name}](https://github.com/{RISINGLIGHT.repository})"
+    page = tmp_path / "sql.md"
+    page.write_text(
+        f"before\n{BEGIN}\n| [DuckDB](x) | 1 |\n| {light} | 2 |\n"
+        f"\n| refused | statements |\n| --- | --- |\n| no | 3 |\n\n{END}after\n"
+    )
+    monkeypatch.setattr(reference, "PAGE", page)
+    counts = Counter({Verdict.PASSED: 7})
+    write_section([Judged("DuckDB", "a.test", counts, (), (), "")], whole=False)
+    text = page.read_text()
+    assert "tree/044a04a7cd39e6e8235f756597ae42dde084e5e5) | 1 | 7 | 0 | 0 | 0 | 0 |\n" in text
+    assert f"| {light} | 2 |\n" in text
+    assert "| no | 3 |\n" in text
+    assert "[DuckDB](x)" not in text
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
