@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.postgres import Server
-from tests.postgres import assigned
+from tests.postgres import assigned, scripts
 from tests.postgres.corpus import Answer, corpus, preparation, record, statement
 from tests.postgres.names import named, record_names
 
@@ -34,6 +34,7 @@ def main() -> None:
                 record_names({sql: _names(db, sql) for sql in named()})
                 record(server.versions(db)["postgresql"], answers)
                 assigned.record(db)
+                scripts.record(db)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     refused = sum(answer.error is not None for answer in answers.values())
