@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,10 @@ from hornbeam_server.schema.types import ColumnType, Kind
 
 _NUMBERING = {Source.MYSQL, Source.SQLITE}
 """The dialects in which NULL asks for the next number of an identity column."""
+
+
+_CONVERTED = {Kind.BYTES, Kind.BOOLEAN}
+"""The types whose values may be written otherwise than a load reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class Part:
         }
         for each in self.sections:
             of = types[each.relation]
-            has_bytes = any(of[name].kind is Kind.BYTES for name in each.columns)
+            has_bytes = any(of[name].kind in _CONVERTED for name in each.columns)
             for row in numbers[each.relation].given(each, rows_of(each)):
                 if has_bytes or bytes in map(type, row.values):
                     yield _row_as_types(row, of, each)
@@ -146,6 +151,8 @@ def _as_type(value: Value, type_: ColumnType, each: Section) -> Value:
     """A value of a dump as a load reads it. Raises ValueError, SchemaError."""
     if value is None:
         return None
+    if type_.kind is Kind.BOOLEAN and each.source is Source.SQLSERVER:
+        return _bit(value)
     if type_.kind is Kind.BYTES:
         if isinstance(value, bytes):
             return value
@@ -155,6 +162,12 @@ def _as_type(value: Value, type_: ColumnType, each: Section) -> Value:
     if isinstance(value, bytes):
         return value.decode() if type_.kind is Kind.TEXT else str(int.from_bytes(value))
     return value
+
+
+def _bit(value: str | bytes) -> str | bytes:
+    """A value for a BIT of SQL Server, where every number but 0 is 1."""
+    number = isinstance(value, str) and re.fullmatch(r"[-+]?\d+", value)
+    return str(int(int(value) != 0)) if number else value
 
 
 def merged(current: Schema, added: Schema) -> Schema:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.published.files import PUBLISHED
 from tests.published.trial import Result
 
 PAGE, COMMAND = Path("docs/sql.md"), "make published"
@@ -31,7 +32,14 @@ def _line(result: Result) -> str:
 
 
 def write(results: Sequence[Result]) -> None:
-    """Write the table into the page."""
+    """Write the table into the page. Lines of files that were not tried stay."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(before + BEGIN + table(results) + END + after)
+    written, _, after = rest.partition(END)
+    lines = {_name(line): line for line in written.splitlines(keepends=True)[2:]}
+    lines |= {result.published.name: _line(result) for result in results}
+    listed = "".join(lines[each.name] for each in PUBLISHED if each.name in lines)
+    PAGE.write_text(before + BEGIN + HEAD + listed + END + after)
+
+
+def _name(line: str) -> str:
+    return line.removeprefix("| [").partition("]")[0]
