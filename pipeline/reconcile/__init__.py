@@ -1,4 +1,4 @@
-"""`hornbeam reconcile`: compare views, indexes and foreign keys with the base relations, by Spark.
+"""`hornbeam reconcile`: compare views, indexes and constraints with the base relations, by Spark.
 
 `plan` lists the scans, `expected` computes the expected rows from base rows, `scans` compares in
 the executors, `immediate` compares the sums of immediate views, `deferred` computes the expected

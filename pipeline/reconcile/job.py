@@ -57,7 +57,7 @@ def reconcile(
     progress: Progress = lambda _done, _total: None,
 ) -> tuple[Report, Codecs]:
     """Compare the views and indexes `names`, and the indexes on these views. No names: compare all,
-    and all foreign keys. `url` is that of a node, for executors.
+    and all foreign keys and CHECKs. `url` is that of a node, for executors.
 
     Returns the report, and the codecs that decode its keys. Raises NotFound, Spark's errors, and
     the client's errors.
@@ -71,7 +71,7 @@ def reconcile(
         chosen = plan.with_indexes(catalog, kept) if names else plan.all_names(catalog)
         views = [name for group in groups for name in group.views if name in catalog.deferred_view]
         added_up = plan.immediate_names(catalog, names)
-        wanted = plan.scans(catalog, chosen, foreign_keys=not names, declared=[*views, *added_up])
+        wanted = plan.scans(catalog, chosen, constraints=not names, declared=[*views, *added_up])
         tasks = tasks_of(export, wanted)
         results = compare(context, export, tasks, progress)
         broken = _broken(wanted, results)
@@ -254,6 +254,7 @@ def _narrowed(
                     views=tuple(name for name in scan.views if (name, where) in views),
                     indexes=tuple(name for name in scan.indexes if name in indexes),
                     foreign_keys=(),
+                    checks=(),
                 )
                 if less.views or less.indexes:
                     kept.append(Task(less, where))

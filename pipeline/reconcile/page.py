@@ -35,7 +35,7 @@ def page(document: Mapping[str, Any]) -> str:
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width">',
             f"<title>{left} differences</title><style>{STYLE}</style></head><body>",
-            "<h1>Views, indexes and foreign keys against the base relations</h1>",
+            "<h1>Views, indexes and constraints against the base relations</h1>",
             f'<p class="sum {mood}">{left} differences{more}</p>',
             f"<p>As of snapshot {document['snapshot']} ({_iso_time(document['snapshot'])}).</p>",
             _overview(document["checked"]),

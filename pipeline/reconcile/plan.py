@@ -1,5 +1,5 @@
-"""The scans of a reconciliation: one of each relation that views, indexes or foreign keys depend
-on, one of each index, and one of each table of a declared view.
+"""The scans of a reconciliation: one of each relation that views, indexes or constraints depend on,
+one of each index, and one of each table of a declared view.
 
 A view's key is that of its last relation. So one scan of a range of that relation, with lookups of
 parents, gives all rows of the same range of each view that ends there. It also gives the rows of
@@ -20,7 +20,7 @@ from hornbeam_server.schema.errors import NotFound
 
 @dataclass(frozen=True, slots=True)
 class RelationScan:
-    """A scan of one relation, for the views, indexes and foreign keys to compare with its rows.
+    """A scan of one relation, for the views, indexes and constraints to compare with its rows.
     `indexes` are on the relation or on a view that ends there, even if that view itself is not
     compared."""
 
@@ -28,6 +28,7 @@ class RelationScan:
     views: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
     foreign_keys: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +104,11 @@ def immediate_names(catalog: Catalog, names: Sequence[str]) -> list[str]:
 
 
 def scans(
-    catalog: Catalog, names: Sequence[str], *, foreign_keys: bool, declared: Sequence[str] = ()
+    catalog: Catalog, names: Sequence[str], *, constraints: bool, declared: Sequence[str] = ()
 ) -> list[Scan]:
-    """The scans for the views and indexes `names` and, if wanted, for all foreign keys. The scans
-    of the relations of the views `declared` show whether all rows of these can be read."""
+    """The scans for the views and indexes `names` and, if wanted, for all foreign keys and
+    CHECKs. The scans of the relations of the views `declared` show whether all rows of these can be
+    read."""
     read = {name for view in declared for name in catalog.declared_view[view].relations}
     views = [name for name in names if name in catalog.view]
     indexes = [name for name in names if name in catalog.index]
@@ -115,14 +117,15 @@ def scans(
             relation.name,
             tuple(v for v in views if catalog.view[v].last == relation.name),
             tuple(i for i in indexes if last_relation(catalog, i) == relation.name),
-            tuple(fk.name for fk in relation.foreign_keys) if foreign_keys else (),
+            tuple(fk.name for fk in relation.foreign_keys) if constraints else (),
+            tuple(check.name for check in relation.checks) if constraints else (),
         )
         for relation in catalog.schema.relations
     ]
     needed = [
         scan
         for scan in made
-        if scan.views or scan.indexes or scan.foreign_keys or scan.relation in read
+        if scan.views or scan.indexes or scan.foreign_keys or scan.checks or scan.relation in read
     ]
     return [*needed, *map(StoredScan, indexes)]
 
@@ -177,17 +180,18 @@ def subjects(scan: Scan) -> dict[str, Subject]:
         return {scan.name: Subject(scan.kind, scan.name)}
     if isinstance(scan, CellScan):
         return {scan.name: Subject(scan.kind, scan.layout)}
-    checked = Subject(Kind.FOREIGN_KEY, scan.relation)
+    key, check = (Subject(kind, scan.relation) for kind in (Kind.FOREIGN_KEY, Kind.CHECK))
     return {
         scan.relation: Subject(Kind.RELATION, scan.relation),
         **{view: Subject(Kind.VIEW, view) for view in scan.views},
-        **{constraint(scan.relation, name): checked for name in scan.foreign_keys},
+        **{constraint(scan.relation, name): key for name in scan.foreign_keys},
+        **{constraint(scan.relation, name): check for name in scan.checks},
     }
 
 
-def constraint(relation: str, foreign_key: str) -> str:
-    """A foreign key's name in reports."""
-    return f"{relation}.{foreign_key}"
+def constraint(relation: str, name: str) -> str:
+    """The name of a foreign key or CHECK in reports."""
+    return f"{relation}.{name}"
 
 
 def tasks(

@@ -27,7 +27,7 @@ class Fault(enum.StrEnum):
     MISSING = "missing"
     """Nothing is stored. For a foreign key: a row has no parent."""
     EXTRA = "extra"
-    """A row is stored, and none should be."""
+    """A row is stored, and none should be. For a CHECK: a row breaks it."""
     DIFFERENT = "different"
     """Another row is stored that belongs under this key."""
     MISPLACED = "misplaced"
@@ -50,6 +50,7 @@ class Kind(enum.StrEnum):
     """A relation is the reference: the check is only that its rows can be decoded and lie under
     their keys."""
     FOREIGN_KEY = "foreign key"
+    CHECK = "CHECK"
 
 
 class Difference(NamedTuple):
@@ -70,7 +71,7 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Findings for one range of one table (or of one foreign key's relation). `rows` are stored
+    """Findings for one range of one table (or of one constraint's relation). `rows` are stored
     there.
 
     `keys` are those of the first KEPT_KEYS differences. `left_out` is the number of rows that
@@ -137,7 +138,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Findings for one view, index, relation or foreign key, with its ranges in the order of
+    """Findings for one view, index, relation or constraint, with its ranges in the order of
     `table`'s keys. `repaired` is the number of rows written. `as_of` is the snapshot of the
     comparison, if it is not the report's."""
 

@@ -43,6 +43,7 @@ from hornbeam_server.pipeline.reconcile.plan import (
 )
 from hornbeam_server.pipeline.reconcile.report import Compared, Difference, Fault, Range, Tally
 from hornbeam_server.pipeline.spark.export import Export
+from hornbeam_server.query.expressions.declared import row_checks
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.foreign_keys import absent_keys
@@ -271,9 +272,15 @@ class _RelationPass:
             for fk in relation.foreign_keys
             if fk.name in scan.foreign_keys
         ]
+        self._checks = [
+            (constraint(relation.name, each.check.name), each)
+            for each in (row_checks(relation) if scan.checks else ())
+            if each.check.name in scan.checks
+        ]
 
     async def compare(self) -> Outcome:
-        names = [self._scan.relation, *self._scan.views, *(name for name, *_ in self._foreign_keys)]
+        constraints = [*(name for name, *_ in self._foreign_keys), *(n for n, _ in self._checks)]
+        names = [self._scan.relation, *self._scan.views, *constraints]
         tallies = {name: Tally(name, self._range) for name in names}
         stored = {
             name: _StoredView(
@@ -287,6 +294,7 @@ class _RelationPass:
             found = self._base.read_all(cells)
             self._check_base(cells, found, tallies[self._scan.relation])
             await self._check_foreign_keys(cells, found, tallies)
+            self._check_rows(cells, found, tallies)
             rows = await self._made(found)
             for name, view in stored.items():
                 expected = _Expected.of(cells, rows[name], self._views[name])
@@ -334,6 +342,17 @@ class _RelationPass:
         for cell, one in zip(cells, found, strict=True):
             if one is Broken.UNREADABLE:
                 tally.add(_damage(self._codecs(self._scan.relation), cell.key, cell.value))
+
+    def _check_rows(
+        self, cells: Sequence[Cell], found: Sequence[Found], tallies: Mapping[str, Tally]
+    ) -> None:
+        """Evaluate the CHECKs over base rows."""
+        for name, check in self._checks:
+            tally = tallies[name]
+            tally.rows += len(cells)
+            for cell, one in zip(cells, found, strict=True):
+                if isinstance(one, tuple) and not check.holds(one[0]):
+                    tally.add(Difference(Fault.EXTRA, cell.key, one[0], None))
 
     async def _check_foreign_keys(
         self, cells: Sequence[Cell], found: Sequence[Found], tallies: Mapping[str, Tally]

@@ -52,6 +52,14 @@ class RowCheck:
         if self.expression(row) is False:
             raise self._violation(row, number)
 
+    def holds(self, row: Row) -> bool:
+        """Is the CHECK true or NULL for a stored `row`? A row for which it cannot be evaluated
+        breaks it."""
+        try:
+            return self.expression(row) is not False
+        except SqlError:
+            return False
+
     def _violation(self, row: Row, number: int | None) -> CheckViolation:
         relation, check = self.relation, self.check
         key = tuple(row[i] for i in relation.key_positions)

@@ -1,11 +1,14 @@
 """Reconciliation finds exactly the planted damage, and repairs it."""
 
+from dataclasses import replace
+
 import pytest
 
 from hornbeam_server.pipeline.reconcile import job, scans
 from hornbeam_server.pipeline.reconcile import report as reports
 from hornbeam_server.pipeline.reconcile.report import Fault, Kind
 from hornbeam_server.schema.errors import NotFound
+from hornbeam_server.schema.model import Check
 from hornbeam_server.storage.ports import TOMBSTONE
 from hornbeam_server.storage.rocks import store as rocks
 from tests.api.api_world import DDL, PLAN, WORKLOAD, world
@@ -109,6 +112,41 @@ def test_orphans_are_found_and_not_repaired(shop):
     assert {key: found["missing"] for key, found in differing(report).items()} == {name: 40}
     (item,) = [item for item in report.checked if item.name == name]
     assert next(item.samples).stored[2] == 0
+
+
+def checked(shop, *checks):
+    """Let `product` have these CHECKs, which are not validated."""
+
+    async def made(current):
+        relations = tuple(
+            replace(relation, checks=checks) if relation.name == "product" else relation
+            for relation in current.schema.relations
+        )
+        schema = replace(current.schema, relations=relations)
+        return replace(current, version=current.version + 1, schema=schema)
+
+    shop.run(shop.database.keeper.change(made))
+
+
+def test_rows_that_break_a_check_are_found_and_not_repaired(shop):
+    checked(shop, Check("few", "p_stock < 100"), Check("real", "p_stock / (p_stock + 7) >= 0"))
+    codec = shop.database.manager.state.codecs("product")
+    first, second, *_ = cells(shop, "product")
+    planted = {first: 500, second: -7}  # the second one divides by 0
+    for cell, stock in planted.items():
+        number, name, _ = codec.decode(cell.value)
+        plant(shop, "product", {cell.key: codec.encode((number, name, stock))})
+    report = reconcile(shop, repair=True)
+    found = {item.name: item for item in report.checked if item.kind is Kind.CHECK}
+    assert {name: item.differences for name, item in found.items()} == {
+        "product.few": 1,
+        "product.real": 1,
+    }
+    assert [sample.stored[2] for sample in found["product.few"].samples] == [500]
+    for cell in planted:
+        plant(shop, "product", {cell.key: cell.value})
+    assert all(item.differences == 0 for item in reconcile(shop).checked if item.kind is Kind.CHECK)
+    checked(shop)
 
 
 def test_views_above_unreadable_base_rows_are_not_repaired(shop):

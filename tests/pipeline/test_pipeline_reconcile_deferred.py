@@ -178,7 +178,7 @@ def test_the_relations_of_named_deferred_views_are_scanned(shop):
     """Views over rows that cannot be read are left out, so all these rows are read first."""
     catalog = shop.database.catalog
     for view in ("names", "apart", "in_all"):
-        scans = plan.scans(catalog, [], foreign_keys=False, declared=[view])
+        scans = plan.scans(catalog, [], constraints=False, declared=[view])
         assert [scan.relation for scan in scans] == [*catalog.deferred_view[view].relations]
 
 

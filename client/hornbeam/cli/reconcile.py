@@ -1,4 +1,4 @@
-"""`hornbeam reconcile`: compare views, indexes and foreign keys with base relations on Spark."""
+"""`hornbeam reconcile`: compare views, indexes and constraints with base relations on Spark."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def reconcile(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Compare views, indexes and foreign keys with the base relations at one snapshot, on Spark.
+    """Compare views, indexes and constraints with the base relations at one snapshot, on Spark.
 
     Exit codes: 0 no differences · 1 differences are left · 2 wrong usage, or no Spark · 3 an error
     · 4 no connection.
@@ -119,6 +119,8 @@ def _sentence(item: dict[str, Any], sample: dict[str, Any]) -> str:
     where = f"at ({', '.join(item['key'])}) = {_value_text(sample['key'])}"
     if item["kind"] == "foreign key":
         return f"{item['name']}: no parent of the row {where}: {_value_text(sample['stored'])}"
+    if item["kind"] == "CHECK":
+        return f"{item['name']}: broken by the row {where}: {_value_text(sample['stored'])}"
     stored = "no row" if sample["fault"] == "undecodable" else _value_text(sample["stored"])
     expected = _value_text(sample["expected"])
     return f"{item['name']}: {sample['fault']} {where}: stored {stored}, expected {expected}"
