@@ -18,6 +18,7 @@ from hornbeam_server.schema.errors import (
     TypeMismatch,
     UnknownName,
 )
+from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 from tests.txlayer.test_immediate_views import run
 
 TABLES = """
@@ -252,3 +253,22 @@ async def test_what_stored_rows_cannot_follow_is_refused(tmp_path):
         ):
             with pytest.raises(SchemaError, match=reason):
                 await apply(database, edited(TABLES, changes))
+
+
+async def test_a_transaction_searches_beside_an_index_under_construction(tmp_path):
+    """The snapshot of the search lacks the entries of the index, and no query reads them."""
+    async with opened(tmp_path) as database:
+        request = PlanRequest(f"{TABLES}CREATE INDEX slow ON orders (o_note);", WORKLOAD, None)
+        plan = database.plan_schema(request)
+        await database.apply_schema(request, plan.plan_id, build_externally=True)
+        assert database.catalog.state["slow"] is State.BUILDING
+        result = await database.transact(
+            TransactionRequest(
+                (
+                    Statement("UPDATE orders SET o_note = 'z' WHERE o_id = 10"),
+                    Statement("DELETE FROM orders WHERE o_note = 'z' OR o_total > 100"),
+                )
+            )
+        )
+        assert [statement.affected for statement in result.statements] == [1, 1]
+        assert await database.fetch("SELECT o_id FROM orders ORDER BY o_id") == [(11,), (12,)]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.query.engine import QueryStream
+from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.storage.ports import TableReader
 from hornbeam_server.storage.read_ranges import ReadRange
@@ -61,8 +62,14 @@ class Searches:
         changed = (name for name, changes in workspace.changes.items() if changes)
         if not state.programs.sources(changed) & sources:
             return self._base_noted(base)
-        layout = state.catalog.layout
-        mutations = [m for m in await workspace.overlay() if layout(m.layout).source in sources]
+        layout, states = state.catalog.layout, state.catalog.state
+        mutations = [
+            m
+            for m in await workspace.overlay()
+            # No query reads an index or view under construction, and the snapshot lacks its rows.
+            if layout(m.layout).source in sources
+            and states.get(m.layout, State.READABLE) is State.READABLE
+        ]
         await self._require_base(mutations)
         if not state.catalog.transactional_view.keys().isdisjoint(sources):
             await workspace.require_added(base)
