@@ -14,11 +14,13 @@ from typing import Any
 from hornbeam_server.maintain.immediate.definition import define
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.database import Database
+from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import UniqueViolation
 from hornbeam_server.schema.model import DeclaredView, Refresh
+from hornbeam_server.schema.renames import Rename
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.txlayer.commit.failpoints import Step
@@ -281,6 +283,19 @@ async def _converted(current: Catalog) -> Catalog:
     )
 
 
+async def _exchange_names(database: Database) -> None:
+    """Let products and employees exchange their names, unless they have."""
+    if database.catalog.stored_name("product") != "product":
+        return
+    pairs = (("product", "x"), ("employee", "product"), ("x", "employee"))
+    renames = [Rename(old, "", new) for old, new in pairs]
+
+    async def made(current: Catalog) -> Catalog:
+        return replace(renamed(current, renames), version=current.version + 1)
+
+    await database.keeper.change(made, renames=renames)
+
+
 async def _damage_totals(database: Database) -> None:
     """Change a sum of an immediate view in the store, without the database."""
     view = database.catalog.immediate_view["by_name"]
@@ -429,6 +444,12 @@ KINDS = (
         COMMIT | CHANGE | BUILD | DROP,
         RECOVERY | DROP,
         catalog=catalog_of(load_ddl(SHOP), views=[]),
+    ),
+    Kind(
+        "names exchanged",
+        (_asking("other", "UPDATE gift SET g_text = 'red' WHERE g_id = 1"), _exchange_names),
+        COMMIT | CHANGE,
+        RECOVERY,
     ),
     Kind("schema refused", (_refuse,), frozenset({Step.TABLES_CREATED}), DROP, is_refused=True),
 )
