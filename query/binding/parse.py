@@ -30,6 +30,7 @@ from hornbeam_server.query.binding.clauses import check_clauses
 from hornbeam_server.query.binding.locking import without_locking
 from hornbeam_server.query.binding.nesting import check_nesting, list_equalities, shallow, too_deep
 from hornbeam_server.query.binding.output_names import name_outputs
+from hornbeam_server.query.binding.patterns import spell_patterns
 from hornbeam_server.query.binding.sequence_calls import refuse_calls
 from hornbeam_server.query.dialect import grammar
 from hornbeam_server.query.dialect.duckdb_sql import check_cast
@@ -149,6 +150,7 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
             check_cast(cast)
     _translate(tree, sql)
     _compare_values(tree)
+    spell_patterns(tree)
     unlink_gone(nodes, shallow(tree))
 
 

@@ -242,6 +242,7 @@ class HornbeamSQL(DuckDB):
         }
 
     class Generator(_GENERATOR):  # type: ignore[misc]
+        SUPPORTS_LIKE_QUANTIFIERS = True
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **_GENERATOR.TRANSFORMS,
             # DuckDB takes the words for output columns of these names.
