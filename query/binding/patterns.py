@@ -14,12 +14,12 @@ from hornbeam_server.schema.trees import supersede
 def spell_patterns(tree: exp.Expr) -> None:
     """Replace LIKE and ILIKE of several patterns by a condition for each. Raises Unsupported for
     patterns that are no list."""
-    for node in list(tree.find_all(exp.Like, exp.ILike)):
+    for node in reversed(list(tree.find_all(exp.Like, exp.ILike))):  # parts first
         if isinstance(node.expression, exp.Any | exp.All):
             supersede(node, exp.Paren(this=_spelled(node)))
 
 
-def _spelled(node: exp.Like | exp.ILike) -> exp.Expr:
+def _spelled(node: exp.Expr) -> exp.Expr:
     patterns = _patterns(node.expression.this.unnest())
     if not patterns:
         raise Unsupported(
@@ -27,7 +27,7 @@ def _spelled(node: exp.Like | exp.ILike) -> exp.Expr:
             cure="Write EXISTS (SELECT 1 FROM unnest(patterns) AS p WHERE x LIKE p).",
         )
     negate = node.args.get("negate")
-    conditions = [
+    conditions: list[exp.Expr] = [
         type(node)(this=node.this.copy(), expression=pattern.copy(), negate=negate)
         for pattern in patterns
     ]
