@@ -98,6 +98,7 @@ class Database:
         """Operations of the parts are operations of the database."""
         self.prepare = self.reads.prepare
         self.query = self.reads.query
+        self.directly = self.reads.directly
         self.fetch = self.reads.fetch
         self.explain = self.reads.explain
         self.snapshot_after = self.reads.snapshot_after

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+;=-]+)(?::([0-9]{0,5}))?")
 DEFAULT_PORTS = {"http": 80, "https": 443}
+_KNOWN = 64
+"""Hosts that are remembered: each request names one, and parsing takes longer than a point read."""
 
 
 class Authority(NamedTuple):
@@ -21,6 +24,7 @@ class Authority(NamedTuple):
         return Authority(self.host, self.port or DEFAULT_PORTS.get(scheme))
 
 
+@lru_cache(_KNOWN)
 def read_authority(text: str) -> Authority | None:
     """Parse `host`, `host:port`, `[IPv6]` or `[IPv6]:port`; None for anything else.
 
@@ -33,6 +37,7 @@ def read_authority(text: str) -> Authority | None:
     return Authority(host, int(found[2]) if found[2] else None) if host else None
 
 
+@lru_cache(_KNOWN)
 def is_loopback(host: str) -> bool:
     """Is `host` a loopback address or `localhost`? Asks no name server."""
     try:

@@ -12,6 +12,7 @@ from typing import Any
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews, StaleAnswers
 from hornbeam_server.node.ownership import Ownership
+from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.query.binding.sequence_calls import names_sequences
 from hornbeam_server.query.engine import PreparedQuery, QueryStream
 from hornbeam_server.query.execution.measures import Measures, Measuring
@@ -24,7 +25,9 @@ from hornbeam_server.schema.errors import (
     Unavailable,
     Unsupported,
 )
+from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.direct import DirectSnapshot
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay, ReadItem, RowReader, Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
@@ -32,6 +35,9 @@ from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.read_checks import noting_store
 from hornbeam_server.txlayer.transactions.requests import Parameters, Replay, SqlWork
 from hornbeam_server.txlayer.transactions.sequence_queries import NumberedQuery, numbered_query
+
+_DIRECT = {"bookmark", "use_views"}
+"""The options of a query that a direct read takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,19 @@ class QueryResult:
     ranges: list[ReadRange] | None = None
     drawn: Mapping[str, int] = field(default_factory=dict)
     """The last numbers of sequences that the query has taken so far, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectResult:
+    """The rows of a direct read, under the names and types of `columns`; the others as
+    `QueryResult`."""
+
+    columns: tuple[OutputColumn, ...]
+    rows: list[Row]
+    snapshot: int
+    served_by: tuple[str, ...]
+    reads: None = None
+    ranges: None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +113,32 @@ class Reads:
     def prepare(self, sql: str, *, use_views: bool = True) -> PreparedQuery:
         """Plan a query under the catalog in force. Plans are cached by text."""
         return self._engine.prepare(sql, self._catalog, use_views=use_views)
+
+    def directly(
+        self, sql: str, parameters: Parameters = (), *, bookmark: int = 0, use_views: bool = True
+    ) -> DirectResult | None:
+        """Answer a short SELECT at once, as `query` would with the same options. None if it may
+        have to wait, or is not short: then `query` answers. Raises HornbeamError.
+
+        No other task runs meanwhile. So nothing has to be held: the table is not dropped, and the
+        newest snapshot is not purged.
+        """
+        store, state = self._store.direct, self._manager.state
+        if store is None:
+            return None
+        prepared = self._engine.known(sql, state.catalog, use_views=use_views)
+        if prepared is None or not prepared.direct:
+            return None
+        at = self._ownership.snapshots.at_once(max(bookmark, state.catalog.since))
+        if at is None or self._ownership.behind_s is not None:
+            return None
+        self._ownership.require_owner()
+        rows = prepared.run_directly(DirectSnapshot(store, state.codecs, at), parameters)
+        if rows is None:
+            return None
+        self._ownership.require_kept(at)
+        self.queries += 1
+        return DirectResult(prepared.columns, rows, at, prepared.served_by)
 
     @contextlib.asynccontextmanager
     async def query(
@@ -267,6 +312,10 @@ class Reads:
         self, sql: str, parameters: Parameters = (), **options: Any
     ) -> list[tuple[Any, ...]]:
         """All rows of a query."""
+        if options.keys() <= _DIRECT:
+            direct = self.directly(sql, parameters, **options)
+            if direct is not None:
+                return direct.rows
         async with self.query(sql, parameters, **options) as result:
             return list(await result.stream.all())
 

@@ -29,6 +29,7 @@ from hornbeam_server.query.dialect.duckdb_types import (
 )
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.duckdb_plan import ResidualPlan
+from hornbeam_server.query.execution.direct import is_direct, rows_directly
 from hornbeam_server.query.execution.loops import NativePlan, TooManyRows
 from hornbeam_server.query.execution.measures import Measures, begins
 from hornbeam_server.query.explain import Explanation, Ran, explain
@@ -46,6 +47,7 @@ from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.sizes import long_positions, pieces
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.storage.direct import DirectSnapshot
 from hornbeam_server.storage.ports import BATCH_BYTES
 from hornbeam_server.storage.snapshot import RowReader
 
@@ -105,14 +107,22 @@ class QueryEngine:
         answer aggregates although the statement does not name them.
         """
         key = (sql, catalog.version, use_views, columnar, traced, stale)
-        found = self._prepared.get(key)
-        if found is None or found.catalog is not catalog:
+        found = self._cached(key, catalog)
+        if found is None:
             bound = bind(sql, catalog)
             found = self.prepare_bound(
                 bound, catalog, use_views=use_views, columnar=columnar, traced=traced, stale=stale
             )
             self._prepared.put(key, len(sql), found)
         return found
+
+    def known(self, sql: str, catalog: Catalog, *, use_views: bool = True) -> PreparedQuery | None:
+        """The plan of a SELECT, if it is cached."""
+        return self._cached((sql, catalog.version, use_views, False, False, frozenset()), catalog)
+
+    def _cached(self, key: _Key, catalog: Catalog) -> PreparedQuery | None:
+        found = self._prepared.get(key)
+        return found if found is not None and found.catalog is catalog else None
 
     def prepare_bound(
         self,
@@ -212,6 +222,25 @@ class PreparedQuery:
         self._bound = bound
         self._again = again
         self._readers = readers(bound, _coerced)
+        self.direct = (
+            isinstance(plan, NativePlan)
+            and is_direct(plan)
+            and not self.deferred
+            and self.sources.isdisjoint(catalog.immediate_view)
+        )
+        """May the query be run by `run_directly`?"""
+
+    def run_directly(
+        self, reader: DirectSnapshot, parameters: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[Row] | None:
+        """All rows of a query that is `direct`, read without suspension. None if they are too many,
+        or a parameter needs another plan: `run` answers then. Raises the errors of `run`."""
+        assert isinstance(self.plan, NativePlan)
+        try:
+            values = self._values(parameters)
+        except Misfit:
+            return None
+        return rows_directly(self.plan, reader, values)
 
     async def run(
         self,

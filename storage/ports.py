@@ -90,6 +90,20 @@ class TableReader(Protocol):
         """
 
 
+class DirectReader(Protocol):
+    """Reads of a store in this process that end before any other task runs. They see the rows that
+    the reads of `TableReader` see, and raise the same errors."""
+
+    def get_directly(self, table: str, key: bytes, at: int) -> Cell | None:
+        """Newest version with ts ≤ `at` of a key; None if absent or a tombstone."""
+
+    def scan_directly(
+        self, table: str, start: bytes, end: bytes | None, at: int, *, reverse: bool, most: int
+    ) -> list[Cell]:
+        """The first rows with start ≤ key < end as of `at`, in key order or its reverse: at most
+        `most` of them, up to the row at which their values reach BATCH_BYTES."""
+
+
 class TableStore(TableReader, Protocol):
     """Sorted tables of versioned rows, one cell per row. Timestamps are milliseconds.
 
@@ -97,6 +111,10 @@ class TableStore(TableReader, Protocol):
     guarantees it). All but `create_table`, `drop_table` and `tables` raise Corruption for a table
     that does not exist: the catalog says it does. A closed store raises Unavailable.
     """
+
+    @property
+    def direct(self) -> DirectReader | None:
+        """The direct reads; None if every read may wait."""
 
     async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
         """Create if absent. Idempotent. A store that divides its tables divides a new one at the

@@ -32,6 +32,7 @@ from hornbeam_server.api.rest.routes import (
     upkeep,
 )
 from hornbeam_server.api.rest.same_origin import SameOrigin, is_guarded
+from hornbeam_server.api.rest.short_queries import PATH, ShortQueries
 from hornbeam_server.api.security.roles import needed_role
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Serving
@@ -82,6 +83,14 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     app.state.keys = KeyRing(app.state.serving, settings)
     app.state.authorizer = Authorizer()
     app.state.long_bodies = long_bodies()
+    routes = [route for module in ROUTERS for route in module.router.routes]
+    app.add_middleware(
+        ShortQueries,
+        serving=app.state.serving,
+        settings=settings,
+        metrics=app.state.metrics,
+        route=next(r for r in queries.router.routes if r.path == PATH),
+    )
     asked = settings.authentication == "keys"
     app.add_middleware(Authentication, ring=app.state.keys if asked else None, settings=settings)
     if is_guarded(settings):
@@ -89,7 +98,6 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     if settings.audit_log is not None:
         app.add_middleware(Audit, write=logger_to(settings.audit_log))
     app.add_middleware(Guard, settings=settings, metrics=app.state.metrics)  # the outermost
-    routes = [route for module in ROUTERS for route in module.router.routes]
     problems.install(app, [route for route in routes if isinstance(route, APIRoute)])
     for module in ROUTERS:
         app.include_router(module.router)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from hornbeam_server.node.database import Database
     from hornbeam_server.node.deferred_views import GroupStatus
     from hornbeam_server.node.exports import Export
-    from hornbeam_server.node.reads import QueryResult
+    from hornbeam_server.node.reads import DirectResult, QueryResult
     from hornbeam_server.node.schema_plans import PlannedSchema
 
 _SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, Kind.INTERVAL, Kind.ARRAY, None}
@@ -81,7 +81,14 @@ def column_documents(columns: Sequence[OutputColumn]) -> list[dict[str, Any]]:
     return [{"name": c.name, "type": c.type.sql() if c.type is not None else ""} for c in columns]
 
 
-def tail_document(result: QueryResult, began: float) -> dict[str, Any]:
+def direct_document(result: DirectResult, began: float) -> dict[str, Any]:
+    """A whole answer to a query, as the pieces of `api.rest.streams` are together."""
+    rows = json_rows(result.rows, result.columns)
+    columns = column_documents(result.columns)
+    return {"columns": columns, "rows": rows, **tail_document(result, began)}
+
+
+def tail_document(result: QueryResult | DirectResult, began: float) -> dict[str, Any]:
     """The members that follow the rows of an answer. `began` is a time of `metrics.now_s`."""
     reads, ranges = result.reads, result.ranges
     return {

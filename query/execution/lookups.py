@@ -170,17 +170,27 @@ async def _resolve(
 ) -> AsyncGenerator[list[Row], None]:
     """Yield the source's rows that index entries point to, in order, in batches. Raises Corruption
     if a row is missing."""
-    source_key = getter([access.layout.positions[part.column] for part in access.source.key])
-    wanted = [source_key(entry) for entry in entries]
+    key_of = source_key(access)
+    wanted = [key_of(entry) for entry in entries]
     while wanted:
         found = await reader.get(access.source.name, wanted[:LOOKUP_BATCH], room=BATCH_BYTES)
         if None in found:
-            raise Corruption(
-                f"Index {access.layout.name} points to a row that {access.source.name} lacks.",
-                cure=f"Run `hornbeam verify {access.layout.name} --repair`.",
-            )
+            raise dangling(access)
         yield [version.row for version in found if version is not None]
         wanted = wanted[len(found) :]
+
+
+def source_key(access: Access) -> Callable[[Row], Key]:
+    """A function from an index entry to the key of the source's row."""
+    return getter([access.layout.positions[part.column] for part in access.source.key])
+
+
+def dangling(access: Access) -> Corruption:
+    """The error of an index entry without a row."""
+    return Corruption(
+        f"Index {access.layout.name} points to a row that {access.source.name} lacks.",
+        cure=f"Run `hornbeam verify {access.layout.name} --repair`.",
+    )
 
 
 def getter(positions: Sequence[int]) -> Callable[[Row], Key]:

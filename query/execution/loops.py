@@ -162,26 +162,27 @@ class NativePlan:
         self, reader: RowReader, parameters: Parameters, wanted: int | None
     ) -> AsyncGenerator[Sequence[Row], None]:
         """Yield the joined rows that satisfy the WHERE."""
-        limit = self._read_limit(wanted)
+        limit = self.read_limit(wanted)
         async with aclosing(fetch(self.first, reader, parameters, limit=limit)) as source:
             async for batch in source:
                 if not self.lookups:
-                    yield self._matching(batch, parameters)
+                    yield self.matching(batch, parameters)
                     continue
                 for some in chunks(batch, LOOKUP_BATCH):
                     joining = _join(self.lookups, list(some), reader, parameters)
                     async with aclosing(joining) as joined:
                         async for rows in joined:
-                            yield self._matching(rows, parameters)
+                            yield self.matching(rows, parameters)
 
-    def _read_limit(self, wanted: int | None) -> int | None:
+    def read_limit(self, wanted: int | None) -> int | None:
         """The number of rows to read, if every row read is a result row; None for no limit."""
         if self.first_row_only:
             return 1
         in_order = self.delivered == len(self.order) and self.grouping is None
         return wanted if in_order and self.predicate is None and not self.lookups else None
 
-    def _matching(self, rows: list[Row], parameters: Parameters) -> list[Row]:
+    def matching(self, rows: list[Row], parameters: Parameters) -> list[Row]:
+        """The rows that satisfy the WHERE."""
         predicate = self.predicate
         if predicate is None:
             return rows

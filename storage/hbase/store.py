@@ -57,6 +57,7 @@ class HBaseStore:
     """A `TableStore` in one namespace of HBase."""
 
     remote = True
+    direct = None
 
     def __init__(
         self,

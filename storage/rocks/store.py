@@ -83,6 +83,10 @@ class RocksStore:
 
     remote = False
 
+    @property
+    def direct(self) -> RocksStore:
+        return self
+
     def __init__(self, db: Rdict, path: Path, *, writes: bool = True) -> None:
         self._db: Any = db  # rocksdict has no types
         self._path = path
@@ -233,6 +237,18 @@ class RocksStore:
         if reverse:
             return oldest_last(entries_backwards(self._db, low, high), at)
         return newest_versions(self._db, low, high, LARGEST - at)
+
+    def get_directly(self, table: str, key: bytes, at: int) -> Cell | None:
+        with Mapped(f"Table {table} cannot be read"):
+            cell = seek_row(self._db, self._prefix(table) + key, STAMP.pack(LARGEST - at))
+        return None if cell is None or cell.value == TOMBSTONE else cell
+
+    def scan_directly(
+        self, table: str, start: bytes, end: bytes | None, at: int, *, reverse: bool, most: int
+    ) -> list[Cell]:
+        with Mapped(f"Table {table} cannot be read"):
+            batch, _ = rows_of_batch(self._rows(table, start, end, at, reverse), most)
+        return batch
 
     # ------------------------------------------------------------ writes
 

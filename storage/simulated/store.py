@@ -201,6 +201,7 @@ class SimulatedStore:
     `scan_rows` rows."""
 
     remote = True
+    direct = None
 
     def __init__(
         self,

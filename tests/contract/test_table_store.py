@@ -47,6 +47,11 @@ async def test_errors_name_a_missing_table(adapter, tmp_path):
             await store.put({"none": [Put(b"k", b"v")]}, 1)
         with pytest.raises(Corruption, match="none"):
             await collect(store.scan("none", b"", None, 1))
+        if store.direct is not None:
+            with pytest.raises(Corruption, match="none"):
+                store.direct.get_directly("none", b"k", 1)
+            with pytest.raises(Corruption, match="none"):
+                store.direct.scan_directly("none", b"", None, 1, reverse=False, most=1)
 
 
 @every
@@ -274,6 +279,11 @@ async def test_close_is_idempotent_and_later_calls_fail(adapter, tmp_path):
     ):
         with pytest.raises(Unavailable):
             await call
+    if store.direct is not None:
+        with pytest.raises(Unavailable):
+            store.direct.get_directly("t", k(1), 9)
+        with pytest.raises(Unavailable):
+            store.direct.scan_directly("t", b"", None, 9, reverse=False, most=1)
 
 
 @over(STORES, reopen=True)

@@ -84,7 +84,13 @@ class History:
             if start <= cell.key and (end is None or cell.key < end)
         ]
         found = self.store.scan(self.table, start, end, at, reverse=reverse, limit=limit)
-        assert await collect(found) == (rows[::-1] if reverse else rows)[:limit]
+        expected = (rows[::-1] if reverse else rows)[:limit]
+        assert await collect(found) == expected
+        if (direct := self.store.direct) is not None:
+            most = len(rows) if limit is None else limit
+            assert expected == direct.scan_directly(
+                self.table, start, end, at, reverse=reverse, most=most
+            )
 
     async def compare(self):
         for at in range(self.horizon, 12):
@@ -93,6 +99,8 @@ class History:
             assert await collect(self.store.scan(self.table, b"", None, at)) == rows
             cells = await self.store.get(self.table, KEYS, at)
             assert cells == [by_key.get(key) for key in KEYS]
+            if (direct := self.store.direct) is not None:
+                assert cells == [direct.get_directly(self.table, key, at) for key in KEYS]
             groups = await self.store.scan_prefixes(self.table, BOUNDS, at)
             assert groups == [[c for c in rows if c.key.startswith(p)] for p in BOUNDS]
 

@@ -68,6 +68,11 @@ class MembersSnapshots:
             self._newest = min([self._committer.watermark(), *self._known.values()])
         return self._newest
 
+    def at_once(self, least: int = 0) -> int | None:
+        newest = self.newest()
+        fresh = self._clock.monotonic() < self._fresh_until
+        return newest if fresh and newest >= max(least, self._committer.acknowledged) else None
+
     async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
         deadline = self._clock.monotonic() + PATIENCE_S
         if self._committer.watermark() < least:
@@ -168,10 +173,10 @@ class MembersSnapshots:
         """Ask all members for their watermarks, unless the known ones are younger than `FRESH_S`
         and hold `least` and all commits that this node has acknowledged. When a member does not
         answer, its known watermark stays: reads get older, never wrong."""
+        if self.at_once(least) is not None:
+            return
         now = self._clock.monotonic()
         least = max(least, self._committer.acknowledged)
-        if now < self._fresh_until and self.newest() >= least:
-            return
         names = (self._view.name, *self._view.others)
         asked = [asyncio.ensure_future(self._ask(name, least)) for name in names]
         for question in asked:

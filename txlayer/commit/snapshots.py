@@ -16,6 +16,9 @@ class Snapshots(Protocol):
     def newest(self) -> int:
         """The newest snapshot that is known without a message to other members."""
 
+    def at_once(self, least: int = 0) -> int | None:
+        """The snapshot of `read_point` if it is known without waiting."""
+
     async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
         """Return a snapshot at or above `least` with all commits that this node has acknowledged;
         `strong`: with all that any node has acknowledged before the call.
@@ -42,6 +45,10 @@ class OwnSnapshots:
 
     def newest(self) -> int:
         return self._committer.watermark()
+
+    def at_once(self, least: int = 0) -> int | None:
+        watermark = self._committer.watermark()
+        return watermark if watermark >= least else None
 
     async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
         committer = self._committer
@@ -93,6 +100,9 @@ class LastSnapshots:
         stops while the machine sleeps, the wall clock can be set back."""
         monotonic, wall_ms = self._began
         return max(self._clock.monotonic() - monotonic, (self._clock.wall_ms() - wall_ms) / 1000)
+
+    def at_once(self, least: int = 0) -> int | None:
+        return None if least > self._at or self.behind_s > self._keep_s else self._at
 
     async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
         if strong or least > self._at or self.behind_s > self._keep_s:

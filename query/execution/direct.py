@@ -1,0 +1,80 @@
+"""Direct execution: a short read without suspension (`storage.direct`), then filter, order, limit.
+
+A native plan (`loops.py`) is run directly if it reads one source by a key, a prefix or a range
+that is expected to be short. A run that finds more rows than that gives up, and the native loops
+begin again.
+"""
+
+from __future__ import annotations
+
+from hornbeam_server.query.execution.lookups import dangling, source_key
+from hornbeam_server.query.execution.loops import NativePlan, row_count
+from hornbeam_server.query.expressions import sort_rows
+from hornbeam_server.query.optimizer.access_paths import Access, Parameters, Reach, keys, ranges
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.direct import MOST_ROWS, DirectSnapshot
+
+
+def is_direct(plan: NativePlan) -> bool:
+    """May `plan` be run directly? Its layouts must not be those of immediate views."""
+    if plan.lookups or plan.answers or plan.grouping is not None or plan.first_row_only:
+        return False
+    access = plan.first
+    if access.reach is Reach.POINT:
+        return True
+    return access.single and access.rows <= MOST_ROWS
+
+
+def rows_directly(
+    plan: NativePlan, reader: DirectSnapshot, parameters: Parameters
+) -> list[Row] | None:
+    """The result of `plan`, for which `is_direct` holds. None: there are too many rows. Raises the
+    errors of the loops."""
+    limit, offset = row_count(plan.limit, parameters), row_count(plan.offset, parameters) or 0
+    if limit == 0:
+        return []
+    wanted = None if limit is None else limit + offset
+    rows = _rows(plan.first, reader, parameters, plan.read_limit(wanted))
+    if rows is None or reader.is_full:
+        return None
+    rows = plan.matching(rows, parameters)
+    if plan.delivered < len(plan.order):
+        rows = sort_rows(rows, plan.order, parameters)
+    if wanted is not None or offset:
+        rows = rows[offset:wanted]
+    return plan.project(rows, parameters)
+
+
+def _rows(
+    access: Access, reader: DirectSnapshot, parameters: Parameters, limit: int | None
+) -> list[Row] | None:
+    """The rows of the path's source. None if they are too many."""
+    if access.reach is Reach.POINT:
+        wanted = keys(access, parameters)
+        if len(wanted) > MOST_ROWS:
+            return None
+        found = [reader.get(access.layout.name, key) for key in wanted]
+        entries = [row for row in found if row is not None][:limit]
+    else:
+        entries = []
+        for key_range in ranges(access, parameters):
+            left = None if limit is None else limit - len(entries)
+            if left == 0:
+                break
+            some = reader.scan(access.layout.name, key_range, reverse=access.reverse, limit=left)
+            if some is None:
+                return None
+            entries += some
+    return entries if access.covering else _resolved(access, reader, entries)
+
+
+def _resolved(access: Access, reader: DirectSnapshot, entries: list[Row]) -> list[Row]:
+    """The source's rows that index entries point to. Raises Corruption if one is missing."""
+    key_of = source_key(access)
+    rows = []
+    for entry in entries:
+        row = reader.get(access.source.name, key_of(entry))
+        if row is None:
+            raise dangling(access)
+        rows.append(row)
+    return rows
