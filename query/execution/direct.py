@@ -22,7 +22,8 @@ def is_direct(plan: NativePlan) -> bool:
     access = plan.first
     if access.reach is Reach.POINT:
         return True
-    return access.single and access.rows <= MOST_ROWS
+    ends_early = plan.limit is not None and plan.read_limit(1) is not None
+    return access.single and (ends_early or access.rows <= MOST_ROWS)
 
 
 def rows_directly(
