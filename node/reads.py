@@ -66,6 +66,7 @@ class DirectResult:
     served_by: tuple[str, ...]
     reads: None = None
     ranges: None = None
+    drawn: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,13 +83,14 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     app.state.keys = KeyRing(app.state.serving, settings)
     app.state.authorizer = Authorizer()
     app.state.long_bodies = long_bodies()
-    routes = [route for module in ROUTERS for route in module.router.routes]
+    found = (route for module in ROUTERS for route in module.router.routes)
+    routes = [route for route in found if isinstance(route, APIRoute)]
     app.add_middleware(
         ShortQueries,
         serving=app.state.serving,
         settings=settings,
         metrics=app.state.metrics,
-        route=next(r for r in queries.router.routes if r.path == PATH),
+        route=next(route for route in routes if route.path == PATH),
     )
     asked = settings.authentication == "keys"
     app.add_middleware(Authentication, ring=app.state.keys if asked else None, settings=settings)
@@ -98,7 +99,7 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     if settings.audit_log is not None:
         app.add_middleware(Audit, write=logger_to(settings.audit_log))
     app.add_middleware(Guard, settings=settings, metrics=app.state.metrics)  # the outermost
-    problems.install(app, [route for route in routes if isinstance(route, APIRoute)])
+    problems.install(app, routes)
     for module in ROUTERS:
         app.include_router(module.router)
     return app
