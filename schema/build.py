@@ -168,7 +168,8 @@ def _bare_relation(draft: RelationDraft, problems: Problems) -> Relation:
     relations."""
     name, key = draft.name, tuple[str, ...]()
     drafts = tuple(_named_once(draft.columns, "column", problems, name.text))
-    with problems.collect((name.text, ""), spoils=True):
+    about = [] if drafts else [(name.text, "")]  # its columns could not be read
+    with problems.collect((name.text, ""), spoils=True, about=about):
         if not drafts:
             raise name.place.error(
                 f"Relation {name.text} has no columns.",

@@ -460,6 +460,7 @@ def _number(text: str) -> int | Decimal:
 
 
 def _coerced(value: Any, type_: ColumnType) -> Value:
+    """A literal as a default, which is assigned to the column."""
     if type_.kind is Kind.BYTES and isinstance(value, str):
         return spelling.sql_bytes(value)
     return assign(type_, value)

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from hornbeam.errors import DatabaseError, NotSupportedError, ProgrammingError, from_problem
-from hornbeam.statements import Token, is_setval, name_of, quote, split, tokens, workload_text
+from hornbeam.statements import (
+    Token,
+    is_setval,
+    name_of,
+    quote,
+    split,
+    table_of_select,
+    tokens,
+    workload_text,
+)
 from hornbeam.transport import Transport, replanned
 from hornbeam.views import require_fresh, wait_until_all_readable, wait_until_readable
 
@@ -43,6 +52,7 @@ def execute_ddl(
     Raises ProgrammingError if an object exists already or does not exist, NotSupportedError for
     other DDL, and the errors of plan and apply.
     """
+    statement = table_of_select(statement) or statement
     if _restarts(statement):
         body = {"sql": statement, "parameters": parameters}
         answer: dict[str, Any] = transport.json("POST", "/v1/schema/restart", body)
@@ -278,6 +288,11 @@ def evolve(ddl: str, statement: str) -> str:
             return _created(ddl, asked, text)
         case "drop", "table" | "index" | "view" | "materialized view":
             return _dropped(ddl, asked)
+    if asked.what in {"temp", "temporary"}:
+        raise NotSupportedError(
+            "There are no temporary tables and views.\n"
+            "  Write WITH in the query, or create a table and drop it at the end."
+        )
     raise NotSupportedError(
         f"{asked.verb.upper()} {asked.what.upper()} is not a statement of Hornbeam.\n"
         "  Change the schema's file and run: hornbeam schema apply"

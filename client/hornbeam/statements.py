@@ -88,7 +88,7 @@ def kind(sql: str) -> Kind:
     word = next(words, Token("", 0, 0)).text.lower()
     if word == "with":
         word = _word_after_with(sql) if not _writes_in_with(sql) else "insert"
-    if is_setval(sql):
+    if is_setval(sql) or (word == "select" and table_of_select(sql)):
         return Kind.DDL
     if word == "set" and _sets_transactions([token.text.lower() for token in islice(words, 2)]):
         return Kind.CONTROL
@@ -133,6 +133,30 @@ def is_setval(sql: str) -> bool:
     return words[:3] == ["select", "setval", "("] or words == [
         *("select", "pg_catalog", ".", "setval", "(")
     ]
+
+
+def table_of_select(sql: str) -> str:
+    """CREATE TABLE … AS for a SELECT … INTO name FROM …; "" for other statements."""
+    if "into" not in sql.lower():
+        return ""
+    found = list(tokens(sql))
+    words = ["" if token.depth else token.text.lower() for token in found]
+    if "into" not in words[: words.index("from") if "from" in words else None]:
+        return ""
+    into = words.index("into")
+    first, more = into + 1, []
+    while words[first : first + 1] and words[first] in {"table", "unlogged", "temp", "temporary"}:
+        more += [words[first]] if words[first] != "table" else []
+        first += 1
+    last = first
+    while words[last + 1 : last + 2] == ["."]:
+        last += 2
+    if last >= len(found):
+        return ""
+    behind = found[last].start + len(found[last].text)
+    name = sql[found[first].start : behind]
+    kind_ = " ".join(["CREATE", *more, "TABLE"]).upper()
+    return f"{kind_} {name} AS {sql[: found[into].start]}{sql[behind:]}"
 
 
 _OF_SESSION = re.compile(r"\b(?:currval|lastval)\b", re.IGNORECASE)

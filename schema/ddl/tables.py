@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from hornbeam_server.schema.ddl.copied_tables import read_like
 from hornbeam_server.schema.ddl.domains import Domain, domain_of, enumerated
 from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation, column_position
 from hornbeam_server.schema.ddl.expressions import UNNAMED
@@ -32,7 +33,6 @@ from hornbeam_server.schema.types import ColumnType, Kind
 _REFUSED: dict[type[exp.Expr | exp.ColumnConstraintKind], tuple[str, str]] = {
     exp.ExcludeColumnConstraint: ("EXCLUDE", "Use UNIQUE, or check in the application."),
     exp.CommentColumnConstraint: ("COMMENT", "Write a -- comment."),
-    exp.LikeProperty: ("LIKE", "Write the columns out."),
 }
 _ACTIONS = {"NO ACTION": Action.RESTRICT, **{action.value.upper(): action for action in Action}}
 _NO_EFFECT = {
@@ -54,9 +54,12 @@ def read_table(statement: Statement, tree: exp.Create, drafts: Drafts) -> Relati
     statement.only(tree, {"this", "kind", "exists"}, cure, statement.start)
     draft = RelationDraft(statement.table(tree.this.this))
     for element in tree.this.expressions:
-        with drafts.problems.collect((draft.name.text, "")):
+        copies = isinstance(element, exp.LikeProperty)
+        with drafts.problems.collect((draft.name.text, ""), spoils=copies):
             if isinstance(element, exp.ColumnDef | exp.Identifier):
                 _read_column(statement, element, draft, drafts)
+            elif isinstance(element, exp.LikeProperty):
+                read_like(statement, element, draft, drafts)
             else:
                 _read_constraint(statement, element, draft, drafts)
     return draft

@@ -3,7 +3,7 @@
 import pytest
 
 import hornbeam
-from hornbeam.errors import DataError, Error, NotSupportedError, ProgrammingError
+from hornbeam.errors import DataError, NotSupportedError, ProgrammingError
 from tests.client.client_world import DDL, apply, embedded
 from tests.client.test_client_views import rows, run
 
@@ -69,8 +69,7 @@ def test_columns_may_be_named_and_rows_left_out(db):
         ("CREATE TABLE t (a, b) AS SELECT 1 AS n", ProgrammingError, "2 names for 1 columns"),
         ("CREATE TABLE t AS SELECT ? AS n", ProgrammingError, "no parameters"),
         ("CREATE TABLE t AS SELECT b_id, b_id FROM book", ProgrammingError, "two columns called"),
-        ("CREATE TEMP TABLE t AS SELECT 1 AS n", Error, "TEMP"),
-        ("SELECT 1 AS n INTO t", NotSupportedError, "CREATE TABLE name AS"),
+        ("SELECT 1 / (b_id - 1) AS n INTO t FROM book", DataError, "by zero"),
     ],
 )
 def test_nothing_is_left_of_a_statement_that_fails(db, sql, error, said):
@@ -83,3 +82,39 @@ def test_nothing_is_left_of_a_statement_that_fails(db, sql, error, said):
 def test_a_statement_that_cannot_be_parsed_is_an_error_of_the_statement(db):
     with pytest.raises(ProgrammingError, match="CREATE TABLE is not understood"):
         run(db, "CREATE TABLE torn AS FRUM book")
+
+
+@pytest.mark.parametrize(
+    ("sql", "table"),
+    [
+        ("SELECT b_id, b_title INTO taken FROM book WHERE b_id = 1", "taken"),
+        ("select b_id, b_title into table public.taken_too from book where b_id = 1", "taken_too"),
+        (
+            'WITH w AS (SELECT * FROM book) SELECT b_id, b_title INTO "Taken" FROM w'
+            " WHERE b_id = 1",
+            '"Taken"',
+        ),
+    ],
+)
+def test_select_into_makes_a_table(db, sql, table):
+    run(db, sql)
+    assert rows(db, f"SELECT * FROM {table}") == [(1, "A")]
+    with pytest.raises(ProgrammingError, match="exists already"):
+        run(db, sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TEMP TABLE brief (a INT)",
+        "CREATE TEMPORARY TABLE brief AS SELECT 1 AS a",
+        "SELECT b_id INTO TEMP brief FROM book",
+    ],
+)
+def test_a_temporary_table_is_refused_with_a_cure(db, sql):
+    with pytest.raises(NotSupportedError, match="WITH in the query"):
+        run(db, sql)
+
+
+def test_an_into_elsewhere_is_no_select_into(db):
+    assert rows(db, "SELECT 'into' AS b, \"b_id\" FROM book WHERE b_title = 'A'") == [("into", 1)]

@@ -449,7 +449,7 @@ ERRORS = [
     ),
     (T + ' c TEXT COLLATE "X")\n                ^', "COLLATE X", "code point"),
     (T + " EXCLUDE (a WITH =))\n ^", "EXCLUDE", "UNIQUE"),
-    (T + " LIKE p)\n ^", "LIKE", "Write the columns"),
+    (T + " LIKE p)\n      ^", "LIKE p", "CREATE TABLE first"),
     ("CREATE\n TEMP TABLE t (a INT PRIMARY KEY)\n ^", "TEMP", "plain table"),
     ("CREATE TABLE t AS SELECT 1 AS a\n^", "without columns", "Declare"),
     (I + "DROP TABLE t\n^", "DROP", "a DDL file holds"),
