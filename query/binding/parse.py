@@ -32,6 +32,7 @@ from hornbeam_server.query.binding.nesting import check_nesting, list_equalities
 from hornbeam_server.query.binding.output_names import name_outputs
 from hornbeam_server.query.binding.patterns import spell_patterns
 from hornbeam_server.query.binding.sequence_calls import refuse_calls
+from hornbeam_server.query.binding.ties import replace_ties
 from hornbeam_server.query.dialect import grammar
 from hornbeam_server.query.dialect.duckdb_sql import check_cast
 from hornbeam_server.query.dialect.fidelity import check as check_faithful
@@ -144,6 +145,7 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
         if isinstance(node, exp.Collate):
             _leave_collation_out(node, sql)
     name_outputs(nodes, sql)
+    replace_ties(nodes)
     list_equalities(nodes)
     for cast in nodes:
         if isinstance(cast, exp.Cast):
@@ -491,15 +493,15 @@ def _taken_apart(node: exp.Expr) -> exp.Expr:
 
 
 def _all_null(node: exp.Is, row: Row) -> exp.Expr:
-    """`(a, b) IS NULL`, which holds if all values are NULL. Raises Unsupported for IS NOT NULL,
-    which is not its opposite: it holds if no value is NULL."""
-    if isinstance(node.parent, exp.Not):
-        raise Unsupported(
-            "A row IS NOT NULL is not supported.", cure="Write a IS NOT NULL AND b IS NOT NULL."
-        )
+    """`(a, b) IS NULL`, which holds if all values are NULL. IS NOT NULL is not its opposite: it
+    holds if no value is NULL."""
     if not isinstance(node.expression, exp.Null):
         return node
-    return _chain(exp.And, [exp.Is(this=cell.copy(), expression=exp.Null()) for cell in row])
+    none = isinstance(node.parent, exp.Not) and grammar.IS_NOT in node.parent.meta
+    return _chain(
+        exp.Or if none else exp.And,
+        [exp.Is(this=cell.copy(), expression=exp.Null()) for cell in row],
+    )
 
 
 def _chain(joined: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:

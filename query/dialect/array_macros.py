@@ -26,6 +26,8 @@ ARRAY_MACROS: Mapping[str, str] = {
     "array_replaced": "(a, e, f) AS list_transform(a, lambda x:"
     " CASE WHEN x IS NOT DISTINCT FROM e THEN f ELSE x END)",
     "array_position": "(a, e) AS CAST(list_position(a, e) AS INTEGER)",
+    "array_position_from": "(a, e, n) AS CAST(list_position(a[greatest(n, 1):], e)"
+    " + greatest(n, 1) - 1 AS INTEGER)",
     "array_positions": "(a, e) AS CAST(list_filter(range(1, len(a) + 1), lambda i:"
     " a[i] IS NOT DISTINCT FROM e) AS INTEGER[])",
     "array_length": f"(a, n) AS {_IF_ANY.format('CAST(len(a) AS INTEGER)')}",

@@ -63,6 +63,15 @@ def position(array: Array | None, element: Any) -> int | None:
     return array.index(element) + 1 if array is not None and element in array else None
 
 
+def position_from(array: Array | None, element: Any, start: int | None) -> int | None:
+    """The place of the first element, from the place `start` on, that equals `element`."""
+    if array is None or start is None:
+        return None
+    begin = max(start, 1)
+    found = position(array[begin - 1 :], element)
+    return None if found is None else found + begin - 1
+
+
 def positions(array: Array | None, element: Any) -> Array | None:
     if array is None:
         return None

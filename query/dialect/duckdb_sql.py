@@ -14,7 +14,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.arrays import ARRAY, SHOWN, write_array
-from hornbeam_server.query.dialect.functions import is_json_step, json_step
+from hornbeam_server.query.dialect.functions import is_current_time, is_json_step, json_step
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, PREFIX, write_jsonb
 from hornbeam_server.query.dialect.macros import TEXT_MACROS, call, is_plain
@@ -95,6 +95,8 @@ def duckdb_sql(tree: exp.Expr) -> str:
             _write_regex(node)
         elif isinstance(node, exp.Substring):
             _write_substring(node)
+        elif isinstance(node, exp.BitwiseLeftShift) and not node.this.find(exp.Null):
+            supersede(node, call("shift_left", node.this.copy(), node.expression.copy()))
         elif KINDS in node.meta:
             write_operands(node)
     sql: str = root.this.sql(NAME, copy=False)
@@ -296,7 +298,8 @@ def _read_as(what: str, node: exp.Cast) -> exp.Expr:
         return exp.Anonymous(this="unhex", expressions=[digits])
     if type_ is not None and type_.kind in _TEXT_KINDS:
         return call(f"{what}_of_text", value)
-    if type_ is not None and type_.kind is Kind.TIMESTAMPTZ and what == "time":
+    zoned = is_current_time(value) or (type_ is not None and type_.kind is Kind.TIMESTAMPTZ)
+    if zoned and what == "time":
         return exp.cast(value, "TIMESTAMP", dialect="duckdb")
     return call(what, value) if type_ is None and is_plain(value) else value
 

@@ -71,11 +71,11 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
 """Words that are replaced by equivalent words before the comparison."""
 _FORMS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Between: ("symmetric",),
-    exp.Fetch: ("first", "next", "row", "1"),
+    exp.Fetch: ("first", "next", "row", "1", "with", "ties"),
     exp.Ordered: ("first",),  # of NULLS FIRST, which DESC implies
     exp.Overlay: ("placing", "from", "for"),
     exp.StrPosition: ("in",),
-    exp.Substring: ("from", "for", "1"),
+    exp.Substring: ("from", "for", "1", "similar", "escape"),
     exp.TableSample: ("%", "percent", "sample", "using", "tablesample", "reservoir", "system"),
     exp.Trim: ("both", "from"),
     exp.WindowSpec: ("between", "and", "current"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 from sqlglot import exp
 
@@ -17,6 +18,12 @@ from hornbeam_server.query.dialect.catalogue import AGGREGATES, ROWS
 from hornbeam_server.query.dialect.grammar import EXACT
 from hornbeam_server.query.dialect.jsonb_rows import has_rows, with_rows
 from hornbeam_server.query.dialect.macros import call as macro_call
+from hornbeam_server.query.dialect.moments import (
+    at_offset,
+    interval_of_parts,
+    overlapping,
+    zone_offset,
+)
 from hornbeam_server.query.dialect.numerics import has_exponent, without_exponent
 from hornbeam_server.query.dialect.patterns import (
     formatted,
@@ -303,6 +310,30 @@ def _document_of_row(call: exp.Anonymous) -> exp.Expr:
     return exp.Anonymous(this="json_object", expressions=pairs)
 
 
+def _number_of_nulls(wrapped: type[exp.Expr]) -> Callable[[exp.Anonymous], exp.Expr]:
+    """Translate num_nulls, or num_nonnulls for NOT: how many arguments are NULL."""
+
+    def counted(call: exp.Anonymous) -> exp.Expr:
+        conditions = [
+            wrapped(this=exp.Paren(this=exp.Is(this=exp.Paren(this=each), expression=exp.Null())))
+            for each in call.expressions
+        ]
+        ones: list[exp.Expr] = [
+            exp.Case(ifs=[exp.If(this=each, true=exp.Literal.number(1))], default=_ZERO.copy())
+            for each in conditions
+        ]
+        return exp.Paren(this=reduce(_sum, ones, _ZERO.copy()))
+
+    return counted
+
+
+_ZERO: exp.Expr = exp.Literal.number(0)
+
+
+def _sum(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return exp.Add(this=left, expression=right)
+
+
 _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "date_part": _date_part,
     "generate_series": _series,
@@ -313,7 +344,10 @@ _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "to_jsonb": _document_of_row,
     "to_number": _to_number,
     "format": formatted,
+    "make_interval": interval_of_parts,
     "normalize": normalized,
+    "num_nonnulls": _number_of_nulls(exp.Not),
+    "num_nulls": _number_of_nulls(exp.Paren),
     "regexp_replace": replaced,
     "json_extract_path": _path_of_arguments("json_extract"),
     "json_extract_path_text": _path_of_arguments("json_extract_string"),
@@ -321,6 +355,8 @@ _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
 """PostgreSQL's functions that DuckDB lacks or interprets differently."""
 
 _OPERATORS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
+    exp.AtTimeZone: at_offset,
+    exp.Overlaps: overlapping,
     exp.WithinGroup: _within_group,
 }
 
@@ -344,6 +380,8 @@ def is_translated(node: exp.Expr) -> bool:
         return _similar_to(node) is not None
     if isinstance(node, exp.Substring):
         return has_pattern(node)
+    if isinstance(node, exp.AtTimeZone):
+        return zone_offset(node) is not None
     if isinstance(node, exp.Literal):
         return has_exponent(node)
     return type(node) in _OPERATORS or session_value(node) is not None

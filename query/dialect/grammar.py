@@ -25,12 +25,15 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parser import binary_range_parser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from hornbeam_server.query.values.texts import unistr
 from hornbeam_server.schema.trees import unlink_unfinished
 
 NAME = "hornbeamsql"
 """The name under which the library that writes SQL knows this dialect."""
 EXACT = "exact"
 """Key in the meta of a call of date_part that is written EXTRACT, whose value is exact."""
+IS_NOT = "is_not"
+"""Key in the meta of NOT that is written IS NOT."""
 _DUCKDB: Any = DuckDB.Parser
 _GENERATOR: Any = DuckDB.Generator
 _Build = Callable[[list[Any]], exp.Expr]
@@ -109,6 +112,7 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
     FUNCTION_PARSERS = {  # noqa: RUF012
         **{name: _DUCKDB.FUNCTION_PARSERS[name] for name in _KEYWORD_FORMS},
         "EXTRACT": lambda self: self._parse_part(),
+        "SUBSTRING": lambda self: self._parse_similar_part(),
         "TRIM": lambda self: self._parse_trimmed(),
     }
     BITWISE = {**_DUCKDB.BITWISE, TokenType.HASH: exp.BitwiseXor}  # noqa: RUF012
@@ -174,6 +178,28 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
             return True
         return third is not None and third.text.upper() in DuckDB.VALID_INTERVAL_UNITS
 
+    def _parse_is(self, this: exp.Expr | None) -> exp.Expr | None:
+        found: exp.Expr | None = super()._parse_is(this)
+        if isinstance(found, exp.Not):
+            found.meta[IS_NOT] = True
+        return found
+
+    def _parse_similar_part(self) -> exp.Expr:
+        """Parse SUBSTRING(text SIMILAR pattern ESCAPE sign) as SUBSTRING(text FROM pattern FOR
+        sign), which has the same meaning; and SUBSTRING in its other forms."""
+        index = self._index
+        text = self._parse_bitwise()
+        if text is not None and self._match_text_seq("SIMILAR"):
+            pattern = self._parse_bitwise()
+            if self._match(TokenType.ESCAPE):
+                escape = self._parse_bitwise()
+                part = exp.Substring(this=text, start=pattern, length=escape)
+                self.validate_expression(part)
+                return part
+        self._retreat(index)
+        found: exp.Expr = _DUCKDB.FUNCTION_PARSERS["SUBSTRING"](self)
+        return found
+
     def _parse_part(self) -> exp.Expr:
         """Parse EXTRACT(part FROM value) as date_part('part', value)."""
         read = _DUCKDB.FUNCTION_PARSERS["EXTRACT"](self)
@@ -232,7 +258,8 @@ class HornbeamSQL(DuckDB):
     NULL_ORDERING = "nulls_are_large"
 
     class Tokenizer(DuckDB.Tokenizer):
-        KEYWORDS = DuckDB.Tokenizer.KEYWORDS | {
+        UNICODE_STRINGS: ClassVar[list[Any]] = [("U&'", "'"), ("u&'", "'")]
+        KEYWORDS = {k: v for k, v in DuckDB.Tokenizer.KEYWORDS.items() if k != "DIV"} | {
             "FLOAT": TokenType.DOUBLE,
             "CHAR": TokenType.CHAR,
             "BPCHAR": TokenType.BPCHAR,
@@ -269,6 +296,7 @@ def tokenize(sql: str) -> Sequence[Token]:
 
 
 _KINDS = {
+    TokenType.UNICODE_STRING: TokenType.UNICODE_STRING,
     TokenType.BYTE_STRING: TokenType.BYTE_STRING,
     TokenType.HEREDOC_STRING: TokenType.STRING,
     TokenType.SOME: TokenType.ANY,
@@ -277,12 +305,14 @@ _KINDS = {
 
 
 def _read_as(kind: TokenType | None, token: Token, sql: str) -> Token:
-    """The token with its text decoded (E'…'), `$$…$$` as a text, and SOME as ANY."""
+    """The token with its text decoded (E'…', U&'…'), `$$…$$` as a text, and SOME as ANY."""
     if kind is None:
         return token
     if kind is TokenType.BYTE_STRING:
         return _decoded(token, sql)
     text = "ANY" if kind is TokenType.ANY else token.text
+    if kind is TokenType.UNICODE_STRING:
+        kind, text = TokenType.STRING, unistr(token.text)
     return Token(kind, text, token.line, token.col, token.start, token.end, token.comments)
 
 

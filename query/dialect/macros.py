@@ -113,6 +113,15 @@ _TEXTS_OF_LISTS = tuple(
     f"(x {type_}[]) AS hornbeam_array_text(list_transform(x, lambda e: {text}))"
     for type_, text in _ELEMENTS.items()
 )
+_SHIFTED = (
+    "cast_to_type(CASE WHEN typeof(a) IN ('TINYINT', 'SMALLINT', 'INTEGER')"
+    " THEN (CAST(a AS HUGEINT) * CAST(pow(2, n & 31) AS HUGEINT) % 4294967296 + 6442450944)"
+    " % 4294967296 - 2147483648"
+    " ELSE (CAST(a AS HUGEINT) * CAST(pow(2, n & 63) AS HUGEINT) % 18446744073709551616"
+    " + 27670116110564327424) % 18446744073709551616 - 9223372036854775808 END, a)"
+)
+"""`<<` with the bits of INTEGER or BIGINT, also of a negative number; the places of a shift wrap
+around."""
 _SMALL = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 """Types whose sum is a BIGINT; sums of other types keep DuckDB's type."""
 
@@ -169,6 +178,7 @@ _MACROS: dict[str, Sequence[str]] = {
     "text_of_bytes": (r"(x) AS '\x' || lower(hex(x))",),
     "text_of_double": (f"(x) AS {_TEXT_OF_DOUBLE}",),
     **{name: (reading,) for name, reading in ARRAY_MACROS.items()},
+    "shift_left": (f"(a, n) AS {_SHIFTED}",),
     "json": (f"(x) AS {_JSON}",),
     "letter": ("(x) AS CASE WHEN x THEN 't' WHEN NOT x THEN 'f' END",),
     "octets": ("(x) AS strlen(x)", "(x BLOB) AS octet_length(x)"),

@@ -25,6 +25,12 @@ _NODES: Mapping[type[exp.Expr], str] = {
     exp.Overlay: "bytes_overlay",
     exp.Trim: "bytes_trim",
 }
+_OF_DECIMALS: Mapping[tuple[str, int], str] = {
+    ("gcd", 2): "numeric_gcd",
+    ("greatest_common_divisor", 2): "numeric_gcd",
+    ("lcm", 2): "numeric_lcm",
+    ("least_common_multiple", 2): "numeric_lcm",
+}
 _CALLS: Mapping[tuple[str, int], str] = {
     ("bit_count", 1): "bytes_bit_count",
     ("bit_length", 1): "bytes_bit_length",
@@ -42,7 +48,11 @@ _TRIMMED = {"LEADING": "bytes_ltrim", "TRAILING": "bytes_rtrim"}
 def overload_of(node: exp.Expr, type_of: TypeOf) -> str | None:
     """The name of the function that computes `node`; None for functions of text and numbers."""
     if isinstance(node, exp.Anonymous):
-        found = _CALLS.get((node.name.lower(), len(node.expressions)))
+        called = node.name.lower(), len(node.expressions)
+        if called in _OF_DECIMALS:
+            decimals = [_kind(each, type_of) is Kind.DECIMAL for each in node.expressions]
+            return _OF_DECIMALS[called] if any(decimals) else None
+        found = _CALLS.get(called)
     else:
         found = _NODES.get(type(node))
     if found is None:
@@ -57,6 +67,10 @@ def overload_of(node: exp.Expr, type_of: TypeOf) -> str | None:
 
 def _kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
     inner = node.unnest()
+    if isinstance(inner, exp.Neg):
+        return _kind(inner.this, type_of)
+    if isinstance(inner, exp.Literal) and not inner.is_string and "." in inner.name:
+        return Kind.DECIMAL
     if isinstance(inner, exp.DPipe):
         return _kind(inner.this, type_of) or _kind(inner.expression, type_of)
     if isinstance(inner, exp.Anonymous) and inner.name.lower() in _TEXTS:

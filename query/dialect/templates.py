@@ -41,14 +41,21 @@ CASE WHEN typeof(b) <> 'INTERVAL' AND lower(a) IN {_ERAS}
 THEN date_trunc(a, b - INTERVAL 1 YEAR) + INTERVAL 1 YEAR ELSE date_trunc(a, b) END
 """
 """A century, and a millennium, of a date begins a year later than in DuckDB."""
+_TRIMMED = """
+CASE WHEN b BETWEEN 0 AND len(a) THEN list_slice(a, 1, len(a) - b)
+ELSE error('The number of elements to trim is out of range.') END
+"""
 _PADDED = "CASE WHEN c = '' THEN left(a, greatest(b, 0)) ELSE {}(a, b, nullif(c, '')) END"
 _BACKWARDS = "CASE WHEN b = 1 THEN CAST(range(len(a), 0, -1) AS INTEGER[]) END"
 _PLACES = "CASE WHEN b = 1 THEN CAST(range(1, len(a) + 1) AS INTEGER[]) END"
 TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
     {
+        ("age", 1): "age(CAST(current_date AS TIMESTAMP), CAST(a AS TIMESTAMP))",
+        ("array_fill", 2): "list_transform(range(list_extract(b, 1)), lambda i: a)",
         ("btrim", 1): "trim(a, ' ')",
         ("btrim", 2): "trim(a, b)",
         ("date_trunc", 2): _TRUNCATED,
+        ("date_trunc", 3): "timezone(c, date_trunc(a, timezone(c, b)))",
         ("date_bin", 3): "time_bucket(CAST(a AS INTERVAL), b, c)",
         ("generate_subscripts", 2): f"unnest({_PLACES})",
         ("generate_subscripts", 3): f"unnest(CASE WHEN c THEN {_BACKWARDS} ELSE {_PLACES} END)",
@@ -64,21 +71,26 @@ TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
         ("lpad", 3): _PADDED.format("lpad"),
         ("rpad", 2): "rpad(a, b, ' ')",
         ("rpad", 3): _PADDED.format("rpad"),
+        ("timeofday", 0): "strftime(CAST(now() AS TIMESTAMP), '%a %b %d %H:%M:%S.%f %Y UTC')",
+        ("trim_array", 2): _TRIMMED,
+        ("trim_scale", 1): "a",
         ("to_timestamp", 2): "hornbeam_timestamp_by_template(a, b)",
     }
 )
 """By name and number of arguments."""
 RENAMED = {
+    "clock_timestamp": "now",
     "every": "bool_and",
     "json_build_array": "json_array",
     "json_build_object": "json_object",
     "json_object_agg": "json_group_object",
+    "statement_timestamp": "now",
 }
 
 
 def has_template(call: exp.Anonymous) -> bool:
     name = call.name.lower()
-    if name == "date_trunc":
+    if name == "date_trunc" and len(call.expressions) < 3:
         return len(call.expressions) == 2 and _may_be_era(call.expressions[0])
     count = len(call.expressions)
     return name in RENAMED or (name, count) in TEMPLATES or _is_value_function(name, count)

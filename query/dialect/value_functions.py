@@ -16,11 +16,20 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
 from hornbeam_server.query.dialect.macros import macro
-from hornbeam_server.query.values import matches, octets, templates, texts, time_readers
+from hornbeam_server.query.values import (
+    matches,
+    numbers,
+    octets,
+    templates,
+    texts,
+    time_readers,
+    times,
+)
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval, interval
-from hornbeam_server.schema.types import ColumnType, Kind, array_of
+from hornbeam_server.schema.sqltext import NUMERIC
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, array_of
 
 if TYPE_CHECKING:  # only workers load DuckDB, not the server process
     import duckdb
@@ -34,6 +43,8 @@ _DATE, _TIME, _TIMESTAMP = (
 )  # fmt: skip
 _TIMESTAMPTZ, _INTERVAL = ColumnType(Kind.TIMESTAMPTZ), ColumnType(Kind.INTERVAL)
 _NUMERIC = ColumnType(Kind.DECIMAL)
+"""The type of a parameter that takes numbers with all their digits."""
+_WHOLE = ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, 0)
 _TEXTS = array_of(_TEXT)
 ANY = None
 """The type of a parameter that takes values of all types."""
@@ -73,6 +84,10 @@ def _of_regex(
     return Function(run, parameters, result, optional, loops=False, several=several)
 
 
+def _of_double(run: Callable[[float], float]) -> Function:
+    return Function(run, (_DOUBLE,), _DOUBLE)
+
+
 def _hash(run: Callable[..., Any]) -> Function:
     return Function(run, (_BYTES,), _BYTES)
 
@@ -101,6 +116,18 @@ CALLED: Mapping[str, Function] = {
     "sha256": _hash(octets.sha256),
     "sha384": _hash(octets.sha384),
     "sha512": _hash(octets.sha512),
+    "acosd": _of_double(numbers.acosd),
+    "asind": _of_double(numbers.asind),
+    "atan2d": Function(numbers.atan2d, (_DOUBLE, _DOUBLE), _DOUBLE),
+    "atand": _of_double(numbers.atand),
+    "cosd": _of_double(numbers.cosd),
+    "cotd": _of_double(numbers.cotd),
+    "div": Function(numbers.whole_quotient, (_NUMERIC, _NUMERIC), _WHOLE),
+    "min_scale": Function(numbers.min_scale, (_NUMERIC,), _INTEGER),
+    "scale": Function(numbers.scale, (_NUMERIC,), _INTEGER),
+    "sind": _of_double(numbers.sind),
+    "tand": _of_double(numbers.tand),
+    "width_bucket": Function(numbers.width_bucket, (ANY, ANY, ANY, _INTEGER), _INTEGER),
     "regexp_count": _of_regex(matches.count, _INTEGER, _INTEGER, _TEXT, optional=2),
     "regexp_instr": _of_regex(
         matches.place, _INTEGER, *(_INTEGER, _INTEGER, _INTEGER, _TEXT, _INTEGER), optional=5
@@ -114,6 +141,10 @@ CALLED: Mapping[str, Function] = {
 }
 """By PostgreSQL's names."""
 _INNER: Mapping[str, Function] = {
+    "numeric_gcd": Function(numbers.greatest_divisor, (_NUMERIC, _NUMERIC), NUMERIC),
+    "numeric_lcm": Function(numbers.least_multiple, (_NUMERIC, _NUMERIC), NUMERIC),
+    "make_interval": Function(times.make_interval, (*(_INTEGER,) * 6, _DOUBLE), _INTERVAL),
+    "overlap": Function(times.overlap, (ANY,) * 4, _BOOLEAN, strict=False),
     "timestamp_by_template": Function(time_readers.to_timestamp, (_TEXT, _TEXT), _TIMESTAMPTZ),
     "number_by_template": Function(templates.number_of_text, (_TEXT, _TEXT), _TEXT),
     "shown": Function(texts.shown, (ANY,), _TEXT),
@@ -290,4 +321,6 @@ def _text(value: Any) -> str | None:
     """A result as text that DuckDB casts."""
     if value is None:
         return None
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return value.plain() if isinstance(value, Interval) else str(value)

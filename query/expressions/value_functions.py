@@ -19,6 +19,8 @@ from hornbeam_server.query.expressions.operands import (
 )
 from hornbeam_server.schema.types import ColumnType, Kind
 
+_ANY_DECIMAL = ColumnType(Kind.DECIMAL)
+
 
 def called(function: Function, operands: Sequence[Operand]) -> Operand:
     """The call of a function. Raises NotNativeError for arguments that only DuckDB casts."""
@@ -28,6 +30,8 @@ def called(function: Function, operands: Sequence[Operand]) -> Operand:
         _argument(operand, type_)
         for operand, type_ in zip(operands, function.parameters, strict=False)
     ]
+    if function.result.kind is Kind.DECIMAL:
+        return convert(strict(_ANY_DECIMAL, function.run, *given), function.result)
     if function.strict:
         return strict(function.result, function.run, *given)
     parts, run = [operand.evaluate for operand in given], function.run

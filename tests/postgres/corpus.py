@@ -16,6 +16,7 @@ from typing import Any
 from tests.postgres.arrays import arrays
 from tests.postgres.conditions import conditions
 from tests.postgres.documents import documents
+from tests.postgres.functions import functions
 from tests.postgres.moments import moments
 from tests.postgres.numbers import numbers
 from tests.postgres.patterns import patterns
@@ -45,7 +46,7 @@ def corpus() -> list[str]:
     """All cases, without duplicates. A case is an expression or a whole query."""
     found = (
         *numbers(), *texts(), *moments(), *conditions(), *documents(), *arrays(), *statements(),
-        *templates(), *patterns(),
+        *templates(), *patterns(), *functions(),
     )  # fmt: skip
     return list(dict.fromkeys(found))
 

@@ -50,9 +50,9 @@ VALUES = {
 GENERIC = (("'2 b'", "2", "3"), ("7", "3"))
 TRANSLATED = {
     *({name for name, _ in TEMPLATES} - {"date_trunc"}), *RENAMED, *SESSION, *CALLED,
-    *(name for name, _ in NAMES), "array_to_string", "generate_series",
-    "date_part", "format", "json_extract_path", "json_extract_path_text", "regexp_matches",
-    "regexp_replace", "regexp_split_to_table", "sum", "to_hex", "to_number",
+    *(name for name, _ in NAMES), "array_to_string", "generate_series", "make_interval",
+    "normalize", "date_part", "format", "json_extract_path", "json_extract_path_text",
+    "regexp_matches", "regexp_replace", "regexp_split_to_table", "sum", "to_hex", "to_number",
     "to_timestamp", "current_localtime", "current_localtimestamp",
     "pg_conf_load_time", "pg_postmaster_start_time",
 }  # fmt: skip
@@ -193,6 +193,8 @@ NO_CALLS = {"and", "or", "read_csv", "read_parquet"}
 
 def test_every_known_name_keeps_its_arguments_in_order():
     for name, count in itertools.product(_names(), range(6)):
+        if (name, count) == ("date_trunc", 3):
+            continue  # with a zone, which DuckDB does not take
         arguments = ", ".join(["'k'", "12", "13", "14", "15"][:count])
         sql = f"SELECT {name}({arguments})"
         if name in NO_CALLS:
@@ -273,12 +275,11 @@ def test_translated_functions_have_postgresqls_meaning(database, value, wanted):
 @pytest.mark.parametrize(
     ("value", "name"),
     [
-        ("(1, 2) IS NOT NULL", "IS NOT NULL"),
         ("json_extract_path_text('{}')", "json_extract_path_text"),
         ("json_extract_path_text('{}', lower('A'))", "json_extract_path_text"),
         ("string_agg('a') WITHIN GROUP (ORDER BY 1)", "WITHIN GROUP"),
         ("(SELECT 1 FOR UPDATE NOWAIT)", "NOWAIT"),
-        ("(SELECT 1 ORDER BY 1 FETCH FIRST 1 ROWS WITH TIES)", "WITH"),
+        ("(SELECT DISTINCT 1 ORDER BY 1 FETCH FIRST 1 ROWS WITH TIES)", "WITH TIES"),
         ("array_agg(1 IGNORE NULLS)", "IGNORE"),
         ("CAST('a' AS DATE FORMAT 'YYYY')", "FORMAT"),
         ("(SELECT 1 LIMIT 10%)", "%"),
