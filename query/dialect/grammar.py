@@ -128,6 +128,11 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
     LAMBDAS = {  # noqa: RUF012
         kind: read for kind, read in _DUCKDB.LAMBDAS.items() if kind is not TokenType.ARROW
     }
+    PLACEHOLDER_PARSERS = {  # noqa: RUF012  # a[:n] is a slice; :name is a token of its own
+        kind: read
+        for kind, read in _DUCKDB.PLACEHOLDER_PARSERS.items()
+        if kind is not TokenType.COLON
+    }
     JSON_OPERATORS = _JSON_OPERATORS
     RANGE_PARSERS = {  # noqa: RUF012
         **_DUCKDB.RANGE_PARSERS,
