@@ -54,12 +54,14 @@ from hornbeam_server.schema.ddl.alterations import (
     Validate,
     read_alteration,
 )
+from hornbeam_server.schema.ddl.spaces import Spaces
 from hornbeam_server.schema.ddl.statement import DIALECT
 from hornbeam_server.schema.drafts import Place
 from hornbeam_server.schema.errors import SchemaError, TypeMismatch
-from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
+from hornbeam_server.schema.model import PUBLIC, Column, DefaultKind, Relation, Schema
+from hornbeam_server.schema.namespaces import bare, beside, parted
 from hornbeam_server.schema.renames import Rename
-from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.render import identifier, render_relation
 from hornbeam_server.schema.types import ColumnType, takes_all
 
 _OF_COLUMNS = ("index", "UNIQUE", "foreign key", "CHECK")
@@ -79,10 +81,10 @@ class Altered:
     usings: tuple[Using, ...] = ()
 
 
-def altered(catalog: Catalog, sql: str) -> Altered:
-    """The schema in force, that of `catalog`, after the statement `sql`. Raises SchemaError with
-    the place in the statement, and the errors of `renamed`."""
-    asked = read_alteration(sql)
+def altered(catalog: Catalog, sql: str, path: Sequence[str] = (PUBLIC,)) -> Altered:
+    """The schema in force, that of `catalog`, after the statement `sql` under a search path. Raises
+    SchemaError with the place in the statement, and the errors of `renamed`."""
+    asked = read_alteration(sql, spaces=Spaces.of(catalog.schema, path))
     # Without what only stored rows have, such as dropped columns.
     before = load_ddl(render_ddl(catalog.schema))
     work = _Work(sql, before)
@@ -119,6 +121,7 @@ class _Work:
             "index": {index.name for index in self.schema.indexes},
             "view": {view.name for view in self.schema.views},
             "sequence": {sequence.name for sequence in self.schema.sequences},
+            "schema": {PUBLIC, *self.schema.spaces},
         }[asked.kind]
         for name in asked.names:
             if name in known:
@@ -127,10 +130,39 @@ class _Work:
                 raise self._error(f"The {asked.kind} {name} does not exist.", _listed(known))
             self.notes.append(f"The {asked.kind} {name} does not exist: nothing is dropped.")
         names = [name for name in dict.fromkeys(asked.names) if name in known]
+        if asked.kind == "schema":
+            self._remove_schemas(names, cascade=asked.cascade)
+            return
         if not asked.cascade:
             self._require_unused(asked.kind, names)
         for name in names:
             self._remove(asked.kind, name)
+
+    def _remove_schemas(self, names: Sequence[str], *, cascade: bool) -> None:
+        """Drop schemas, with `cascade` also what is in them and what uses that."""
+        if PUBLIC in names:
+            raise self._error(f"The schema {PUBLIC} stays.", "Drop its tables instead.")
+        views = [view.name for view in self.schema.views]
+        inside = [
+            (kind, name)
+            for kind, known in (("table", self.schema.names), ("view", views))
+            for name in known
+            if parted(name, names)[0] in names
+        ]
+        if inside and not cascade:
+            raise self._error(
+                f"The schema {names[0]} is not empty."
+                if len(names) == 1
+                else f"The schemas {', '.join(names)} are not empty.",
+                f"Drop {', '.join(f'{kind} {name}' for kind, name in inside)} first, or write"
+                " CASCADE to drop them, too.",
+            )
+        for kind, name in inside:
+            if name in self.schema or name in {view.name for view in self.schema.views}:
+                self.notes.append(f"The {kind} {name} is dropped with its schema.")
+                self._remove(kind, name)
+        spaces = tuple(space for space in self.schema.spaces if space not in names)
+        self.schema = replace(self.schema, spaces=spaces)
 
     def _remove(self, kind: str, name: str) -> None:
         if kind == "table":
@@ -185,6 +217,11 @@ class _Work:
         for old, new in pairs:
             if old not in names:
                 raise self._error(f"The table {old} does not exist.", _listed(names))
+            if parted(old, self.schema.spaces)[0] != parted(new, self.schema.spaces)[0]:
+                raise self._error(
+                    f"{old} stays in its schema.",
+                    "Make a table in the other one, and copy the rows.",
+                )
             names = names - {old} | {new}
             self.renames.append(Rename(old, "", new))
 
@@ -246,14 +283,14 @@ class _Work:
                 self._column(table, old)
                 self.renames.append(Rename(table, old, new))
             case RenameTo(new):
-                self.rename([(table, new)])
+                self.rename([(table, beside(table, new, self.schema.spaces))])
 
     def _add(self, table: str, action: AddElement) -> None:
         relation = self.schema.relation(table)
         if action.column in relation.visible_names and action.guarded:
             self.notes.append(f"The column {action.column} exists: nothing is added.")
             return
-        own = render_ddl(Schema((relation,))).rstrip(";\n")
+        own = render_relation(relation, self.schema.spaces)
         before = f"{own[: own.rindex(')')].rstrip()},\n  "
         whole = render_ddl(self.schema)
         at = whole.index(own)
@@ -289,8 +326,9 @@ class _Work:
                 raise self._unknown_constraint(table, name)
             self.notes.append(f"The constraint {name} does not exist: nothing is dropped.")
             return
+        full = beside(table, name, self.schema.spaces)
         index = next(
-            (i for i in self.schema.indexes if (i.relation, i.name) == (table, name)), None
+            (i for i in self.schema.indexes if (i.relation, i.name) == (table, full)), None
         )
         if index is None:
             self.schema = _with_relation(
@@ -301,7 +339,7 @@ class _Work:
             columns = tuple(part.column for part in index.columns)
             users = list(users_of_unique(self.schema, table, columns))
             self._refuse_used(f"The constraint {name} of {table}", users)
-        self.schema = without_unique(self.schema, name)
+        self.schema = without_unique(self.schema, full)
 
     def _validate(self, table: str, constraint: str) -> None:
         """Do nothing: constraints are validated when they are added."""
@@ -325,7 +363,9 @@ class _Work:
                 for check in relation.checks
             ),
         )
-        self.schema = _with_index_name(_with_relation(self.schema, changed), old, new, table)
+        before, after = (beside(table, name, self.schema.spaces) for name in (old, new))
+        self.schema = _with_relation(self.schema, changed)
+        self.schema = _with_index_name(self.schema, before, after, table)
         self.schema = self._loaded(render_ddl(self.schema))
 
     def _rename_index(self, asked: Alteration) -> None:
@@ -338,7 +378,8 @@ class _Work:
             raise self._error(f"The index {asked.name} does not exist.", _listed(known))
         for action in asked.actions:
             assert isinstance(action, RenameTo)
-            schema = _with_index_name(self.schema, index.name, action.new, index.relation)
+            new = beside(index.relation, action.new, self.schema.spaces)
+            schema = _with_index_name(self.schema, index.name, new, index.relation)
             self.schema = self._loaded(render_ddl(schema))
 
     def _set_type(self, table: str, action: SetType) -> None:
@@ -496,7 +537,9 @@ def _constraints(schema: Schema, table: str) -> list[str]:
     relation = schema.relation(table)
     keys = (key.name for key in relation.foreign_keys)
     checks = (check.name for check in relation.checks)
-    unique = (i.name for i in schema.indexes if i.unique and i.relation == table)
+    unique = (
+        bare(i.name, schema.spaces) for i in schema.indexes if i.unique and i.relation == table
+    )
     return [*keys, *checks, *unique]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -11,9 +12,10 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import STATEMENT, render_ddl
 from hornbeam_server.schema.ddl.scan import pieces
 from hornbeam_server.schema.ddl.sources import Source
-from hornbeam_server.schema.ddl.statement import Qualifier, Statement, refuse_unread
-from hornbeam_server.schema.model import DeclaredView, Refresh
-from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.ddl.spaces import Spaces
+from hornbeam_server.schema.ddl.statement import Statement, refuse_unread
+from hornbeam_server.schema.model import PUBLIC, DeclaredView, Refresh
+from hornbeam_server.schema.render import identifier, spelled
 from hornbeam_server.schema.trees import unlink
 
 _CURE = "Write CREATE TABLE [IF NOT EXISTS] name [(columns)] AS SELECT … [WITH NO DATA]."
@@ -34,13 +36,14 @@ def creates_from_query(sql: str) -> bool:
     found = list(pieces(sql, STATEMENT, Source.POSTGRES))
     if len(found) != 1 or found[0].words[:2] != ("CREATE", "TABLE"):
         return False
-    return bool(_statement(sql).behind_as())
+    return _statement(sql, Spaces()).has_query()
 
 
-def query_table(sql: str, catalog: Catalog) -> QueryTable:
-    """The table of CREATE TABLE … AS. Its columns have the types of the query's columns. Raises
-    SchemaError with the place in the statement, and the errors of the binder."""
-    statement = _statement(sql)
+def query_table(sql: str, catalog: Catalog, path: Sequence[str] = (PUBLIC,)) -> QueryTable:
+    """The table of CREATE TABLE … AS, under a search path. Its columns have the types of the
+    query's columns. Raises SchemaError with the place in the statement, and the errors of the
+    binder."""
+    statement = _statement(sql, Spaces.of(catalog.schema, path))
     with_rows = statement.without_data()
     tree = with_rows.parse()
     try:
@@ -51,6 +54,7 @@ def query_table(sql: str, catalog: Catalog) -> QueryTable:
         target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
         name, names = statement.table(target), [each.text for each in statement.names(listed)]
         guarded = bool(tree.args.get("exists"))
+        query = with_rows.query(tree.expression)
     finally:
         unlink(tree)
     if name.text in catalog.schema:
@@ -59,11 +63,10 @@ def query_table(sql: str, catalog: Catalog) -> QueryTable:
         raise name.place.error(
             f"The table {name.text} exists already.", cure="Use another name.", name=name.text
         )
-    query = with_rows.behind_as()
     declared = DeclaredView(name.text, query, refresh=Refresh.PLAIN)
     found = plain_view(declared, catalog, names).columns
     columns = [f"{identifier(column.name)} {column.type.ddl()}" for column in found]
-    table = identifier(name.text)
+    table = spelled(name.text, catalog.schema.spaces)
     created = f"CREATE TABLE {table} (\n  " + ",\n  ".join(columns) + "\n);\n"
     empty = [t.text.upper() for t in statement.tokens[-3:]] == ["WITH", "NO", "DATA"]
     called = ", ".join(identifier(column.name) for column in found)
@@ -71,6 +74,6 @@ def query_table(sql: str, catalog: Catalog) -> QueryTable:
     return QueryTable(render_ddl(catalog.schema) + created, "" if empty else insert)
 
 
-def _statement(sql: str) -> Statement:
+def _statement(sql: str, spaces: Spaces) -> Statement:
     (found,) = pieces(sql, STATEMENT, Source.POSTGRES)
-    return Statement.of(found, Qualifier(), Source.POSTGRES)
+    return Statement.of(replace(found, spaces=spaces))

@@ -7,8 +7,8 @@ the invariants of `Schema` (model.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from hornbeam_server.schema.drafts import (
@@ -38,6 +38,8 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
+from hornbeam_server.schema.namespaces import SYSTEM_SCHEMAS
+from hornbeam_server.schema.namespaces import bare as own_name
 from hornbeam_server.schema.problems import Problems, Subject
 from hornbeam_server.schema.row_identity import row_identity
 from hornbeam_server.schema.types import UNORDERED, ColumnType, Kind
@@ -62,25 +64,27 @@ def build(
     views: Sequence[ViewDraft] = (),
     problems: Problems | None = None,
     sequences: Sequence[SequenceDraft] = (),
+    spaces: Sequence[Name] = (),
 ) -> Schema:
-    """Validate drafts and build the schema. Does not check the SELECTs of views.
+    """Validate drafts and build the schema. Does not check the SELECTs of views. `spaces` are the
+    schemas besides `public` (`namespaces.py`).
 
     With `problems`, errors are collected there, and the schema lacks the wrong elements. Otherwise
     raises SchemaError; its detail `problems` has all errors.
     """
     collected = Problems() if problems is None else problems
-    relations = list(_named_once(relations, "relation", collected))
+    made = tuple(_checked_spaces(spaces, views, collected))
+    relations = list(_named_once(relations, "relation", collected, spaces=made))
     bare = {draft.name.text: _bare_relation(draft, collected) for draft in relations}
     viewed = {draft.name.text: draft.view for draft in views}
-    found = tuple(_indexes(indexes, bare, viewed, collected))
+    found = tuple(_indexes(indexes, bare, viewed, made, collected))
     unique = [index for index in found if index.unique and index.is_whole]
-    whole = tuple(_with_constraints(draft, bare, unique, collected) for draft in relations)
+    whole = tuple(_with_constraints(draft, bare, unique, made, collected) for draft in relations)
     taken = {*bare, *(index.name for index in found)}
-    declared = tuple(draft.view for draft in _checked_views(views, taken, collected))
+    declared = tuple(draft.view for draft in _checked_views(views, taken, made, collected))
     taken |= {view.name for view in declared}
-    schema = Schema(
-        whole, found, declared, tuple(_checked_sequences(sequences, bare, taken, collected))
-    )
+    numbered = tuple(_checked_sequences(sequences, bare, taken, made, collected))
+    schema = Schema(whole, found, declared, numbered, made)
     notes = (*_notes(relations), *_notes_of_circles(schema), *_notes_of_actions(schema))
     schema = replace(schema, notes=notes)
     if problems is None:
@@ -120,8 +124,42 @@ def _notes_of_circles(schema: Schema) -> Iterator[str]:
         )
 
 
+def _checked_spaces(
+    spaces: Sequence[Name], views: Sequence[ViewDraft], problems: Problems
+) -> Iterator[str]:
+    """The names of the schemas. A dot would end the name in a full name, and the stored state of a
+    view has the name `view.state`."""
+    stored = {view.name.text for view in views if view.view.refresh is not Refresh.PLAIN}
+    for name in {name.text: name for name in spaces}.values():
+        with problems.collect((name.text, "")):
+            _check_name(name, "schema")
+            if "." in name.text:
+                raise name.place.error(
+                    f"Schema name {name.text} has a dot in it.",
+                    cure="Choose a name without a dot.",
+                    name=name.text,
+                )
+            if name.text in SYSTEM_SCHEMAS or name.text.startswith("pg_"):
+                raise name.place.error(
+                    f"Schema name {name.text} is reserved for the system.",
+                    cure="Choose another name.",
+                    name=name.text,
+                )
+            if name.text in stored:
+                raise name.place.error(
+                    f"Schema {name.text} has the name of a materialized view.",
+                    cure="Rename the view or the schema.",
+                    name=name.text,
+                )
+            yield name.text
+
+
 def _named_once(
-    drafts: Iterable[Named], what: str, problems: Problems, owner: str = ""
+    drafts: Iterable[Named],
+    what: str,
+    problems: Problems,
+    owner: str = "",
+    spaces: Collection[str] = (),
 ) -> Iterator[Named]:
     """The drafts of one name space with valid and new names, or without names. `owner` is their
     relation."""
@@ -132,7 +170,7 @@ def _named_once(
             yield draft
             continue
         with problems.collect((owner or name.text, "")):
-            _check_name(name, what)
+            _check_name(name, what, spaces)
             first = seen.setdefault(name.text, name)
             if first is not name:
                 known = first.place.file and first.place.line
@@ -146,7 +184,8 @@ def _named_once(
             yield draft
 
 
-def _check_name(name: Name, what: str) -> None:
+def _check_name(name: Name, what: str, spaces: Collection[str] = ()) -> None:
+    """Check a name. Full names (`namespaces.py`) come with the schemas besides `public`."""
     text = name.text
     if not text or not text.isprintable():
         raise name.place.error(
@@ -154,7 +193,7 @@ def _check_name(name: Name, what: str) -> None:
             cure="Use letters, digits, underscores and blanks.",
             name=text,
         )
-    if text.startswith(SYSTEM_PREFIX):
+    if text.startswith(SYSTEM_PREFIX) and SYSTEM_PREFIX[:-1] not in spaces:
         raise name.place.error(
             f"{capitalised(what)} name {text} is reserved: names that begin with"
             f" {SYSTEM_PREFIX!r} are the system's.",
@@ -280,9 +319,11 @@ def _with_constraints(
     draft: RelationDraft,
     bare: dict[str, Relation],
     unique: Sequence[DeclaredIndex],
+    spaces: Collection[str],
     problems: Problems,
 ) -> Relation:
     child = bare[draft.name.text]
+    of = own_name(child.name, spaces)
     drafts = list(_named_once(draft.foreign_keys, "foreign key", problems, child.name))
     constraints: list[Drafted] = [*drafts, *draft.checks]
     named = _named_once(constraints, "constraint", problems, child.name)
@@ -292,21 +333,21 @@ def _with_constraints(
     for foreign_key in drafts:
         about = list(_subjects(foreign_key, child.name, bare))
         with problems.collect((child.name, ""), about=about):
-            made = _foreign_key(foreign_key, child, bare, unique, taken)
+            made = _foreign_key(foreign_key, child, bare, unique, _Labels(of, taken))
             _check_new(foreign_key, made, found)
             found.append(made)
-    checks = tuple(_check(check, child, taken) for check in check_drafts)
+    checks = tuple(_check(check, child, _Labels(of, taken)) for check in check_drafts)
     return Relation(child.name, child.columns, child.primary_key, tuple(found), checks)
 
 
-def _check(draft: CheckDraft, relation: Relation, taken: set[str]) -> Check:
+def _check(draft: CheckDraft, relation: Relation, labels: _Labels) -> Check:
     """A CHECK. Its generated name is PostgreSQL's: with a column if it reads just one."""
     if draft.name is not None:
         return Check(draft.name.text, draft.expression.sql)
     known = relation.positions
     read = [word for word in dict.fromkeys(draft.expression.words) if word in known]
     columns = read if len(read) == 1 else []
-    return Check(_made_name(relation.name, columns, "check", taken), draft.expression.sql)
+    return Check(labels.new(columns, "check"), draft.expression.sql)
 
 
 def _subjects(draft: ForeignKeyDraft, child: str, bare: dict[str, Relation]) -> Iterator[Subject]:
@@ -336,9 +377,8 @@ def _foreign_key(
     child: Relation,
     bare: dict[str, Relation],
     unique: Sequence[DeclaredIndex],
-    taken: set[str],
+    labels: _Labels,
 ) -> ForeignKey:
-    """`taken` holds the names of the relation's constraints; a generated name is added to it."""
     what = f"Foreign key {draft.name.text}" if draft.name else f"A foreign key of {child.name}"
     _check_some(draft.columns, draft.parent.place, what)
     columns = _check_columns(draft.columns, child.name, child.visible_names, what)
@@ -354,7 +394,7 @@ def _foreign_key(
     _check_types(draft, what, (child, columns), (parent, target))
     _check_actions(draft, what, child)
     listed = [column.text for column in draft.columns]
-    name = draft.name.text if draft.name else _made_name(child.name, listed, "fkey", taken)
+    name = draft.name.text if draft.name else labels.new(listed, "fkey")
     to_unique = target != parent.declared_key
     return ForeignKey(
         name, columns, parent.name, target, draft.on_delete, draft.on_update, to_unique
@@ -451,25 +491,34 @@ def _check_actions(draft: ForeignKeyDraft, what: str, child: Relation) -> None:
                 )
 
 
-def _made_name(relation: str, columns: Sequence[str], suffix: str, taken: set[str]) -> str:
-    """A name by PostgreSQL's convention, with a number if it is taken; adds the name to `taken`."""
-    base = "_".join((relation, *columns, suffix))
-    name, number = base, 0
-    while name in taken:
-        number += 1
-        name = f"{base}{number}"
-    taken.add(name)
-    return name
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """Makes names for the constraints and indexes of `relation`. `taken` are the names that exist;
+    a new one is added."""
+
+    relation: str
+    taken: set[str]
+
+    def new(self, columns: Sequence[str], suffix: str) -> str:
+        """A name by PostgreSQL's convention, with a number if it is taken."""
+        base = "_".join((self.relation, *columns, suffix))
+        name, number = base, 0
+        while name in self.taken:
+            number += 1
+            name = f"{base}{number}"
+        self.taken.add(name)
+        return name
 
 
 def _indexes(
     drafts: Sequence[IndexDraft],
     bare: dict[str, Relation],
     views: dict[str, DeclaredView],
+    spaces: Collection[str],
     problems: Problems,
 ) -> Iterator[DeclaredIndex]:
     """The declared indexes. Relations and indexes share one name space: both are layouts."""
-    named = list(_named_once(drafts, "index", problems))
+    named = list(_named_once(drafts, "index", problems, spaces=spaces))
     taken = {draft.name.text for draft in named if draft.name is not None} | set(bare)
     for draft in named:
         relation = draft.relation.text
@@ -492,7 +541,7 @@ def _indexes(
 def _view_index(draft: IndexDraft, view: DeclaredView, taken: set[str]) -> DeclaredIndex:
     """An index on a declared view, whose columns are checked when its SELECT is."""
     names, place = draft.names, draft.relation.place
-    text = draft.name.text if draft.name else _made_name(view.name, draft.labels, "idx", taken)
+    text = draft.name.text if draft.name else _Labels(view.name, taken).new(draft.labels, "idx")
     _check_some(draft.columns, place, f"index {text}")
     _check_columns(names, view.name, [name.text for name in names], f"index {text}")
     for wrong, what, cure in (
@@ -535,7 +584,7 @@ def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> Dec
         )
     names, labels = draft.names, draft.labels
     suffix = "key" if draft.unique else "idx"
-    text = draft.name.text if draft.name else _made_name(relation.name, labels, suffix, taken)
+    text = draft.name.text if draft.name else _Labels(relation.name, taken).new(labels, suffix)
     types = {column.name: column.type for column in relation.visible}
     what = f"index {text}"
     _check_some(draft.columns, draft.relation.place, what)
@@ -575,9 +624,9 @@ def _key_expressions(draft: IndexDraft, relation: Relation, what: str) -> tuple[
 
 
 def _checked_views(
-    drafts: Sequence[ViewDraft], taken: set[str], problems: Problems
+    drafts: Sequence[ViewDraft], taken: set[str], spaces: Collection[str], problems: Problems
 ) -> Iterator[ViewDraft]:
-    for draft in _named_once(drafts, "view", problems):
+    for draft in _named_once(drafts, "view", problems, spaces=spaces):
         with problems.collect():
             if draft.name.text in taken:
                 raise draft.name.place.error(
@@ -592,9 +641,10 @@ def _checked_sequences(
     drafts: Sequence[SequenceDraft],
     relations: dict[str, Relation],
     taken: set[str],
+    spaces: Collection[str],
     problems: Problems,
 ) -> Iterator[DeclaredSequence]:
-    for draft in _named_once(drafts, "sequence", problems):
+    for draft in _named_once(drafts, "sequence", problems, spaces=spaces):
         name, owner = draft.name, draft.sequence.owner
         with problems.collect((name.text, ""), about=[] if owner is None else [(owner[0], "")]):
             if name.text in taken:

@@ -90,8 +90,9 @@ class Format(enum.IntEnum):
     keep them)."""
     TWELFTH = 12
     """With relations or views that have stored names (an older server would look for their tables
-    and their changes under other names); or with sequences that are no identity columns', or
-    defaults that take numbers from a sequence (an older server does not know them)."""
+    and their changes under other names); with sequences that are no identity columns', or defaults
+    that take numbers from a sequence (an older server does not know them); or with schemas besides
+    `public` (an older server would show their relations under other names)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -231,6 +232,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     stored_as: tuple[tuple[str, str], ...] = ()
     copies: tuple[_CopyForm, ...] = ()
     sequences: tuple[_SequenceForm, ...] = ()
+    spaces: tuple[str, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -266,12 +268,14 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.stored_as,
             tuple(_copy_form(copy) for copy in catalog.copies),
             tuple(map(_sequence_form, catalog.schema.sequences)),
+            catalog.schema.spaces,
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
-    if catalog.schema.sequences or any(map(_draws, catalog.schema.relations)):
+    drawn = catalog.schema.sequences or any(map(_draws, catalog.schema.relations))
+    if drawn or catalog.schema.spaces:
         return Format.TWELFTH
     indexes: tuple[Index | DeclaredIndex, ...] = (*catalog.indexes, *catalog.schema.indexes)
     newer = any(index.expressions or not index.nulls_distinct for index in indexes)
@@ -379,7 +383,13 @@ def decode_catalog(data: bytes) -> Catalog:
         ) from error
     return Catalog(
         form.version,
-        Schema(relations, form.declared_indexes, views, tuple(map(_sequence, form.sequences))),
+        Schema(
+            relations,
+            form.declared_indexes,
+            views,
+            tuple(map(_sequence, form.sequences)),
+            form.spaces,
+        ),
         form.forest,
         form.views,
         form.indexes,

@@ -93,6 +93,9 @@ class SchemaDiff:
     """Renames that come before all other changes, whose names are the new ones."""
     copies: tuple[Copy, ...] = ()
     """The relations whose rows are written again, because values of columns change."""
+    added_spaces: tuple[str, ...] = ()
+    dropped_spaces: tuple[str, ...] = ()
+    """Schemas in the sense of `namespaces.py`."""
 
     def __bool__(self) -> bool:
         return any(True for _ in self.rows())
@@ -108,6 +111,8 @@ class SchemaDiff:
         ):
             for sequence in sequences:
                 yield DiffRow(action, "sequence", sequence.name, _numbered(sequence))
+        for action, spaces in (("drop", self.dropped_spaces), ("add", self.added_spaces)):
+            yield from (DiffRow(action, "schema", space) for space in spaces)
         for relation in self.dropped_relations:
             yield DiffRow("drop", "relation", relation.name)
         for relation in self.added_relations:
@@ -259,6 +264,8 @@ def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
         changed_sequences=tuple(s for s in new.sequences if sequences.get(s.name, s) != s),
         refused=tuple(refusal for o, n in kept for refusal in _refusals(o, n, usings)),
         copies=copies_for(old, new, usings),
+        added_spaces=tuple(space for space in new.spaces if space not in old.spaces),
+        dropped_spaces=tuple(space for space in old.spaces if space not in new.spaces),
     )
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from hornbeam_server.schema.types import ColumnType, Value
 
 PUBLIC = "public"
-"""The only schema, in PostgreSQL's sense of a name space. Its name may be left out."""
+"""The schema, in PostgreSQL's sense of a name space, that always exists (`namespaces.py`)."""
 DATABASE = "hornbeam"
 """The name of the database, of its only catalog and of its only user in SQL."""
 INFORMATION_SCHEMA = "information_schema"
@@ -286,12 +286,14 @@ class DeclaredView:
 
 @dataclass(frozen=True)
 class Schema:
-    """All relations, declared indexes, views and sequences of one database."""
+    """All relations, declared indexes, views and sequences of one database. `spaces` are the
+    schemas besides `public` (`namespaces.py`)."""
 
     relations: tuple[Relation, ...]
     indexes: tuple[DeclaredIndex, ...] = ()
     views: tuple[DeclaredView, ...] = ()
     sequences: tuple[DeclaredSequence, ...] = ()
+    spaces: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
     """The columns whose stored type differs from the declared type, with their stored type. The
     loader sets this; it is not stored."""

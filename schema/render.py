@@ -6,10 +6,12 @@ and defaults of bytes, which have PostgreSQL's form.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
+from types import MappingProxyType
 
 from hornbeam_server.schema.model import (
+    PUBLIC,
     Action,
     Check,
     Column,
@@ -25,32 +27,42 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
+from hornbeam_server.schema.namespaces import bare, parted
 from hornbeam_server.schema.problems import Subject
 from hornbeam_server.schema.sequences import default_bounds
 from hornbeam_server.schema.sqltext import RANDOM_UUID, literal_sql
 
 
-def render_ddl(schema: Schema, remarks: Mapping[Subject, Sequence[str]] | None = None) -> str:
+def render_ddl(
+    schema: Schema, remarks: Mapping[Subject, Sequence[str]] = MappingProxyType({})
+) -> str:
     """DDL that `load_ddl` reads back to an equal schema. Names are quoted if they need quotes.
     `remarks` become comments before the relation or the column."""
-    remarks = remarks or {}
-    tables = [_render_relation(relation, remarks) for relation in schema.relations]
-    indexes = [_render_index(index) for index in schema.indexes]
-    views = [_render_view(view) for view in schema.views]
-    sequences = [render_sequence(sequence) for sequence in schema.sequences]
-    return "".join(f"{s};\n" for s in (*sequences, *tables, *indexes, *views))
+    spaces = schema.spaces
+    made = [f"CREATE SCHEMA {identifier(space)}" for space in spaces]
+    tables = [render_relation(relation, spaces, remarks) for relation in schema.relations]
+    indexes = [_render_index(index, spaces) for index in schema.indexes]
+    views = [_render_view(view, spaces) for view in schema.views]
+    sequences = [render_sequence(sequence, spaces) for sequence in schema.sequences]
+    return "".join(f"{s};\n" for s in (*made, *sequences, *tables, *indexes, *views))
 
 
-def _render_relation(relation: Relation, remarks: Mapping[Subject, Sequence[str]]) -> str:
+def render_relation(
+    relation: Relation,
+    spaces: Collection[str],
+    remarks: Mapping[Subject, Sequence[str]] = MappingProxyType({}),
+) -> str:
+    """CREATE TABLE. `spaces` are the schemas besides `public`."""
     lines = [
         _remarks(remarks, (relation.name, column.name), "  ") + _render_column(column)
         for column in relation.visible
     ]
     if relation.declared_key:
         lines.append(f"PRIMARY KEY {_listed(relation.declared_key)}")
-    lines += [_render_foreign_key(foreign_key) for foreign_key in relation.foreign_keys]
+    lines += [_render_foreign_key(foreign_key, spaces) for foreign_key in relation.foreign_keys]
     lines += [_render_check(check) for check in relation.checks]
-    head = f"{_remarks(remarks, (relation.name, ''), '')}CREATE TABLE {identifier(relation.name)}"
+    name = spelled(relation.name, spaces)
+    head = f"{_remarks(remarks, (relation.name, ''), '')}CREATE TABLE {name}"
     return f"{head} (\n  " + ",\n  ".join(lines) + "\n)"
 
 
@@ -104,10 +116,10 @@ def render_identity(identity: Identity) -> str:
     return f"GENERATED {when} AS IDENTITY" + (f" ({' '.join(options)})" if options else "")
 
 
-def _render_foreign_key(foreign_key: ForeignKey) -> str:
+def _render_foreign_key(foreign_key: ForeignKey, spaces: Collection[str]) -> str:
     text = (
         f"CONSTRAINT {identifier(foreign_key.name)} FOREIGN KEY {_listed(foreign_key.columns)} "
-        f"REFERENCES {identifier(foreign_key.parent)} {_listed(foreign_key.parent_columns)}"
+        f"REFERENCES {spelled(foreign_key.parent, spaces)} {_listed(foreign_key.parent_columns)}"
     )
     for event, action in (("DELETE", foreign_key.on_delete), ("UPDATE", foreign_key.on_update)):
         if action is not Action.RESTRICT:
@@ -119,13 +131,13 @@ def _render_check(check: Check) -> str:
     return f"CONSTRAINT {identifier(check.name)} CHECK ({check.sql})"
 
 
-def _render_index(index: DeclaredIndex) -> str:
+def _render_index(index: DeclaredIndex, spaces: Collection[str]) -> str:
+    """CREATE INDEX. An index is in the schema of its relation, so its name is written without."""
     unique = "UNIQUE " if index.unique else ""
     expressions = {each.column for each in index.expressions}
     columns = ", ".join(_render_part(part, part.column in expressions) for part in index.columns)
-    text = (
-        f"CREATE {unique}INDEX {identifier(index.name)} ON {identifier(index.relation)} ({columns})"
-    )
+    name, relation = identifier(bare(index.name, spaces)), spelled(index.relation, spaces)
+    text = f"CREATE {unique}INDEX {name} ON {relation} ({columns})"
     if index.include:
         text += f" INCLUDE {_listed(index.include)}"
     if not index.nulls_distinct:
@@ -133,15 +145,16 @@ def _render_index(index: DeclaredIndex) -> str:
     return f"{text} WHERE ({index.where})" if index.where else text
 
 
-def _render_view(view: DeclaredView) -> str:
+def _render_view(view: DeclaredView, spaces: Collection[str]) -> str:
+    name = spelled(view.name, spaces)
     if view.refresh is Refresh.PLAIN:
-        return f"CREATE VIEW {identifier(view.name)} AS\n{view.sql}"
+        return f"CREATE VIEW {name} AS\n{view.sql}"
     options = {"refresh": view.refresh.value}
     if view.refresh is not Refresh.IMMEDIATE:
         options["interval"] = f"{Decimal(repr(view.interval_s)):f} s"
         options["group"] = view.group
-    listed = ", ".join(f"{name} = {literal_sql(value)}" for name, value in options.items())
-    return f"CREATE MATERIALIZED VIEW {identifier(view.name)} WITH ({listed}) AS\n{view.sql}"
+    listed = ", ".join(f"{option} = {literal_sql(value)}" for option, value in options.items())
+    return f"CREATE MATERIALIZED VIEW {name} WITH ({listed}) AS\n{view.sql}"
 
 
 def _render_part(part: KeyPart, is_expression: bool) -> str:
@@ -150,11 +163,11 @@ def _render_part(part: KeyPart, is_expression: bool) -> str:
     return name + (" DESC" if part.descending else "")
 
 
-def render_sequence(sequence: DeclaredSequence) -> str:
+def render_sequence(sequence: DeclaredSequence, spaces: Collection[str] = ()) -> str:
     """CREATE SEQUENCE with the options that are not the default."""
     least, most = default_bounds(sequence.type, sequence.increment)
     first = sequence.least if sequence.increment > 0 else sequence.most
-    words = [f"CREATE SEQUENCE {identifier(sequence.name)}"]
+    words = [f"CREATE SEQUENCE {spelled(sequence.name, spaces)}"]
     type_ = sequence.type.ddl()
     if type_ != "BIGINT":
         words.append(f"AS {type_}")
@@ -169,12 +182,19 @@ def render_sequence(sequence: DeclaredSequence) -> str:
     if sequence.cycle:
         words.append("CYCLE")
     if sequence.owner is not None:
-        words.append(f"OWNED BY {'.'.join(map(identifier, sequence.owner))}")
+        relation, column = sequence.owner
+        words.append(f"OWNED BY {spelled(relation, spaces)}.{identifier(column)}")
     return " ".join(words)
 
 
 def _listed(names: Sequence[str]) -> str:
     return f"({', '.join(identifier(name) for name in names)})"
+
+
+def spelled(full: str, spaces: Collection[str]) -> str:
+    """A full name in SQL (`namespaces.py`). `spaces` are the schemas besides `public`."""
+    space, name = parted(full, spaces)
+    return identifier(name) if space == PUBLIC else f"{identifier(space)}.{identifier(name)}"
 
 
 def identifier(name: str) -> str:

@@ -9,10 +9,12 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from hornbeam_server.schema.namespaces import joined
 from hornbeam_server.schema.sqltext import quoted
 from hornbeam_server.schema.types import ColumnType
 
 _DIALECT = Dialect.get_or_raise("postgres")
+_PART = re.compile(r'"(?:[^"]|"")*"|[^.\s"]+')
 _CASTS: tuple[list[str], ...] = ([], ["::", "REGCLASS"], ["::", "TEXT"])
 """What may follow the name of a sequence in a call."""
 
@@ -24,9 +26,13 @@ def default_bounds(type_: ColumnType, increment: int) -> tuple[int, int]:
 
 
 def named(text: str) -> str:
-    """The name of the sequence that the argument of nextval means: `Name` for `public."Name"`."""
-    last = text.strip().rpartition(".")[2]
-    return last[1:-1].replace('""', '"') if last.startswith('"') else last.lower()
+    """The full name of the sequence that the argument of nextval means: `Name` for
+    `public."Name"`, `shop.number` for `Shop.Number`."""
+    parts = [
+        part[1:-1].replace('""', '"') if part.startswith('"') else part.lower()
+        for part in _PART.findall(text)
+    ]
+    return joined(parts[-2], parts[-1]) if len(parts) > 1 else "".join(parts)
 
 
 def sequences_in(sql: str) -> tuple[str, ...]:
@@ -49,7 +55,7 @@ def with_renamed_sequence(sql: str, old: str, new: str) -> str:
 
 def argument_of(name: str) -> str:
     """The argument of nextval for the sequence `name`."""
-    plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name)
+    plain = re.fullmatch(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?", name)
     return quoted(name if plain else '"' + name.replace('"', '""') + '"')
 
 

@@ -32,6 +32,7 @@ from hornbeam_server.api.rest.routes import (
     upkeep,
 )
 from hornbeam_server.api.rest.same_origin import SameOrigin, is_guarded
+from hornbeam_server.api.rest.search_paths import SearchPaths
 from hornbeam_server.api.rest.short_queries import PATH, ShortQueries
 from hornbeam_server.api.security.roles import needed_role
 from hornbeam_server.node.database import Database
@@ -82,6 +83,7 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     app.state.metrics = Metrics()
     app.state.keys = KeyRing(app.state.serving, settings)
     app.state.authorizer = Authorizer()
+    app.state.search_paths = SearchPaths()
     app.state.long_bodies = long_bodies()
     found = (route for module in ROUTERS for route in module.router.routes)
     routes = [route for route in found if isinstance(route, APIRoute)]

@@ -17,6 +17,7 @@ from hornbeam_server.api.rest.authorization import Authorizer
 from hornbeam_server.api.rest.body_limits import SHORT_BYTES, read_json
 from hornbeam_server.api.rest.metrics import Metrics
 from hornbeam_server.api.rest.problems import Refused
+from hornbeam_server.api.rest.search_paths import SearchPaths
 from hornbeam_server.api.security.roles import Principal, needed_role
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Serving
@@ -73,6 +74,11 @@ def principal_of(request: Request) -> Principal:
 def key_ring_of(request: Request) -> KeyRing:
     ring: KeyRing = request.app.state.keys
     return ring
+
+
+def paths_of(request: Request) -> SearchPaths:
+    paths: SearchPaths = request.app.state.search_paths
+    return paths
 
 
 def authorizer_of(request: Request) -> Authorizer:

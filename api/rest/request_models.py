@@ -42,6 +42,8 @@ MAX_SQL = 1_000_000
 MAX_NAMES = 10_000
 """Maximum number of relations, views or tables that one body names."""
 MAX_STATEMENTS = TransactionLimits().statements
+MAX_SEARCH_PATH = 100
+MAX_SCHEMA_NAME = 1_000
 MAX_UNKNOWN = 20
 """Maximum number of unknown members of an object that the answer names."""
 MAX_TS = 2**63 - 1
@@ -51,6 +53,16 @@ LAST_MS = 253_402_300_799_999
 Sql = Annotated[str, Field(min_length=1, max_length=MAX_SQL)]
 Timestamp = Annotated[int, Field(ge=0, le=MAX_TS, description="A commit timestamp.")]
 Milliseconds = Annotated[int, Field(gt=0, le=86_400_000)]
+
+SearchPath = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=MAX_SCHEMA_NAME)]] | None,
+    Field(
+        max_length=MAX_SEARCH_PATH,
+        description="The schemas in which names without a schema are searched for, in their order;"
+        " null: public.",
+        examples=[["shop", "public"]],
+    ),
+]
 
 
 class Body(BaseModel):
@@ -100,6 +112,7 @@ class StatementBody(Body):
 
     parameter_sets: ParameterSets | None = Field(None, examples=[[[1, 42], [2, 43]]])
     session: Session = Field(default_factory=dict, description=SESSION)
+    search_path: SearchPath = None
 
     @model_validator(mode="after")
     def one_of_both(self) -> StatementBody:
@@ -256,6 +269,7 @@ class QueryBody(Body):
     use_views: bool = True
     max_staleness_ms: Milliseconds | None = Field(None, description=STALENESS)
     session: Session = Field(default_factory=dict, description=SESSION)
+    search_path: SearchPath = None
 
     def parameter_lists(self) -> list[Parameters]:
         return [self.parameters, *(item.parameters for item in self.pending)]
@@ -279,6 +293,7 @@ class ExplainBody(Body):
     timing: bool = Field(True, description="The time of each step in the text.")
     summary: bool = Field(True, description="The time of the run in the text.")
     verbose: bool = Field(False, description="The columns of the result in the text.")
+    search_path: SearchPath = None
 
 
 class RenameItem(Body):
@@ -368,9 +383,10 @@ class ApplyBody(PlanBody):
 
 class AlterBody(Body):
     sql: Sql = Field(
-        description="ALTER TABLE, DROP TABLE, INDEX or VIEW, or CREATE TABLE … AS.",
+        description="ALTER TABLE, DROP TABLE, INDEX, VIEW or SCHEMA, or CREATE TABLE … AS.",
         examples=["ALTER TABLE orders DROP COLUMN o_note"],
     )
+    search_path: SearchPath = None
 
 
 class RestartBody(Body):
@@ -380,6 +396,7 @@ class RestartBody(Body):
         examples=["ALTER TABLE orders ALTER COLUMN o_id RESTART WITH 1000"],
     )
     parameters: StatementParameters = Field(default_factory=list)
+    search_path: SearchPath = None
 
 
 class VerifyBody(Body):

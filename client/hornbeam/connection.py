@@ -28,6 +28,7 @@ from hornbeam.cursor import Cursor, Write
 from hornbeam.ddl import execute_ddl
 from hornbeam.errors import Error, InterfaceError, NotSupportedError, ProgrammingError
 from hornbeam.isolation import DEFAULT_LEVEL, Action, Control, Modes, control_of, level_of
+from hornbeam.namespaces import PUBLIC, SearchPath, Setting
 from hornbeam.prepared import Prepared, deallocated, prepared_of
 from hornbeam.statements import Kind, kind, names_session
 from hornbeam.transport import Transport, open_transport, parse_url, persistently
@@ -46,12 +47,14 @@ def connect(
     use_views: bool = True,
     max_staleness_s: float | None = None,
     isolation: str = DEFAULT_LEVEL,
+    search_path: Sequence[str] | None = None,
 ) -> Connection:
     """Open `hornbeam://host:port` or an embedded `hornbeam:///folder`.
 
-    `?autocommit=true`, `?use_views=false`, `?timeout_s=5`, `?max_staleness_s=10` and
-    `?isolation=serializable` in the URL are the same as the arguments. `isolation` is the level of
-    transactions that name no other: READ COMMITTED, REPEATABLE READ or SERIALIZABLE.
+    `?autocommit=true`, `?use_views=false`, `?timeout_s=5`, `?max_staleness_s=10`,
+    `?isolation=serializable` and `?search_path=shop,public` in the URL are the same as the
+    arguments. `isolation` is the level of transactions that name no other: READ COMMITTED,
+    REPEATABLE READ or SERIALIZABLE. `search_path` lists the schemas of names without one.
     `timeout_s` limits each statement. With `max_staleness_s`,
     deferred views that are not older may answer aggregates. A statement that names a deferred view
     that is older waits some time for a batch, and then fails. Over
@@ -65,6 +68,8 @@ def connect(
     timeout_s = _seconds("timeout_s", options.pop("timeout_s", timeout_s))
     staleness = options.pop("max_staleness_s", max_staleness_s)
     isolation = level_of(options.pop("isolation", isolation))
+    if "search_path" in options:
+        search_path = [part.strip() for part in options.pop("search_path").split(",")]
     if options:
         raise InterfaceError(f"Unknown options in the URL: {', '.join(options)}")
     transport = open_transport(target, timeout_s)
@@ -75,6 +80,7 @@ def connect(
         timeout_s=timeout_s,
         max_staleness_s=None if staleness is None else _seconds("max_staleness_s", staleness),
         isolation=isolation,
+        search_path=search_path,
     )
 
 
@@ -125,6 +131,7 @@ class Connection:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         max_staleness_s: float | None = None,
         isolation: str = DEFAULT_LEVEL,
+        search_path: Sequence[str] | None = None,
     ) -> None:
         self.transport = transport
         self.bookmark = 0
@@ -133,6 +140,7 @@ class Connection:
         self._timeout_ms = max(int(timeout_s * 1000), 1)
         self._autocommit = autocommit
         self._modes = Modes(isolation)
+        self._path = SearchPath(search_path)
         self._pipelines = 0
         self._closed = False
         self._drawn: dict[str, int] = {}
@@ -170,6 +178,7 @@ class Connection:
         }
         bookmark = max(self.bookmark, self._snapshot or 0)
         self._end()
+        self._path.commit()
         if writes:
             more = {"bookmark": bookmark, "isolation": level, **replay}
             self._transact(writes, {**rests_on, **more})
@@ -179,6 +188,7 @@ class Connection:
         """Discard the transaction. The server holds no state of it."""
         self._check_open()
         self._end()
+        self._path.rollback()
 
     def close(self) -> None:
         """Roll back, and release the transport. Idempotent."""
@@ -212,6 +222,16 @@ class Connection:
     @isolation.setter
     def isolation(self, level: str) -> None:
         self._set_modes(Control(Action.SET_SESSION, level_of(level)))
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """The schemas in which names without a schema are searched for, in their order. A new
+        relation is in the first one that exists. SET search_path sets it, too."""
+        return (PUBLIC,) if self._path.names is None else self._path.names
+
+    @search_path.setter
+    def search_path(self, path: Sequence[str]) -> None:
+        self.set_path(Setting(tuple(path), local=False))
 
     @property
     def behind_s(self) -> float:
@@ -328,6 +348,22 @@ class Connection:
 
     # ------------------------------------------------------------ for cursors
 
+    def set_path(self, setting: Setting) -> None:
+        """Set the search path of later statements. Raises InterfaceError for SET LOCAL outside of a
+        transaction."""
+        self._check_open()
+        self.settle()
+        if setting.local and self._automatic:
+            raise InterfaceError("SET LOCAL belongs into a transaction: BEGIN first.")
+        self._path.set(setting.path, local=setting.local)
+        if self._automatic:
+            self._path.commit()
+
+    @property
+    def path_member(self) -> dict[str, list[str]]:
+        """The search path as a member of a request's body."""
+        return self._path.member
+
     def control(self, sql: str) -> None:
         """Run BEGIN, COMMIT, ROLLBACK, SAVEPOINT, SET TRANSACTION and the like. Outside of a
         transaction, on a connection in autocommit, COMMIT and ROLLBACK do nothing, as in
@@ -426,6 +462,7 @@ class Connection:
             "bookmark": self.bookmark,
             **self._staleness(),
             **flags,
+            **self._path.member,
         }
         if parameters:
             body["parameters"] = wire_parameters(sql, parameters)
@@ -491,6 +528,7 @@ class Connection:
             statement,
             lambda sql: self._transact([Write.of(sql, ())], {}),
             wire_parameters(statement, parameters),
+            self._path.names,
         )
         self._forget()
         # As in PostgreSQL, setval sets what currval gives, and leaves lastval at its sequence.
@@ -577,6 +615,7 @@ class Connection:
             **self._staleness(),
             **self._replay,
             **self._session(sql),
+            **self._path.member,
         }
 
     def _session(self, sql: str) -> dict[str, dict[str, int]]:

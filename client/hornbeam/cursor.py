@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hornbeam.errors import InterfaceError, NotSupportedError
 from hornbeam.explaining import explained_of
+from hornbeam.namespaces import setting_of_path
 from hornbeam.prepared import execute_of
 from hornbeam.statements import Kind, kind, setting_of
 from hornbeam.transport import ARROW
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 Description = tuple[str, str, None, None, None, None, None]
+_NONE: Mapping[str, Any] = MappingProxyType({})
 _EXPLAIN_COLUMNS = [{"name": "explanation", "type": "TEXT"}]
 _EXPLAIN_JSON = [{"name": "explanation", "type": "JSON"}]
 
@@ -34,14 +37,17 @@ class Write:
         self.result: dict[str, Any] | None = None
 
     @classmethod
-    def of(cls, sql: str, parameters: Parameters) -> Write:
-        return cls({"sql": sql, "parameters": wire_parameters(sql, parameters)})
+    def of(cls, sql: str, parameters: Parameters, more: Mapping[str, Any] = _NONE) -> Write:
+        """`more`: further members of the body."""
+        return cls({"sql": sql, "parameters": wire_parameters(sql, parameters), **more})
 
     @classmethod
-    def repeated(cls, sql: str, sets: Iterable[Parameters]) -> Write | None:
+    def repeated(
+        cls, sql: str, sets: Iterable[Parameters], more: Mapping[str, Any] = _NONE
+    ) -> Write | None:
         """None without any set of parameters."""
         found = [wire_parameters(sql, parameters) for parameters in sets]
-        return cls({"sql": sql, "parameter_sets": found}) if found else None
+        return cls({"sql": sql, "parameter_sets": found, **more}) if found else None
 
 
 class Cursor:
@@ -90,7 +96,7 @@ class Cursor:
         self._begin()
         match kind(operation):
             case Kind.WRITE:
-                self._write([Write.of(operation, parameters)])
+                self._write([Write.of(operation, parameters, self.connection.path_member)])
             case Kind.DDL:
                 answer = self.connection.ddl(operation, parameters)
                 if answer is not None:
@@ -121,7 +127,7 @@ class Cursor:
         self._begin()
         if kind(operation) is not Kind.WRITE:
             raise InterfaceError("executemany is for INSERT, UPDATE and DELETE.")
-        write = Write.repeated(operation, seq_of_parameters)
+        write = Write.repeated(operation, seq_of_parameters, self.connection.path_member)
         self._write([] if write is None else [write])
         return self
 
@@ -256,7 +262,11 @@ class Cursor:
         return statement.sql, [values[number] for number in statement.order]
 
     def _set(self, operation: str) -> None:
-        """SET of a setting to the value that it has. Raises NotSupportedError for another value."""
+        """SET of the search path, or of another setting to the value that it has. Raises
+        NotSupportedError for another value."""
+        if (path := setting_of_path(operation)) is not None:
+            self.connection.set_path(path)
+            return
         name, wanted = setting_of(operation)
         self._read(f"SHOW {name}", ())
         ((value,),) = self.fetchall()

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hornbeam.errors import DatabaseError, NotSupportedError, ProgrammingError, from_problem
+from hornbeam.namespaces import PUBLIC, Names, joined, read_name, set_path
 from hornbeam.statements import (
     Token,
     is_setval,
-    name_of,
     quote,
     split,
     table_of_select,
@@ -43,8 +43,10 @@ def execute_ddl(
     statement: str,
     insert: Callable[[str], object],
     parameters: Sequence[Any] | Mapping[str, Any] = (),
+    path: Sequence[str] | None = None,
 ) -> dict[str, Any] | None:
-    """Change the schema in force by `statement`, then plan and apply it. A statement that restarts
+    """Change the schema in force by `statement`, then plan and apply it. `path` is the search path
+    of its names; None: `public`. A statement that restarts
     an identity column does only that. Immediate views that the change builds can be read when this
     function returns. `insert` runs the INSERT that fills the table of CREATE TABLE … AS; if it
     fails, the table is dropped. Returns the answer to setval, which alone has `parameters`.
@@ -54,25 +56,32 @@ def execute_ddl(
     """
     statement = table_of_select(statement) or statement
     if _restarts(statement):
-        body = {"sql": statement, "parameters": parameters}
+        body = _body(statement, path) | {"parameters": parameters}
         answer: dict[str, Any] = transport.json("POST", "/v1/schema/restart", body)
         return answer if is_setval(statement) else None
     asked = _read(statement)
     if asked.verb == "refresh":
-        require_fresh(transport, asked.name)
+        names = _names(transport.json("GET", "/v1/schema")["ddl"], path)
+        require_fresh(transport, names.old(MATERIALIZED, asked.parts))
         return None
-    fill = replanned(lambda: _plan_and_apply(transport, statement))
+    fill, names = replanned(lambda: _plan_and_apply(transport, statement, path))
     if fill:
         try:
             insert(fill)
         except BaseException:
-            replanned(lambda: _plan_and_apply(transport, f"DROP TABLE {quote(asked.name)}"))
+            name = ".".join(map(quote, asked.parts))
+            replanned(lambda: _plan_and_apply(transport, f"DROP TABLE {name}", path))
             raise
     if (asked.verb, asked.what) == ("create", MATERIALIZED):
-        wait_until_readable(transport, asked.name)
+        wait_until_readable(transport, names.new(asked.parts))
     if asked.verb in _ALTERS:
         wait_until_all_readable(transport)
     return None
+
+
+def _body(statement: str, path: Sequence[str] | None) -> dict[str, Any]:
+    """The body of a request with a statement."""
+    return {"sql": statement} | ({} if path is None else {"search_path": list(path)})
 
 
 def _restarts(statement: str) -> bool:
@@ -85,10 +94,13 @@ def _restarts(statement: str) -> bool:
     )
 
 
-def _plan_and_apply(transport: Transport, statement: str) -> str:
-    """Change the schema; the INSERT that fills a new table, or ""."""
+def _plan_and_apply(
+    transport: Transport, statement: str, path: Sequence[str] | None
+) -> tuple[str, Names]:
+    """Change the schema. Returns the INSERT that fills a new table, or "", and the names in force
+    before."""
     current = transport.json("GET", "/v1/schema")
-    changed = _changed(transport, current["ddl"], statement)
+    changed = _changed(transport, current["ddl"], statement, path)
     ddl = str(changed["ddl"])
     try:
         put_into_force(
@@ -102,15 +114,17 @@ def _plan_and_apply(transport: Transport, statement: str) -> str:
     except ProgrammingError as error:
         explained = _still_read(error, current["ddl"])
         raise (placed(error, ddl, statement) if explained is error else explained) from None
-    return str(changed.get("insert", ""))
+    return str(changed.get("insert", "")), _names(current["ddl"], path)
 
 
-def _changed(transport: Transport, ddl: str, statement: str) -> dict[str, Any]:
+def _changed(
+    transport: Transport, ddl: str, statement: str, path: Sequence[str] | None
+) -> dict[str, Any]:
     """The schema in force, `ddl`, after `statement`, as the member `ddl`. The server adds `insert`,
     which fills a new table, and the `renames`, and the `usings` of columns."""
     if not _needs_server(statement, ddl):
-        return {"ddl": evolve(ddl, statement)}
-    answer: dict[str, Any] = transport.json("POST", "/v1/schema/alter", {"sql": statement})
+        return {"ddl": evolve(ddl, statement, path)}
+    answer: dict[str, Any] = transport.json("POST", "/v1/schema/alter", _body(statement, path))
     return answer | {"ddl": ddl} if answer["same"] else answer
 
 
@@ -122,7 +136,9 @@ def _needs_server(statement: str, ddl: str) -> bool:
         return "as" in outside
     # A sequence may end with its table, and defaults may take numbers from it.
     sequences = "CREATE SEQUENCE " in ddl or "nextval(" in ddl
-    if words[:2] == ["drop", "sequence"] or (words[:2] == ["drop", "table"] and sequences):
+    if words[:2] in (["drop", "sequence"], ["drop", "schema"]):
+        return True
+    if words[:2] == ["drop", "table"] and sequences:
         return True
     return words[0] in _ALTERS or (words[:1] == ["drop"] and words[-1] in _BEHIND_DROP)
 
@@ -165,7 +181,7 @@ def _still_read(error: ProgrammingError, before: str) -> ProgrammingError:
     """The error of a plan. If the statement drops a table that the workload reads, the result is an
     error that says so."""
     name, statement = error.problem.get("name"), error.problem.get("statement")
-    tables = {name for what, name in map(_kind_and_name, split(before)) if what == "table"}
+    tables = _tables(before)
     if "view" in error.problem and name in tables:
         return ProgrammingError(
             f"View {error.problem['view']} reads {name}.\n  Drop the view first.", error.problem
@@ -249,7 +265,7 @@ def _kept_roots(
     for rename in renames:
         if not rename["column"]:
             roots = [rename["new"] if name == rename["relation"] else name for name in roots]
-    tables = {name for what, name in map(_kind_and_name, split(ddl)) if what == "table"}
+    tables = _tables(ddl)
     return [name for name in roots if name in tables]
 
 
@@ -266,28 +282,42 @@ class _Statement:
     replaces: bool = False
 
     @property
-    def name(self) -> str:
-        return name_of(self.found[0].text)
+    def parts(self) -> list[str]:
+        """The parts of the name."""
+        return read_name(self.found, 0)[0]
+
+    @property
+    def on(self) -> list[str]:
+        """The parts of the name of the table of CREATE INDEX; empty for other statements."""
+        words = [token.text.lower() for token in self.found]
+        if self.what != "index" or "on" not in words:
+            return []
+        at = words.index("on") + 1
+        return read_name(self.found, at + (words[at : at + 1] == ["only"]))[0]
 
 
-def evolve(ddl: str, statement: str) -> str:
-    """The schema `ddl` after `statement`; the same text if the statement changes nothing."""
+def evolve(ddl: str, statement: str, path: Sequence[str] | None = None) -> str:
+    """The schema `ddl` after `statement`, with names under a search path; the same text if the
+    statement changes nothing."""
     text, *more = split(statement)
     if more:
         raise ProgrammingError("These are several statements.\n  Run them one at a time.")
-    asked = _read(text)
+    asked, names = _read(text), _names(ddl, path)
     match asked.verb, asked.what:
+        case "create", "schema":
+            return _created(ddl, asked, asked.parts[-1], names, text)
         case "create", "view" if asked.replaces:
-            return _replaced(ddl, asked, text)
+            return _replaced(ddl, asked, names, text)
         case "create", _ if asked.replaces:
+            name = ".".join(map(quote, asked.parts))
             raise NotSupportedError(
                 f"CREATE OR REPLACE {asked.what.upper()} is not supported.\n"
-                f"  Send DROP {asked.what.upper()} IF EXISTS {quote(asked.name)} before."
+                f"  Send DROP {asked.what.upper()} IF EXISTS {name} before."
             )
         case "create", "table" | "index" | "view" | "materialized view" | "sequence":
-            return _created(ddl, asked, text)
+            return _created(ddl, asked, _new_name(asked, names), names, text)
         case "drop", "table" | "index" | "view" | "materialized view":
-            return _dropped(ddl, asked)
+            return _dropped(ddl, asked, names)
     if asked.what in {"temp", "temporary"}:
         raise NotSupportedError(
             "There are no temporary tables and views.\n"
@@ -299,51 +329,76 @@ def evolve(ddl: str, statement: str) -> str:
     )
 
 
-def _created(ddl: str, asked: _Statement, text: str) -> str:
-    if asked.found[1:2] and asked.found[1].text == ".":
-        raise NotSupportedError(
-            f"{asked.name}.{asked.found[2].text} is in schema {asked.name}, and there is no schema"
-            " but public.\n  Leave out the part before the dot."
-        )
-    if (asked.what, asked.name) not in map(_kind_and_name, split(ddl)):
-        return f"{ddl}{text};\n"
+def _names(ddl: str, path: Sequence[str] | None) -> Names:
+    """The names that a schema declares."""
+    known = set(map(_kind_and_name, split(ddl)))
+    spaces = {name for what, name in known if what == "schema"}
+    return Names(spaces, known, (PUBLIC,) if path is None else path)
+
+
+def _tables(ddl: str) -> set[str]:
+    return {name for what, name in map(_kind_and_name, split(ddl)) if what == "table"}
+
+
+def _new_name(asked: _Statement, names: Names) -> str:
+    """The full name of what a CREATE makes. An index is in the schema of its table."""
+    if not asked.on:
+        return names.new(asked.parts)
+    table = names.old("table", asked.on)
+    space, dot, _ = table.partition(".")
+    return joined(space if dot and space in names.spaces else PUBLIC, asked.parts[-1])
+
+
+def _created(ddl: str, asked: _Statement, name: str, names: Names, text: str) -> str:
+    if (asked.what, name) not in names.known and (asked.what, name) != ("schema", PUBLIC):
+        return f"{ddl}{_under(names, text)};\n"
     if asked.guarded:
         return ddl
-    raise ProgrammingError(f"The {asked.what} {quote(asked.name)} exists already.")
+    raise ProgrammingError(f"The {asked.what} {quote(name)} exists already.")
 
 
-def _replaced(ddl: str, asked: _Statement, text: str) -> str:
+def _under(names: Names, text: str) -> str:
+    """The statement under the search path, which the schema's reader knows."""
+    return text if names.path == (PUBLIC,) else f"{set_path(names.path)};\n{text}"
+
+
+def _replaced(ddl: str, asked: _Statement, names: Names, text: str) -> str:
     """The schema with CREATE OR REPLACE VIEW in the place of the view, or at the end."""
-    declared = split(ddl)
-    if ("view", asked.name) not in map(_kind_and_name, declared):
-        return f"{ddl}{text};\n"
-    changed = [text if _kind_and_name(s) == ("view", asked.name) else s for s in declared]
+    key = ("view", names.new(asked.parts))
+    if key not in names.known:
+        return f"{ddl}{_under(names, text)};\n"
+    restored = "" if names.path == (PUBLIC,) else f";\n{set_path([PUBLIC])}"
+    new = _under(names, text) + restored
+    changed = [new if _kind_and_name(s) == key else s for s in split(ddl)]
     return "".join(f"{s};\n" for s in changed)
 
 
-def _dropped(ddl: str, asked: _Statement) -> str:
+def _dropped(ddl: str, asked: _Statement, names: Names) -> str:
     """The schema without the dropped objects. DROP TABLE also drops the tables' indexes."""
-    declared, names = split(ddl), _listed(asked)
-    known = {name for what, name in map(_kind_and_name, declared) if what == asked.what}
-    missing = [name for name in names if name not in known]
+    declared, listed = split(ddl), [names.old(asked.what, parts) for parts in _listed(asked)]
+    missing = [name for name in listed if (asked.what, name) not in names.known]
     if missing and not asked.guarded:
         raise _unknown(asked.what, missing[0])
-    goes = {(asked.what, name) for name in names}
+    goes = {(asked.what, name) for name in listed}
     kept = [s for s in declared if not goes & {_kind_and_name(s), ("table", _indexed(s))}]
     return ddl if kept == declared else "".join(f"{s};\n" for s in kept)
 
 
-def _listed(asked: _Statement) -> list[str]:
+def _listed(asked: _Statement) -> list[list[str]]:
     """The names that a DROP lists. Raises NotSupportedError for other tokens, such as CASCADE."""
-    wrong = [token.text for token in asked.found[1::2] if token.text != ","]
-    if wrong:
-        raise NotSupportedError(
-            f"{wrong[0]} is not supported after DROP {asked.what.upper()} {asked.name}.\n"
-            "  Give only names, separated by commas."
-        )
+    listed, at = [], 0
+    while at < len(asked.found):
+        parts, at = read_name(asked.found, at)
+        listed.append(parts)
+        if at < len(asked.found) and asked.found[at].text != ",":
+            raise NotSupportedError(
+                f"{asked.found[at].text} is not supported after DROP {asked.what.upper()}"
+                f" {'.'.join(asked.parts)}.\n  Give only names, separated by commas."
+            )
+        at += 1
     if asked.found[-1].text == ",":
         raise _cut_short()
-    return [name_of(token.text) for token in asked.found[::2]]
+    return listed
 
 
 def _parts(found: Sequence[Token], depth: int) -> list[list[Token]]:
@@ -359,7 +414,7 @@ def _parts(found: Sequence[Token], depth: int) -> list[list[Token]]:
 
 def _read(statement: str) -> _Statement:
     """Parse a statement. Raises ProgrammingError when it ends before it names an object."""
-    found = _without_public(list(tokens(statement)))
+    found = list(tokens(statement))
     at = _after_noise(found, 1, _BEFORE_KIND)
     what = found[at].text.lower() if at < len(found) else ""
     if what == "materialized":
@@ -371,17 +426,6 @@ def _read(statement: str) -> _Statement:
     return _Statement(words[0], what, "exists" in words[at:], found[name:], "replace" in words[:at])
 
 
-def _without_public(found: Sequence[Token]) -> list[Token]:
-    """The tokens without `public.`, the name of the only schema, before a name."""
-    kept: list[Token] = []
-    for token in found:
-        if token.text == "." and kept and name_of(kept[-1].text) == "public":
-            kept.pop()
-        else:
-            kept.append(token)
-    return kept
-
-
 def _after_noise(found: Sequence[Token], place: int, noise: set[str] = _NOISE) -> int:
     while place < len(found) and found[place].text.lower() in noise:
         place += 1
@@ -389,14 +433,19 @@ def _after_noise(found: Sequence[Token], place: int, noise: set[str] = _NOISE) -
 
 
 def _kind_and_name(statement: str) -> tuple[str, str]:
+    """The kind and the full name of a declaration of the schema in force."""
     declared = _read(statement)
-    return declared.what, declared.name
+    parts = [*declared.on[:-1], declared.parts[-1]] if declared.on else declared.parts
+    return declared.what, _full(parts)
 
 
 def _indexed(statement: str) -> str:
-    """The table of a CREATE INDEX name ON table; "" for another statement."""
-    declared = _read(statement)
-    return name_of(declared.found[2].text) if declared.what == "index" else ""
+    """The table of a CREATE INDEX; "" for another statement."""
+    return _full(_read(statement).on)
+
+
+def _full(parts: Sequence[str]) -> str:
+    return joined(*parts[-2:]) if len(parts) > 1 else "".join(parts)
 
 
 def _unknown(what: str, name: str) -> ProgrammingError:
@@ -406,6 +455,6 @@ def _unknown(what: str, name: str) -> ProgrammingError:
 def _cut_short() -> ProgrammingError:
     return ProgrammingError(
         "The statement ends before it says what to change.\n"
-        "  Write CREATE, DROP or ALTER, then TABLE, INDEX, VIEW or SEQUENCE, and a name; after ADD"
-        " a column."
+        "  Write CREATE, DROP or ALTER, then TABLE, INDEX, VIEW, SEQUENCE or SCHEMA, and a name;"
+        " after ADD a column."
     )

@@ -22,7 +22,8 @@ class Kind(enum.Enum):
     DDL = "ddl"
     EXPLAIN = "explain"
     SET = "set"
-    """SET name = value, which may only repeat the value that SHOW gives."""
+    """SET search_path, or SET name = value, which may only repeat the value that SHOW gives; or
+    RESET."""
     CONTROL = "control"
     """BEGIN, COMMIT, SET TRANSACTION and the like (`isolation.control_of`)."""
     PREPARE = "prepare"
@@ -96,7 +97,7 @@ def kind(sql: str) -> Kind:
         (_WRITES, Kind.WRITE),
         (_DDL, Kind.DDL),
         ({"explain"}, Kind.EXPLAIN),
-        ({"set"}, Kind.SET),
+        ({"set", "reset"}, Kind.SET),
         (_CONTROL, Kind.CONTROL),
         ({"prepare"}, Kind.PREPARE),
         ({"execute"}, Kind.EXECUTE),
@@ -114,8 +115,10 @@ def _sets_transactions(words: Sequence[str]) -> bool:
 
 
 def setting_of(sql: str) -> tuple[str, str]:
-    """The name and the value of SET [SESSION | LOCAL] name { = | TO } value."""
-    words = [token.text for token in tokens(sql) if token.text != ";"][1:]
+    """The name and the value of SET [SESSION | LOCAL] name { = | TO } value, or RESET name."""
+    first, *words = (token.text for token in tokens(sql) if token.text != ";")
+    if first.lower() == "reset":
+        return " ".join(words), "default"
     if words[:1] and words[0].lower() in {"session", "local"}:
         words = words[1:]
     if [word.lower() for word in words[:2]] == ["time", "zone"]:

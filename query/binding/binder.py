@@ -79,15 +79,9 @@ from hornbeam_server.query.binding.names import (
 )
 from hornbeam_server.query.binding.nesting import too_deep
 from hornbeam_server.query.binding.output_names import FIGURED, VALUE, name_output
-from hornbeam_server.query.binding.parse import (
-    DIALECT,
-    OF_SYSTEM,
-    SYSTEM_CATALOG,
-    TABLE_FUNCTIONS,
-    at,
-    parse,
-)
+from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, at, parse
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
+from hornbeam_server.query.binding.schema_names import OF_SYSTEM, SCHEMA
 from hornbeam_server.query.binding.spellings import read_text
 from hornbeam_server.query.binding.stars import with_ordered_stars
 from hornbeam_server.query.binding.value_functions import mark_values, value_type
@@ -115,7 +109,8 @@ from hornbeam_server.query.dialect.sums import (
 )
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
-from hornbeam_server.schema.model import INFORMATION_SCHEMA
+from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
+from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, joined
 from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.types import JSONB as JSONB_TYPE
@@ -918,6 +913,14 @@ class _Binder:
             return Unsupported(
                 f"{name} belongs to the system catalog of PostgreSQL{at(node, self.sql)}.",
                 cure=OF_SYSTEM[SYSTEM_CATALOG],
+            )
+        schema = node.meta.get(SCHEMA, PUBLIC)
+        if schema not in {PUBLIC, *self.catalog.schema.spaces}:
+            spaces = ", ".join((PUBLIC, *self.catalog.schema.spaces))
+            return UnknownName(
+                f"{name} is in schema {schema}, which does not exist{at(node, self.sql)}.",
+                cure=f"Write {name.removeprefix(joined(schema, ''))}, or one of: {spaces}.",
+                name=name,
             )
         made = self.catalog.all_views
         views = [view for view in made if self.catalog.readable(view)]

@@ -2,7 +2,7 @@
 
 A name such as `information_schema.columns` in FROM stands for a VALUES list that is made of the
 catalog, so a query over it is an ordinary one. Columns have PostgreSQL's names, and are those that
-tools read; all names are in the schema `public`.
+tools read.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from hornbeam_server.schema.model import (
     Relation,
     sequence_of_column,
 )
+from hornbeam_server.schema.namespaces import bare, parted
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.seconds import SECOND_DIGITS
 from hornbeam_server.schema.sequences import default_bounds
@@ -73,6 +74,11 @@ def read_in(tree: exp.Expr) -> Iterator[str]:
             yield f"{INFORMATION_SCHEMA}.{subquery.meta[SYSTEM]}"
 
 
+def is_known(name: str) -> bool:
+    """Is there a relation of this name, which is written without the schema?"""
+    return name in _RELATIONS
+
+
 def known() -> tuple[str, ...]:
     """The qualified names of all relations."""
     return tuple(f"{INFORMATION_SCHEMA}.{name}" for name in _RELATIONS)
@@ -95,15 +101,25 @@ def _named(catalog: Catalog) -> Iterator[tuple[str, str, Sequence[Column]]]:
         yield view.name, "VIEW", view.columns
 
 
+def _placed(full: str, catalog: Catalog) -> tuple[str, str, str]:
+    """The database, the schema and the name of a full name."""
+    return DATABASE, *parted(full, catalog.schema.spaces)
+
+
+def _beside(relation: str, name: str, catalog: Catalog) -> tuple[str, str, str]:
+    """The database, the schema and the name of a constraint of a relation."""
+    return (*_placed(relation, catalog)[:2], bare(name, catalog.schema.spaces))
+
+
 def _tables(catalog: Catalog) -> Iterator[_Row]:
     for name, kind, _ in _named(catalog):
-        yield DATABASE, PUBLIC, name, kind, "YES" if kind == "BASE TABLE" else "NO"
+        yield *_placed(name, catalog), kind, "YES" if kind == "BASE TABLE" else "NO"
 
 
 def _columns(catalog: Catalog) -> Iterator[_Row]:
     for name, _, columns in _named(catalog):
         for number, column in enumerate(columns, start=1):
-            yield DATABASE, PUBLIC, name, column.name, number, *_described(column)
+            yield *_placed(name, catalog), column.name, number, *_described(column)
 
 
 def _described(column: Column) -> _Row:
@@ -193,13 +209,14 @@ def _table_constraints(catalog: Catalog) -> Iterator[_Row]:
         named = [(name, kind) for name, kind, _ in _keys(relation, catalog)]
         named += [(check.name, "CHECK") for check in relation.checks]
         for name, kind in named:
-            yield DATABASE, PUBLIC, name, DATABASE, PUBLIC, relation.name, kind, "NO", "NO"
+            constraint = _beside(relation.name, name, catalog)
+            yield *constraint, *_placed(relation.name, catalog), kind, "NO", "NO"
 
 
 def _check_constraints(catalog: Catalog) -> Iterator[_Row]:
     for relation in catalog.schema.relations:
         for check in relation.checks:
-            yield DATABASE, PUBLIC, check.name, check.sql
+            yield *_beside(relation.name, check.name, catalog), check.sql
 
 
 def _key_column_usage(catalog: Catalog) -> Iterator[_Row]:
@@ -207,16 +224,16 @@ def _key_column_usage(catalog: Catalog) -> Iterator[_Row]:
         for name, kind, columns in _keys(relation, catalog):
             for number, column in enumerate(columns, start=1):
                 position = number if kind == "FOREIGN KEY" else None
-                place = DATABASE, PUBLIC, relation.name, column
-                yield DATABASE, PUBLIC, name, *place, number, position
+                place = *_placed(relation.name, catalog), column
+                yield *_beside(relation.name, name, catalog), *place, number, position
 
 
 def _referential_constraints(catalog: Catalog) -> Iterator[_Row]:
     for relation in catalog.schema.relations:
         for key in relation.foreign_keys:
-            parent = DATABASE, PUBLIC, _referenced(key, catalog)
+            parent = _beside(key.parent, _referenced(key, catalog), catalog)
             rules = "NONE", key.on_update.value.upper(), key.on_delete.value.upper()
-            yield DATABASE, PUBLIC, key.name, *parent, *rules
+            yield *_beside(relation.name, key.name, catalog), *parent, *rules
 
 
 def _referenced(key: ForeignKey, catalog: Catalog) -> str:
@@ -229,17 +246,19 @@ def _constraint_column_usage(catalog: Catalog) -> Iterator[_Row]:
         for name, kind, columns in _keys(relation, catalog):
             if kind != "FOREIGN KEY":
                 for column in columns:
-                    yield DATABASE, PUBLIC, relation.name, column, DATABASE, PUBLIC, name
+                    place = *_placed(relation.name, catalog), column
+                    yield *place, *_beside(relation.name, name, catalog)
         for key in relation.foreign_keys:
             for column in key.parent_columns:
-                yield DATABASE, PUBLIC, key.parent, column, DATABASE, PUBLIC, key.name
+                constraint = _beside(relation.name, key.name, catalog)
+                yield *_placed(key.parent, catalog), column, *constraint
 
 
 def _views(catalog: Catalog) -> Iterator[_Row]:
     declared = {view.name: view.sql for view in catalog.schema.views}
     for name, kind, _ in _named(catalog):
         if kind == "VIEW":
-            yield DATABASE, PUBLIC, name, declared.get(name), "NONE", "NO", "NO"
+            yield *_placed(name, catalog), declared.get(name), "NONE", "NO", "NO"
 
 
 def _sequences(catalog: Catalog) -> Iterator[_Row]:
@@ -252,21 +271,26 @@ def _sequences(catalog: Catalog) -> Iterator[_Row]:
                 if options.last is not None:
                     up = options.increment > 0
                     least, most = (least, options.last) if up else (options.last, most)
-                yield _sequence(name, column.type, options, (least, most), "NO")
+                yield _sequence(_placed(name, catalog), column.type, options, (least, most), "NO")
     for each in catalog.schema.sequences:
         cycles = "YES" if each.cycle else "NO"
-        yield _sequence(each.name, each.type, each.numbers, (each.least, each.most), cycles)
+        bounds = each.least, each.most
+        yield _sequence(_placed(each.name, catalog), each.type, each.numbers, bounds, cycles)
 
 
 def _sequence(
-    name: str, type_: ColumnType, numbers: Identity, bounds: tuple[int, int], cycles: str
+    place: tuple[str, str, str],
+    type_: ColumnType,
+    numbers: Identity,
+    bounds: tuple[int, int],
+    cycles: str,
 ) -> _Row:
     digits = numbers.start, *bounds, numbers.increment
-    return DATABASE, PUBLIC, name, _type_names(type_)[0], *map(str, digits), cycles
+    return *place, _type_names(type_)[0], *map(str, digits), cycles
 
 
-def _schemata(_: Catalog) -> Iterator[_Row]:
-    for name in (PUBLIC, INFORMATION_SCHEMA):
+def _schemata(catalog: Catalog) -> Iterator[_Row]:
+    for name in (PUBLIC, *catalog.schema.spaces, INFORMATION_SCHEMA):
         yield DATABASE, name, DATABASE
 
 

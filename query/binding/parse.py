@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -31,6 +31,7 @@ from hornbeam_server.query.binding.locking import without_locking
 from hornbeam_server.query.binding.nesting import check_nesting, list_equalities, shallow, too_deep
 from hornbeam_server.query.binding.output_names import name_outputs
 from hornbeam_server.query.binding.patterns import spell_patterns
+from hornbeam_server.query.binding.schema_names import join_names
 from hornbeam_server.query.binding.sequence_calls import refuse_calls
 from hornbeam_server.query.binding.ties import replace_ties
 from hornbeam_server.query.dialect import grammar
@@ -40,7 +41,7 @@ from hornbeam_server.query.dialect.functions import function_name, in_duckdb, is
 from hornbeam_server.query.dialect.settings import show_as_query
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
-from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
+from hornbeam_server.schema.namespaces import SYSTEM_CATALOG
 from hornbeam_server.schema.sqltext import CODE_POINTS
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone
 
@@ -78,12 +79,9 @@ external access switched off; this list makes the refusal early and clear."""
 OVERRIDING = "overriding"
 """Argument of an INSERT node for OVERRIDING … VALUE: "system" or "user"."""
 _OVERRIDING = (["OVERRIDING", "SYSTEM", "VALUE"], ["OVERRIDING", "USER", "VALUE"])
-SYSTEM_CATALOG = "pg_catalog"
-OF_SYSTEM = {SYSTEM_CATALOG: "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
-
 OF_SERVER = re.compile(
     r"pg_(?!typeof$|sleep$|get_serial_sequence$).*|has_.*_privilege|format_type|(col|obj|shobj)_description"
-    r"|current_schemas|in_search_path|inet_.*|txid_current"
+    r"|in_search_path|inet_.*|txid_current"
     r"|current_(query|query_id|connection_id|transaction_id)"
 )
 """Functions about the server and its system catalog. DuckDB's stand-ins give made-up answers: every
@@ -108,13 +106,8 @@ def parse(sql: str, *, sequences: bool = False) -> exp.Expr:
     """The tree of the single statement in `sql`; the caller owns it. `sequences`: it may have calls
     of nextval and the like, which the caller takes out. Raises SqlError, Unsupported,
     LimitExceeded, TypeMismatch."""
-    if len(sql) > MAX_SQL_CHARACTERS:
-        raise SqlError(
-            f"The statement is longer than {MAX_SQL_CHARACTERS} characters.",
-            cure="Send less at a time, or values as parameters.",
-        )
     sql = show_as_query(sql)
-    tokens, tree = _only_statement(sql)
+    tokens, tree = read_statement(sql)
     if not isinstance(tree, STATEMENTS):
         raise _not_a_statement(type(tree).__name__.upper())
     try:
@@ -132,15 +125,13 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
     nodes = shallow(tree)
     for node in nodes:
         _prepare(node, sql)
-    ctes = {node.alias for node in nodes if isinstance(node, exp.CTE)}
     tokens = without_locking(tree, tokens)
     check_faithful(tokens, tree, sql)
     check_clauses(nodes, tokens, sql)
     for node in nodes:
-        if isinstance(node, exp.Table | exp.Column) and node.args.get("db"):
-            _leave_schema_out(node, sql, ctes)
-        elif isinstance(node, exp.Dot):
+        if isinstance(node, exp.Dot):
             _leave_catalog_out(node)
+    join_names(nodes, sql)
     for node in nodes:
         if isinstance(node, exp.Collate):
             _leave_collation_out(node, sql)
@@ -170,7 +161,14 @@ def at(node: exp.Expr, sql: str) -> str:
     return f" ({where})" if where else ""
 
 
-def _only_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
+def read_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
+    """The tokens and the tree of the single statement in `sql`, without any check of the tree. The
+    caller owns the tree. Raises SqlError, Unsupported, LimitExceeded."""
+    if len(sql) > MAX_SQL_CHARACTERS:
+        raise SqlError(
+            f"The statement is longer than {MAX_SQL_CHARACTERS} characters.",
+            cure="Send less at a time, or values as parameters.",
+        )
     try:
         tokens = grammar.with_rows(grammar.with_jsonb_operators(grammar.tokenize(sql)))
         _check_length(tokens)
@@ -390,27 +388,6 @@ def _prepare(node: exp.Expr, sql: str) -> None:
         )
     elif isinstance(node, exp.Func):
         _check_function(node, sql)
-
-
-def _leave_schema_out(node: exp.Expr, sql: str, ctes: Set[str]) -> None:
-    """Leave `public` out of the name of a relation or column. Raises Unsupported for a relation in
-    another schema, or with the name of a CTE; the binder refuses a column."""
-    schema = node.args["db"].name
-    if schema == PUBLIC and isinstance(node, exp.Table) and node.name in ctes:
-        raise Unsupported(
-            f"{PUBLIC}.{node.name} has the name of a CTE{at(node, sql)}.",
-            cure="Give the CTE another name, and leave out the schema.",
-        )
-    if schema == PUBLIC and not node.args.get("catalog"):
-        node.set("db", None)
-    elif schema == INFORMATION_SCHEMA and not node.args.get("catalog"):
-        return  # the binder knows its relations
-    elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-        name = ".".join(part.name for part in node.parts)
-        raise Unsupported(
-            f"{name} is in schema {schema}, and there is no schema but {PUBLIC}{at(node, sql)}.",
-            cure=OF_SYSTEM.get(schema, f"Write {node.name} or {PUBLIC}.{node.name}."),
-        )
 
 
 def _leave_catalog_out(node: exp.Dot) -> None:

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.output_names import keep_names
 from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.binding.schema_names import OWN_ALIAS
 from hornbeam_server.schema.model import DeclaredView
 from hornbeam_server.schema.views import PlainView
 
@@ -40,6 +41,8 @@ def stand_in(table: exp.Table, view: PlainView) -> exp.Subquery:
     subquery = exp.Subquery(this=tree, alias=alias.copy(), joins=table.args.get("joins"))
     place = (table.this.meta.get("start"), table.this.meta.get("end"))
     subquery.meta[VIEW] = view.name
+    if OWN_ALIAS in table.meta:
+        subquery.meta[OWN_ALIAS] = True
     subquery.meta[WRITTEN] = (*place, bool(table.args.get("alias")))
     return subquery
 

@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import BoundQuery, bind
 from hornbeam_server.query.binding.plain_views import VIEW, WRITTEN
+from hornbeam_server.query.binding.schema_names import OWN_ALIAS
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, State, WorkloadStatement
 from hornbeam_server.schema.counters import Beginning
@@ -271,19 +272,20 @@ has no block."""
 @dataclass(frozen=True)
 class _Named:
     """The places where a statement names the relation or view that gets another name: `spans` in
-    its text. `implicit` are the items of FROM without alias: their columns are named by the old
-    name."""
+    its text, each with the text behind the new name. `implicit` are the items of FROM without
+    alias: their columns are named by the old name."""
 
     rename: Rename
-    spans: tuple[_Span, ...] = ()
+    spans: tuple[tuple[_Span, str], ...] = ()
     implicit: frozenset[_Place] = frozenset()
 
     @classmethod
     def of(cls, bound: BoundQuery, rename: Rename) -> _Named:
         """The places in a statement; none for the rename of a column."""
         found = [] if rename.column else list(_items(bound, rename.relation))
-        implicit = frozenset(place for _, place, aliased in found if not aliased)
-        return cls(rename, tuple(span for span, _, _ in found if span is not None), implicit)
+        implicit = frozenset(place for _, place, aliased, _ in found if not aliased)
+        spans = tuple((span, behind) for span, _, _, behind in found if span is not None)
+        return cls(rename, spans, implicit)
 
     def edits(self, bound: BoundQuery, sql: str) -> Iterator[_Edit]:
         owners = (
@@ -291,31 +293,37 @@ class _Named:
             for node in bound.ast.find_all(exp.Column)
             if node.args.get("table") is not None and _place(node) in self.implicit
         )
-        for span in (*self.spans, *owners):
+        for span, behind in (*self.spans, *((owner, "") for owner in owners)):
             if span is not None:
                 start, end = span
                 # In quotes if the old name has quotes.
                 new = self.rename.new
-                yield start, end, quoted(new) if sql[start] == '"' else identifier(new)
+                written = quoted(new) if sql[start] == '"' else identifier(new)
+                yield start, end, written + behind
 
     def alias(self, place: _Place) -> str:
         """The alias of an item of FROM after the rename."""
         return self.rename.new if place in self.implicit else place[1]
 
 
-def _items(bound: BoundQuery, name: str) -> Iterator[tuple[_Span | None, _Place, bool]]:
-    """The items of FROM, and the target of a write, that mean the relation or view `name`; and
-    whether they have an alias."""
+def _items(bound: BoundQuery, name: str) -> Iterator[tuple[_Span | None, _Place, bool, str]]:
+    """The items of FROM, and the target of a write, that mean the relation or view `name`; whether
+    they have an alias; and the alias that is to be written, of a name with a schema."""
     targets = _target_tables(bound.ast)
     for node in bound.ast.walk():
         if node.meta.get(VIEW) == name:
             start, end, aliased = node.meta[WRITTEN]
-            yield None if start is None else (start, end + 1), (None, node.alias), aliased
+            span = None if start is None else (start, end + 1)
+            yield span, (None, node.alias), aliased, _own_alias(node)
         elif isinstance(node, exp.Table) and node.name == name:
             if "source" not in node.meta and all(node is not target for target in targets):
                 continue  # a CTE
             place = node.meta.get("source", (None, node.alias_or_name))
-            yield _span(node.this), place, bool(node.args.get("alias"))
+            yield _span(node.this), place, bool(node.args.get("alias")), _own_alias(node)
+
+
+def _own_alias(node: exp.Expr) -> str:
+    return f" AS {identifier(node.alias)}" if OWN_ALIAS in node.meta else ""
 
 
 def _span(node: exp.Expr) -> _Span | None:

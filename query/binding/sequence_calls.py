@@ -18,7 +18,7 @@ from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.counters import SEQUENCE, Counter
 from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
-from hornbeam_server.schema.model import PUBLIC, sequence_of_column
+from hornbeam_server.schema.model import sequence_of_column
 from hornbeam_server.schema.sequences import named
 from hornbeam_server.schema.trees import unlink, written
 
@@ -127,16 +127,16 @@ def sequence_named(argument: exp.Expr, catalog: Catalog) -> Counter:
     if isinstance(argument, exp.Anonymous) and argument.name.lower() == OF_COLUMN:
         name = _of_column(argument, catalog)
     elif isinstance(argument, exp.Literal) and argument.is_string:
-        name = _named(argument.name)
+        name = named(argument.name)
     else:
         raise SqlError(
             f"The name of a sequence is a text: {written(argument, NAME)}.",
             cure="Write nextval('sequence').",
         )
-    return counter_named(name, catalog)
+    return counternamed(name, catalog)
 
 
-def counter_named(name: str, catalog: Catalog) -> Counter:
+def counternamed(name: str, catalog: Catalog) -> Counter:
     """The counter of a sequence. Raises UnknownName."""
     counter = catalog.sequences.get(name)
     if counter is None:
@@ -149,13 +149,6 @@ def counter_named(name: str, catalog: Catalog) -> Counter:
     return counter
 
 
-def _named(text: str) -> str:
-    schema = text.strip().rpartition(".")[0].strip('"')
-    if schema not in {"", PUBLIC}:
-        raise UnknownName(f"There is no schema {schema}, only public.", name=schema)
-    return named(text)
-
-
 def _of_column(call: exp.Anonymous, catalog: Catalog) -> str:
     """The sequence that a column owns: pg_get_serial_sequence('relation', 'column')."""
     texts = [each.name for each in call.expressions if isinstance(each, exp.Literal)]
@@ -164,7 +157,7 @@ def _of_column(call: exp.Anonymous, catalog: Catalog) -> str:
             f"{OF_COLUMN} takes a relation and a column as texts.",
             cure=f"Write {OF_COLUMN}('relation', 'column').",
         )
-    relation, column = _named(texts[0]), texts[1]
+    relation, column = named(texts[0]), texts[1]
     for sequence in catalog.schema.sequences:
         if sequence.owner == (relation, column):
             return sequence.name

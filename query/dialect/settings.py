@@ -1,8 +1,11 @@
-"""SHOW: the settings that clients of PostgreSQL ask for. They have one value, and do not change."""
+"""SHOW: the settings that clients of PostgreSQL ask for. They have one value, and do not
+change, except the search path."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from hornbeam_server.query.dialect.session import POSTGRESQL
 from hornbeam_server.schema.errors import Unsupported
@@ -17,7 +20,7 @@ SETTINGS = {
     "integer_datetimes": ("on", "Timestamps are integers of microseconds."),
     "IntervalStyle": ("postgres", "The form of intervals as text."),
     "lc_collate": ("C", "Text is ordered by code point."),
-    "search_path": (PUBLIC, "The schema of names without a schema."),
+    "search_path": (PUBLIC, "The schemas of names without a schema."),
     "server_encoding": ("UTF8", "The encoding of stored text."),
     "server_version": (POSTGRESQL, "The version of PostgreSQL whose SQL this is."),
     "standard_conforming_strings": ("on", "A backslash in '…' is a character."),
@@ -28,9 +31,13 @@ _SHOW = re.compile(r"SHOW\s+(?=\S)", re.IGNORECASE)
 _SPELLINGS = {"time zone": "timezone", "names": "client_encoding"}
 
 
-def show_as_query(sql: str) -> str:
-    """The SELECT that SHOW stands for; any other statement unchanged. Raises Unsupported for a
-    setting that does not exist."""
+def is_show(sql: str) -> bool:
+    return _SHOW.match(sql.strip()) is not None
+
+
+def show_as_query(sql: str, own: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The SELECT that SHOW stands for; any other statement unchanged. `own` are the values of
+    settings that a session has changed. Raises Unsupported for a setting that does not exist."""
     text = sql.strip()
     found = _SHOW.match(text)
     if found is None:
@@ -38,11 +45,11 @@ def show_as_query(sql: str) -> str:
     name = " ".join(text[found.end() :].removesuffix(";").lower().split()).strip('"')
     if name == "all":
         rows = ", ".join(
-            f"({literal_sql(each)}, {literal_sql(value)}, {literal_sql(text)})"
+            f"({literal_sql(each)}, {literal_sql(own.get(each, value))}, {literal_sql(text)})"
             for each, (value, text) in SETTINGS.items()
         )
         return f"SELECT * FROM (VALUES {rows}) AS settings (name, setting, description)"
-    by_name = {each.lower(): (each, value) for each, (value, _) in SETTINGS.items()}
+    by_name = {each.lower(): (each, own.get(each, value)) for each, (value, _) in SETTINGS.items()}
     known = by_name.get(_SPELLINGS.get(name, name))
     if known is None:
         raise Unsupported(

@@ -7,22 +7,22 @@ pg_dump writes it. ALTER … RESTART WITH and setval set the first number of an 
 file. Unknown statements and options are refused: nothing in a file is silently ignored. Every node
 is checked to have only parts that are read here (`Statement.only`).
 
-The output of `pg_dump --schema-only` is accepted unchanged: all names may have the same schema
-prefix, sequences that are column defaults become IDENTITY, and statements that do not affect rows
-(owners, grants, comments, session settings) are skipped.
+The output of `pg_dump --schema-only` is accepted unchanged: schemas are name spaces (`spaces.py`),
+sequences that are column defaults become IDENTITY, and statements that do not affect rows (owners,
+grants, comments, session settings) are skipped.
 
 Constraints are checked on the net changes at the end of a transaction, so DEFERRABLE and
 INITIALLY … are accepted, and NO ACTION is RESTRICT.
 """
 
 from hornbeam_server.schema.ddl.load import (
-    STATEMENT,
     Reading,
     Restart,
     load_ddl,
     load_restart,
     read_file,
 )
+from hornbeam_server.schema.ddl.located import STATEMENT
 from hornbeam_server.schema.render import render_ddl
 
 __all__ = ["STATEMENT", "Reading", "Restart", "load_ddl", "load_restart", "read_file", "render_ddl"]

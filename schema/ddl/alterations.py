@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.ddl.spaces import Spaces
 from hornbeam_server.schema.drafts import Place
 from hornbeam_server.schema.errors import SchemaError
-from hornbeam_server.schema.model import PUBLIC
+from hornbeam_server.schema.model import DATABASE
 from hornbeam_server.schema.sqltext import tokenize
 
 
@@ -155,6 +156,8 @@ class Renames:
     pairs: tuple[tuple[str, str], ...]
 
 
+_PARTS = 3
+"""The parts of a name with its schema and its database."""
 _SINGLE = "Send it by itself, without other actions."
 _FORMS = (
     "Write ADD, DROP COLUMN, DROP CONSTRAINT, ALTER COLUMN … TYPE, … SET DEFAULT, … DROP DEFAULT,"
@@ -166,25 +169,28 @@ _OF_OTHERS = {
     "AUTO_INCREMENT": "Write ALTER COLUMN name RESTART WITH number.",
     "ENGINE": "Leave it out.",
     "OWNER": "Leave it out: grants belong to API keys (hornbeam key).",
-    "SET": "Leave it out: relations have no storage options and no other schema.",
+    "SET": "Leave it out: relations have no storage options, and stay in their schema.",
 }
 """The cures for actions of MySQL, and of PostgreSQL about what Hornbeam does not have."""
 _KINDS = {
     "TYPE": "A type of CREATE TYPE is the CHECK of its columns: DROP CONSTRAINT, and ADD CHECK"
     " with the new values.",
     "DOMAIN": "A domain is the CHECK of its columns: change it in the schema's file, and apply it.",
+    "SCHEMA": "A schema keeps its name. Make one with the other name, and copy its tables.",
 }
 """The cures for objects that have no ALTER of their own."""
 _CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
 
 
-def read_alteration(sql: str, file: str = "") -> Alteration | Removal | Renames:
-    """Parse one statement. Raises SchemaError with its place."""
+def read_alteration(
+    sql: str, file: str = "", spaces: Spaces | None = None
+) -> Alteration | Removal | Renames:
+    """Parse one statement, with the schemas that are known. Raises SchemaError with its place."""
     origin = Place.at(sql, 0, file)
     tokens = _tokens(sql, origin)
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens = tokens[:-1]
-    return _Reader(sql, origin, tokens).statement()
+    return _Reader(sql, origin, tokens, spaces or Spaces()).statement()
 
 
 def _tokens(sql: str, origin: Place) -> list[Token]:
@@ -200,13 +206,13 @@ def _tokens(sql: str, origin: Place) -> list[Token]:
 class _Reader:
     """Reads the tokens from left to right."""
 
-    def __init__(self, sql: str, origin: Place, tokens: Sequence[Token]) -> None:
-        self._sql, self._origin, self._tokens = sql, origin, tokens
+    def __init__(self, sql: str, origin: Place, tokens: Sequence[Token], spaces: Spaces) -> None:
+        self._sql, self._origin, self._tokens, self._spaces = sql, origin, tokens, spaces
         self._at = 0
 
     def statement(self) -> Alteration | Removal | Renames:
         if self._took("DROP"):
-            return self._removal(self._kind())
+            return self._removal("schema" if self._took("SCHEMA") else self._kind())
         if self._took("RENAME"):
             return self._renames()
         if not self._took("ALTER"):
@@ -214,7 +220,7 @@ class _Reader:
         kind = self._kind()
         guarded = self._took("IF", "EXISTS")
         self._took("ONLY")
-        name = self._name()
+        name = self._relation()
         self._took("*")
         actions = tuple(self._actions(kind))
         return Alteration(kind, name, guarded, actions)
@@ -236,16 +242,17 @@ class _Reader:
         return Renames(tuple(pairs))
 
     def _pair(self) -> tuple[str, str]:
-        old = self._name()
+        old = self._relation()
         self._require("TO")
-        return old, self._name()
+        return old, self._relation()
 
     def _removal(self, kind: str) -> Removal:
         self._took("CONCURRENTLY")
         guarded = self._took("IF", "EXISTS")
-        names = [self._name()]
+        read = self._name if kind == "schema" else self._relation
+        names = [read()]
         while self._took(","):
-            names.append(self._name())
+            names.append(read())
         cascade = self._cascades()
         if self._at < len(self._tokens):
             raise self._refused(f"Give only names behind DROP {kind.upper()}, separated by commas.")
@@ -359,8 +366,17 @@ class _Reader:
         if not self._took(word):
             raise self._refused(f"Write {word} here.")
 
+    def _relation(self) -> str:
+        """The full name of a relation, view or index."""
+        parts = [self._name()]
+        while self._took("."):
+            parts.append(self._name())
+        if len(parts) > _PARTS or (len(parts) == _PARTS and parts[0] != DATABASE):
+            raise self._refused(f"Write at most the schema before a name, not {parts[0]}.")
+        return self._spaces.full(parts)
+
     def _name(self) -> str:
-        """A name, without the schema `public`."""
+        """A name without a schema."""
         if self._at >= len(self._tokens):
             raise self._refused("Write a name behind it.")
         token = self._tokens[self._at]
@@ -368,12 +384,7 @@ class _Reader:
         if not quoted and not token.text.replace("$", "_").isidentifier():
             raise self._refused("Write a name here.")
         self._at += 1
-        name = token.text if quoted else token.text.lower()
-        if self._took("."):
-            if name != PUBLIC:
-                raise self._refused(f"There is no schema {name}, only public.")
-            return self._name()
-        return name
+        return token.text if quoted else token.text.lower()
 
     def _rest(self, *ends: str) -> Text:
         """The text up to the next comma outside of parentheses, or to one of the words `ends`."""

@@ -14,7 +14,6 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from hornbeam_server.schema.ddl.expressions import read_expression, renamed, token_like
-from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.drafts import CheckDraft, ColumnDraft, Name
 from hornbeam_server.schema.sqltext import quoted
@@ -85,22 +84,23 @@ def enumerated(name: Name, values: Sequence[exp.Expr]) -> Domain:
 
 
 def domain_of(
-    kind: exp.Expr | None, column: Name, domains: Mapping[str, Domain], source: Source
+    statement: Statement, kind: exp.Expr | None, column: Name, domains: Mapping[str, Domain]
 ) -> Domain | None:
     """The domain of a column: the one that its type names, or that of its ENUM; None for plain
     types."""
     if isinstance(kind, exp.DataType) and kind.this is exp.DType.ENUM and kind.expressions:
         return enumerated(column, kind.expressions)
-    name = type_name(kind) or ""
-    return domains.get(name.lower() if source.folds_quoted else name)
+    parts = _type_name(kind)
+    if statement.source.folds_quoted:
+        parts = [part.lower() for part in parts]
+    return domains.get(statement.spaces.full(parts)) if parts else None
 
 
-def type_name(kind: exp.Expr | None) -> str | None:
-    """The name of a type that the parser does not know, without its schema; None for others."""
+def _type_name(kind: exp.Expr | None) -> list[str]:
+    """The parts of the name of a type that the parser does not know; none for other types."""
     named = kind.args.get("kind") if isinstance(kind, exp.DataType) else None
     if isinstance(named, str):
-        return named.rpartition(".")[2]
-    last = named.expression if isinstance(named, exp.Dot) else named
-    if not isinstance(last, exp.Identifier):
-        return None
-    return last.name if last.args.get("quoted") else last.name.lower()
+        return named.split(".")
+    parts = named.flatten() if isinstance(named, exp.Dot) else [named]
+    found = [part for part in parts if isinstance(part, exp.Identifier)]
+    return [part.name if part.args.get("quoted") else part.name.lower() for part in found]

@@ -39,8 +39,11 @@ class Drafts:
 
     @property
     def types(self) -> dict[str, str]:
-        """The types of the declared domains, by name."""
-        return {name: domain.column.type.ddl() for name, domain in self.domains.items()}
+        """The types of the declared domains, by name without a schema."""
+        return {
+            name.rpartition(".")[2]: domain.column.type.ddl()
+            for name, domain in self.domains.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)

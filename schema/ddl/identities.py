@@ -35,7 +35,6 @@ from hornbeam_server.schema.model import (
 )
 from hornbeam_server.schema.sequences import (
     is_draw,
-    named,
     sequences_in,
     with_renamed_sequence,
 )
@@ -59,7 +58,7 @@ def read_sequence(statement: Statement, drafts: Drafts) -> None:
     if words[0] == "CREATE":
         options = read_options(tokens, statement.refuse)
         if known is None:
-            drafts.sequences[name.text] = SequenceDraft(name, options.declared(name.text))
+            drafts.sequences[name.text] = SequenceDraft(name, _declared(statement, name, options))
         elif not guarded:
             raise name.place.error(
                 f"Sequence {name.text} is declared twice.", cure="Drop one of them.", name=name.text
@@ -78,7 +77,15 @@ def read_sequence(statement: Statement, drafts: Drafts) -> None:
             name=name.text,
         )
     options = read_options(tokens, statement.refuse, options_of(known.sequence))
-    drafts.sequences[name.text] = replace(known, sequence=options.declared(name.text))
+    drafts.sequences[name.text] = replace(known, sequence=_declared(statement, name, options))
+
+
+def _declared(statement: Statement, name: Name, options: Options) -> DeclaredSequence:
+    declared = options.declared(name.text)
+    if declared.owner is None:
+        return declared
+    relation, column = declared.owner
+    return replace(declared, owner=(statement.spaces.found(relation), column))
 
 
 def read_setval(statement: Statement) -> DraftRestart:
@@ -101,7 +108,8 @@ def read_setval(statement: Statement) -> DraftRestart:
         statement.refuse(
             what, statement.start, "Write SELECT setval('table_column_seq', 42, true)."
         )
-    owner = Name(named(arguments[0].name), statement.place(statement.start))
+    full = statement.spaces.full_name(arguments[0].name)
+    owner = Name(full, statement.place(statement.start))
     return DraftRestart(owner, None, number, called == exp.true())
 
 
@@ -253,7 +261,8 @@ def read_added_identity(statement: Statement, drafts: Drafts) -> None:
     options = statement.options_behind(start)
     make_identity(statement, action, draft, options.identity(always=always))
     if options.name:
-        drafts.draws[options.name] = (draft, statement.name(action.this).text)
+        name = statement.spaces.beside(draft.name.text, options.name)
+        drafts.draws[name] = (draft, statement.name(action.this).text)
 
 
 def make_identity(

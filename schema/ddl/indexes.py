@@ -32,7 +32,7 @@ def read_index(statement: Statement, tree: exp.Create) -> IndexDraft:
         for number, part in enumerate(parameters.args.get("columns") or ())
     )
     include = statement.names(parameters.args.get("include") or ())
-    name = statement.name(index.this) if index.this else None
+    name = statement.beside(relation, statement.name(index.this)) if index.this else None
     unique, distinct = bool(tree.args.get("unique")), statement.nulls_distinct
     return IndexDraft(name, relation, columns, include, unique, where, distinct)
 

@@ -27,6 +27,7 @@ from hornbeam_server.schema.ddl.identities import (
     restarted,
 )
 from hornbeam_server.schema.ddl.indexes import read_index
+from hornbeam_server.schema.ddl.located import STATEMENT, located, makes_schema
 from hornbeam_server.schema.ddl.partitions import about_part, partition_notes, parts_of_tables
 from hornbeam_server.schema.ddl.roles import (
     Passed,
@@ -45,7 +46,8 @@ from hornbeam_server.schema.ddl.roles import (
 from hornbeam_server.schema.ddl.rows import UTF8
 from hornbeam_server.schema.ddl.scan import Piece, pieces
 from hornbeam_server.schema.ddl.sources import Source, recognised
-from hornbeam_server.schema.ddl.statement import STATEMENTS, Qualifier, Statement
+from hornbeam_server.schema.ddl.spaces import Spaces
+from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
 from hornbeam_server.schema.ddl.tables import read_alter, read_domain, read_enum, read_table
 from hornbeam_server.schema.ddl.views import read_plain_view, read_view
 from hornbeam_server.schema.drafts import (
@@ -57,12 +59,10 @@ from hornbeam_server.schema.drafts import (
     ViewDraft,
 )
 from hornbeam_server.schema.errors import SchemaError
-from hornbeam_server.schema.model import DeclaredSequence, Refresh, Schema
+from hornbeam_server.schema.model import PUBLIC, DeclaredSequence, Refresh, Schema
 from hornbeam_server.schema.problems import Problems
 from hornbeam_server.schema.trees import unlink
 
-STATEMENT = ""
-"""The file name of a statement that a client sends."""
 INCLUDED = "Give that file by itself; hornbeam import reads the rows of included files."
 _DUMPED, _HEAD = "\n-- PostgreSQL database dump", 10_000
 """The sign of pg_dump, and the number of characters in which it stands."""
@@ -121,32 +121,35 @@ def read_file(
     is that of the file, from which columns of bytes get their values."""
     source = recognised(text) if source is None else source
     drafts, rows, includes, silent = Drafts(), list[Piece](), list[Piece](), list[Passed]()
-    qualifier = Qualifier()
-    found = list[Piece]()
+    scanned = list[Piece]()
     with drafts.problems.collect():
-        found.extend(pieces(text, file, source))
+        scanned.extend(pieces(text, file, source))
+    file_ = located(scanned, source, Spaces(), drafts.problems)
+    found = file_.pieces
     parts = parts_of_tables(found, source)
     views = (
-        {view for piece in found if (view := dumped_view(piece, source))}
+        {view for piece in found if (view := dumped_view(piece))}
         if _DUMPED in text[:_HEAD]
         else set[str]()
     )
-    only_rows, own = _has_only_rows(found), routines(found, source)
+    only_rows, own = _has_only_rows(found), routines(found)
     with drafts.problems.collect():
         for piece in found:
-            if about_part(piece, source, parts):
+            if about_part(piece, parts):
                 continue
-            of_view = views & {dumped_view(piece, source), indexed_name(piece, source)}
+            of_view = views & {dumped_view(piece), indexed_name(piece)}
             if of_view or (only_rows and piece.words[:2] == ("ALTER", "TABLE")):
                 silent.append(passed(piece))
                 continue
             match role(piece):
+                case Role.HOLDS_NO_ROWS if makes_schema(piece):
+                    pass
                 case Role.HOLDS_NO_ROWS:
                     silent.append(passed(piece))
                 case Role.VIEW if source is not Source.POSTGRES or calls(piece, own):
                     silent.append(passed(piece))
                 case Role.VIEW if file != STATEMENT:
-                    silent += _read_view(piece, qualifier, source, drafts)
+                    silent += _read_view(piece, drafts)
                 case Role.ROWS | Role.CHANGES:
                     rows.append(piece)
                 case Role.DROPS if _lowered(drafts).isdisjoint(named_in_drop(piece)):
@@ -155,14 +158,19 @@ def read_file(
                 case Role.INCLUDES:
                     includes.append(piece)
                 case _:
-                    _read_piece(piece, qualifier, source, drafts)
+                    _read_piece(piece, drafts)
     apply_sequences(drafts)
     if source is not Source.POSTGRES:
         rename_taken_indexes(drafts)
     relations = list(drafts.relations.values()) + drafts.repeated
     sequences = list(drafts.sequences.values())
-    schema = build(relations, drafts.indexes, drafts.views, drafts.problems, sequences)
-    notes = (*schema.notes, *_notes(source, drafts, silent), *partition_notes(parts))
+    schema = build(relations, drafts.indexes, drafts.views, drafts.problems, sequences, file_.made)
+    notes = (
+        *schema.notes,
+        *file_.notes,
+        *_notes(source, drafts, silent),
+        *partition_notes(parts),
+    )
     whole = replace(schema, notes=notes)
     expressions = dict(_expressions(drafts))
     found_rows, other = tuple(rows), tuple(includes)
@@ -199,23 +207,21 @@ def _notes(source: Source, drafts: Drafts, silent: Sequence[Passed]) -> Iterator
     yield from passed_notes(silent)
 
 
-def _read_view(
-    piece: Piece, qualifier: Qualifier, source: Source, drafts: Drafts
-) -> Iterator[Passed]:
+def _read_view(piece: Piece, drafts: Drafts) -> Iterator[Passed]:
     """Read CREATE VIEW of a file. It is passed over if it cannot be read, since it holds no
     rows."""
     try:
-        _read(Statement.of(piece, qualifier, source, drafts.types), drafts)
+        _read(Statement.of(piece, drafts.types), drafts)
     except SchemaError:
         yield passed(piece)
 
 
-def _read_piece(piece: Piece, qualifier: Qualifier, source: Source, drafts: Drafts) -> None:
-    subject = (declared_name(piece, source), "")
+def _read_piece(piece: Piece, drafts: Drafts) -> None:
+    subject = (declared_name(piece), "")
     spoils = piece.words[:1] == ("CREATE",)
     about = () if spoils else (subject,)
     with drafts.problems.collect(subject, spoils=spoils, about=about):
-        statement = Statement.of(piece, qualifier, source, drafts.types)
+        statement = Statement.of(piece, drafts.types)
         _read(as_alias(statement) if is_added_type(piece) else statement, drafts)
 
 
@@ -232,14 +238,16 @@ class Restart:
     """Is `value` the last number that was given, for currval?"""
 
 
-def load_restart(sql: str, schema: Schema, file: str = "") -> Restart:
+def load_restart(
+    sql: str, schema: Schema, file: str = "", path: Sequence[str] = (PUBLIC,)
+) -> Restart:
     """Read ALTER TABLE … ALTER COLUMN … RESTART, ALTER SEQUENCE … RESTART or SELECT setval(…) for
-    an identity column or a sequence of `schema`. Raises SchemaError."""
+    an identity column or a sequence of `schema`, under a search path. Raises SchemaError."""
     drafts = Drafts(relations=dict(_identities(schema)))
-    qualifier = Qualifier()
-    statements = list(pieces(sql, file, Source.POSTGRES))
+    spaces = Spaces.of(schema, path)
+    statements = [replace(p, spaces=spaces) for p in pieces(sql, file, Source.POSTGRES)]
     for piece in statements:
-        _read(Statement.of(piece, qualifier, Source.POSTGRES), drafts)
+        _read(Statement.of(piece), drafts)
     if len(statements) != 1 or len(drafts.restarts) != 1:
         raise Place.at(sql, 0, file).error(
             "This does not restart one identity column.",

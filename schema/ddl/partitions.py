@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from hornbeam_server.schema.ddl.roles import NAME, declared_name, indexed_name, last_name
+from hornbeam_server.schema.ddl.roles import declared_name, indexed_name
 from hornbeam_server.schema.ddl.scan import Piece
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.ddl.spaces import NAME
 
 _TABLE = rf"CREATE\s+(?:UNLOGGED\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?(?P<part>{NAME})\s*"
 _FORMS = (
@@ -40,7 +41,7 @@ def parts_of_tables(pieces: Sequence[Piece], source: Source) -> dict[str, str]:
             for form in _FORMS:
                 found = form.match(piece.text)
                 if found is not None and _adds_no_column(found.groupdict().get("inside") or ""):
-                    part, of = (last_name(found[side], source) for side in ("part", "whole"))
+                    part, of = (piece.spaces.full_name(found[s]) for s in ("part", "whole"))
                     whole.setdefault(part, of)
     return {part: _root(part, whole) for part in whole}
 
@@ -67,11 +68,11 @@ def _adds_no_column(inside: str) -> bool:
     return all(not each.strip() or _CONSTRAINT.match(each) for each in elements)
 
 
-def about_part(piece: Piece, source: Source, parts: Mapping[str, str]) -> bool:
+def about_part(piece: Piece, parts: Mapping[str, str]) -> bool:
     """Does a statement declare a part, or something of a part?"""
     if not parts or piece.words[:1] not in {("CREATE",), ("ALTER",)}:
         return False
-    named = declared_name(piece, source) or indexed_name(piece, source)
+    named = declared_name(piece) or indexed_name(piece)
     attaches = _FORMS[1].match(piece.text) or _ATTACHED_INDEX.match(piece.text)
     return named in parts or attaches is not None
 

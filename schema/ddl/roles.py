@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hornbeam_server.schema.ddl.scan import Piece
-from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.ddl.spaces import NAME
 
 
 class Role(enum.Enum):
@@ -44,7 +44,6 @@ _KIND_WORDS = """
 """
 _KINDS = frozenset(_KIND_WORDS.split())
 """Kinds of objects that hold no rows."""
-NAME = r"(?:\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+)(?:\s*\.\s*(?:\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+))*"
 _ALTERS_NO_ROWS = re.compile(
     rf"ALTER\s+(?:TABLE|SEQUENCE|INDEX|DOMAIN|MATERIALIZED\s+VIEW)\s+(?:ONLY\s+|IF\s+EXISTS\s+)*{NAME}\s+(?:"
     r"OWNER\s+TO|OWNED\s+BY|CLUSTER\s+ON|REPLICA\s+IDENTITY|(?:ENABLE|DISABLE|FORCE)\s"
@@ -122,10 +121,11 @@ _ROUTINE = re.compile(
 _CALLED = re.compile(r"(\w+)\s*\(")
 
 
-def routines(found: Iterable[Piece], source: Source) -> frozenset[str]:
+def routines(found: Iterable[Piece]) -> frozenset[str]:
     """The names of the functions and aggregates that statements create."""
-    named = (_ROUTINE.match(piece.text) for piece in found if piece.words[:1] == ("CREATE",))
-    return frozenset(last_name(match[1], source) for match in named if match)
+    created = (piece for piece in found if piece.words[:1] == ("CREATE",))
+    named = ((piece.spaces, _ROUTINE.match(piece.text)) for piece in created)
+    return frozenset(spaces.last_name(match[1]) for spaces, match in named if match)
 
 
 def calls(piece: Piece, names: frozenset[str]) -> bool:
@@ -133,10 +133,10 @@ def calls(piece: Piece, names: frozenset[str]) -> bool:
     return any(name.lower() in names for name in _CALLED.findall(piece.text))
 
 
-def dumped_view(piece: Piece, source: Source) -> str:
+def dumped_view(piece: Piece) -> str:
     """The name of a materialized view as pg_dump writes it; "" for other statements."""
     found = _DUMPED_VIEW.match(piece.text)
-    return last_name(found["name"], source) if found else ""
+    return piece.spaces.full_name(found["name"]) if found else ""
 
 
 _INDEXED = re.compile(
@@ -144,18 +144,28 @@ _INDEXED = re.compile(
 )
 
 
-def indexed_name(piece: Piece, source: Source) -> str:
+def indexed_name(piece: Piece) -> str:
     """The relation or view of a CREATE INDEX; "" for other statements."""
     found = _INDEXED.match(piece.text) if piece.words[:1] == ("CREATE",) else None
-    return last_name(found[1], source) if found else ""
+    return piece.spaces.full_name(found[1]) if found else ""
+
+
+_DROPPED = re.compile(
+    r"DROP\s+(?:TABLE|INDEX|VIEW)\s+(?:CONCURRENTLY\s+)?(?:IF\s+EXISTS\s+)?"
+    rf"(?P<names>{NAME}(?:\s*,\s*{NAME})*)",
+    re.IGNORECASE,
+)
+_NAME = re.compile(NAME)
 
 
 def named_in_drop(piece: Piece) -> Iterator[str]:
     """The names in DROP TABLE, INDEX or VIEW, and ALTER TABLE … DROP, in lower case."""
+    names = []
     if altered := _DROPS_OF_TABLE.match(piece.text):
-        yield _PARTS.findall(altered["name"])[-1].strip('"`[]').lower()
-    if piece.words[1:2] in {("TABLE",), ("INDEX",), ("VIEW",)}:
-        yield from (word.strip('"`[]').lower() for word in piece.words[2:])
+        names.append(altered["name"])
+    if found := _DROPPED.match(piece.text):
+        names += _NAME.findall(found["names"])
+    yield from (piece.spaces.full_name(name).lower() for name in names)
 
 
 _DECLARED = re.compile(
@@ -164,23 +174,10 @@ _DECLARED = re.compile(
 )
 
 
-def declared_name(piece: Piece, source: Source) -> str:
+def declared_name(piece: Piece) -> str:
     """The relation of a CREATE TABLE or ALTER TABLE that may not be readable; "" for others."""
     found = _DECLARED.match(piece.text)
-    if found is None:
-        return ""
-    return last_name(found[1], source)
-
-
-def last_name(text: str, source: Source) -> str:
-    """The last part of a qualified name, as it is stored."""
-    last = str(_PARTS.findall(text)[-1])
-    quoted = last[:1] in '"`['
-    name = last[1:-1] if quoted else last
-    return name if quoted and not source.folds_quoted else name.lower()
-
-
-_PARTS = re.compile(r"\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+")
+    return piece.spaces.full_name(found[1]) if found else ""
 
 
 @dataclass(frozen=True, slots=True)

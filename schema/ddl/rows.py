@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from hornbeam_server.schema.ddl.roles import NAME, last_name
 from hornbeam_server.schema.ddl.scan import Piece
 from hornbeam_server.schema.ddl.server_bytes import value_of
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.ddl.spaces import NAME
 from hornbeam_server.schema.drafts import Place
 from hornbeam_server.schema.errors import SchemaError
 
@@ -103,7 +103,7 @@ def section(piece: Piece, source: Source) -> Section | None:
     """The rows of a statement; None for a table of the system, such as sqlite_sequence. Raises
     SchemaError for a statement that changes rows, or takes them from a query."""
     head = (_COPY if piece.rows is not None else _HEAD).match(piece.text)
-    name = last_name(head["name"], source) if head else ""
+    name = piece.spaces.full_name(head["name"]) if head else ""
     if name.startswith("sqlite_") or (head is None and "SQLITE_SEQUENCE" in piece.words):
         return None
     if head is None or (piece.rows is not None and _options(head["options"])):
@@ -113,7 +113,7 @@ def section(piece: Piece, source: Source) -> Section | None:
             cure="Export the rows again, for example with pg_dump or mysqldump, or load CSV files.",
             name=what,
         )
-    columns = tuple(last_name(part, source) for part in _COLUMN.findall(head["columns"] or ""))
+    columns = tuple(map(piece.spaces.last_name, _COLUMN.findall(head["columns"] or "")))
     return Section(name, columns, bool(columns), piece, source)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.ddl.spaces import PUBLIC_ALONE, Spaces
 from hornbeam_server.schema.drafts import Place
 
 _PLAIN = r"'(?:[^']++|'')*+'|\"(?:[^\"]++|\"\")*+\""
@@ -79,6 +80,8 @@ class Piece:
     words: tuple[str, ...]
     """The first words and signs, in upper case."""
     rows: tuple[int, int] | None = None
+    spaces: Spaces = PUBLIC_ALONE
+    """The schemas that are known at the statement (`located.py`)."""
 
     @property
     def text(self) -> str:

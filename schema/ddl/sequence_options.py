@@ -13,6 +13,7 @@ from typing import NoReturn
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.model import DeclaredSequence, Identity
+from hornbeam_server.schema.namespaces import joined
 from hornbeam_server.schema.sequences import default_bounds
 from hornbeam_server.schema.types import ColumnType, Declared, Kind
 
@@ -186,14 +187,15 @@ class _Reader:
         )
 
     def _owner(self) -> tuple[str, str] | None:
-        """The last two parts of a name; None for OWNED BY NONE."""
+        """The relation, with its schema if the name has one, and the column; None for OWNED BY
+        NONE."""
         if self._is("NONE"):
             return None
         parts = self._parts()
         if len(parts) < 2:
             token = self._tokens[self._at - 1]
             self._refuse(f"OWNED BY {token.text}", token.start, "Write OWNED BY table.column.")
-        return parts[-2], parts[-1]
+        return joined(*parts[-3:-1]) if len(parts) > 2 else parts[0], parts[-1]
 
     def _word(self) -> str:
         if self._at >= len(self._tokens):

@@ -27,12 +27,15 @@ from hornbeam_server.schema.ddl.expressions import (
 from hornbeam_server.schema.ddl.scan import Piece
 from hornbeam_server.schema.ddl.sequence_options import Options, read_options
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.ddl.spaces import Spaces, is_catalog
 from hornbeam_server.schema.drafts import Expression, Name, Place
-from hornbeam_server.schema.model import PUBLIC
+from hornbeam_server.schema.qualifying import Edit, edited, qualifications
+from hornbeam_server.schema.sequences import sequences_in, with_renamed_sequence
 from hornbeam_server.schema.sqltext import CODE_POINTS, no_fallback_warnings, tokenize
 from hornbeam_server.schema.trees import unlink_unfinished
 
 DIALECT = Dialect.get_or_raise("postgres")
+_BEFORE = ("db", "catalog")
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
 STATEMENTS = (
     "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE [MATERIALIZED] VIEW, CREATE DOMAIN, ALTER"
@@ -49,15 +52,6 @@ _REFUSED_BEHIND = {
 """Words behind an expression."""
 
 
-@dataclass(slots=True)
-class Qualifier:
-    """The schema prefix of all names of a file: "" for none, None before the first name is read.
-    `others` are the further prefixes that have been reported."""
-
-    text: str | None = None
-    others: set[str] = field(default_factory=set)
-
-
 @dataclass(frozen=True)
 class Statement:
     """One statement: its tokens, its parser, and the mapping from a node to its place. Offsets
@@ -66,19 +60,20 @@ class Statement:
     text: str
     origin: Place
     tokens: Sequence[Token]
-    qualifier: Qualifier
-    source: Source
+    spaces: Spaces
     types: Mapping[str, str] = field(default_factory=lambda: NO_TYPES)
     """The types of the domains that are declared above, by the names of the domains."""
 
     @classmethod
-    def of(
-        cls, piece: Piece, qualifier: Qualifier, source: Source, types: Mapping[str, str] = NO_TYPES
-    ) -> Statement:
+    def of(cls, piece: Piece, types: Mapping[str, str] = NO_TYPES) -> Statement:
         """Raises SchemaError when the tokens of the statement cannot be read."""
         text = piece.text
-        tokens = tokenize(source.dialect, text, piece.place)
-        return cls(text, piece.place, tokens, qualifier, source, types)
+        tokens = tokenize(piece.spaces.source.dialect, text, piece.place)
+        return cls(text, piece.place, tokens, piece.spaces, types)
+
+    @property
+    def source(self) -> Source:
+        return self.spaces.source
 
     @property
     def options(self) -> dict[int, tuple[int, int]]:
@@ -189,7 +184,14 @@ class Statement:
         """The expression behind the DEFAULT of the column that is named at offset `column`."""
         first = self._index(self.keyword("DEFAULT", column)) + 1
         inside = default_of(self.tokens[first:])
-        return expression(inside, self.text, self.place(inside[0].start), self.source, self.types)
+        place = self.place(inside[0].start)
+        found = expression(inside, self.text, place, self.source, self.types)
+        return replace(found, sql=self._with_full_sequences(found.sql))
+
+    def _with_full_sequences(self, sql: str) -> str:
+        for name in sequences_in(sql):
+            sql = with_renamed_sequence(sql, name, self.spaces.found(name))
+        return sql
 
     def without_data(self) -> Statement:
         """The statement without WITH [NO] DATA at its end: a view always has its rows."""
@@ -258,21 +260,28 @@ class Statement:
         index = min(self._index(offset) + 1, len(self.tokens) - 1)
         return self.place(self.tokens[index].start)
 
-    def behind_as(self) -> str:
-        """The text after the first AS outside parentheses, with the types of domains for their
-        names behind `::`."""
+    def _behind_as(self) -> Sequence[Token]:
         for token, following in self._outside():
             if token.token_type is TokenType.ALIAS:
-                return self._with_types(self.tokens[self._index(following.start) :])
-        return ""
+                return self.tokens[self._index(following.start) :]
+        return ()
 
-    def _with_types(self, tokens: Sequence[Token]) -> str:
-        pieces, begin = list[str](), tokens[0].start
-        for at, end, type_ in domain_casts(tokens, self.types):
-            if tokens[at - 1].token_type is TokenType.DCOLON:
-                pieces += [self.text[begin : tokens[at].start], type_]
-                begin = tokens[end - 1].end + 1
-        return "".join([*pieces, self.text[begin : tokens[-1].end + 1]])
+    def query(self, tree: exp.Expr) -> str:
+        """The text behind the first AS outside parentheses, which the parser has read as `tree`. It
+        has the types of domains for their names behind `::`, and relations have the names by which
+        they are found without a search path."""
+        tokens = self._behind_as()
+        casts = (
+            Edit(tokens[at].start, tokens[end - 1].end + 1, type_)
+            for at, end, type_ in domain_casts(tokens, self.types)
+            if tokens[at - 1].token_type is TokenType.DCOLON
+        )
+        edits = [*qualifications(tree, self.spaces.in_query), *casts]
+        return edited(self.text[: tokens[-1].end + 1], edits)[tokens[0].start :]
+
+    def has_query(self) -> bool:
+        """Is there an AS outside parentheses?"""
+        return bool(self._behind_as())
 
     def outside_columns(self) -> Token:
         """The token after the list of columns, otherwise the token after CREATE."""
@@ -311,20 +320,23 @@ class Statement:
             what = node.sql(DIALECT) if node is not None else "a reference to nothing"
             offset = self.offset(node) if node is not None else self.start
             self.refuse(what, offset, "Write the name of a relation.")
-        schema = node.args.get("db")
-        written = self.name(schema).text if schema else ""
-        written = "" if written in (PUBLIC, self.source.default_schema) else written
-        if self.qualifier.text is None:
-            self.qualifier.text = written
-        other = written if written != self.qualifier.text else None
-        if node.args.get("catalog") and self.source is not Source.SQLSERVER:
-            other = f"{node.args['catalog'].name}.{written}"
-        if other is not None and other not in self.qualifier.others:
-            self.qualifier.others.add(other)
-            cure = "Relations live in one schema; write it before all names, or before none."
-            what = f"the {'qualified' if schema else 'unqualified'} name {node.sql()}"
-            self.refuse(what, self.offset(node), cure)
-        return self.name(node.this)
+        named = self.name(node.this)
+        schema, catalog = (self.name(p).text if p else "" for p in map(node.args.get, _BEFORE))
+        if catalog and not is_catalog(catalog, self.source):
+            what, cure = node.sql(), "Leave out the part before the schema."
+            self.refuse(f"The name {what}", self.offset(node), cure)
+        full = self.spaces.full([schema, named.text] if schema else [named.text])
+        if self.spaces.parted(full)[1] != named.text:
+            raise named.place.error(
+                f'The name "{named.text}" begins with the name of a schema and a dot.',
+                cure=f"Write {full} for the relation in the schema, or choose another name.",
+                name=named.text,
+            )
+        return Name(full, self.place(self.offset(node)))
+
+    def beside(self, relation: Name, name: Name) -> Name:
+        """The full name of an index of the relation, in whose schema it is."""
+        return Name(self.spaces.beside(relation.text, name.text), name.place)
 
     def names(self, nodes: Sequence[exp.Expr]) -> tuple[Name, ...]:
         return tuple(self.name(node) for node in nodes)

@@ -74,7 +74,7 @@ def _read_column(
     column, domain = ColumnDraft(name, ColumnType(Kind.TEXT)), None
     if isinstance(written, exp.DataType):
         column = replace(column, type=substitute(written))
-        domain = domain_of(written, name, drafts.domains, statement.source)
+        domain = domain_of(statement, written, name, drafts.domains)
     with drafts.problems.collect(subject, spoils=True):
         column = _typed(statement, node, name, domain)
     if domain is not None:
@@ -174,7 +174,7 @@ def _column_constraint(
             statement.only(kind, {"include", "nulls"}, "Write UNIQUE alone.", start)
             include = statement.included(kind, "Write UNIQUE alone.", start)
             label = statement.name(node.this) if node.this else None
-            drafts.indexes.append(_unique(label, draft, (name,), include, kind))
+            drafts.indexes.append(_unique(statement, label, draft, (name,), include, kind))
         case exp.Reference():
             label = statement.name(node.this) if node.this else None
             draft.foreign_keys.append(_foreign_key(statement, label, (name,), kind))
@@ -199,7 +199,10 @@ def _column_constraint(
             check_single_default(column)
             options = statement.options_behind(start)
             if options.name:
-                drafts.draws[options.name] = (draft, name.text)
+                drafts.draws[statement.spaces.beside(draft.name.text, options.name)] = (
+                    draft,
+                    name.text,
+                )
             identity = options.identity(always=kind.args.get("this") is True)
             numbers = Default(DefaultKind.IDENTITY, identity=identity)
             return replace(column, nullable=False, default=numbers)
@@ -245,6 +248,7 @@ def _seed(statement: Statement, node: exp.Expr | None, after: int) -> int:
 
 
 def _unique(
+    statement: Statement,
     label: Name | None,
     draft: RelationDraft,
     columns: tuple[Name, ...],
@@ -254,7 +258,8 @@ def _unique(
     """The index of a UNIQUE constraint."""
     parts = tuple((name, False) for name in columns)
     distinct = not node.args.get("nulls")
-    return IndexDraft(label, draft.name, parts, include, unique=True, nulls_distinct=distinct)
+    name = statement.beside(draft.name, label) if label else None
+    return IndexDraft(name, draft.name, parts, include, unique=True, nulls_distinct=distinct)
 
 
 def _refuse_constraint(statement: Statement, node: exp.Expr, after: int) -> NoReturn:
@@ -285,7 +290,7 @@ def _read_constraint(
             include = statement.included(node, "Write UNIQUE (columns).")
             listed = node.this.expressions if node.this is not None else ()
             names = statement.names(listed)
-            drafts.indexes.append(_unique(label, draft, names, include, node))
+            drafts.indexes.append(_unique(statement, label, draft, names, include, node))
         case exp.CheckColumnConstraint():
             draft.checks.append(CheckDraft(label, statement.expression(node.this)))
         case exp.ForeignKey():

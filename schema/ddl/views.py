@@ -56,7 +56,7 @@ def read_view(statement: Statement, tree: exp.Create) -> ViewDraft:
             name=name.text,
         ) from None
     group = options.get("group", DEFAULT_GROUP)
-    view = DeclaredView(name.text, statement.behind_as(), interval_s, group, refresh)
+    view = DeclaredView(name.text, statement.query(tree.expression), interval_s, group, refresh)
     return ViewDraft(name, view)
 
 
@@ -65,7 +65,7 @@ def read_plain_view(statement: Statement, tree: exp.Create) -> ViewDraft:
     statement.only(tree, {"this", "kind", "expression", "replace"}, cure)
     columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
     name = statement.table(tree.this.this if isinstance(tree.this, exp.Schema) else tree.this)
-    sql = statement.behind_as()
+    sql = statement.query(tree.expression)
     if columns:
         listed = ", ".join(identifier(each.text) for each in statement.names(columns))
         sql = f"SELECT * FROM (\n{sql}\n) AS {identifier(f'{name.text}_select')} ({listed})"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from hornbeam.ddl import evolve
 from hornbeam.errors import NotSupportedError, ProgrammingError
+from hornbeam.namespaces import Setting, setting_of_path
 from hornbeam.statements import Kind, is_complete, kind, quote, split, tokens
 
 
@@ -106,8 +107,76 @@ def test_names_may_have_the_schema_public() -> None:
     assert evolve(with_index, 'DROP TABLE public."B c"').endswith("ON public.a (id);\n")
     assert evolve(with_index, 'DROP TABLE "public".a, "B c"') == ""
     assert evolve(TWO, "CREATE TABLE IF NOT EXISTS public.a (id INTEGER)") == TWO
-    with pytest.raises(NotSupportedError, match=r"s\.a is in schema s"):
+    with pytest.raises(ProgrammingError, match=r'no schema "s".*\n.*CREATE SCHEMA "s"'):
         evolve(TWO, "CREATE TABLE s.a (id INTEGER)")
+
+
+SHOP = (
+    'CREATE SCHEMA shop;\nCREATE SCHEMA "H r";\nCREATE TABLE a (\n  id INTEGER\n);\n'
+    'CREATE TABLE shop.a (\n  id INTEGER\n);\nCREATE TABLE "H r".b (\n  id INTEGER\n);\n'
+    "CREATE INDEX i ON shop.a (id);\n"
+)
+
+
+def test_names_belong_to_schemas() -> None:
+    assert "shop.a (" not in evolve(SHOP, "DROP TABLE hornbeam.shop.a")
+    assert evolve(SHOP, "DROP TABLE a, shop.a") == evolve(
+        evolve(SHOP, "DROP TABLE shop.a"), "DROP TABLE a"
+    )
+    assert evolve(SHOP, "DROP INDEX shop.i") == SHOP[: SHOP.index("CREATE INDEX")]
+    assert evolve(SHOP, 'CREATE TABLE IF NOT EXISTS "H r".b (x INT)') == SHOP
+    assert evolve(SHOP, 'CREATE INDEX i ON "H r".b (id)').endswith(
+        'CREATE INDEX i ON "H r".b (id);\n'
+    )
+    assert evolve(SHOP, "CREATE SCHEMA IF NOT EXISTS shop") == SHOP
+    assert evolve(SHOP, "CREATE SCHEMA more") == SHOP + "CREATE SCHEMA more;\n"
+    for statement, wrong in (
+        ("CREATE SCHEMA shop", "exists already"),
+        ("CREATE SCHEMA public", "exists already"),
+        ("CREATE TABLE shop.a (x INT)", '"shop.a" exists already'),
+        ("CREATE INDEX i ON shop.a (id)", '"shop.i" exists already'),
+        ("CREATE TABLE none.a (x INT)", 'no schema "none"'),
+        ("DROP TABLE shop.b", '"shop.b" does not exist'),
+        ("DROP INDEX i", '"i" does not exist'),
+    ):
+        with pytest.raises(ProgrammingError, match=wrong):
+            evolve(SHOP, statement)
+
+
+def test_a_search_path_finds_names_and_is_written_before_new_ones() -> None:
+    path = ("none", "H r", "shop", "public")
+    assert "shop.a (" not in evolve(SHOP, "DROP TABLE a", path)
+    assert evolve(SHOP, "DROP INDEX i", path) == SHOP[: SHOP.index("CREATE INDEX")]
+    assert evolve(SHOP, "CREATE TABLE c (x INT)", path) == (
+        SHOP + 'SET search_path TO "none", "H r", "shop", "public";\nCREATE TABLE c (x INT);\n'
+    )
+    with pytest.raises(ProgrammingError, match="exists already"):
+        evolve(SHOP, "CREATE TABLE b (x INT)", path)
+    with pytest.raises(ProgrammingError, match="No schema of the search path"):
+        evolve(SHOP, "CREATE TABLE b (x INT)", ("none",))
+
+
+@pytest.mark.parametrize(
+    ("sql", "path", "local"),
+    [
+        ("SET search_path TO shop, \"H r\", 'it''s'", ("shop", "H r", "it's"), False),
+        ("set session Search_Path = Shop;", ("shop",), False),
+        ("SET LOCAL search_path TO a", ("a",), True),
+        ("SET SCHEMA 'Shop'", ("Shop",), False),
+        ("SET search_path TO DEFAULT", None, False),
+        ("RESET search_path", None, False),
+    ],
+)
+def test_a_search_path_is_read(sql: str, path: tuple[str, ...] | None, local: bool) -> None:
+    assert kind(sql) is Kind.SET
+    assert setting_of_path(sql) == Setting(path, local)
+
+
+def test_other_settings_are_no_search_path() -> None:
+    assert setting_of_path("SET timezone TO utc") is None
+    for sql in ("SET search_path TO", "SET search_path TO a b", "SET search_path TO a,"):
+        with pytest.raises(ProgrammingError, match="gives no search path"):
+            setting_of_path(sql)
 
 
 def test_drop_removes_all_listed_items_and_accepts_no_other_words() -> None:
@@ -119,7 +188,7 @@ def test_drop_removes_all_listed_items_and_accepts_no_other_words() -> None:
         evolve(three, "DROP TABLE a, nothing")
     for statement, word in (
         ("DROP INDEX i ON c", "ON"), ("DROP TABLE a CASCADE", "CASCADE"), ("DROP TABLE a b", "b"),
-        ("DROP TABLE a IF EXISTS", "IF"), ("DROP TABLE a.b", r"\."), ("DROP TABLE a, c d", "d"),
+        ("DROP TABLE a IF EXISTS", "IF"), ("DROP TABLE a, c d", "d"),
     ):  # fmt: skip
         with pytest.raises(
             NotSupportedError, match=f"^{word} is not supported after DROP .*\n  Give"

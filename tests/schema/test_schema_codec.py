@@ -460,3 +460,16 @@ def test_renamed_relations_raise_the_format_number_and_are_decoded() -> None:
     assert decode_catalog(RENAMED) == catalog
     assert [catalog.layout(name).table for name in ("r", "s")] == ["r.r..2.0", "r.r.0"]
     assert [catalog.layout(name).stored_name for name in ("r", "s")] == ["r..2", "r"]
+
+
+SPACES = (Path(__file__).parent / "fixtures" / "catalog_12_spaces.json").read_bytes()
+"""A catalog with a relation in a schema, and a schema that is empty."""
+
+
+def test_schemas_raise_the_format_number_and_are_decoded() -> None:
+    schema = load_ddl("CREATE SCHEMA a; CREATE SCHEMA b; CREATE TABLE b.r (x INT PRIMARY KEY);")
+    catalog = Catalog(1, schema, Forest(("b.r",)))
+    assert encode_catalog(catalog) == SPACES
+    assert decode_catalog(SPACES) == catalog
+    public = replace(catalog, schema=replace(schema, spaces=()))
+    assert encode_catalog(public).startswith(b'{"format":1,')

@@ -462,16 +462,28 @@ ERRORS = [
     (
         "CREATE TABLE shop.t (a INT PRIMARY KEY);\n"
         "CREATE INDEX i ON public.t (a)\n                  ^",
-        "the qualified name public.t",
-        "before all names",
+        "declared on t, which is not a relation",
+        "Relations are: shop.t",
     ),
-    (I + "CREATE TABLE shop.u (a INT PRIMARY KEY)\n             ^", "name shop.u", "none"),
     (
         "CREATE TABLE shop.t (a INT PRIMARY KEY);\nCREATE INDEX i ON t (a)\n                  ^",
-        "the unqualified name t",
-        "before all names",
+        "declared on t, which is not a relation",
+        "Relations are: shop.t",
     ),
-    ("CREATE TABLE a.b.c (a INT PRIMARY KEY)\n             ^", "qualified name a.b.c", "schema"),
+    ('CREATE SCHEMA "a.b"\n^', "a.b has a dot", "without a dot"),
+    (
+        'CREATE SCHEMA a;\nCREATE TABLE "a.t" (a INT PRIMARY KEY)\n             ^',
+        "begins with the name of a schema",
+        "Write a.t",
+    ),
+    ("CREATE SCHEMA a CREATE TABLE t (a INT PRIMARY KEY)\n^", "with the statements", "behind it"),
+    (
+        "CREATE TABLE shop.t (a INT PRIMARY KEY); "
+        "CREATE MATERIALIZED VIEW shop AS SELECT a FROM shop.t\n^",
+        "shop has the name of a materialized view",
+        "Rename the view",
+    ),
+    ("CREATE TABLE a.b.c (a INT PRIMARY KEY)\n             ^", "The name a.b.c", "schema"),
     # as pg_dump writes it
     (
         "CREATE TABLE t (a INT GENERATED ALWAYS AS IDENTITY (CYCLE))\n"

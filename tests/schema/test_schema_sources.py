@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hornbeam_server.schema.ddl import load_ddl, read_file
+from hornbeam_server.schema.ddl import load_ddl, read_file, render_ddl
 from hornbeam_server.schema.ddl.sources import Source, recognised
 
 WANTED = """
@@ -240,14 +240,63 @@ def test_the_given_dialect_is_taken() -> None:
     assert schema == load_ddl("CREATE TABLE t (a INT PRIMARY KEY, b TIMESTAMP)")
 
 
-def test_several_schemas_are_reported_once_each() -> None:
+def test_several_schemas_are_made_also_without_their_create_schema() -> None:
     text = (
-        "CREATE TABLE sales.a (i INT PRIMARY KEY); CREATE TABLE hr.b (i INT PRIMARY KEY);"
-        "CREATE TABLE hr.c (i INT PRIMARY KEY); CREATE TABLE sales.d (i INT PRIMARY KEY);"
+        "CREATE SCHEMA hr; CREATE TABLE sales.a (i INT PRIMARY KEY, UNIQUE (i));"
+        "CREATE TABLE hr.b (i INT PRIMARY KEY REFERENCES sales.a, CHECK (i > 0));"
+        "CREATE TABLE b (i INT PRIMARY KEY); CREATE INDEX j ON hr.b (i);"
     )
-    (problem,) = read_file(text).problems.found()
-    assert "the qualified name hr.b" in problem.error.message
+    schema = load_ddl(text)
+    assert schema.spaces == ("hr", "sales")
+    assert schema.names == ("sales.a", "hr.b", "b")
+    assert [index.name for index in schema.indexes] == ["sales.a_i_key", "hr.j"]
+    (key,), (check,) = schema.relation("hr.b").foreign_keys, schema.relation("hr.b").checks
+    assert (key.name, key.parent, check.name) == ("b_i_fkey", "sales.a", "b_i_check")
+    assert schema.notes == ("the schema sales is created, which the file does not create",)
+    assert load_ddl(render_ddl(schema)) == schema
     assert load_ddl("CREATE TABLE public.a (i INT PRIMARY KEY); CREATE INDEX j ON a (i);")
+
+
+def test_names_are_found_along_the_search_path() -> None:
+    text = """
+        CREATE SCHEMA shop; CREATE TABLE c (i INT PRIMARY KEY);
+        SET search_path = shop, pg_catalog, public;
+        CREATE TABLE a (i INT PRIMARY KEY, c INT REFERENCES c, b INT REFERENCES b);
+        CREATE TABLE b (i INT PRIMARY KEY); CREATE INDEX j ON a (c);
+        CREATE VIEW v AS WITH b AS (SELECT 1 AS x) SELECT a.i, shop.a.c, x FROM a, c, b;
+        SET search_path TO DEFAULT;
+        CREATE TABLE b (i INT PRIMARY KEY);
+        """
+    schema = load_ddl(text)
+    assert schema.names == ("c", "shop.a", "shop.b", "b")
+    assert [key.parent for key in schema.relation("shop.a").foreign_keys] == ["c", "shop.b"]
+    assert [index.name for index in schema.indexes] == ["shop.j"]
+    (view,) = schema.views
+    assert (view.name, view.sql) == (
+        "shop.v",
+        "WITH b AS (SELECT 1 AS x) SELECT a.i, shop.a.c, x FROM shop.a, c, b",
+    )
+
+
+def test_one_database_of_mysql_is_left_out_and_several_are_schemas() -> None:
+    one = "CREATE DATABASE shop; USE shop; CREATE TABLE a (i INT PRIMARY KEY);"
+    assert load_ddl(one, source=Source.MYSQL).names == ("a",)
+    schema = load_ddl(
+        one + "CREATE TABLE shop.b (i INT PRIMARY KEY); USE hr;"
+        "CREATE TABLE a (i INT PRIMARY KEY, FOREIGN KEY (i) REFERENCES shop.a (i));",
+        source=Source.MYSQL,
+    )
+    assert (schema.spaces, schema.names) == (("shop", "hr"), ("shop.a", "shop.b", "hr.a"))
+
+
+def test_dbo_is_public_beside_other_schemas_of_sql_server() -> None:
+    schema = load_ddl(
+        "CREATE SCHEMA [Sales] AUTHORIZATION [dbo]\nGO\nUSE [Works]\nGO\n"
+        "CREATE TABLE [dbo].[A] ([i] [int] NOT NULL PRIMARY KEY)\nGO\n"
+        "CREATE TABLE [Sales].[Order] ([i] [int] NOT NULL PRIMARY KEY REFERENCES [dbo].[A] ([i]))",
+        source=Source.SQLSERVER,
+    )
+    assert (schema.spaces, schema.names) == (("sales",), ("a", "sales.order"))
 
 
 def test_names_of_indexes_may_repeat_in_tables_of_mysql() -> None:

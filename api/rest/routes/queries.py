@@ -16,6 +16,7 @@ from hornbeam_server.api.rest.dependencies import (
     check_parameters,
     encoded,
     metrics_of,
+    paths_of,
     principal_of,
     readable_of,
     settings_of,
@@ -55,6 +56,7 @@ async def query(
     began, limits, db = now_s(), settings_of(request), readable_of(request)
     check_parameters(body.parameter_lists(), limits)
     characters = len(body.sql) + sum(len(item.sql) for item in body.pending)
+    body = await db.engine.read(characters, partial(paths_of(request).query, body, db.catalog))
     allow = partial(authorizer_of(request).query, principal_of(request), body, db.catalog)
     await db.engine.read(characters, allow)
     answering = _answer(body, db, limits, began, arrow=ARROW in accept)
@@ -100,6 +102,8 @@ async def _answer(
 )
 async def explain(body: ExplainBody, request: Request, db: ReadDb, asking: Asking) -> Response:
     """The plan of a SELECT, with the reasons for it. With `analyze` the SELECT is run."""
+    locate = partial(paths_of(request).explanation, body, db.catalog)
+    body = await db.engine.read(len(body.sql), locate)
     allow = partial(authorizer_of(request).explanation, asking, body, db.catalog)
     await db.engine.read(len(body.sql), allow)
     options: dict[str, Any] = {

@@ -43,6 +43,7 @@ from hornbeam_server.node.sequence_values import with_numbers
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_restart
 from hornbeam_server.schema.errors import NotFound, StatementTimeout
+from hornbeam_server.schema.model import PUBLIC
 from hornbeam_server.viewselect.picture import forest_mermaid, forest_svg
 from hornbeam_server.viewselect.watch import Report
 
@@ -122,9 +123,9 @@ async def alter_schema(body: AlterBody, db: Db) -> Response:
 
     422 when something uses what the statement would drop; CASCADE drops that, too.
     """
-    catalog = db.catalog
+    catalog, path = db.catalog, body.search_path or (PUBLIC,)
     if creates_from_query(body.sql):
-        table = await asyncio.to_thread(query_table, body.sql, catalog)
+        table = await asyncio.to_thread(query_table, body.sql, catalog, path)
         return encoded(
             {
                 "ddl": table.ddl,
@@ -136,7 +137,7 @@ async def alter_schema(body: AlterBody, db: Db) -> Response:
                 "catalog_version": catalog.version,
             }
         )
-    change = await asyncio.to_thread(altered, catalog, body.sql)
+    change = await asyncio.to_thread(altered, catalog, body.sql, path)
     return encoded(
         {
             "ddl": change.ddl,
@@ -163,7 +164,7 @@ async def restart_identity(body: RestartBody, request: Request, db: Db) -> Respo
     if sql is None:  # setval is strict
         answer = {"relation": "", "column": "", "next": None, "value": None}
         return encoded(answer | {"catalog_version": db.catalog.version})
-    restart = load_restart(sql, db.catalog.schema)
+    restart = load_restart(sql, db.catalog.schema, path=body.search_path or (PUBLIC,))
     note(request.scope, restarted=f"{restart.relation}.{restart.column}")
     counter = await db.keeper.restart(restart.relation, restart.column, restart.at)
     drawn = {counter.sequence: restart.value} if restart.called else None

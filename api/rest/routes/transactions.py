@@ -19,6 +19,7 @@ from hornbeam_server.api.rest.dependencies import (
     database_of,
     encoded,
     metrics_of,
+    paths_of,
     principal_of,
     settings_of,
     tagged,
@@ -54,6 +55,8 @@ async def transact(
     db, limits, principal = database_of(request), settings_of(request), principal_of(request)
     check_parameters(body.parameter_lists(), limits)
     characters = sum(len(statement.sql) for statement in body.statements)
+    locate = partial(paths_of(request).transaction, body, db.catalog)
+    body = await db.engine.read(characters, locate)
     allow = partial(authorizer_of(request).transaction, principal, body, db.catalog)
     await db.engine.read(characters, allow)
     time_s = timeout_s(body.timeout_ms, limits)

@@ -1,0 +1,141 @@
+"""Names with schemas in a parsed statement: `shop.item` becomes the full name of a relation, as one
+identifier (`schema/namespaces.py`).
+
+A relation without an alias gets its own name as the alias, so that `item.i_id` and `shop.item.i_id`
+mean its column. If FROM has the same name from several schemas, one of them has its own name as the
+alias, that of `public` if it is there, and the others have their full names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+from sqlglot import exp
+
+from hornbeam_server.query.dialect import grammar
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.model import DATABASE, INFORMATION_SCHEMA, PUBLIC
+from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, joined
+
+SCHEMA = "schema"
+"""Key in the meta of a table whose name has a schema: the name of the schema."""
+OF_SYSTEM = {SYSTEM_CATALOG: "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
+_SCOPES = (exp.Select, exp.Update, exp.Delete, exp.Merge, exp.Insert)
+
+
+def join_names(nodes: Sequence[exp.Expr], sql: str) -> None:
+    """Replace names with schemas by full names. `nodes` are those of a statement. Raises
+    Unsupported for a relation of another database or of the system catalog, and for one of `public`
+    with the name of a CTE. The binder refuses columns whose schema stays."""
+    tables = [n for n in nodes if isinstance(n, exp.Table) and isinstance(n.this, exp.Identifier)]
+    columns = [n for n in nodes if isinstance(n, exp.Column) and n.args.get("db")]
+    qualified = [table for table in tables if table.args.get("db")]
+    if not qualified and not columns:
+        return
+    for table in qualified:
+        _leave_database_out(table, sql)
+    for column in columns:
+        _leave_database_out(column, sql)
+    ctes = {node.alias for node in nodes if isinstance(node, exp.CTE)}
+    scopes: dict[int, list[exp.Table]] = {}
+    for table in tables:
+        scopes.setdefault(_scope(table), []).append(table)
+    for table in qualified:
+        _join_table(table, scopes[_scope(table)], sql, ctes)
+    for column in columns:
+        _join_column(column, scopes)
+
+
+def _leave_database_out(node: exp.Table | exp.Column, sql: str) -> None:
+    catalog = node.args.get("catalog")
+    if catalog is not None and catalog.name == DATABASE:
+        node.set("catalog", None)
+    elif catalog is not None and isinstance(node, exp.Table):
+        raise Unsupported(
+            f"{_written(node)} is in another database{_at(node, sql)}.",
+            cure=f"Leave out the first part, or write {DATABASE}.",
+        )
+
+
+def _scope(node: exp.Expr) -> int:
+    return id(node.find_ancestor(*_SCOPES))
+
+
+def _join_table(table: exp.Table, beside: Sequence[exp.Table], sql: str, ctes: Set[str]) -> None:
+    schema, name = table.db, table.name
+    if schema == INFORMATION_SCHEMA:
+        return  # the binder knows its relations
+    if schema in OF_SYSTEM:
+        raise Unsupported(
+            f"{_written(table)} is in the system catalog of PostgreSQL{_at(table, sql)}.",
+            cure=OF_SYSTEM[schema],
+        )
+    full = joined(schema, name)
+    if full in ctes:
+        raise Unsupported(
+            f"{schema}.{name} has the name of a CTE{_at(table, sql)}.",
+            cure="Give the CTE another name, and leave out the schema.",
+        )
+    if schema != PUBLIC:
+        same = [each for each in beside if _bare(each) == name and not _aliased(each)]
+        first = next((each for each in same if _schema(each) == PUBLIC), same[0])
+        if not table.alias and first is table and not isinstance(table.parent, exp.TruncateTable):
+            alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+            table.meta[OWN_ALIAS] = True
+            table.set("alias", alias)
+    joined_name = exp.to_identifier(full, quoted=True)
+    begins = {} if schema == PUBLIC else _start(table.args["db"])
+    joined_name.meta.update({**table.this.meta, **begins})
+    table.meta[SCHEMA] = schema
+    table.set("this", joined_name)
+    table.set("db", None)
+
+
+OWN_ALIAS = "own_alias"
+"""Key in the meta of a table whose alias is its own name."""
+
+
+def _schema(table: exp.Table) -> str:
+    return table.db or str(table.meta.get(SCHEMA, PUBLIC))
+
+
+def _bare(table: exp.Table) -> str:
+    """The name without the schema, also after it has become a full name."""
+    schema = table.meta.get(SCHEMA, PUBLIC)
+    return table.name if schema == PUBLIC else table.name.removeprefix(joined(schema, ""))
+
+
+def _aliased(table: exp.Table) -> bool:
+    return bool(table.alias) and OWN_ALIAS not in table.meta
+
+
+def _start(node: exp.Expr) -> Mapping[str, object]:
+    return {key: node.meta[key] for key in ("line", "col", "start") if key in node.meta}
+
+
+def _join_column(column: exp.Column, scopes: Mapping[int, Sequence[exp.Table]]) -> None:
+    """Let a column refer to its relation by the alias of the relation."""
+    schema = column.args["db"].name
+    if column.args.get("catalog"):
+        return
+    if schema == PUBLIC:
+        column.set("db", None)
+        return
+    full = joined(schema, column.table)
+    node = column.find_ancestor(*_SCOPES)
+    while node is not None:
+        for table in scopes.get(id(node), ()):
+            if table.name == full and not _aliased(table):
+                column.set("table", exp.to_identifier(table.alias_or_name, quoted=True))
+                column.set("db", None)
+                return
+        node = node.find_ancestor(*_SCOPES)
+
+
+def _written(node: exp.Table) -> str:
+    return ".".join(part.name for part in node.parts)
+
+
+def _at(node: exp.Expr, sql: str) -> str:
+    starts = [found.meta["start"] for found in node.walk() if "start" in found.meta]
+    return f" ({grammar.place(min(starts), sql)})" if starts else ""

@@ -1,0 +1,110 @@
+"""Search paths: a statement whose names have no schemas, written with the schemas.
+
+The path of a session is applied to the text, before anything else reads it. So plans, retries and
+stored statements know full names only, and a statement means the same under any path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from hornbeam_server.query.binding.information_schema import is_known
+from hornbeam_server.query.binding.parse import read_statement
+from hornbeam_server.query.dialect.settings import is_show, show_as_query
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import UnknownName
+from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
+from hornbeam_server.schema.namespaces import existing, joined
+from hornbeam_server.schema.qualifying import Edit, edited, qualifications
+from hornbeam_server.schema.render import identifier, spelled
+from hornbeam_server.schema.sequences import argument_of, named
+from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.trees import unlink
+
+_ASKING = {"current_schema", "current_schemas"}
+_OF_SEQUENCES = {"nextval", "currval", "setval"}
+_QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
+
+
+def in_search_path(sql: str, catalog: Catalog, path: Sequence[str]) -> str:
+    """The statement with the schemas of its names, and with `path` as what it asks for by SHOW
+    search_path, current_schema and current_schemas. As in PostgreSQL, schemas of the path that do
+    not exist are passed over. Raises SqlError."""
+    if is_show(sql):
+        return show_as_query(sql, {"search_path": ", ".join(map(identifier, path))})
+    known = existing(path, catalog.schema.spaces)
+    tokens, tree = read_statement(sql)
+    try:
+        finder = _Finder(catalog, known)
+        edits = [*qualifications(tree, finder.qualified), *_answers(tokens, known)]
+        edits += finder.sequences(tokens)
+        return edited(sql, edits)
+    finally:
+        unlink(tree)
+
+
+class _Finder:
+    """Finds relations along a path of schemas that exist."""
+
+    def __init__(self, catalog: Catalog, path: Sequence[str]) -> None:
+        self._catalog, self._path = catalog, path
+
+    def qualified(self, parts: Sequence[str]) -> str | None:
+        """The name with its schema; None if `parts` have one, or if it needs none. A relation that
+        is not found is one of the first schema, where the binder refuses it. Raises UnknownName
+        without any schema."""
+        if len(parts) > 1:
+            return None
+        (name,) = parts
+        for space in self._path:
+            if space == INFORMATION_SCHEMA and is_known(name):
+                return f"{space}.{identifier(name)}"
+            full = joined(space, name)
+            if self._exists(full):
+                return None if space == PUBLIC else spelled(full, self._catalog.schema.spaces)
+        if PUBLIC in self._path:
+            return None
+        if not self._path:
+            raise UnknownName(
+                f"Relation {name} is unknown: no schema of the search path exists.",
+                cure=f"Write its schema before the name, or SET search_path TO {PUBLIC}.",
+                name=name,
+            )
+        return spelled(joined(self._path[0], name), self._catalog.schema.spaces)
+
+    def sequences(self, tokens: Sequence[Token]) -> Iterator[Edit]:
+        """The edits of the names of sequences in calls such as nextval('number')."""
+        for call, opening, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
+            called = call.text.lower() in _OF_SEQUENCES and opening.text == "("
+            if not called or name.token_type is not TokenType.STRING or "." in name.text:
+                continue
+            full = (joined(space, named(name.text)) for space in self._path)
+            found = next((each for each in full if each in self._catalog.sequences), "")
+            if found:
+                yield Edit(name.start, name.end + 1, argument_of(found))
+
+    def _exists(self, full: str) -> bool:
+        catalog = self._catalog
+        known = full in catalog.schema or catalog.relations_of(full) or full in catalog.plain_view
+        return bool(known)
+
+
+def _answers(tokens: Sequence[Token], path: Sequence[str]) -> Iterator[Edit]:
+    """The edits that give the functions of the path their values as arguments."""
+    words = [token.text.lower() for token in tokens]
+    for i, token in enumerate(tokens):
+        if words[i] not in _ASKING or token.token_type in _QUOTED:
+            continue
+        before, behind = "".join(words[i - 1 : i]), words[i + 1 : i + 4]
+        if before in {".", "as"} or behind[:1] == ["."]:
+            continue
+        if words[i] == "current_schema":
+            called = behind[:2] == ["(", ")"]
+            end = tokens[i + 2].end if called else token.end
+            value = literal_sql(path[0]) if path else "NULL"
+            yield Edit(token.start, end + 1, f"current_schema({value})")
+        elif behind[:1] == ["("] and behind[2:] == [")"]:
+            listed = "".join(f", {literal_sql(space)}" for space in path)
+            yield Edit(tokens[i + 3].start, tokens[i + 3].start, listed or ", NULL")

@@ -1,0 +1,114 @@
+"""The schemas of a file: which schema a name belongs to.
+
+A file of PostgreSQL names schemas before names and in SET search_path, one of SQL Server before
+names, one of MySQL names databases before names and in USE. Two are left out: the schema that the
+dialect has by default, which is `public` here, and the only schema or database of a file that does
+not create it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hornbeam_server.schema.counters import counters_of
+from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.model import DATABASE, PUBLIC
+from hornbeam_server.schema.model import Schema as _Schema
+from hornbeam_server.schema.namespaces import SYSTEM_SCHEMAS, existing, joined, parted
+from hornbeam_server.schema.render import spelled
+
+_PART = r"(?:\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|\w+)"
+NAME = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_PARTS = re.compile(_PART)
+
+
+@dataclass(frozen=True, slots=True)
+class Spaces:
+    """The schemas that are known at a statement. `declared` are those besides `public`, `left_out`
+    those whose names are left out. `names` are the full names of what is declared, and `path` is
+    the search path of names without a schema."""
+
+    source: Source = Source.POSTGRES
+    declared: frozenset[str] = frozenset()
+    left_out: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    path: tuple[str, ...] = (PUBLIC,)
+
+    @classmethod
+    def of(cls, schema: _Schema, path: Sequence[str] = (PUBLIC,)) -> Spaces:
+        """The schemas of the schema in force, for a statement under a search path."""
+        named = {view.name for view in schema.views} | {index.name for index in schema.indexes}
+        named |= {sequence.name for sequence in schema.sequences}
+        numbered = (counter.sequence for counter in counters_of(schema, ()).values())
+        names = frozenset((*schema.names, *named, *numbered))
+        found = tuple(s for s in existing(path, schema.spaces) if s not in SYSTEM_SCHEMAS)
+        return cls(Source.POSTGRES, frozenset(schema.spaces), frozenset(), names, found)
+
+    @property
+    def home(self) -> str:
+        """The schema of a new relation whose name has none."""
+        return self.path[0] if self.path else PUBLIC
+
+    def full(self, parts: Sequence[str]) -> str:
+        """The full name of the parts of a name, for example ("shop", "item"). Among several parts
+        the last two count. A name without a schema is searched for along the path."""
+        *before, name = parts
+        if before:
+            return joined(self.space(before[-1]), name)
+        found = (joined(space, name) for space in self.path)
+        return next((each for each in found if each in self.names), joined(self.home, name))
+
+    def found(self, name: str) -> str:
+        """The full name for one that may lack its schema, and that was joined already."""
+        return name if self.parted(name)[0] != PUBLIC else self.full([name])
+
+    def in_query(self, parts: Sequence[str]) -> str | None:
+        """The SQL that names the relation without a search path; None if `parts` do."""
+        if len(parts) > 1 and parts[-2] in SYSTEM_SCHEMAS:
+            return None
+        full = self.full(parts)
+        written = joined(parts[-2], parts[-1]) if len(parts) > 1 else parts[-1]
+        return None if full == written else spelled(full, self.declared)
+
+    def space(self, written: str) -> str:
+        """The schema that `written` before a name means."""
+        return PUBLIC if written in self.left_out or written == self._default else written
+
+    @property
+    def _default(self) -> str:
+        return self.source.default_schema or PUBLIC
+
+    def full_name(self, text: str) -> str:
+        """The full name of a name in the text of a statement, such as `shop."Item"`."""
+        return self.full(self.parts(text))
+
+    def parts(self, text: str) -> list[str]:
+        """The parts of a name in the text of a statement."""
+        return [self._folded(part) for part in _PARTS.findall(text)]
+
+    def last_name(self, text: str) -> str:
+        """The last part of a name, as it is stored."""
+        return self.parts(text)[-1]
+
+    def _folded(self, part: str) -> str:
+        quoted = part[:1] in '"`['
+        name = part[1:-1].replace('""', '"') if quoted else part
+        return name if quoted and not self.source.folds_quoted else name.lower()
+
+    def parted(self, full: str) -> tuple[str, str]:
+        return parted(full, self.declared)
+
+    def beside(self, full: str, name: str) -> str:
+        """The full name of `name` in the schema of `full`."""
+        return joined(self.parted(full)[0], name)
+
+
+PUBLIC_ALONE = Spaces()
+"""The schemas of a statement of PostgreSQL without further ones."""
+
+
+def is_catalog(written: str, source: Source) -> bool:
+    """Whether the first of three parts of a name is the name of the database."""
+    return source is Source.SQLSERVER or written == DATABASE
