@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.output_names import keep_names
 from hornbeam_server.query.binding.parse import parse
-from hornbeam_server.query.binding.schema_names import OWN_ALIAS
+from hornbeam_server.query.binding.schema_names import OWN_ALIAS, SCHEMA
 from hornbeam_server.schema.model import DeclaredView
 from hornbeam_server.schema.views import PlainView
 
@@ -41,8 +41,7 @@ def stand_in(table: exp.Table, view: PlainView) -> exp.Subquery:
     subquery = exp.Subquery(this=tree, alias=alias.copy(), joins=table.args.get("joins"))
     place = (table.this.meta.get("start"), table.this.meta.get("end"))
     subquery.meta[VIEW] = view.name
-    if OWN_ALIAS in table.meta:
-        subquery.meta[OWN_ALIAS] = True
+    subquery.meta.update({key: table.meta[key] for key in (OWN_ALIAS, SCHEMA) if key in table.meta})
     subquery.meta[WRITTEN] = (*place, bool(table.args.get("alias")))
     return subquery
 

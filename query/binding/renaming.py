@@ -21,14 +21,14 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import BoundQuery, bind
 from hornbeam_server.query.binding.plain_views import VIEW, WRITTEN
-from hornbeam_server.query.binding.schema_names import OWN_ALIAS
+from hornbeam_server.query.binding.schema_names import OWN_ALIAS, SCHEMA
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, State, WorkloadStatement
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import BeingLoaded, InvalidRequest, SchemaError, SqlError
-from hornbeam_server.schema.model import DeclaredView, Relation
+from hornbeam_server.schema.model import PUBLIC, DeclaredView, Relation
 from hornbeam_server.schema.renames import Rename, renamed_expressions, renamed_schema
-from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.render import identifier, spelled
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.views import JoinView
 
@@ -272,20 +272,23 @@ has no block."""
 @dataclass(frozen=True)
 class _Named:
     """The places where a statement names the relation or view that gets another name: `spans` in
-    its text, each with the text behind the new name. `implicit` are the items of FROM without
-    alias: their columns are named by the old name."""
+    its text, each with the text of the new name if that has a schema. `implicit` are the items of
+    FROM without alias: their columns are named by the old name. `owned` are those whose alias is
+    their name without its schema."""
 
     rename: Rename
     spans: tuple[tuple[_Span, str], ...] = ()
     implicit: frozenset[_Place] = frozenset()
+    owned: frozenset[_Place] = frozenset()
 
     @classmethod
     def of(cls, bound: BoundQuery, rename: Rename) -> _Named:
         """The places in a statement; none for the rename of a column."""
-        found = [] if rename.column else list(_items(bound, rename.relation))
+        found = [] if rename.column else list(_items(bound, rename))
         implicit = frozenset(place for _, place, aliased, _ in found if not aliased)
-        spans = tuple((span, behind) for span, _, _, behind in found if span is not None)
-        return cls(rename, spans, implicit)
+        owned = frozenset(place for _, place, _, written in found if written)
+        spans = tuple((span, written) for span, _, _, written in found if span is not None)
+        return cls(rename, spans, implicit, owned)
 
     def edits(self, bound: BoundQuery, sql: str) -> Iterator[_Edit]:
         owners = (
@@ -293,37 +296,46 @@ class _Named:
             for node in bound.ast.find_all(exp.Column)
             if node.args.get("table") is not None and _place(node) in self.implicit
         )
-        for span, behind in (*self.spans, *((owner, "") for owner in owners)):
+        for span, written in (*self.spans, *((owner, "") for owner in owners)):
             if span is not None:
                 start, end = span
                 # In quotes if the old name has quotes.
                 new = self.rename.new
-                written = quoted(new) if sql[start] == '"' else identifier(new)
-                yield start, end, written + behind
+                named = quoted(new) if sql[start] == '"' else identifier(new)
+                yield start, end, written or named
+        for node in bound.ast.find_all(exp.Column):
+            if SCHEMA in node.meta and _place(node) in self.owned:
+                yield *node.meta[SCHEMA], identifier(node.table)
 
     def alias(self, place: _Place) -> str:
         """The alias of an item of FROM after the rename."""
         return self.rename.new if place in self.implicit else place[1]
 
 
-def _items(bound: BoundQuery, name: str) -> Iterator[tuple[_Span | None, _Place, bool, str]]:
-    """The items of FROM, and the target of a write, that mean the relation or view `name`; whether
-    they have an alias; and the alias that is to be written, of a name with a schema."""
+def _items(bound: BoundQuery, rename: Rename) -> Iterator[tuple[_Span | None, _Place, bool, str]]:
+    """The items of FROM, and the target of a write, that mean the relation or view of a rename;
+    whether they have an alias; and the text of the new name if the old one has a schema."""
+    name = rename.relation
     targets = _target_tables(bound.ast)
     for node in bound.ast.walk():
         if node.meta.get(VIEW) == name:
             start, end, aliased = node.meta[WRITTEN]
             span = None if start is None else (start, end + 1)
-            yield span, (None, node.alias), aliased, _own_alias(node)
+            yield span, (None, node.alias), aliased, _with_schema(node, rename)
         elif isinstance(node, exp.Table) and node.name == name:
             if "source" not in node.meta and all(node is not target for target in targets):
                 continue  # a CTE
             place = node.meta.get("source", (None, node.alias_or_name))
-            yield _span(node.this), place, bool(node.args.get("alias")), _own_alias(node)
+            yield _span(node.this), place, bool(node.args.get("alias")), _with_schema(node, rename)
 
 
-def _own_alias(node: exp.Expr) -> str:
-    return f" AS {identifier(node.alias)}" if OWN_ALIAS in node.meta else ""
+def _with_schema(node: exp.Expr, rename: Rename) -> str:
+    """The new name with its schema, and with the alias that the old name has given."""
+    schema = node.meta.get(SCHEMA, PUBLIC)
+    if schema == PUBLIC:
+        return ""
+    behind = f" AS {identifier(node.alias)}" if OWN_ALIAS in node.meta else ""
+    return spelled(rename.new, (schema,)) + behind
 
 
 def _span(node: exp.Expr) -> _Span | None:

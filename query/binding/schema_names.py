@@ -18,7 +18,8 @@ from hornbeam_server.schema.model import DATABASE, INFORMATION_SCHEMA, PUBLIC
 from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, joined
 
 SCHEMA = "schema"
-"""Key in the meta of a table whose name has a schema: the name of the schema."""
+"""Key in the meta of a table whose name has a schema: the name of the schema. In the meta of a
+column: where the schema and the name of its relation begin and end in the text."""
 OF_SYSTEM = {SYSTEM_CATALOG: "Ask information_schema, hornbeam schema show, or \\d in the prompt."}
 _SCOPES = (exp.Select, exp.Update, exp.Delete, exp.Merge, exp.Insert)
 
@@ -76,10 +77,10 @@ def _join_table(table: exp.Table, beside: Sequence[exp.Table], sql: str, ctes: S
             f"{schema}.{name} has the name of a CTE{_at(table, sql)}.",
             cure="Give the CTE another name, and leave out the schema.",
         )
-    if schema != PUBLIC:
+    if schema != PUBLIC and not table.alias:
         same = [each for each in beside if _bare(each) == name and not _aliased(each)]
         first = next((each for each in same if _schema(each) == PUBLIC), same[0])
-        if not table.alias and first is table and not isinstance(table.parent, exp.TruncateTable):
+        if first is table and not isinstance(table.parent, exp.TruncateTable):
             alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
             table.meta[OWN_ALIAS] = True
             table.set("alias", alias)
@@ -109,6 +110,12 @@ def _aliased(table: exp.Table) -> bool:
     return bool(table.alias) and OWN_ALIAS not in table.meta
 
 
+def _span(first: exp.Expr, last: exp.Expr) -> tuple[int, int] | None:
+    """Where the text of two nodes begins and ends."""
+    written = "start" in first.meta and "end" in last.meta
+    return (first.meta["start"], last.meta["end"] + 1) if written else None
+
+
 def _start(node: exp.Expr) -> Mapping[str, object]:
     return {key: node.meta[key] for key in ("line", "col", "start") if key in node.meta}
 
@@ -126,6 +133,9 @@ def _join_column(column: exp.Column, scopes: Mapping[int, Sequence[exp.Table]]) 
     while node is not None:
         for table in scopes.get(id(node), ()):
             if table.name == full and not _aliased(table):
+                span = _span(column.args["db"], column.args["table"])
+                if OWN_ALIAS in table.meta and span is not None:
+                    column.meta[SCHEMA] = span
                 column.set("table", exp.to_identifier(table.alias_or_name, quoted=True))
                 column.set("db", None)
                 return
