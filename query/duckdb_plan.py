@@ -24,7 +24,8 @@ from hornbeam_server.query.dialect.duckdb_types import to_record_batch
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.execution.lookups import Key, fetch, getter, lookup_rows
 from hornbeam_server.query.execution.loops import NativePlan
-from hornbeam_server.query.optimizer.access_paths import Access, JoinColumn, Parameters, value_of
+from hornbeam_server.query.optimizer.access_paths import Access, JoinColumn, Parameters
+from hornbeam_server.query.optimizer.key_ranges import value_of
 from hornbeam_server.query.optimizer.uncorrelated_subqueries import Lift
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.sizes import bytes_at, long_positions, pieces

@@ -45,10 +45,10 @@ from hornbeam_server.query.optimizer.access_paths import (
     choose,
     exact,
     fewest_rows,
-    values_of,
 )
 from hornbeam_server.query.optimizer.implied_filters import BlockPlaces, find_hints
 from hornbeam_server.query.optimizer.join_order import nested_loops, order_joins
+from hornbeam_server.query.optimizer.key_ranges import values_of
 from hornbeam_server.query.optimizer.uncorrelated_subqueries import Lift, candidates
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.trees import supersede, unlink, unlink_all

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from hornbeam_server.query.binding.algebra import Block, Comparison, Filter
 from hornbeam_server.query.expressions.declared import compile_key
+from hornbeam_server.query.optimizer.access_paths import equal_columns
 from hornbeam_server.schema.catalog import Catalog, Index, IndexExpression, Layout, Purpose
 from hornbeam_server.schema.model import DeclaredIndex, ForeignKey, KeyPart, Relation, Schema
 from hornbeam_server.schema.types import UNORDERED
@@ -146,22 +147,13 @@ def wanted_indexes(block: Block, alias: str, catalog: Catalog, statement: str) -
     filters = [f for f in block.filters_of(alias) if kinds[f.column] not in UNORDERED]
     stored = (column.name for column in source.columns if not column.dropped)
     include = frozenset(block.columns.get(alias, stored))
-    same = _same_columns(catalog, source)
+    same = equal_columns(catalog, source)
     filtered = _filter_parts(block, alias, source, filters, same)
     if filtered and not _served(catalog, source, filtered, same):
         yield Wanted(source.name, filtered, include, (statement,))
     for parts in _join_parts(block, alias):
         if not _served(catalog, source, parts):
             yield Wanted(source.name, parts, include, (statement,))
-
-
-def _same_columns(catalog: Catalog, source: Layout) -> Mapping[str, str]:
-    """Column of a join view → the topmost column that its joins make equal, if both have one type.
-    A filter of one of them is a filter of all."""
-    view = catalog.view.get(source.name)
-    types = {column.name: column.type.stored() for column in source.columns}
-    equal = {} if view is None else view.equal_columns
-    return {name: top for name, top in equal.items() if types[name] == types[top]}
 
 
 def _filter_parts(

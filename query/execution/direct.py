@@ -10,7 +10,8 @@ from __future__ import annotations
 from hornbeam_server.query.execution.lookups import dangling, source_key
 from hornbeam_server.query.execution.loops import NativePlan, row_count
 from hornbeam_server.query.expressions import sort_rows
-from hornbeam_server.query.optimizer.access_paths import Access, Parameters, Reach, keys, ranges
+from hornbeam_server.query.optimizer.access_paths import Access, Parameters, Reach
+from hornbeam_server.query.optimizer.key_ranges import keys, ranges
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.direct import MOST_ROWS, DirectSnapshot
 

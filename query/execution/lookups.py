@@ -14,7 +14,8 @@ from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from hornbeam_server.query.execution.measures import for_access
-from hornbeam_server.query.optimizer.access_paths import Access, Parameters, Reach, keys, ranges
+from hornbeam_server.query.optimizer.access_paths import Access, Parameters, Reach
+from hornbeam_server.query.optimizer.key_ranges import keys, ranges
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Row, Value

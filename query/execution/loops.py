@@ -34,7 +34,8 @@ from sqlglot import exp
 
 from hornbeam_server.query.execution.lookups import LOOKUP_BATCH, Key, fetch, lookup
 from hornbeam_server.query.expressions import SortTerm, sort_rows
-from hornbeam_server.query.optimizer.access_paths import Access, Parameters, value_of
+from hornbeam_server.query.optimizer.access_paths import Access, Parameters
+from hornbeam_server.query.optimizer.key_ranges import value_of
 from hornbeam_server.schema.errors import MemoryExceeded, SqlError, TypeMismatch
 from hornbeam_server.schema.sizes import bytes_at, bytes_of, long_positions
 from hornbeam_server.schema.turns import chunks

@@ -11,14 +11,10 @@ Cardinalities come from `Catalog.row_counts`; unknown ones are `DEFAULT_ROWS`.
 
 from __future__ import annotations
 
-import datetime as dt
 import enum
-import itertools
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from hornbeam_server.query.binding.algebra import (
     Block,
@@ -30,10 +26,7 @@ from hornbeam_server.query.binding.algebra import (
 )
 from hornbeam_server.query.optimizer.partial_indexes import implies
 from hornbeam_server.schema.catalog import Catalog, Index, Layout
-from hornbeam_server.schema.intervals import Interval
-from hornbeam_server.schema.types import Kind, Value
 from hornbeam_server.schema.views import ProjectedView
-from hornbeam_server.storage.codec.keyrange import KeyRange
 
 DEFAULT_ROWS = 1000
 SEEK_COST = 4.0
@@ -179,6 +172,8 @@ class Conditions:
 
 # --- enumeration and choice ------------------------------------------------------------------
 
+C = TypeVar("C", Filter, Equality)
+
 
 def choose(
     catalog: Catalog,
@@ -212,9 +207,10 @@ class Paths:
         self.catalog = catalog
         self.source = catalog.layout(block.relation(alias))
         columns = block.columns.get(alias, frozenset(self.source.column_names))
-        filters = block.key_filters_of(alias)
+        same = equal_columns(catalog, self.source)
+        filters = _on_all(block.key_filters_of(alias), same)
         self.layouts = tuple(_layouts(catalog, self.source, columns, filters))
-        self.joins = tuple(_join_equalities(block, hints, alias))
+        self.joins = tuple(_on_all(list(_join_equalities(block, hints, alias)), same))
         self.partners = tuple(
             dict.fromkeys(o.alias for equality in self.joins for o in equality.operands)
         )
@@ -279,6 +275,25 @@ class Paths:
             equal.setdefault(equality.column, equality)
         lookups = max((rows for rows, _ in found), default=1.0)
         return Conditions(equal | self.fixed, self.filters, max(1.0, lookups))
+
+
+def equal_columns(catalog: Catalog, source: Layout) -> Mapping[str, str]:
+    """Column of a join view → the topmost column that its joins make equal, if both have one type.
+    A condition on one of them is a condition on all."""
+    view = catalog.view.get(source.name)
+    types = {column.name: column.type.stored() for column in source.columns}
+    equal = {} if view is None else view.equal_columns
+    return {name: top for name, top in equal.items() if types[name] == types[top]}
+
+
+def _on_all(conditions: Sequence[C], same: Mapping[str, str]) -> list[C]:
+    """The conditions, each also on the columns that are equal to its own."""
+    found = list(conditions)
+    for item in conditions:
+        top = same.get(item.column)
+        others = [name for name, of in same.items() if of == top and name != item.column]
+        found += [replace(item, column=name) for name in others]
+    return list(dict.fromkeys(found))
 
 
 def _fixed(filters: Sequence[Filter]) -> Iterator[tuple[str, Equality]]:
@@ -541,120 +556,6 @@ def _references(catalog: Catalog, source: Layout) -> Iterator[tuple[set[str], st
             yield {view.names[name, column] for column in relation.primary_key}, name
         for foreign_key in relation.foreign_keys:
             yield {view.names[name, column] for column in foreign_key.columns}, foreign_key.parent
-
-
-# --- values at run time ----------------------------------------------------------------------
-
-
-def value_of(operand: Any, parameters: Parameters) -> Value:
-    """A constant, or the value of a parameter."""
-    if isinstance(operand, Parameter):
-        found: Value = parameters[operand.name]
-        return found
-    constant: Value = operand
-    return constant
-
-
-def values_of(operands: Iterable[Any], parameters: Parameters) -> Iterator[Value]:
-    """Yield the values of constants, parameters and parameter lists."""
-    for operand in operands:
-        if isinstance(operand, ParameterList):
-            yield from parameters[operand.name]
-        else:
-            yield value_of(operand, parameters)
-
-
-def keys(access: Access, parameters: Parameters) -> list[tuple[Value, ...]]:
-    """All distinct value tuples of the equalities, without NULLs except for IS NULL."""
-    choices: list[list[Value]] = []
-    for equality in access.equalities:
-        if equality.null:
-            choices.append([None])
-            continue
-        choices.append([v for v in values_of(equality.operands, parameters) if v is not None])
-    if all(len(values) == 1 for values in choices):
-        return [tuple(values[0] for values in choices)]
-    return list(dict.fromkeys(itertools.product(*choices)))
-
-
-def ranges(access: Access, parameters: Parameters) -> list[KeyRange]:
-    """Key ranges that together hold every matching row, in the order to read them."""
-    bounds = _range_values(access, parameters)
-    if bounds is None:
-        return []
-    found = [replace(bounds, prefix=key) for key in keys(access, parameters)]
-    if access.nulls_apart is None:
-        return found
-    return [piece for item in found for piece in _nulls_apart(access, item)]
-
-
-def _nulls_apart(access: Access, item: KeyRange) -> list[KeyRange]:
-    """The values and the NULLs of the first free key part, in the order that is asked for."""
-    part = access.layout.columns[access.layout.positions[access.next_part]]
-    values, nulls = replace(item, low=LOWEST[part.type.kind]), KeyRange((*item.prefix, None))
-    return [nulls, values] if access.nulls_apart == "first" else [values, nulls]
-
-
-def _range_values(access: Access, parameters: Parameters) -> KeyRange | None:
-    """The range without its key prefix; None when a bound is NULL, which matches no row."""
-    if access.reach is not Reach.RANGE:
-        return KeyRange()
-    if access.like is not None:
-        pattern = value_of(access.like, parameters)
-        return None if pattern is None else _like_range(str(pattern))
-    low = value_of(access.low.operand, parameters) if access.low else None
-    high = value_of(access.high.operand, parameters) if access.high else None
-    if (access.low and low is None) or (access.high and high is None):
-        return None
-    return KeyRange(
-        low=low,
-        low_inclusive=access.low is None or access.low.inclusive,
-        high=high,
-        high_inclusive=access.high is None or access.high.inclusive,
-    )
-
-
-def _like_range(pattern: str) -> KeyRange:
-    """The range of all text that begins with the pattern's part before its first wildcard. A
-    backslash takes the special meaning from the character behind it."""
-    parts: list[str] = []
-    characters = iter(pattern)
-    for character in characters:
-        if character in "%_":
-            break
-        parts.append(next(characters, "") if character == "\\" else character)
-    start = "".join(parts)
-    return KeyRange(low=start, high=successor(start), high_inclusive=False)
-
-
-def successor(text: str) -> str | None:
-    """The smallest text greater than all text that begins with `text`; None if none exists."""
-    while text:
-        last = ord(text[-1])
-        if last < 0x10FFFF:
-            return text[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)  # skip surrogates
-        text = text[:-1]
-    return None
-
-
-LOWEST: dict[Kind, Value] = {
-    Kind.INTEGER: -(1 << 31),
-    Kind.BIGINT: -(1 << 63),
-    Kind.DECIMAL: Decimal("-1e38"),
-    Kind.DOUBLE: float("-inf"),
-    Kind.BOOLEAN: False,
-    Kind.TEXT: "",
-    Kind.BYTES: b"",
-    Kind.DATE: dt.date.min,
-    Kind.TIME: dt.time.min,
-    Kind.TIMESTAMP: dt.datetime.min,
-    Kind.TIMESTAMPTZ: dt.datetime.min.replace(tzinfo=dt.UTC),
-    Kind.INTERVAL: Interval(-(1 << 31), -(1 << 31), -(1 << 63)),
-    Kind.UUID: uuid.UUID(int=0),
-    Kind.JSON: "",
-    Kind.ARRAY: (),
-}
-"""The smallest value of each kind: a range from here excludes NULL and nothing else."""
 
 
 # --- words -----------------------------------------------------------------------------------

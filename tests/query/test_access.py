@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,13 +24,14 @@ from hornbeam_server.query.optimizer.access_paths import (
     Term,
     choose,
     exact,
-    keys,
-    ranges,
-    successor,
 )
 from hornbeam_server.query.optimizer.join_order import nested_loops, order_joins
+from hornbeam_server.query.optimizer.key_ranges import keys, ranges, successor
+from hornbeam_server.schema.catalog import State
+from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from tests.query.query_world import make_catalog
+from tests.txlayer.database_world import catalog_of
 
 CATALOG = make_catalog()
 EQ, IN, GE, LT = Comparison.EQ, Comparison.IN, Comparison.GE, Comparison.LT
@@ -210,3 +212,28 @@ def test_a_join_without_an_access_path_runs_no_nested_loops():
         equi_joins=(EquiJoin("x", ("i_pub",), "y", ("i_pub",)),),
     )
     assert not nested_loops(order_joins(CATALOG, joined))
+
+
+def test_a_condition_on_a_column_of_a_view_is_one_on_its_equal_columns():
+    """The view's rows have o_id = l_o_id, so both columns find its rows by its key."""
+    ddl = """
+        CREATE TABLE orders (o_id INTEGER PRIMARY KEY);
+        CREATE TABLE line (
+          l_o_id INTEGER REFERENCES orders (o_id), l_no INTEGER, PRIMARY KEY (l_o_id, l_no));
+        CREATE TABLE customer (c_id INTEGER PRIMARY KEY);
+    """
+    made = catalog_of(load_ddl(ddl), views=[("orders", "line")])
+    catalog = replace(made, states=tuple((name, State.READABLE) for name, _ in made.states))
+    view = "orders__line"
+    for column in ("o_id", "l_o_id"):
+        found = choose(catalog, block(view, (column, EQ, Parameter(0))), "t")
+        assert (found.reach, keys(found, {0: 7})) == (Reach.PREFIX, [(7,)]), column
+    ranged = choose(catalog, block(view, ("o_id", GE, 3), ("o_id", LT, 5)), "t")
+    assert ranges(ranged, {}) == [KeyRange((), low=3, high=5, high_inclusive=False)]
+    joined = Block(
+        (Source("t", view), Source("o", "customer")),
+        equi_joins=(EquiJoin("t", ("o_id",), "o", ("c_id",)),),
+    )
+    looked_up = choose(catalog, joined, "t", fetched={"o": 1.0}, joined=True)
+    assert looked_up.reach is Reach.PREFIX
+    assert looked_up.join_columns == (JoinColumn("o", "c_id"),)
