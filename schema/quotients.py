@@ -7,7 +7,9 @@ that PostgreSQL gives to a quotient of 0.0001 or more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Context, Decimal
+from math import isqrt
 
 from hornbeam_server.schema.errors import DivisionByZero, TypeMismatch
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
@@ -48,6 +50,36 @@ def product(a: Decimal, b: Decimal) -> Decimal:
 def product_of_texts(a: str, b: str) -> str:
     """`product` of numbers as DuckDB writes them."""
     return f"{product(Decimal(a), Decimal(b)):f}"
+
+
+def units_of(texts: Sequence[str]) -> tuple[int, list[int]]:
+    """The most decimal places among numbers that DuckDB has written, and the numbers in units of
+    it."""
+    numbers = list(map(_read, texts))
+    places = max((scale for _, scale in numbers), default=0)
+    return places, [units * 10 ** (places - scale) for units, scale in numbers]
+
+
+def deviation(
+    count: int, total: int, squares: int, places: int, *, sample: bool, root: bool
+) -> str | None:
+    """The variance of `count` numbers, or its square root (`root`), as the text of a value of
+    `QUOTIENT`; None of too few numbers. `sample`: it is that of a sample. `total` and `squares` are
+    the sums of the numbers and of their squares, which are in units of `places`. Raises
+    TypeMismatch for more than 18 digits before the point."""
+    if count < 1 + sample:
+        return None
+    over = count * squares - total * total, 2 * places
+    under = count * (count - sample), 0
+    if not over[0]:
+        return _text(0)
+    scale = max(_significant(over, under), over[1])
+    variance = _divided(over, under, scale)
+    if root:
+        shown = min(scale, PLACES)
+        units = _scaled(_root(_scaled(variance, 2 * shown - scale)), PLACES - shown)
+        return _text(_checked(units, "The standard deviation"))
+    return _text(_checked(_scaled(variance, PLACES - scale), "The variance"))
 
 
 # ---------------------------------------------------------------- numbers as units of their scale
@@ -98,6 +130,12 @@ def _divided(dividend: _Number, divisor: _Number, places: int) -> int:
     return whole if (over < 0) is (under < 0) else -whole
 
 
+def _root(number: int) -> int:
+    """The square root as a whole number, rounded."""
+    root = isqrt(number)
+    return root + (number - root * root > root)
+
+
 def _scaled(units: int, shift: int) -> int:
     """Units of a scale that is greater by `shift`, rounded half away from zero."""
     power: int = 10 ** abs(shift)
@@ -123,9 +161,14 @@ def _shown(number: _Number) -> Decimal:
 
 def _places(a: _Number, b: _Number) -> int:
     """The decimal places that PostgreSQL computes."""
+    return max(_significant(a, b), _scale(a), _scale(b))
+
+
+def _significant(a: _Number, b: _Number) -> int:
+    """The decimal places that a quotient needs for 16 significant digits."""
     (weight_a, first_a), (weight_b, first_b) = _first_group(a), _first_group(b)
     weight = weight_a - weight_b - (first_a <= first_b)
-    return max(_SIGNIFICANT - weight * _GROUP, _scale(a), _scale(b), 0)
+    return max(_SIGNIFICANT - weight * _GROUP, 0)
 
 
 def _first_group(number: _Number) -> tuple[int, int]:

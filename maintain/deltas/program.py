@@ -42,6 +42,7 @@ from hornbeam_server.maintain.deltas.states import GroupState
 from hornbeam_server.maintain.deltas.translate import Translator
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
+from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.dialect.sums import KIND, SUMMED, WIDE
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
@@ -97,7 +98,7 @@ def compile_view(
     cure, for a SELECT that cannot be maintained as declared.
 
     `wide_sums`: sums of INTEGER are DECIMAL(38,0), as in views of earlier versions, and
-    `double_quotients`: quotients and averages of NUMERIC are DOUBLE.
+    `double_quotients`: quotients and averages of NUMERIC, and EXTRACT of `epoch`, are DOUBLE.
     """
     tree = written_out(declared, catalog.schema.views)
     if double_quotients:
@@ -162,9 +163,13 @@ def translated(
 
 
 def with_double_quotients(tree: exp.Expr) -> exp.Expr:
-    """A copy of a SELECT in which quotients and averages of NUMERIC are DOUBLE, as in views of
-    earlier versions."""
+    """A copy of a SELECT in which quotients and averages of NUMERIC, and EXTRACT of `epoch`, are
+    DOUBLE, as in views of earlier versions."""
     tree = tree.copy()
+    for called in tree.find_all(exp.Anonymous):
+        if called.name == macro("epoch"):
+            called.set("expressions", [exp.Literal.string("epoch"), *called.expressions])
+            called.set("this", "date_part")
     for node in tree.find_all(exp.Div, exp.Avg):
         node.meta[KIND] = Kind.DOUBLE
     return tree

@@ -87,6 +87,7 @@ from hornbeam_server.query.binding.stars import with_ordered_stars
 from hornbeam_server.query.binding.value_functions import mark_values, value_type
 from hornbeam_server.query.dialect.arrays import function_of as function_of_arrays
 from hornbeam_server.query.dialect.arrays import result_type as type_of_array_function
+from hornbeam_server.query.dialect.deviations import is_deviation
 from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
 from hornbeam_server.query.dialect.functions import function_name
 from hornbeam_server.query.dialect.jsonb import (
@@ -96,7 +97,7 @@ from hornbeam_server.query.dialect.jsonb import (
     is_jsonb,
     result_type,
 )
-from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
+from hornbeam_server.query.dialect.macros import EPOCH, PARAMETER_TYPE, macro
 from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD
 from hornbeam_server.query.dialect.session import value_of_word
@@ -1376,6 +1377,10 @@ class _Binder:
             value = value.expressions[0] if isinstance(value, exp.Distinct) else value
             type_ = self._type(value)
             return None if type_ is None or type_.kind in UNORDERED else array_of(type_.stored())
+        if name == macro("epoch"):
+            return EPOCH
+        if is_deviation(node, self._number_type):
+            return QUOTIENT
         return _TEXT if name == "array_to_string" else None
 
     def _array_type(self, node: exp.Array) -> ColumnType | None:
@@ -1470,6 +1475,7 @@ class _Binder:
                 node.meta[SUMMED] = Kind.INTERVAL if spans else self._number(node.this)
             elif isinstance(node, MARKED):
                 mark_operands(node, self._number_type)
+                is_deviation(node, self._number_type)
             elif isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
                 for value in (node.args.get("expression"), node.args.get("count")):
                     if value is not None:

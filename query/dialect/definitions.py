@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hornbeam_server.query.dialect import arrays, jsonb, macros, numerics, value_functions
+from hornbeam_server.query.dialect import (
+    arrays,
+    deviations,
+    jsonb,
+    macros,
+    numerics,
+    value_functions,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -24,6 +31,7 @@ _FUNCTIONS: Mapping[str, Callable[[duckdb.DuckDBPyConnection], None]] = {
         name: partial(value_functions.create_function, name, function, count)
         for name, (function, count) in value_functions.functions()
     },
+    **deviations.FUNCTIONS,
     arrays.ELEMENTS: arrays.create_elements,
 }
 """By name: what creates the function."""

@@ -14,6 +14,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.arrays import ARRAY, SHOWN, write_array
+from hornbeam_server.query.dialect.deviations import UNITS, write_deviation
 from hornbeam_server.query.dialect.functions import is_current_time, is_json_step, json_step
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, PREFIX, write_jsonb
@@ -105,11 +106,13 @@ def duckdb_sql(tree: exp.Expr) -> str:
 
 
 def _write_marked(node: exp.Expr) -> bool:
-    """Write a node that a function of JSONB or of arrays computes; False for other nodes."""
+    """Write a node that binding has marked for a function of ours; False for other nodes."""
     if JSONB in node.meta:
         write_jsonb(node)
     elif ARRAY in node.meta:
         write_array(node)
+    elif UNITS in node.meta:
+        write_deviation(node)
     elif SHOWN in node.meta:
         _write_joined(node)
     elif OVERLOAD in node.meta:

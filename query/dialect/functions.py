@@ -257,15 +257,18 @@ _PARTS = {
 
 
 def _date_part(call: exp.Anonymous) -> exp.Expr:
-    """Translate date_part and EXTRACT: in DuckDB, seconds and milliseconds have no fraction."""
+    """Translate date_part and EXTRACT: in DuckDB, seconds and milliseconds have no fraction, and
+    `epoch` is always a DOUBLE."""
     part, value = (*call.expressions, None, None)[:2]
     constant = isinstance(part, exp.Literal) and part.is_string
+    exact = call.meta.get(EXACT)
+    if exact and part is not None and part.name.lower() == "epoch":
+        return macro_call("epoch", call.expressions[1])
     found = _PARTS.get(part.name.lower()) if constant and part is not None else None
     if found is None or value is None or len(call.expressions) != 2:
         return call
     type_, unit = found
     template = f"CAST(date_part('microseconds', key) AS DOUBLE) / CAST({unit} AS DOUBLE)"
-    exact = call.meta.get(EXACT)
     return _filled(f"CAST({template} AS {type_})" if exact else template, value)
 
 

@@ -10,8 +10,10 @@ from sqlglot import exp
 from hornbeam_server.query.dialect.array_macros import ARRAY_MACROS
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.quotients import QUOTIENT
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
+EPOCH = ColumnType(Kind.DECIMAL, 20, 6)
+"""The type of EXTRACT of `epoch`."""
 PARAMETER_TYPE = "parameter_type"
 """Key in the meta of a parameter's node: the type that its values are parsed as."""
 
@@ -135,6 +137,11 @@ _AVERAGE = (
     " THEN CAST(CAST(sum(x) AS DOUBLE) / CAST(count(x) AS DOUBLE) AS VARCHAR)"
     " ELSE hornbeam_quotient_of_texts(CAST(sum(x) AS VARCHAR), CAST(count(x) AS VARCHAR)) END"
 )
+_EPOCH = (
+    f"CASE typeof(x) WHEN 'INTERVAL' THEN CAST(date_part('epoch', x) AS {EPOCH.sql()})"
+    f" ELSE CAST(CAST(epoch_us(x) AS DECIMAL(20,0)) * 0.000001 AS {EPOCH.sql()}) END"
+)
+"""EXTRACT of `epoch`. DuckDB's own has the microseconds of a DOUBLE."""
 _NOT_AVERAGED = "sum(CAST(error('AVG takes numbers, dates, times and intervals.') AS INTEGER))"
 
 
@@ -224,6 +231,7 @@ _MACROS: dict[str, Sequence[str]] = {
         )
         for name in ("quotient", "product")
     },
+    "epoch": (f"(x) AS {_EPOCH}",),
     "summed": (
         "(x) AS list_sum([x])",
         *(f"(x {type_}) AS CAST(x AS BIGINT)" for type_ in _SMALL),

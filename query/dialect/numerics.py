@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.macros import call
 from hornbeam_server.query.dialect.sums import KIND, TypeOf, number_kind
-from hornbeam_server.schema.quotients import PLACES, product_of_texts, quotient_of_texts
+from hornbeam_server.schema.quotients import PLACES, QUOTIENT, product_of_texts, quotient_of_texts
 from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, Kind
 
@@ -106,7 +106,8 @@ def _has_quotient(node: exp.Expr, type_of: TypeOf) -> bool:
 
 
 def _is_average(node: exp.Expr, type_of: TypeOf) -> bool:
-    return isinstance(node, exp.Avg) and number_kind(node, type_of) is Kind.DECIMAL
+    """Is this an average or a deviation with the type of a quotient?"""
+    return isinstance(node, exp.Avg | exp.Anonymous) and type_of(node) == QUOTIENT
 
 
 def _has_own_places(node: exp.Expr) -> bool:

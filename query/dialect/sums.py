@@ -30,7 +30,8 @@ KIND = "kind_of_quotient"
 """Key in the meta of `/` and AVG: the kind of its value, or None if only DuckDB knows it."""
 
 _D = exp.DType
-_EXACT = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
+EXACT = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
+"""Numbers without a rounding error."""
 
 
 # ---------------------------------------------------------------- SUM
@@ -40,12 +41,12 @@ def write_sum(node: exp.Sum) -> None:
     """Cast a sum, together with its FILTER and OVER, to PostgreSQL's type."""
     known: Kind | None = node.meta.get(SUMMED)
     if known is Kind.INTERVAL:
-        top = _whole(node)
+        top = whole(node)
         supersede(top, _sum_of_intervals(top))
         return
     if known not in (None, Kind.INTEGER, Kind.BIGINT) or node.meta.get(WIDE):
         return
-    top = _whole(node)
+    top = whole(node)
     supersede(top, _typed_by_argument(top) if known is None else _typed(top, known))
 
 
@@ -70,7 +71,7 @@ def _sum_of_intervals(total: exp.Expr) -> exp.Expr:
     return exp.Paren(this=exp.Add(this=inner, expression=third))
 
 
-def _whole(aggregate: exp.Expr) -> exp.Expr:
+def whole(aggregate: exp.Expr) -> exp.Expr:
     """An aggregate with its FILTER and OVER."""
     top = aggregate
     while isinstance(top.parent, exp.Filter | exp.Window) and top.parent.this is top:
@@ -110,16 +111,16 @@ def write_average(node: exp.Avg) -> None:
     argument, write it by a macro. DuckDB's own AVG stays where a macro cannot be called: with OVER,
     DISTINCT or ORDER BY, or over expressions whose type DuckDB learns too late."""
     if is_exact(node):
-        top = _whole(node)
+        top = whole(node)
         exact = double_quotient if is_earlier(node) else partial(call, "quotient")
         supersede(top, exact(*parts(top)))
     elif _has_macro(node):
-        _write_by_macro(node, _whole(node))
+        _write_by_macro(node, whole(node))
 
 
 def is_exact(node: exp.Avg) -> bool:
     """Is the average of integers or decimals, by the syntax?"""
-    return node.meta.get(SUMMED) in _EXACT
+    return node.meta.get(SUMMED) in EXACT
 
 
 def is_quotient(node: exp.Avg) -> bool:
@@ -130,12 +131,12 @@ def is_quotient(node: exp.Avg) -> bool:
 def _has_macro(node: exp.Avg) -> bool:
     unknown = SUMMED in node.meta and node.meta[SUMMED] is None
     bare = not isinstance(node.this, exp.Distinct | exp.Order)
-    return unknown and bare and not isinstance(_whole(node), exp.Window) and is_plain(node.this)
+    return unknown and bare and not isinstance(whole(node), exp.Window) and is_plain(node.this)
 
 
 def spell_out(node: exp.Avg) -> None:
     """Replace an average of integers or decimals, with its FILTER and OVER, by its quotient."""
-    top = _whole(node)
+    top = whole(node)
     supersede(top, quotient(*parts(top)))
 
 
@@ -210,6 +211,7 @@ _WIDTH = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE)
 TypeOf = Callable[[exp.Expr], ColumnType | None]
 _SUMS = {Kind.INTEGER: Kind.BIGINT, Kind.BIGINT: Kind.DECIMAL}
 """The kind of a sum, if it is not that of the numbers."""
+_DOUBLE_PARTS = frozenset({"epoch", "julian"})
 _SAME = frozenset({"floor", "ceil", "ceiling", "trunc", "nullif", "ifnull"})
 """Functions whose value is of the kind of their first argument."""
 
@@ -240,11 +242,13 @@ def number_kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
             return summed if summed is None else _SUMS.get(summed, summed)
         case exp.Avg():
             averaged = node.meta.get(KIND) or number_kind(node.this, type_of)
-            return Kind.DECIMAL if averaged in _EXACT else averaged
+            return Kind.DECIMAL if averaged in EXACT else averaged
         case exp.Cast() if node.is_type(_D.DECIMAL, _D.SMALLINT):
             return Kind.DECIMAL if node.is_type(_D.DECIMAL) else Kind.INTEGER
         case exp.Subquery(this=exp.Select(expressions=[value])) | exp.Select(expressions=[value]):
             return number_kind(value.unalias(), type_of)
+        case exp.Anonymous() if is_part_of_time(node):
+            return Kind.DECIMAL
         case exp.Anonymous(expressions=[value, *_]) if node.name.lower() in {*_SAME, "mod"}:
             same = node.name.lower() in _SAME
             return _widest([value] if same else node.expressions, type_of)
@@ -252,6 +256,14 @@ def number_kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
             return _literal_kind(node.name)
     type_ = type_of(node)
     return None if type_ is None else number_of(type_)
+
+
+def is_part_of_time(node: exp.Expr) -> bool:
+    """Is this EXTRACT or date_part of a whole part? It is a BIGINT, which divides as a NUMERIC."""
+    if not isinstance(node, exp.Anonymous) or node.name.lower() != "date_part":
+        return False
+    part = node.expressions[0]
+    return bool(part.is_string) and part.name.lower() not in _DOUBLE_PARTS
 
 
 def _sides(node: exp.Binary) -> list[exp.Expr]:

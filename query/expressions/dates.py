@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
+from hornbeam_server.query.dialect.macros import EPOCH
 from hornbeam_server.query.expressions.operands import (
     BIGINT,
     DOUBLE,
@@ -88,6 +90,13 @@ def date_part(part: str, operand: Operand) -> Operand:
     return unary(operand, BIGINT, _zero if kind is Kind.DATE else _OF_TIMES[part])
 
 
+def exact_epoch(operand: Operand) -> Operand:
+    """EXTRACT(epoch FROM x) of a date, time or timestamp."""
+    kind = _instant(operand)
+    ticks = ticks_of if kind is Kind.TIME else _ticks_of_day if kind is Kind.DATE else _ticks
+    return unary(operand, EPOCH, lambda value: Decimal(ticks(value)).scaleb(-6))
+
+
 def _part_of_time(part: str, operand: Operand) -> Operand:
     if part == "epoch":
         return unary(operand, DOUBLE, lambda value: float(ticks_of(value)) / 1_000_000)
@@ -108,10 +117,19 @@ def _zero(_: dt.date) -> int:
     return 0
 
 
+def _ticks(value: dt.datetime) -> int:
+    """The microseconds since 1970."""
+    return (value.replace(tzinfo=dt.UTC) - _EPOCH) // _MICROSECOND
+
+
+def _ticks_of_day(value: dt.date) -> int:
+    return _ticks(midnight(value))
+
+
 def _epoch(value: dt.datetime) -> float:
     """Seconds since 1970. The microseconds become a double before they are divided, as in
     DuckDB."""
-    return float((value.replace(tzinfo=dt.UTC) - _EPOCH) // _MICROSECOND) / 1_000_000
+    return float(_ticks(value)) / 1_000_000
 
 
 def _epoch_of_day(value: dt.date) -> float:

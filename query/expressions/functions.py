@@ -76,6 +76,7 @@ _FUNCTIONS: dict[str, tuple[range, Function]] = {
     "char_length": (_ONE, text.length),
     "character_length": (_ONE, text.length),
     "mod": (_TWO, arithmetic.modulo),
+    macro("epoch"): (_ONE, dates.exact_epoch),
     macro("quotient"): (_TWO, arithmetic.numeric_quotient),
     macro("product"): (_TWO, arithmetic.long_product),
     "floor": (_ONE, partial(arithmetic.whole, math.floor)),

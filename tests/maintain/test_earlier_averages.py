@@ -43,3 +43,16 @@ def test_a_group_has_an_average_of_the_type_of_its_column():
     row = tuple(values[name] for name in names)
     for stored, mean in ((current, Decimal("3.33333333333333330000")), (earlier, 10.0 / 3.0)):
         assert Fold(stored).row([row]) == (1, mean)
+
+
+def test_a_stored_view_keeps_the_type_of_epochs():
+    catalog = catalog_of(load_ddl("CREATE TABLE a (i INTEGER PRIMARY KEY, g INTEGER, t TIMESTAMP)"))
+    view = DeclaredView(
+        "v",
+        "SELECT g, max(extract(epoch FROM t)) AS last FROM a GROUP BY g",
+        refresh=Refresh.IMMEDIATE,
+    )
+    earlier = define(view, catalog, translated(view, catalog, double_quotients=True)).view
+    assert earlier.columns[1].type.kind is Kind.DOUBLE
+    for stored in (earlier, define(view, catalog).view):
+        assert define_stored(stored, catalog).view == stored

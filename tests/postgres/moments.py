@@ -263,6 +263,10 @@ DATE '9999-12-31' + 1
 (DATE '9999-12-31' + 1)::TEXT
 current_date = current_date
 now() = current_timestamp
+extract(month FROM DATE '2024-03-01') / 2
+date_part('month', DATE '2024-03-01') / 2
+(extract(month FROM DATE '2024-03-01') - 1) / 3 + 1
+extract(epoch FROM TIMESTAMP '2024-02-29 12:00:00.25') / 2
 pg_typeof(now())::TEXT
 pg_typeof(current_date)::TEXT
 pg_typeof(localtimestamp)::TEXT

@@ -281,6 +281,22 @@ SELECT json_agg(id ORDER BY id)::TEXT FROM t
 SELECT json_object_agg(id, a)::TEXT FROM t WHERE id < 3
 SELECT max(a) - min(a), sum(a) / count(a), sum(a) * 1.0 / count(*) FROM t
 SELECT avg(a)::NUMERIC(10,2), round(avg(n), 2), sum(n)::INTEGER FROM t
+SELECT k, avg(n) FROM t GROUP BY k HAVING avg(n) > 1 ORDER BY k NULLS LAST
+SELECT avg(n) * 2, avg(n) + avg(a), avg(n) / 3, -avg(n), abs(avg(n)), avg(n) * avg(a) FROM t
+SELECT avg(x) FROM (SELECT avg(n) AS x FROM t GROUP BY k) s
+SELECT avg(a) FILTER (WHERE a > 2), avg(n) FILTER (WHERE FALSE) FROM t
+SELECT avg(a % 3), avg(mod(a, 3)), avg(a * n), avg(CASE WHEN k THEN 1 ELSE 0 END) FROM t
+SELECT id, n > (SELECT avg(n) FROM t) FROM t ORDER BY id
+SELECT k, variance(n), stddev(n) FROM t GROUP BY k ORDER BY k NULLS LAST
+SELECT stddev_samp(a), var_samp(s), stddev(DISTINCT a), var_pop(n) FILTER (WHERE n > 0) FROM t
+SELECT id, stddev(a) OVER (ORDER BY id), var_pop(n) OVER (PARTITION BY k) FROM t ORDER BY id
+SELECT round(stddev(n), 3), variance(n + 1), round(stddev(n / 3), 18), stddev(a) * 2 FROM t
+SELECT stddev(a), variance(n) FROM t WHERE id = 1
+SELECT sum(extract(month FROM day)), avg(extract(month FROM day)) FROM t
+SELECT id, (extract(month FROM day) - 1) / 3, extract(epoch FROM ts) * 1000 FROM t ORDER BY id
+SELECT extract(month FROM day) / 2 AS h, count(*) FROM t GROUP BY h ORDER BY h
+SELECT y / 3 FROM (SELECT extract(year FROM day) AS y FROM t WHERE id < 3) s
+SELECT avg(extract(epoch FROM ts)), max(extract(epoch FROM ts)) FROM t
 SELECT max(k::INTEGER), min(c) FROM t
 SELECT sum(a) + NULL FROM t
 SELECT DISTINCT a FROM t ORDER BY a
