@@ -91,6 +91,11 @@ def _known(node: exp.DataType, source: Source) -> tuple[exp.DataType, str]:
     return (_type(T.TEXT), _AS_TEXT[name]) if name in _AS_TEXT else (node, "")
 
 
+def is_note_of_range(note: str) -> bool:
+    """Is a note that of a column of ranges?"""
+    return note in {_AS_TEXT[name] for name in _RANGES}
+
+
 def is_kept_as_text(written: exp.Expr | None) -> bool:
     """Is a type of PostgreSQL kept as text, without its functions?"""
     return isinstance(written, exp.DataType) and _name(written) in _AS_TEXT

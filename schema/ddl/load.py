@@ -18,6 +18,7 @@ from hornbeam_server.schema.ddl.foreign import (
     rename_taken_indexes,
     set_next_number,
 )
+from hornbeam_server.schema.ddl.foreign_types import is_note_of_range
 from hornbeam_server.schema.ddl.identities import (
     apply_sequences,
     begun_at,
@@ -49,7 +50,7 @@ from hornbeam_server.schema.ddl.sources import Source, recognised
 from hornbeam_server.schema.ddl.spaces import Spaces
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
 from hornbeam_server.schema.ddl.tables import read_alter, read_domain, read_enum, read_table
-from hornbeam_server.schema.ddl.views import read_plain_view, read_view
+from hornbeam_server.schema.ddl.views import read_plain_view, read_view, takes_bounds
 from hornbeam_server.schema.drafts import (
     ColumnDraft,
     Expression,
@@ -159,6 +160,7 @@ def read_file(
                     includes.append(piece)
                 case _:
                     _read_piece(piece, drafts)
+    _pass_over_bounds(drafts)
     apply_sequences(drafts)
     if source is not Source.POSTGRES:
         rename_taken_indexes(drafts)
@@ -324,6 +326,17 @@ def _add_plain(draft: ViewDraft, drafts: Drafts, *, replaces: bool) -> None:
             drafts.views[i] = draft
             return
     drafts.views.append(draft)
+
+
+def _pass_over_bounds(drafts: Drafts) -> None:
+    """Take the plain views out that take bounds of ranges, which are kept as text."""
+    columns = [column for draft in drafts.relations.values() for column in draft.columns]
+    ranges = {column.name.text for column in columns if is_note_of_range(column.note)}
+    for draft in [each for each in drafts.views if each.view.refresh is Refresh.PLAIN]:
+        if takes_bounds(draft.view, ranges):
+            drafts.views.remove(draft)
+            note = f"passed over: CREATE VIEW {draft.name.text}, which takes a bound of a range"
+            drafts.notes.append(note)
 
 
 def _lowered(drafts: Drafts) -> set[str]:

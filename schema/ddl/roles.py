@@ -17,7 +17,7 @@ class Role(enum.Enum):
     ROWS = "rows"
     """It adds rows: INSERT, COPY."""
     CHANGES = "changes"
-    """It changes or deletes rows."""
+    """It changes or deletes rows, or reads them from another file (BULK INSERT, LOAD DATA)."""
     VIEW = "view"
     """It gives a SELECT a name: CREATE VIEW."""
     DROPS = "drops"
@@ -81,7 +81,7 @@ def role(piece: Piece) -> Role:
     first, rest = words[0], words[1:]
     if first in {"INSERT", "REPLACE", "COPY"}:
         return Role.ROWS
-    if first in {"UPDATE", "DELETE", "MERGE"}:
+    if first in {"UPDATE", "DELETE", "MERGE", "BULK", "LOAD"}:
         return Role.HOLDS_NO_ROWS if piece.words[:2] == _STATISTICS else Role.CHANGES
     if first == "SOURCE" or piece.words[:2] in {("\\", "."), ("\\", "I"), ("\\", "IR")}:
         return Role.INCLUDES

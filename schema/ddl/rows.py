@@ -279,10 +279,10 @@ class _Inserted:
                 raise self._no_literal(found) from None
         if word in _TYPES:
             return self._value(self._required())
-        if found["sign"] in {"-", "+"}:
+        if found["sign"] in {"-", "+", "$"}:
             number = self._required()
             if number["number"] is not None:
-                return str(found["sign"].strip("+") + number["number"])
+                return str(found["sign"].strip("+$") + number["number"])
         raise self._no_literal(found)
 
     def _string(self, found: re.Match[str]) -> Value:

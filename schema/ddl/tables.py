@@ -182,7 +182,7 @@ def _column_constraint(
             statement.require_collation(kind)
         case exp.CheckColumnConstraint():
             label = statement.name(node.this) if kind is not node and node.this else None
-            draft.checks.append(CheckDraft(label, statement.expression(kind.this)))
+            _add_check(statement, CheckDraft(label, statement.expression(kind.this)), draft, drafts)
         case exp.NotNullColumnConstraint():
             nullable = bool(kind.args.get("allow_null"))
             return replace(column, nullable=nullable)
@@ -216,6 +216,23 @@ def _column_constraint(
         case _:
             _refuse_constraint(statement, node, start)
     return column
+
+
+def _add_check(
+    statement: Statement, check: CheckDraft, draft: RelationDraft, drafts: Drafts
+) -> None:
+    """Add a CHECK. One of SQL Server with a set of characters in LIKE, such as [0-9], is left out:
+    the pattern would mean something else."""
+    if statement.source is Source.SQLSERVER and _SET_IN_LIKE.search(check.expression.sql):
+        line = check.expression.place.line
+        drafts.notes.append(
+            f"left out: CHECK with LIKE '[…]' in line {line}; write ~ or SIMILAR TO"
+        )
+    else:
+        draft.checks.append(check)
+
+
+_SET_IN_LIKE = re.compile(r"\blike\s+'[^']*\[", re.IGNORECASE)
 
 
 def _with_default(
@@ -292,7 +309,7 @@ def _read_constraint(
             names = statement.names(listed)
             drafts.indexes.append(_unique(statement, label, draft, names, include, node))
         case exp.CheckColumnConstraint():
-            draft.checks.append(CheckDraft(label, statement.expression(node.this)))
+            _add_check(statement, CheckDraft(label, statement.expression(node.this)), draft, drafts)
         case exp.ForeignKey():
             statement.only(node, {"expressions", "reference"}, "Put the options behind REFERENCES.")
             columns_ = statement.names(node.expressions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from sqlglot import exp
 
@@ -58,6 +58,17 @@ def read_view(statement: Statement, tree: exp.Create) -> ViewDraft:
     group = options.get("group", DEFAULT_GROUP)
     view = DeclaredView(name.text, statement.query(tree.expression), interval_s, group, refresh)
     return ViewDraft(name, view)
+
+
+_BOUND = re.compile(
+    r"\b(?:lower|upper|isempty)\s*\(\s*(?:[\w\"]+\s*\.\s*)*\"?(\w+)\"?\s*\)", re.IGNORECASE
+)
+"""The bound of a range, or the letters of a text."""
+
+
+def takes_bounds(view: DeclaredView, ranges: Collection[str]) -> bool:
+    """Does a view take a bound of one of the columns `ranges`, which are kept as text?"""
+    return any(name in ranges for name in _BOUND.findall(view.sql))
 
 
 def read_plain_view(statement: Statement, tree: exp.Create) -> ViewDraft:

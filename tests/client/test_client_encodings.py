@@ -122,13 +122,13 @@ SERVER = """SET NOCOUNT ON
 GO
 /* a /* nested */ comment */
 CREATE TABLE [dbo].[t]([a] [int] IDENTITY(1,1) NOT NULL, [b] [nvarchar](30) NULL,
- [c] [varbinary](9) NULL, [d] [datetime] NULL, [e] [date] NULL, [f] [bit] NULL,
+ [c] [varbinary](9) NULL, [d] [datetime] NULL, [e] [date] NULL, [f] [bit] NULL, [g] [money] NULL,
  CONSTRAINT [p] PRIMARY KEY CLUSTERED ([a] ASC)) ON [PRIMARY]
 GO
 PRINT 'rows; of t'
 SET IDENTITY_INSERT [dbo].[t] ON
-INSERT [dbo].[t] ([a], [b], [c], [d], [e], [f]) VALUES
- (1, N'it''s', 0x00FF, CAST(0x0000A5DE00C5C100 AS DateTime), CAST(0x5B3A0B00 AS Date), 3)
+INSERT [dbo].[t] ([a], [b], [c], [d], [e], [f], [g]) VALUES
+ (1, N'it''s', 0x00FF, CAST(0x0000A5DE00C5C100 AS DateTime), CAST(0x5B3A0B00 AS Date), 3, $19.99)
 INSERT [dbo].[t] ([a], [b], [c], [d], [e]) VALUES (2, N'G' + CHAR(79), NULL,
  CAST(N'2015-12-31T12:00:00.003' AS DateTime), CAST(N'2016-01-01' AS Date))
 SET IDENTITY_INSERT [dbo].[t] OFF
@@ -172,6 +172,6 @@ def test_literals_of_sqlserver(run: Run, url: str, tmp_path: Path) -> None:
     assert code == 0, errors
     shown = [[str(value) for value in row] for row in rows(url)]
     assert shown == [
-        ["1", "it's", str(b"\x00\xff"), "2016-04-04 12:00:00", "2015-08-26", "True"],
-        ["2", "GO", "None", "2015-12-31 12:00:00.003000", "2016-01-01", "None"],
+        ["1", "it's", str(b"\x00\xff"), "2016-04-04 12:00:00", "2015-08-26", "True", "19.9900"],
+        ["2", "GO", "None", "2015-12-31 12:00:00.003000", "2016-01-01", "None", "None"],
     ]

@@ -98,8 +98,6 @@ def _sakila(form: str, data: str, source: Source) -> Published:
 
 _SAMPLES = "morenoh149/postgresDBSamples"
 _SAMPLES_COMMIT = "2bdc9539762092912655e1b82b7433d3151389dc"
-_MICROSOFT = "microsoft/sql-server-samples"
-_MICROSOFT_COMMIT = "481085dc95720244a359f1311afd6003e0bcc09c"
 _EMPLOYEES = ("departments", "employees", "dept_emp", "dept_manager", "titles")
 PUBLISHED = (
     _chinook("PostgreSql", Source.POSTGRES),
@@ -168,14 +166,6 @@ PUBLISHED = (
         _SAMPLES_COMMIT,
         ("worldDB-1.0/world.sql",),
         "world",
-    ),
-    Published(
-        "Pubs, SQL Server",
-        Source.SQLSERVER,
-        _MICROSOFT,
-        _MICROSOFT_COMMIT,
-        ("samples/databases/northwind-pubs/instpubs.sql",),
-        "pubs",
     ),
     _sakila("cockroachdb", "insert-data", Source.POSTGRES),
     _sakila("postgres", "insert-data-using-copy", Source.POSTGRES),

@@ -166,6 +166,36 @@ def test_types_that_are_kept_as_text_are_noted(written: str) -> None:
     assert any("kept as TEXT" in note for note in schema.notes)
 
 
+def test_a_view_that_takes_a_bound_of_a_range_is_passed_over() -> None:
+    schema = load_ddl(
+        "CREATE TABLE t (a INT PRIMARY KEY, r tsrange, x TEXT);"
+        "CREATE VIEW v AS SELECT lower(t.r)::date AS d FROM t;"
+        "CREATE VIEW w AS SELECT lower(x) AS x, r FROM t;"
+    )
+    assert [view.name for view in schema.views] == ["w"]
+    assert any("CREATE VIEW v" in note for note in schema.notes)
+
+
+def test_rows_of_another_file_are_noted_in_a_plan() -> None:
+    text = (
+        "CREATE TABLE [dbo].[t] ([a] int PRIMARY KEY)\nGO\nBULK INSERT [dbo].[t] FROM 'a.csv'\nGO\n"
+    )
+    assert any("passed over: BULK" in note for note in load_ddl(text).notes)
+
+
+def test_a_check_with_a_set_of_characters_of_sqlserver_is_left_out_and_noted() -> None:
+    text = (
+        "CREATE TABLE [t] ([a] char(3) PRIMARY KEY CHECK (a LIKE '[0-9]_%'), [b] int,\n"
+        " CONSTRAINT [c] CHECK (b > 1 AND a LIKE N'x[^y]'), CHECK (a LIKE 'x%'))\nGO\n"
+    )
+    schema = load_ddl(text)
+    assert [check.sql for check in schema.relation("t").checks] == ["a LIKE 'x%'"]
+    assert [note.split(";")[0] for note in schema.notes if "left out" in note] == [
+        "left out: CHECK with LIKE '[…]' in line 1",
+        "left out: CHECK with LIKE '[…]' in line 2",
+    ]
+
+
 def test_a_wide_decimal_has_as_many_digits_as_there_are() -> None:
     schema = load_ddl("CREATE TABLE t (a INT PRIMARY KEY, b NUMERIC(40,15), c DECIMAL(65))")
     assert columns(schema)[1:] == ["b DECIMAL(38,15)", "c DECIMAL(38,0)"]
