@@ -93,7 +93,7 @@ def _known(node: exp.DataType, source: Source) -> tuple[exp.DataType, str]:
 
 def is_note_of_range(note: str) -> bool:
     """Is a note that of a column of ranges?"""
-    return note in {_AS_TEXT[name] for name in _RANGES}
+    return note.startswith(tuple(_AS_TEXT[name] for name in _RANGES))
 
 
 def is_kept_as_text(written: exp.Expr | None) -> bool:

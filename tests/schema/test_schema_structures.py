@@ -168,7 +168,7 @@ def test_types_that_are_kept_as_text_are_noted(written: str) -> None:
 
 def test_a_view_that_takes_a_bound_of_a_range_is_passed_over() -> None:
     schema = load_ddl(
-        "CREATE TABLE t (a INT PRIMARY KEY, r tsrange, x TEXT);"
+        "CREATE TABLE t (a INT PRIMARY KEY, r tsrange DEFAULT tsrange(NULL, NULL), x TEXT);"
         "CREATE VIEW v AS SELECT lower(t.r)::date AS d FROM t;"
         "CREATE VIEW w AS SELECT lower(x) AS x, r FROM t;"
     )
