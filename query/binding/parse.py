@@ -32,7 +32,7 @@ from hornbeam_server.query.binding.nesting import check_nesting, list_equalities
 from hornbeam_server.query.binding.output_names import name_outputs
 from hornbeam_server.query.binding.patterns import spell_patterns
 from hornbeam_server.query.binding.schema_names import join_names
-from hornbeam_server.query.binding.sequence_calls import refuse_calls
+from hornbeam_server.query.binding.sequence_calls import mark_call, refuse_calls
 from hornbeam_server.query.binding.ties import replace_ties
 from hornbeam_server.query.dialect import grammar
 from hornbeam_server.query.dialect.duckdb_sql import check_cast
@@ -388,6 +388,7 @@ def _prepare(node: exp.Expr, sql: str) -> None:
         )
     elif isinstance(node, exp.Func):
         _check_function(node, sql)
+        mark_call(node)
 
 
 def _leave_catalog_out(node: exp.Dot) -> None:

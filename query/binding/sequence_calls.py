@@ -23,6 +23,8 @@ from hornbeam_server.schema.sequences import named
 from hornbeam_server.schema.trees import unlink, written
 
 SEQUENCES = frozenset({"nextval", "currval", "lastval", "setval"})
+CALL = "call"
+"""Key in the meta of a call: its identity. Copies that a translation makes are the same call."""
 OF_COLUMN = "pg_get_serial_sequence"
 _DRAWS = re.compile(r"\bnextval\b", re.IGNORECASE)
 _CALLS = re.compile(r"\b(nextval|currval|lastval|setval)\b", re.IGNORECASE)
@@ -44,6 +46,12 @@ class SequenceCall:
 def is_sequence_call(node: exp.Expr) -> TypeGuard[exp.Anonymous]:
     """Whether the node is a call of a function of sequences."""
     return isinstance(node, exp.Anonymous) and node.name.lower() in SEQUENCES
+
+
+def mark_call(node: exp.Expr) -> None:
+    """Give a parsed call its identity."""
+    if is_sequence_call(node):
+        node.meta[CALL] = id(node)
 
 
 def calls_in(node: exp.Expr) -> list[exp.Anonymous]:

@@ -61,6 +61,11 @@ def test_several_tables_share_a_sequence(db):
         ("INSERT INTO t VALUES (0, 'n' || nextval('s') || currval('s')) RETURNING x", [("n11",)]),
         ("UPDATE old SET n = nextval('s') * 10 WHERE id < 3 RETURNING n", [(10,), (20,)]),
         ("UPDATE old SET n = DEFAULT WHERE id = 2 RETURNING n", [(1,)]),
+        (
+            "INSERT INTO t VALUES (1, lpad(nextval('s')::text, 3, '0') || nextval('s'))"
+            " RETURNING x",
+            [("0012",)],
+        ),
         ("DELETE FROM old WHERE id = 1 RETURNING nextval('s'), id", [(1, 1)]),
         (
             "INSERT INTO old VALUES (1, 0) ON CONFLICT (id) DO UPDATE SET n = nextval('s')"
@@ -272,7 +277,7 @@ def test_a_renamed_sequence_keeps_its_defaults(db):
         db,
         "CREATE SEQUENCE s",
         "CREATE TABLE t (id INT PRIMARY KEY DEFAULT nextval('s'),"
-        " x TEXT DEFAULT 'n' || nextval('s'))",
+        " x TEXT DEFAULT lpad('n' || nextval('s'), 2, ' '))",
         'ALTER SEQUENCE s RENAME TO "New S"',
     )
     assert rows(db, "INSERT INTO t DEFAULT VALUES RETURNING *") == [(1, "n2")]

@@ -17,7 +17,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.binder import bind_tree
 from hornbeam_server.query.binding.parse import parse
-from hornbeam_server.query.binding.sequence_calls import calls_in, sequence_in_default
+from hornbeam_server.query.binding.sequence_calls import CALL, calls_in, sequence_in_default
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.functions import (
     function_name,
@@ -109,18 +109,18 @@ def compile_default(column: Column, relation: Relation) -> DefaultExpression:
 def _lifted(select: exp.Expr) -> tuple[tuple[str, str], ...]:
     """The sequences of the calls nextval('…') in an expression, each with the parameter that takes
     the place of the call. Raises SqlError."""
-    draws: list[tuple[str, str]] = []
+    draws: dict[str, str] = {}
     for call in calls_in(select.expressions[0]):
         name = sequence_in_default(call)
         if name is None:
             continue
-        parameter = f"{LIFTED}{len(draws)}"
+        parameter = f"{LIFTED}{call.meta[CALL]}"
         placeholder = exp.Placeholder(this=parameter)
         placeholder.meta["parameter"] = Parameter(parameter)
         call.replace(placeholder)
         unlink(call)
-        draws.append((name, parameter))
-    return tuple(draws)
+        draws[parameter] = name
+    return tuple((name, parameter) for parameter, name in draws.items())
 
 
 def default_expressions(relation: Relation) -> tuple[Column, ...]:

@@ -18,6 +18,7 @@ from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind_
 from hornbeam_server.query.binding.constants import named_type
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.binding.sequence_calls import (
+    CALL,
     SequenceCall,
     calls_in,
     is_sequence_call,
@@ -76,7 +77,6 @@ class _Splitting:
         self._catalog = catalog
         self._operands: list[exp.Expr] = []
         self._found: list[tuple[int, exp.Expr, list[tuple[str, SequenceCall]], list[str]]] = []
-        self._number = 0
         position = 0
         for item in list(query.expressions):
             if calls_in(item):
@@ -100,9 +100,9 @@ class _Splitting:
     def _split(self, node: exp.Expr, calls: list[tuple[str, SequenceCall]]) -> None:
         """Replace the calls below `node` and at it, and the values beside them, by parameters."""
         if is_sequence_call(node):
-            name = f"{LIFTED}c{self._number}"
-            self._number += 1
-            calls.append((name, read_call(node, self._catalog)))
+            name = f"{LIFTED}c{node.meta[CALL]}"
+            if name not in dict(calls):  # a translation may have copied the call
+                calls.append((name, read_call(node, self._catalog)))
             _replace(node, name)
             return
         if isinstance(node, _CONSTANTS):

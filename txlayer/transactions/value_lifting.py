@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.binder import OWN
-from hornbeam_server.query.binding.sequence_calls import SequenceCall, calls_in
+from hornbeam_server.query.binding.sequence_calls import CALL, SequenceCall, calls_in
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import unlink, unlink_all, written
@@ -58,6 +58,7 @@ class Lifter:
         self._types = types
         self._subquery = subquery
         self._call = call
+        self._calls: dict[tuple[int, int], str] = {}
         self.from_ = from_
         self._number = 0
         self._copies: list[exp.Expr] = []
@@ -90,10 +91,13 @@ class Lifter:
         return lifted
 
     def _sequence(self, call: exp.Anonymous, queries: Queries) -> exp.Expr:
-        name = self._name()
-        self._types[name] = BIGINT
-        queries.append(SequenceValue(self._call(call), name))
-        return _placeholder(name)
+        """The parameter for a call. Copies of a call have one value."""
+        place = id(queries), call.meta[CALL]
+        if place not in self._calls:
+            name = self._calls[place] = self._name()
+            self._types[name] = BIGINT
+            queries.append(SequenceValue(self._call(call), name))
+        return _placeholder(self._calls[place])
 
     def lift_row(
         self, node: exp.Subquery, width: int, scope: RowScope | ConstantScope, queries: Queries
