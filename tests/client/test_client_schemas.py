@@ -1,0 +1,108 @@
+"""Schemas as name spaces, through the client."""
+
+from __future__ import annotations
+
+import pytest
+
+import hornbeam
+
+
+@pytest.fixture
+def db(tmp_path):
+    with hornbeam.connect(f"hornbeam:///{tmp_path}/db", autocommit=True) as connection:
+        yield connection
+
+
+def run(connection, *statements):
+    cursor = connection.cursor()
+    for statement in statements:
+        cursor.execute(statement)
+    return cursor.fetchall()
+
+
+SHOP = (
+    "CREATE SCHEMA shop",
+    "CREATE TABLE item (i_id INTEGER PRIMARY KEY, i_name TEXT)",
+    "CREATE TABLE shop.item (i_id SERIAL PRIMARY KEY, i_item INTEGER UNIQUE REFERENCES item)",
+    "CREATE MATERIALIZED VIEW shop.sums AS"
+    " SELECT i_name, count(*) AS n FROM item JOIN shop.item s ON s.i_item = item.i_id"
+    " GROUP BY i_name",
+    "INSERT INTO item VALUES (1, 'pen'), (2, 'ink')",
+)
+
+
+def test_names_of_two_schemas_meet_in_statements_and_views(db):
+    assert run(db, *SHOP, "INSERT INTO shop.item (i_item) VALUES (1), (2) RETURNING item.i_id") == [
+        (1,),
+        (2,),
+    ]
+    both = "SELECT public.item.i_name, shop.item.i_id FROM shop.item, item WHERE i_item = item.i_id"
+    assert sorted(run(db, both)) == [("ink", 2), ("pen", 1)]
+    assert run(
+        db, "UPDATE shop.item SET i_item = NULL WHERE shop.item.i_id = 2 RETURNING i_item"
+    ) == [(None,)]
+    assert run(db, "SELECT * FROM shop.sums") == [("pen", 1)]
+    with pytest.raises(hornbeam.IntegrityError, match="references item"):
+        run(db, "INSERT INTO shop.item (i_item) VALUES (7)")
+    with pytest.raises(hornbeam.ProgrammingError, match="in schema none, which does not exist"):
+        run(db, "SELECT * FROM none.item")
+    summed = (
+        "SELECT i_name, count(*) FROM item JOIN shop.item s ON s.i_item = item.i_id GROUP BY i_name"
+    )
+    db.use_views = False
+    assert run(db, summed) == [("pen", 1)]
+
+
+def test_a_search_path_finds_names_and_places_new_ones(db):
+    path = (*SHOP, "SET search_path TO shop, public", "INSERT INTO item (i_item) VALUES (1)")
+    assert run(db, *path, "SELECT i_id, i_item FROM item") == [(1, 1)]
+    assert run(db, "CREATE TABLE part (p_id INTEGER)", "SELECT current_schemas(true)") == [
+        (["pg_catalog", "shop", "public"],)
+    ]
+    assert run(db, "SHOW search_path") == [("shop, public",)]
+    where = "SELECT table_schema FROM information_schema.tables WHERE table_name = 'part'"
+    assert run(db, where) == [("shop",)]
+    assert run(db, "RESET search_path", "SELECT current_schema()") == [("public",)]
+    with pytest.raises(hornbeam.ProgrammingError, match="part is unknown"):
+        run(db, "SELECT * FROM part")
+
+
+def test_a_rollback_withdraws_the_search_path_of_a_transaction(db):
+    run(db, *SHOP, "SELECT 1")
+    db.autocommit = False
+    run(db, "SET search_path TO shop", "SELECT 1")
+    db.rollback()
+    assert db.search_path == ("public",)
+    run(db, "SET LOCAL search_path TO shop", "SELECT 1")
+    assert db.search_path == ("shop",)
+    db.commit()
+    assert db.search_path == ("public",)
+
+
+def test_each_write_of_a_transaction_keeps_its_search_path(db):
+    run(db, *SHOP, "SELECT 1")
+    db.autocommit = False
+    cursor = db.cursor()
+    cursor.execute("SET search_path TO shop")
+    cursor.execute("INSERT INTO item (i_item) VALUES (1)")
+    cursor.execute("SET search_path TO public")
+    cursor.execute("INSERT INTO item VALUES (3, 'cap')")
+    db.commit()
+    assert run(db, "SELECT (SELECT count(*) FROM item), (SELECT count(*) FROM shop.item)") == [
+        (3, 1)
+    ]
+
+
+def test_a_schema_is_dropped_when_it_is_empty_or_with_cascade(db):
+    run(db, *SHOP, "SELECT 1")
+    cursor = db.cursor()
+    with pytest.raises(
+        hornbeam.ProgrammingError, match=r"(?s)not empty.*table shop.item, view shop.sums"
+    ):
+        cursor.execute("DROP SCHEMA shop")
+    cursor.execute("DROP SCHEMA shop CASCADE")
+    assert run(db, "SELECT schema_name FROM information_schema.schemata") == [
+        ("public",),
+        ("information_schema",),
+    ]
+    assert run(db, "SELECT count(*) FROM item") == [(2,)]
