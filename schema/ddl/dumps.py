@@ -181,6 +181,7 @@ def merged(current: Schema, added: Schema) -> Schema:
         tuple(indexes.values()),
         tuple(views.values()),
         tuple(sequences.values()),
+        tuple(dict.fromkeys((*current.spaces, *added.spaces))),
     )
 
 
