@@ -262,7 +262,8 @@ def _judged_error(run: _Run, record: Statement, answer: Answer) -> tuple[Verdict
 
 def _compared(run: _Run, query: Query, answer: Answer) -> tuple[Verdict, str]:
     rows = answer.rows
-    if _COUNTS.match(query.sql) and run.style.values == "duckdb":
+    counts = _COUNTS.match(query.sql) or (not rows and answer.count > 0)  # EXECUTE of a write
+    if counts and run.style.values == "duckdb":
         rows = ((answer.count,),)
     if _PLAN.match(query.sql):
         return Verdict.SKIPPED, "a plan, which each engine writes in its own way"
