@@ -222,7 +222,7 @@ def test_setval_moves_the_sequence_of_a_serial_column(db):
         ("SELECT setval('nosuch', 1)", "nosuch"),
         ("SELECT setval('s', 11)", "1 to 10"),
         ("SELECT nextval('nosuch')", "There is no sequence nosuch"),
-        ("SELECT nextval('other.s')", "no schema other"),
+        ("SELECT nextval('other.s')", "There is no sequence other.s"),
         ("ALTER SEQUENCE nosuch INCREMENT 2", "does not exist"),
         ("ALTER SEQUENCE s MAXVALUE 0", "MAXVALUE 0"),
         ("ALTER SEQUENCE t_id_seq INCREMENT 2", "identity column"),
