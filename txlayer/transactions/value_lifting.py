@@ -1,5 +1,5 @@
-"""Values that the expressions of a write take from elsewhere: subqueries, columns of FROM, and
-numbers of sequences.
+"""Values that the expressions of a write take from other places than its row: from subqueries,
+columns of FROM, and sequences.
 
 Each is *lifted* out of its expression: a parameter takes its place. The value of the parameter
 comes with the row, from one of these sources:
