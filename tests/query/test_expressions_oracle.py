@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from hornbeam_server.query.binding.constants import named_type
+from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import (
@@ -29,7 +30,6 @@ from hornbeam_server.query.dialect.duckdb_types import (
     from_record_batch,
     to_record_batch,
 )
-from hornbeam_server.query.dialect.grammar import read_expression
 from hornbeam_server.query.dialect.operand_kinds import mark_operands
 from hornbeam_server.query.expressions import (
     CompiledExpression,
@@ -437,7 +437,8 @@ def _written(sql: str) -> str:
 
 def _marked(sql: str) -> exp.Expr:
     """The expression with the kinds of operands that binding notes."""
-    tree = read_expression(sql)
+    (item,) = parse(f"SELECT {sql}").expressions
+    tree: exp.Expr = item.unalias().pop()
     for node in tree.walk():
         mark_operands(node, _type_of)
     return tree

@@ -53,7 +53,7 @@ TRANSLATED = {
     *(name for name, _ in NAMES), "array_to_string", "generate_series", "make_interval",
     "normalize", "date_part", "format", "json_extract_path", "json_extract_path_text",
     "regexp_matches", "regexp_replace", "regexp_split_to_table", "sum", "to_hex", "to_number",
-    "to_timestamp", "current_localtime", "current_localtimestamp",
+    "to_timestamp", "current_localtime", "current_localtimestamp", "current_schema",
     "pg_conf_load_time", "pg_postmaster_start_time",
 }  # fmt: skip
 """Names with PostgreSQL's meaning instead of DuckDB's (tested separately below), and clocks."""
@@ -361,7 +361,7 @@ SELECT y IS DISTINCT FROM 1, y IS NOT DISTINCT FROM NULL, y ISNULL, y NOTNULL FR
 SELECT position('b' IN s), substring(s FROM 2 FOR 1), substring(s FOR 1) FROM t ORDER BY x
 SELECT trim(LEADING 'a' FROM s), trim(TRAILING FROM s), trim(BOTH 'a' FROM s) FROM t ORDER BY x
 SELECT overlay(s PLACING 'xx' FROM 2 FOR 1), s || s, s[1:1], s[1] FROM t ORDER BY x
-SELECT extract(month FROM date '2024-05-06'), extract('epoch' FROM timestamp '2024-05-06')
+SELECT extract(month FROM date '2024-05-06'), extract('doy' FROM timestamp '2024-05-06')
 SELECT extract(isodow FROM date '2024-05-06'), date_part('week', date '2024-05-06')
 SELECT interval '1 day 2 hours' = interval '26 hours', interval 3 month + interval '1' year
 SELECT timestamp '2024-05-06 07:08' AT TIME ZONE 'UTC' = timestamptz '2024-05-06 07:08+00'
