@@ -87,8 +87,16 @@ from hornbeam_server.query.binding.stars import with_ordered_stars
 from hornbeam_server.query.binding.value_functions import mark_values, value_type
 from hornbeam_server.query.dialect.arrays import function_of as function_of_arrays
 from hornbeam_server.query.dialect.arrays import result_type as type_of_array_function
+from hornbeam_server.query.dialect.common_decimals import (
+    MEETING,
+    exact_type,
+    mark_operands_that_meet,
+    mark_sides,
+    mark_values_that_meet,
+    recursive_type,
+)
 from hornbeam_server.query.dialect.deviations import is_deviation
-from hornbeam_server.query.dialect.duckdb_sql import CAST_FROM, written_text
+from hornbeam_server.query.dialect.duckdb_sql import written_text
 from hornbeam_server.query.dialect.functions import function_name
 from hornbeam_server.query.dialect.jsonb import (
     JSONB,
@@ -97,16 +105,17 @@ from hornbeam_server.query.dialect.jsonb import (
     is_jsonb,
     result_type,
 )
-from hornbeam_server.query.dialect.macros import EPOCH, PARAMETER_TYPE, macro
+from hornbeam_server.query.dialect.macros import CAST_FROM, EPOCH, PARAMETER_TYPE, macro
 from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD
 from hornbeam_server.query.dialect.session import value_of_word
 from hornbeam_server.query.dialect.sums import (
     SUMMED,
+    common_number,
     number_kind,
     number_of,
+    number_type,
     sum_type,
-    widest,
 )
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
@@ -628,12 +637,14 @@ class _Binder:
     ) -> _Shape:
         inner = self._ctes(query, parent, ctes)
         first = self._query(query.this, parent, inner)
-        # The recursive part may widen a type; only its names are certain.
-        untyped = replace(first, columns=tuple(OutputColumn(c.name, None) for c in first.columns))
-        known = _renamed(untyped, names)
-        self._query(query.expression, parent, {**inner, name: known})
+        # The recursive part may widen a type; only the names and the kinds of numbers are certain.
+        untyped = [OutputColumn(c.name, None, _number_of(c)) for c in first.columns]
+        known = _renamed(replace(first, columns=tuple(untyped)), names)
+        second = self._query(query.expression, parent, {**inner, name: known})
         self._modifiers(query, parent, inner)
-        return untyped
+        if first.open or second.open or len(first.columns) != len(second.columns):
+            return replace(first, columns=tuple(OutputColumn(c.name, None) for c in untyped))
+        return _Shape(_of_recursion(query, untyped, second.columns))
 
     def _set_operation(self, node: exp.SetOperation, parent: Frame | None, ctes: Scope) -> _Shape:
         inner = self._ctes(node, parent, ctes)
@@ -648,11 +659,9 @@ class _Binder:
                 f" {len(right.columns)} columns.",
                 cure="Give both sides the same number of columns.",
             )
-        pairs = zip(left.columns, right.columns, strict=False)
-        columns = tuple(
-            a if a.type == b.type is not None else OutputColumn(a.name, None, _united(a, b))
-            for a, b in pairs
-        )
+        columns = tuple(map(_united, left.columns, right.columns))
+        if not (left.open or right.open):
+            _mark_sides(node, left.columns, right.columns)
         return _Shape(columns, left.open)
 
     def _subquery(self, node: exp.Subquery, parent: Frame | None, ctes: Scope) -> _Shape:
@@ -679,8 +688,10 @@ class _Binder:
 
     def _column_of_values(self, number: int, cells: Sequence[exp.Expr]) -> OutputColumn:
         document = any(is_jsonb(self._type(cell)) for cell in cells)
-        kinds = [self._number(cell) for cell in cells if not isinstance(cell, exp.Null)]
-        return OutputColumn(f"{VALUE}{number}", JSONB_TYPE if document else None, widest(kinds))
+        mark_values_that_meet(cells, self._number_type)
+        given = [cell for cell in cells if not isinstance(cell, exp.Null)]
+        common = _common_number([number_type(cell, self._number_type) for cell in given])
+        return OutputColumn(f"{VALUE}{number}", JSONB_TYPE if document else None, common)
 
     def _modifiers(
         self, node: exp.Expr, parent: Frame | None, ctes: Scope, shape: _Shape | None = None
@@ -999,12 +1010,13 @@ class _Binder:
         hidden = ((name, OutputColumn(name, None, kinds[0])),) if not given and node.alias else ()
         return Item(node.alias or f"{ANONYMOUS}{len(select.frame.items)}", visible, hidden=hidden)
 
-    def _number_of_rows(self, call: exp.Expr) -> Kind | None:
-        """The kind of numbers that a table function gives."""
+    def _number_of_rows(self, call: exp.Expr) -> ColumnType | None:
+        """The type of the numbers that a table function gives."""
         if isinstance(call, exp.Unnest | exp.Explode):
             return None
-        kind = widest([self._number(each) for each in call.iter_expressions()])
-        return Kind.BIGINT if kind is Kind.INTEGER else kind
+        given = [number_type(each, self._number_type) for each in call.iter_expressions()]
+        common = _common_number(given)
+        return _BIGINT if common is not None and common.kind is Kind.INTEGER else common
 
     def _add_item(self, item: Item, node: exp.Expr, select: _Select) -> None:
         if any(other.alias == item.alias for other in select.frame.items):
@@ -1134,7 +1146,7 @@ class _Binder:
                 node = name_output(node, name)  # noqa: PLW2901
             value = node.unalias()
             type_ = self._type(value)
-            number = self._number(value) if type_ is None else None
+            number = number_type(value, self._number_type) if type_ is None else None
             columns.append(OutputColumn(name, type_, number))
             open_ = open_ or _has_many(node)
             if values.setdefault(name, value) != value:
@@ -1410,12 +1422,11 @@ class _Binder:
         return number_kind(node, self._number_type)
 
     def _number_type(self, node: exp.Expr) -> ColumnType | None:
-        """The type of a name, or one of the same kind if only DuckDB knows its type."""
+        """The type of a name, or that of its numbers if only DuckDB knows its type."""
         type_ = self._type(node)
         if type_ is None and isinstance(node, exp.Column):
             target = self.targets.get(id(node))
-            kind = None if target is None else target.column.number
-            return None if kind is None else ColumnType(kind)
+            return None if target is None else target.column.number
         return type_
 
     def _cast_type(self, node: exp.Cast) -> ColumnType | None:
@@ -1491,11 +1502,13 @@ class _Binder:
             node.meta[PARAMETER_TYPE] = self.parameters[node.meta["parameter"].name]
 
     def _mark(self, node: exp.Expr) -> None:
-        """Note which function of JSONB or of arrays computes `node`."""
+        """Note which function of JSONB or of arrays computes `node`, and which decimals meet."""
         mark_jsonb(node, self._type, self._argument, self.sql)
         if JSONB not in node.meta:
             mark_array(node, self._type, self._argument)
         mark_values(node, self._type, self._argument)
+        if isinstance(node, MEETING):
+            mark_operands_that_meet(node, self._number_type)
         if isinstance(node, exp.Trim | exp.Upper | exp.Lower) and OVERLOAD not in node.meta:
             self._check_text(node)
 
@@ -1610,9 +1623,44 @@ def _made_nullable(side: str, left: set[str], right: set[str]) -> set[str]:
     return {"LEFT": right, "RIGHT": left, "FULL": left | right}.get(side, set())
 
 
-def _united(*columns: OutputColumn) -> Kind | None:
-    """The kind of numbers of a column of a set operation."""
-    return widest([c.number if c.type is None else number_of(c.type) for c in columns])
+def _united(a: OutputColumn, b: OutputColumn) -> OutputColumn:
+    """The column of a set operation over two columns."""
+    if a.type == b.type is not None:
+        return a
+    return OutputColumn(a.name, None, _common_number([_number_of(a), _number_of(b)]))
+
+
+def _number_of(column: OutputColumn) -> ColumnType | None:
+    """The type of a column's numbers."""
+    return column.number if column.type is None else number_of(column.type)
+
+
+def _common_number(types: Sequence[ColumnType | None]) -> ColumnType | None:
+    known = [type_ for type_ in types if type_ is not None]
+    return common_number(known) if len(known) == len(types) else None
+
+
+def _of_recursion(
+    query: exp.SetOperation, first: Sequence[OutputColumn], second: Sequence[OutputColumn]
+) -> tuple[OutputColumn, ...]:
+    """The columns of a recursive CTE. Notes which decimals its two parts cast."""
+    targets = [
+        recursive_type(a.name, a.number, _number_of(b)) for a, b in zip(first, second, strict=True)
+    ]
+    sides = (query.this, query.expression)
+    mark_sides(sides, [column.name for column in first], targets)
+    return tuple(
+        OutputColumn(a.name, None, target or a.number)
+        for a, target in zip(first, targets, strict=True)
+    )
+
+
+def _mark_sides(
+    node: exp.SetOperation, left: Sequence[OutputColumn], right: Sequence[OutputColumn]
+) -> None:
+    """Note which decimals the sides cast, so that none loses places."""
+    targets = [exact_type([_number_of(a), _number_of(b)]) for a, b in zip(left, right, strict=True)]
+    mark_sides((node.this, node.expression), [column.name for column in left], targets)
 
 
 def _renamed(shape: _Shape, names: Sequence[str]) -> _Shape:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from hornbeam_server.schema.errors import UnknownName, capitalised
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import ColumnType
 
 ANONYMOUS = "?"
 """Prefix of generated aliases for FROM items without an alias; unquoted SQL cannot contain it."""
@@ -22,11 +22,11 @@ ANONYMOUS = "?"
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
     """One column of a result. `type` is None if only execution determines it. `number` is then the
-    kind of its numbers, if the syntax shows it."""
+    type of its numbers, if the syntax shows it, with room for all of them."""
 
     name: str
     type: ColumnType | None
-    number: Kind | None = None
+    number: ColumnType | None = None
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ from decimal import Decimal
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.arrays import ARRAY, SHOWN, write_array
+from hornbeam_server.query.dialect.common_decimals import MEETS, cast_decimals_that_meet
 from hornbeam_server.query.dialect.deviations import UNITS, write_deviation
 from hornbeam_server.query.dialect.functions import is_current_time, is_json_step, json_step
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, PREFIX, write_jsonb
-from hornbeam_server.query.dialect.macros import TEXT_MACROS, call, is_plain
+from hornbeam_server.query.dialect.macros import CAST_FROM, TEXT_MACROS, call, is_plain
 from hornbeam_server.query.dialect.numerics import write_numeric
 from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD, write_overload
@@ -35,9 +36,6 @@ from hornbeam_server.schema.types import (
     ColumnType,
     Kind,
 )
-
-CAST_FROM = "cast_from"
-"""Key in the meta of a cast: the type of its argument."""
 
 _D = exp.DType
 _READ_AS = {
@@ -76,6 +74,7 @@ def duckdb_sql(tree: exp.Expr) -> str:
     """`tree` as text for DuckDB."""
     root = exp.Paren(this=tree.copy())
     _keep_names(root)
+    cast_decimals_that_meet(root)
     nodes = list(root.walk(bfs=False))
     for node in reversed(nodes):  # inner nodes first, and FILTER and OVER before their aggregate
         if _write_marked(node):
@@ -135,9 +134,10 @@ def _keep_names(root: exp.Expr) -> None:
 def _is_rewritten(item: exp.Expr) -> bool:
     if item.find(*_REWRITTEN):
         return True
-    return any(ARRAY in call.meta or SHOWN in call.meta for call in item.find_all(exp.Anonymous))
+    return any(not _MARKS.isdisjoint(node.meta) for node in item.walk())
 
 
+_MARKS = frozenset({ARRAY, SHOWN, MEETS})
 _REWRITTEN = (
     exp.Cast, exp.Sum, exp.Avg, exp.Div, exp.Mul, exp.Like, exp.ILike, exp.Substring, exp.Round,
     exp.DPipe, exp.RegexpLike, exp.RegexpILike, exp.JSONExtract, exp.JSONExtractScalar,

@@ -14,6 +14,8 @@ from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
 EPOCH = ColumnType(Kind.DECIMAL, 20, 6)
 """The type of EXTRACT of `epoch`."""
+CAST_FROM = "cast_from"
+"""Key in the meta of a cast: the type of its argument."""
 PARAMETER_TYPE = "parameter_type"
 """Key in the meta of a parameter's node: the type that its values are parsed as."""
 

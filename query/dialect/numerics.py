@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.macros import call
-from hornbeam_server.query.dialect.sums import KIND, TypeOf, number_kind
+from hornbeam_server.query.dialect.sums import FEW, KIND, TypeOf, number_kind
 from hornbeam_server.schema.quotients import PLACES, QUOTIENT, product_of_texts, quotient_of_texts
 from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, Kind
@@ -28,8 +28,6 @@ FUNCTIONS: Mapping[str, Callable[[str, str], str]] = {
 """The functions by their names in DuckDB, where they take and return texts. Macros call them."""
 LONG = "long_product"
 """Key in the meta of `*`: has it more decimal places than DuckDB multiplies?"""
-_FEW = 4
-"""DuckDB multiplies a quotient by a number of so many decimal places."""
 
 
 def create_function(name: str, connection: duckdb.DuckDBPyConnection) -> None:
@@ -91,7 +89,7 @@ def mark_product(node: exp.Mul, type_of: TypeOf) -> None:
     if number_kind(node, type_of) is not Kind.DECIMAL:
         return
     long = [_has_quotient(side, type_of) for side in sides]
-    few = [_places(side.unnest(), type_of) <= _FEW for side in sides]
+    few = [_places(side.unnest(), type_of) <= FEW for side in sides]
     if all(long) or (any(long) and not any(few)):
         node.meta[LONG] = True
 

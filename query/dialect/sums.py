@@ -16,6 +16,8 @@ from sqlglot import exp
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.macros import call, is_plain
 from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.quotients import PLACES
+from hornbeam_server.schema.quotients import QUOTIENT as NUMERIC
 from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
@@ -209,53 +211,138 @@ _WIDTH = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE)
 
 
 TypeOf = Callable[[exp.Expr], ColumnType | None]
-_SUMS = {Kind.INTEGER: Kind.BIGINT, Kind.BIGINT: Kind.DECIMAL}
-"""The kind of a sum, if it is not that of the numbers."""
 _DOUBLE_PARTS = frozenset({"epoch", "julian"})
-_SAME = frozenset({"floor", "ceil", "ceiling", "trunc", "nullif", "ifnull"})
+_SAME = frozenset({"floor", "ceil", "ceiling", "trunc", "nullif"})
 """Functions whose value is of the kind of their first argument."""
+_CHOICES = frozenset({"if", "ifnull"})
+"""Functions that return one of their arguments."""
+FEW = 4
+"""DuckDB multiplies a quotient by a number of so many decimal places."""
+_WHOLE_DIGITS = {Kind.INTEGER: 10, Kind.BIGINT: 19}
 
 
 def number_kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
     """The kind of number of an expression, if it follows from the syntax; None otherwise. `type_of`
     gives the types of names."""
+    type_ = number_type(node, type_of)
+    return None if type_ is None else type_.kind
+
+
+def number_type(node: exp.Expr, type_of: TypeOf) -> ColumnType | None:
+    """The type of a number, if it follows from the syntax; None otherwise. It has room for every
+    value of the expression, before and behind the point. A DECIMAL without a precision: the digits
+    are not known."""
     match node:
         case (
             exp.Paren() | exp.Neg() | exp.Abs() | exp.Order() | exp.Distinct(expressions=[_])
             | exp.Window() | exp.Filter() | exp.Round() | exp.Nullif() | exp.Min() | exp.Max()
+            | exp.FirstValue() | exp.LastValue() | exp.NthValue() | exp.IgnoreNulls()
         ):  # fmt: skip
             inner = node.expressions[0] if isinstance(node, exp.Distinct) else node.this
-            return number_kind(inner, type_of)
+            return number_type(inner, type_of)
         case exp.Div():
-            return _kind_of_quotient(node, type_of)
+            return _of_quotient(_kind_of_quotient(node, type_of))
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod():
             days = isinstance(node, exp.Sub) and all(map(_is_date, map(type_of, _sides(node))))
-            return Kind.BIGINT if days else _widest(_sides(node), type_of)
-        case exp.Coalesce() | exp.Greatest() | exp.Least():
-            return _widest([node.this, *node.expressions], type_of)
-        case exp.Case():
-            values = [branch.args["true"] for branch in node.args["ifs"]]
-            last = node.args.get("default")
-            return _widest([*values, *([last] if last is not None else [])], type_of)
+            return ColumnType(Kind.BIGINT) if days else _computed(node, type_of)
         case exp.Sum():
-            summed = number_kind(node.this, type_of)
-            return summed if summed is None else _SUMS.get(summed, summed)
+            summed = number_type(node.this, type_of)
+            unknown = summed is None or is_unlimited(summed)
+            return summed if unknown else sum_type(summed)
         case exp.Avg():
             averaged = node.meta.get(KIND) or number_kind(node.this, type_of)
-            return Kind.DECIMAL if averaged in EXACT else averaged
+            return _of_quotient(Kind.DECIMAL if averaged in EXACT else averaged)
         case exp.Cast() if node.is_type(_D.DECIMAL, _D.SMALLINT):
-            return Kind.DECIMAL if node.is_type(_D.DECIMAL) else Kind.INTEGER
+            return _of_cast(node, type_of)
         case exp.Subquery(this=exp.Select(expressions=[value])) | exp.Select(expressions=[value]):
-            return number_kind(value.unalias(), type_of)
+            return number_type(value.unalias(), type_of)
         case exp.Anonymous() if is_part_of_time(node):
-            return Kind.DECIMAL
+            return ColumnType(Kind.DECIMAL, _WHOLE_DIGITS[Kind.BIGINT], 0)
         case exp.Anonymous(expressions=[value, *_]) if node.name.lower() in {*_SAME, "mod"}:
             same = node.name.lower() in _SAME
-            return _widest([value] if same else node.expressions, type_of)
+            return _common([value] if same else node.expressions, type_of)
         case exp.Literal() if not node.is_string:
-            return _literal_kind(node.name)
+            return _literal_type(node.name)
+    met = operands_that_meet(node)
+    if met:
+        return _common(met, type_of)
     type_ = type_of(node)
     return None if type_ is None else number_of(type_)
+
+
+def operands_that_meet(node: exp.Expr) -> Sequence[exp.Expr]:
+    """The operands of which a node returns one, or that it lists; [] of other nodes."""
+    match node:
+        case exp.Coalesce() | exp.Greatest() | exp.Least():
+            return [node.this, *node.expressions]
+        case exp.Case():
+            last = node.args.get("default")
+            values = [branch.args["true"] for branch in node.args["ifs"]]
+            return [*values, *([] if last is None else [last])]
+        case exp.Lag() | exp.Lead():
+            default = node.args.get("default")
+            return [node.this, *([] if default is None else [default])]
+        case exp.Anonymous(expressions=[first, *rest]) if node.name.lower() in _CHOICES:
+            return rest if node.name.lower() == "if" else [first, *rest]
+    return []
+
+
+def common_number(types: Sequence[ColumnType]) -> ColumnType | None:
+    """The type that has room for numbers of all these types; None of none. A DECIMAL has at least
+    all decimal places."""
+    kind = widest([type_.kind for type_ in types])
+    if kind is not Kind.DECIMAL or any(map(is_unlimited, types)):
+        return None if kind is None else ColumnType(kind)
+    sizes = [_size(type_) for type_ in types]
+    places = max(scale for _, scale in sizes)
+    return _decimal(max(whole for whole, _ in sizes), places)
+
+
+def is_unlimited(type_: ColumnType) -> bool:
+    """Is this a DECIMAL whose digits are not known?"""
+    return type_.kind is Kind.DECIMAL and type_.precision is None
+
+
+def _size(type_: ColumnType) -> tuple[int, int]:
+    """The digits before and behind the point."""
+    whole = _WHOLE_DIGITS.get(type_.kind)
+    scale = type_.scale or 0
+    return ((type_.precision or 0) - scale, scale) if whole is None else (whole, 0)
+
+
+def _decimal(whole: int, places: int) -> ColumnType:
+    return ColumnType(Kind.DECIMAL, min(whole + places, MAX_DECIMAL_PRECISION), places)
+
+
+def _of_cast(node: exp.Cast, type_of: TypeOf) -> ColumnType:
+    """The type of a cast to DECIMAL or SMALLINT."""
+    if node.is_type(_D.SMALLINT):
+        return ColumnType(Kind.INTEGER)
+    sizes = [int(size.name) for size in node.args["to"].expressions]
+    if sizes:
+        return ColumnType(Kind.DECIMAL, sizes[0], (*sizes, 0)[1])
+    cast = number_type(node.this, type_of)  # NUMERIC without a precision keeps the digits
+    known = cast is not None and cast.kind in EXACT and not is_unlimited(cast)
+    return _decimal(*_size(cast)) if known and cast is not None else ColumnType(Kind.DECIMAL)
+
+
+def _of_quotient(kind: Kind | None) -> ColumnType | None:
+    return None if kind is None else NUMERIC if kind is Kind.DECIMAL else ColumnType(kind)
+
+
+def _computed(node: exp.Binary, type_of: TypeOf) -> ColumnType | None:
+    """The type of a sum, difference, product or remainder."""
+    sides = [number_type(s, type_of) for s in _sides(node) if not isinstance(s, exp.Null)]
+    types = [type_ for type_ in sides if type_ is not None]
+    common = common_number(types) if len(types) == len(sides) else None
+    if common is None or common.kind is not Kind.DECIMAL or is_unlimited(common):
+        return common
+    sizes = [_size(type_) for type_ in types]
+    if isinstance(node, exp.Mul):
+        places = [scale for _, scale in sizes]
+        long = max(places) >= PLACES and min(places) > FEW
+        return _decimal(sum(whole for whole, _ in sizes), PLACES if long else sum(places))
+    return _decimal(max(whole for whole, _ in sizes) + 1, common.scale or 0)
 
 
 def is_part_of_time(node: exp.Expr) -> bool:
@@ -274,9 +361,9 @@ def _is_date(type_: ColumnType | None) -> bool:
     return type_ is not None and type_.kind is Kind.DATE
 
 
-def number_of(type_: ColumnType) -> Kind | None:
-    """The kind of the numbers of a type; None for other types."""
-    return type_.kind if type_.kind in _WIDTH else None
+def number_of(type_: ColumnType) -> ColumnType | None:
+    """The type if it is one of numbers; None for other types."""
+    return type_ if type_.kind in _WIDTH else None
 
 
 def _kind_of_quotient(node: exp.Div, type_of: TypeOf) -> Kind | None:
@@ -296,17 +383,22 @@ def _is_untyped(node: exp.Expr) -> bool:
     return isinstance(node, exp.Placeholder | exp.Null) or bool(node.is_string)
 
 
-def _literal_kind(text: str) -> Kind:
+def _literal_type(text: str) -> ColumnType:
     if "e" in text.lower():
-        return Kind.DOUBLE
-    if "." in text:
-        return Kind.DECIMAL
-    number = int(text)
-    return Kind.INTEGER if number < 1 << 31 else Kind.BIGINT if number < 1 << 63 else Kind.DECIMAL
+        return ColumnType(Kind.DOUBLE)
+    whole, _, places = text.partition(".")
+    if "." not in text and int(text) < 1 << 63:
+        return ColumnType(Kind.INTEGER if int(text) < 1 << 31 else Kind.BIGINT)
+    digits = max(len(whole) + len(places), 1)
+    fits = digits <= MAX_DECIMAL_PRECISION
+    return ColumnType(Kind.DECIMAL, *((digits, len(places)) if fits else ()))
 
 
-def _widest(nodes: Sequence[exp.Expr], type_of: TypeOf) -> Kind | None:
-    return widest([number_kind(node, type_of) for node in nodes if not isinstance(node, exp.Null)])
+def _common(nodes: Sequence[exp.Expr], type_of: TypeOf) -> ColumnType | None:
+    """The common type of nodes; None if the type of one of them is not known."""
+    types = [number_type(node, type_of) for node in nodes if not isinstance(node, exp.Null)]
+    known = [type_ for type_ in types if type_ is not None]
+    return common_number(known) if len(known) == len(types) else None
 
 
 def widest(kinds: Sequence[Kind | None]) -> Kind | None:
