@@ -94,6 +94,7 @@ from hornbeam_server.query.dialect.common_decimals import (
     mark_sides,
     mark_values_that_meet,
     recursive_type,
+    type_parameters,
 )
 from hornbeam_server.query.dialect.deviations import is_deviation
 from hornbeam_server.query.dialect.duckdb_sql import written_text
@@ -662,7 +663,17 @@ class _Binder:
         columns = tuple(map(_united, left.columns, right.columns))
         if not (left.open or right.open):
             _mark_sides(node, left.columns, right.columns)
+            self._type_sides(node, left, right)
         return _Shape(columns, left.open)
+
+    def _type_sides(self, node: exp.SetOperation, left: _Shape, right: _Shape) -> None:
+        """Give parameters that are columns of a side the type of the other side's numbers."""
+        for branch in _branches(node):
+            sides = zip(branch.expressions, left.columns, right.columns, strict=False)
+            for value, *columns in sides:
+                common = common_number([n for n in map(_number_of, columns) if n is not None])
+                if common is not None:
+                    type_parameters([value.unalias()], common, self._argument)
 
     def _subquery(self, node: exp.Subquery, parent: Frame | None, ctes: Scope) -> _Shape:
         inner = self._ctes(node, parent, ctes)
@@ -688,7 +699,7 @@ class _Binder:
 
     def _column_of_values(self, number: int, cells: Sequence[exp.Expr]) -> OutputColumn:
         document = any(is_jsonb(self._type(cell)) for cell in cells)
-        mark_values_that_meet(cells, self._number_type)
+        mark_values_that_meet(cells, self._number_type, self._argument)
         given = [cell for cell in cells if not isinstance(cell, exp.Null)]
         common = _common_number([number_type(cell, self._number_type) for cell in given])
         return OutputColumn(f"{VALUE}{number}", JSONB_TYPE if document else None, common)
@@ -1004,7 +1015,7 @@ class _Binder:
                 cure="Give at most one name for each column.",
             )
         names[: len(given)] = given
-        kinds = [self._number_of_rows(call), Kind.BIGINT][: len(names)]
+        kinds = [self._number_of_rows(call), _BIGINT][: len(names)]
         columns = zip(names, kinds, strict=True)
         visible = tuple((each, OutputColumn(each, None, kind)) for each, kind in columns)
         hidden = ((name, OutputColumn(name, None, kinds[0])),) if not given and node.alias else ()
@@ -1081,6 +1092,8 @@ class _Binder:
             for _, item, column, _ in sides:
                 self._use(item, column, select.gathered)
             entries.append((sides[0], sides[1]))
+            if join.args.get("side") == "FULL":
+                self._check_merged(join, name, [column for _, _, column, _ in sides])
             pair = _source_column(a, name), _source_column(b, name)
             if pair[0] is not None and pair[1] is not None:
                 pairs.append((pair[0], pair[1]))
@@ -1090,6 +1103,14 @@ class _Binder:
             select.frame.moves.append((frozenset(left | right), first))
         self.pairs.append((join, entries))
         return pairs
+
+    def _check_merged(self, join: exp.Join, name: str, columns: Sequence[OutputColumn]) -> None:
+        if exact_type([_number_of(column) for column in columns]) is not None:
+            raise Unsupported(
+                f"FULL JOIN of decimals {name} whose types have no common type of at most 38 digits"
+                f"{at(join, self.sql)}.",
+                cure="Cast both columns to one type in subqueries.",
+            )
 
     def _hide(self, side: str, name: str, a: Item, b: Item, select: _Select) -> None:
         frame = select.frame
@@ -1508,7 +1529,7 @@ class _Binder:
             mark_array(node, self._type, self._argument)
         mark_values(node, self._type, self._argument)
         if isinstance(node, MEETING):
-            mark_operands_that_meet(node, self._number_type)
+            mark_operands_that_meet(node, self._number_type, self._argument)
         if isinstance(node, exp.Trim | exp.Upper | exp.Lower) and OVERLOAD not in node.meta:
             self._check_text(node)
 

@@ -8,7 +8,7 @@ the point is then refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
@@ -21,10 +21,12 @@ from hornbeam_server.query.dialect.sums import (
     number_type,
     operands_that_meet,
 )
+from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.quotients import PLACES
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
+GiveType = Callable[[exp.Expr, ColumnType], None]
 MEETS = "meets"
 """Key in the meta of an operand: the type to which it is cast."""
 COLUMNS = "columns_that_meet"
@@ -60,9 +62,9 @@ def recursive_type(
     if first is None or second is None or first == second:
         return None
     if _KINDS[first.kind] < _KINDS[second.kind]:
-        kinds = " but ".join(f"{t.kind.upper()} in the {p} part" for t, p in ((first, "first"), (second, "recursive")))
         raise SqlError(
-            f"Column {name} of a recursive CTE is {kinds}.",
+            f"Column {name} of a recursive CTE is {first.kind.upper()} in its first part, but"
+            f" {second.kind.upper()} in its recursive part.",
             cure=f"Cast the value in the first part to {second.kind.upper()}.",
         )
     if first.kind is not Kind.DECIMAL or second.kind is not Kind.DECIMAL:
@@ -84,26 +86,57 @@ def _numeric(places: int) -> ColumnType:
 # ---------------------------------------------------------------- marking
 
 
-def mark_operands_that_meet(node: exp.Expr, type_of: TypeOf) -> None:
-    """Note to which type the operands of a node are cast."""
+def mark_operands_that_meet(node: exp.Expr, type_of: TypeOf, give_type: GiveType) -> None:
+    """Note to which type the operands of a node are cast. `give_type` gives a parameter a type."""
+    values = node.expressions if isinstance(node, exp.Array) else operands_that_meet(node)
+    mark_values_that_meet(values, type_of, give_type)
     if isinstance(node, exp.Lag | exp.Lead):
-        _mark_default(node, type_of)
-    else:
-        listed = isinstance(node, exp.Array)
-        mark_values_that_meet(node.expressions if listed else operands_that_meet(node), type_of)
+        _mark_default(values, type_of)
 
 
-def mark_values_that_meet(values: Sequence[exp.Expr], type_of: TypeOf) -> None:
+def mark_values_that_meet(values: Sequence[exp.Expr], type_of: TypeOf, give_type: GiveType) -> None:
     """Note to which type these values of one column or array, or of one expression, are cast."""
     types = [number_type(value, type_of) for value in values]
+    known = [type_ for type_ in types if type_ is not None]
+    common = common_number(known)
+    if common is None or common.kind is not Kind.DECIMAL:
+        return
+    type_parameters(values, common, give_type)
+    types = [type_ or _of_text(value) for value, type_ in zip(values, types, strict=True)]
     target = exact_type(types)
-    if target is not None:
+    if target is None and len(known) < len(values):  # DuckDB casts a text to the type of the others
+        everything = common_number([type_ for type_ in types if type_ is not None])
+        target = everything if everything != common else None
+    if target is not None and not is_unlimited(target):
         _mark(values, types, target)
 
 
-def _mark_default(node: exp.Lag | exp.Lead, type_of: TypeOf) -> None:
+def type_parameters(values: Sequence[exp.Expr], type_: ColumnType, give_type: GiveType) -> None:
+    """Give parameters among `values` the type of the decimals beside them if it has no room for
+    more places. Then a value of more places becomes a literal, whose places count."""
+    if type_.precision == MAX_DECIMAL_PRECISION:
+        for value in values:
+            give_type(value, type_)
+
+
+def _of_text(value: exp.Expr) -> ColumnType | None:
+    """The type of a number that is written as text; None for any other value."""
+    text = value.unnest()
+    if not isinstance(text, exp.Literal) or not text.is_string:
+        return None
+    try:
+        number = spelling.decimal(text.name)
+    except (ValueError, ArithmeticError):
+        return None
+    _, digits, exponent = number.as_tuple()
+    places = max(-int(exponent), 0)
+    precision = max(len(digits) + max(int(exponent), 0), places, 1)
+    fits = precision <= MAX_DECIMAL_PRECISION
+    return ColumnType(Kind.DECIMAL, precision, places) if fits else None
+
+
+def _mark_default(values: Sequence[exp.Expr], type_of: TypeOf) -> None:
     """DuckDB casts the default to the type of the value; PostgreSQL takes their common type."""
-    values = operands_that_meet(node)
     types = [number_type(value, type_of) for value in values]
     known = [type_ for type_ in types if type_ is not None]
     common = common_number(known)
@@ -152,9 +185,7 @@ def _set_cast(cast: exp.Cast, value: exp.Expr, type_: ColumnType) -> exp.Cast:
     return cast
 
 
-def _cast_columns(
-    query: exp.Expr, columns: Sequence[tuple[str, ColumnType | None]]
-) -> exp.Select:
+def _cast_columns(query: exp.Expr, columns: Sequence[tuple[str, ColumnType | None]]) -> exp.Select:
     """A SELECT that casts the columns of a query, which keep their names."""
     names = [exp.to_identifier(f"column_{i}") for i in range(len(columns))]
     values = [exp.column(name.copy()) for name in names]
