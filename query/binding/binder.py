@@ -645,7 +645,7 @@ class _Binder:
         self._modifiers(query, parent, inner)
         if first.open or second.open or len(first.columns) != len(second.columns):
             return replace(first, columns=tuple(OutputColumn(c.name, None) for c in untyped))
-        return _Shape(_of_recursion(query, untyped, second.columns))
+        return _Shape(_of_recursion(query, known.columns, second.columns))
 
     def _set_operation(self, node: exp.SetOperation, parent: Frame | None, ctes: Scope) -> _Shape:
         inner = self._ctes(node, parent, ctes)

@@ -421,6 +421,25 @@ SELECT min(ts), max(z), max(u::TEXT), max(day) - min(day) FROM t
 SELECT avg(day - DATE '2024-01-01') FROM t
 SELECT sum(d) = sum(d::NUMERIC), sum(r) FROM t
 SELECT TABLE_NAME FROM information_schema.tables WHERE table_name = 't'
+SELECT sum(b) FROM t UNION ALL SELECT avg(b) FROM t
+SELECT avg(b) FROM t UNION SELECT sum(b) FROM t ORDER BY 1
+SELECT avg(b) FROM t EXCEPT SELECT sum(b) FROM t
+SELECT sum(b) FROM t WHERE a = 2 INTERSECT SELECT avg(b) * 2 FROM t WHERE a = 2
+SELECT * FROM (SELECT avg(a) AS x FROM t) y UNION ALL SELECT sum(b) FROM t UNION ALL SELECT 1.25
+SELECT max(x) FROM (SELECT sum(b) AS x FROM t UNION ALL SELECT avg(b) FROM t) y
+SELECT CASE WHEN count(*) = 6 THEN avg(b) ELSE sum(b) END FROM t
+SELECT coalesce(avg(b), sum(b)), coalesce(sum(b) FILTER (WHERE FALSE), avg(a)) FROM t
+SELECT greatest(avg(a), sum(b) / 1), least(sum(b), avg(b), 2.5), nullif(sum(b), avg(b)) FROM t
+SELECT sum(b) = avg(b), sum(b) > avg(b), avg(a) BETWEEN -0.5 AND sum(b), avg(a) IN (0.8, sum(b)) FROM t
+SELECT coalesce(sum(b), '1.5'), coalesce(n, '1.555') FROM t WHERE id = 3 GROUP BY n
+SELECT x FROM (VALUES (CAST(3 AS NUMERIC(38,0))), (1.25)) v (x)
+SELECT id, lag(b, 1, 2.5) OVER (ORDER BY id) FROM t ORDER BY id
+SELECT id, lead(n, 1, 0.125) OVER (ORDER BY id) FROM t ORDER BY id
+SELECT id, coalesce(lag(n) OVER (ORDER BY id) / 4, 0.5) FROM t ORDER BY id
+SELECT x.s FROM (SELECT sum(b) AS s FROM t WHERE a = 2) x JOIN (SELECT avg(b) * 2 AS s FROM t WHERE a = 2) y ON x.s = y.s
+WITH RECURSIVE r (x, i) AS (SELECT 1.0, 1 UNION ALL SELECT x / 4, i + 1 FROM r WHERE i < 3) SELECT x FROM r ORDER BY x
+WITH RECURSIVE r (x, i) AS (SELECT 1.00, 1 UNION ALL SELECT x + 0.05, i + 1 FROM r WHERE i < 3) SELECT x FROM r ORDER BY x
+WITH RECURSIVE r (x, i) AS (SELECT 1, 1 UNION ALL SELECT x + 0.5, i + 1 FROM r WHERE i < 3) SELECT x FROM r ORDER BY x
 SELECT a FROM t FOR UPDATE
 TABLE p
 """.strip().splitlines()

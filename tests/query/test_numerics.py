@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import duckdb as duckdb_module
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from hornbeam_server.query.execution.loops import NativePlan
 from hornbeam_server.query.expressions.compiler import compile_expression
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
-from hornbeam_server.schema.errors import DivisionByZero, TypeMismatch
+from hornbeam_server.schema.errors import DivisionByZero, SqlError, TypeMismatch, Unsupported
 from hornbeam_server.schema.quotients import QUOTIENT, product, quotient
 from tests.duckdb_oracle import connect
 from tests.query.aggregate_world import World
@@ -174,3 +175,95 @@ def test_a_product_without_a_quotient_is_duckdbs(sql):
 )
 def test_a_product_of_quotients_is_rounded(sql):
     assert "hornbeam_product" in duckdb_sql(bind(f"SELECT {sql} FROM t", CATALOG).ast).lower()
+
+
+WIDE = load_ddl(
+    "CREATE TABLE w (k INTEGER PRIMARY KEY, b BIGINT, d DECIMAL(9,2), n DECIMAL(38,0),"
+    " z DECIMAL(38,20))"
+)
+WIDE_CATALOG = Catalog(1, WIDE, Forest(WIDE.names))
+WIDE_ROWS = [
+    (1, 1, Decimal("0.25"), Decimal(5), Decimal("0.123456789")),
+    (2, 4, Decimal("7.75"), Decimal(7), Decimal("9.5")),
+]
+
+
+@pytest.mark.parametrize(
+    ("sql", "values"),
+    [
+        ("SELECT sum(b) FROM w UNION ALL SELECT avg(b) FROM w", "5 2.5"),
+        ("SELECT avg(b) FROM w UNION ALL SELECT sum(b) FROM w", "2.5 5"),
+        ("SELECT * FROM (SELECT avg(b) AS a FROM w) x UNION SELECT sum(b) FROM w", "2.5 5"),
+        ("SELECT avg(b) FROM w EXCEPT SELECT n - 4.0 FROM w", "2.5"),
+        ("SELECT n FROM w INTERSECT SELECT d - 0.75 FROM w", "7"),
+        ("SELECT sum(b) FROM w UNION ALL SELECT avg(b) FROM w UNION ALL SELECT 1.25", "5 2.5 1.25"),
+        ("SELECT max(x) FROM (SELECT n + 0.5 AS x FROM w UNION ALL SELECT z FROM w) v", "9.5"),
+        ("SELECT CASE WHEN k = 1 THEN n ELSE z END FROM w", "5 9.5"),
+        ("SELECT coalesce(NULLIF(d, 0.25), n) FROM w", "5 7.75"),
+        ("SELECT coalesce(z, n) + coalesce(d, n) FROM w", "0.373456789 17.25"),
+        ("SELECT greatest(n, d) FROM w", "5 7.75"),
+        ("SELECT least(n, d, z) FROM w", "0.123456789 7"),
+        ("SELECT x FROM (VALUES (CAST(3 AS DECIMAL(38,0))), (1.25)) v(x)", "3 1.25"),
+        ("SELECT unnest(ARRAY[sum(b), avg(b)]) FROM w", "5 2.5"),
+        ("SELECT lag(n, 1, 2.5) OVER (ORDER BY k) FROM w", "2.5 5"),
+        ("SELECT lag(b, 1, 2.5) OVER (ORDER BY k) FROM w", "2.5 1"),
+        ("SELECT lead(d, 1, 0.125) OVER (ORDER BY k) FROM w", "7.75 0.125"),
+        ("SELECT coalesce(NULLIF(n, n), '1.5') FROM w", "1.5 1.5"),
+        ("SELECT coalesce(NULLIF(d, d), '1.555') FROM w", "1.555 1.555"),
+        (
+            "WITH RECURSIVE r (x, i) AS (SELECT 1.0, 1 UNION ALL SELECT x / 4, i + 1 FROM r"
+            " WHERE i < 3) SELECT x FROM r",
+            "1 0.25 0.0625",
+        ),
+        (
+            "WITH RECURSIVE r (x, i) AS (SELECT 1.00, 1 UNION ALL SELECT x + 0.05, i + 1 FROM r"
+            " WHERE i < 3) SELECT x FROM r",
+            "1 1.05 1.1",
+        ),
+    ],
+)
+def test_decimals_that_meet_keep_all_places(sql, values, duckdb):
+    assert sorted(_wide(sql, duckdb)) == sorted(map(Decimal, values.split()))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT CAST(1e30 AS DECIMAL(38,0)) UNION ALL SELECT avg(b) FROM w",
+        "SELECT coalesce(CAST(1e30 AS DECIMAL(38,0)) + n, z) FROM w",
+    ],
+)
+def test_a_number_without_room_beside_a_decimal_is_refused(sql, duckdb):
+    with pytest.raises(duckdb_module.ConversionException, match="out of range"):
+        _wide(sql, duckdb)
+
+
+def test_decimals_whose_common_type_has_room_are_not_cast():
+    bound = bind("SELECT coalesce(d, 1.5), coalesce(sum(b), 0) FROM w GROUP BY d", WIDE_CATALOG)
+    assert "CAST" not in duckdb_sql(bound.ast).replace("CAST(SUM(b) AS DECIMAL(38, 0))", "")
+
+
+def test_a_recursive_cte_does_not_round_to_the_kind_of_its_first_part():
+    with pytest.raises(SqlError, match="x of a recursive CTE is INTEGER"):
+        bind(
+            "WITH RECURSIVE r (x) AS (SELECT 1 UNION ALL SELECT x + 0.5 FROM r WHERE x < 3)"
+            " SELECT x FROM r",
+            WIDE_CATALOG,
+        )
+
+
+def test_a_merged_column_of_decimals_without_a_common_type_is_refused():
+    with pytest.raises(Unsupported, match="FULL JOIN of decimals x"):
+        bind(
+            "SELECT x FROM (SELECT n AS x FROM w) a FULL JOIN (SELECT z AS x FROM w) b USING (x)",
+            WIDE_CATALOG,
+        )
+
+
+def _wide(sql, duckdb):
+    duckdb.execute(
+        "CREATE OR REPLACE TABLE w (k INTEGER, b BIGINT, d DECIMAL(9,2), n DECIMAL(38,0),"
+        " z DECIMAL(38,20))"
+    )
+    duckdb.executemany("INSERT INTO w VALUES (?, ?, ?, ?, ?)", WIDE_ROWS)
+    return [value for (value,) in ask(duckdb, duckdb_sql(bind(sql, WIDE_CATALOG).ast))]
