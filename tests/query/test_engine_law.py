@@ -148,7 +148,8 @@ RESIDUAL = [
     "SELECT * FROM item JOIN line ON l_i_id = i_id OR l_qty = i_a_id WHERE l_o_id = :k",
     "SELECT DISTINCT t.b FROM item AS t(a, b) WHERE t.b >= :k",
     "SELECT * EXCLUDE (i_title) FROM item WHERE i_a_id = :k",
-    "SELECT AVG(l_qty), STDDEV(l_qty) FROM line WHERE l_o_id IN (:k, :j)",
+    "SELECT AVG(CAST(l_qty AS DOUBLE)), STDDEV(CAST(l_qty AS DOUBLE)) FROM line"
+    " WHERE l_o_id IN (:k, :j)",
     "SELECT i_id FROM item WHERE i_title ILIKE :p ORDER BY LENGTH(i_title), i_id LIMIT 2",
     "SELECT upper(i_title) FROM item WHERE i_subject = :s AND length(i_title) = 1",
     "SELECT COUNT(*) FROM line, item",
