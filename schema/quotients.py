@@ -20,6 +20,7 @@ QUOTIENT = ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, PLACES)
 _SIGNIFICANT, _GROUP = 16, 4
 _EXACT = Context(prec=4 * MAX_DECIMAL_PRECISION)
 _ONE = 10**PLACES
+_POWERS = [10**n for n in range(PLACES + 1)]
 _LIMIT = 10**MAX_DECIMAL_PRECISION
 
 
@@ -93,6 +94,8 @@ def _number(number: Decimal | int) -> _Number:
 
 
 def _read(text: str) -> _Number:
+    if "." not in text:
+        return int(text), 0
     whole, _, places = text.partition(".")
     return int(whole + places), len(places)
 
@@ -111,8 +114,8 @@ def _quotient(dividend: _Number, divisor: _Number) -> int:
     if not divisor[0]:
         raise DivisionByZero.of(f"{_shown(dividend)} / {_shown(divisor)}")
     places = min(_places(dividend, divisor), PLACES)
-    units = _scaled(_divided(dividend, divisor, places), PLACES - places)
-    if abs(units) < _LIMIT:
+    units = _divided(dividend, divisor, places) * _POWERS[PLACES - places]
+    if -_LIMIT < units < _LIMIT:
         return units
     return _checked(units, f"The quotient of {_shown(dividend)} and {_shown(divisor)}")
 
@@ -120,14 +123,15 @@ def _quotient(dividend: _Number, divisor: _Number) -> int:
 def _divided(dividend: _Number, divisor: _Number, places: int) -> int:
     """The quotient in units of `places`, rounded half away from zero."""
     shift = places + divisor[1] - dividend[1]
-    over, under = dividend[0], divisor[0]
+    over, under = abs(dividend[0]), abs(divisor[0])
     if shift >= 0:
         over *= 10**shift
     else:
-        under *= 10 ** abs(shift)
-    whole, rest = divmod(abs(over), abs(under))
-    whole += 2 * rest >= abs(under)
-    return whole if (over < 0) is (under < 0) else -whole
+        under *= 10**-shift
+    whole, rest = divmod(over, under)
+    if 2 * rest >= under:
+        whole += 1
+    return whole if (dividend[0] < 0) is (divisor[0] < 0) else -whole
 
 
 def _root(number: int) -> int:
@@ -173,12 +177,13 @@ def _significant(a: _Number, b: _Number) -> int:
 
 def _first_group(number: _Number) -> tuple[int, int]:
     """The first four digits that PostgreSQL stores as one, with their power of 10 000."""
-    digits = str(abs(number[0]))
-    if digits == "0":
+    units, scale = number
+    if not units:
         return 0, 0
-    place = len(digits) - number[1] - 1
-    weight = place // _GROUP
-    return weight, int(digits[: place % _GROUP + 1].ljust(place % _GROUP + 1, "0"))
+    digits = str(abs(units))
+    weight = (len(digits) - scale - 1) // _GROUP
+    behind = weight * _GROUP + scale  # the digits behind the first group
+    return weight, int(digits[:-behind] if behind > 0 else digits) * 10 ** max(-behind, 0)
 
 
 def _scale(number: _Number) -> int:
