@@ -20,7 +20,7 @@ QUOTIENT = ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, PLACES)
 _SIGNIFICANT, _GROUP = 16, 4
 _EXACT = Context(prec=4 * MAX_DECIMAL_PRECISION)
 _ONE = 10**PLACES
-_POWERS = [10**n for n in range(PLACES + 1)]
+_POWERS: tuple[int, ...] = tuple(10**n for n in range(PLACES + 1))
 _LIMIT = 10**MAX_DECIMAL_PRECISION
 
 
