@@ -83,6 +83,7 @@ def build(
     taken = {*bare, *(index.name for index in found)}
     declared = tuple(draft.view for draft in _checked_views(views, taken, made, collected))
     taken |= {view.name for view in declared}
+    _check_parts(relations, indexes, views, collected)
     numbered = tuple(_checked_sequences(sequences, bare, taken, made, collected))
     schema = Schema(whole, found, declared, numbered, made)
     notes = (*_notes(relations), *_notes_of_circles(schema), *_notes_of_actions(schema))
@@ -635,6 +636,31 @@ def _checked_views(
                     name=draft.name.text,
                 )
             yield draft
+
+
+def _check_parts(
+    relations: Sequence[RelationDraft],
+    indexes: Sequence[IndexDraft],
+    views: Sequence[ViewDraft],
+    problems: Problems,
+) -> None:
+    """Check that no name is that of a part of a stored view, such as `view.cells`, or of an index
+    on a view."""
+    viewed = {draft.name.text for draft in views}
+    owners = {draft.name.text for draft in views if draft.view.refresh is not Refresh.PLAIN}
+    owners |= {i.name.text for i in indexes if i.name is not None and i.relation.text in viewed}
+    drafts: list[RelationDraft | IndexDraft | ViewDraft] = [*relations, *indexes, *views]
+    for name in (draft.name for draft in drafts if draft.name is not None):
+        with problems.collect((name.text, "")):
+            pieces = name.text.split(".")
+            begins = (".".join(pieces[:end]) for end in range(1, len(pieces)))
+            if owner := next((each for each in begins if each in owners), ""):
+                raise name.place.error(
+                    f"{name.text} begins with the name of {owner}, a view or its index, and a dot:"
+                    " parts of a view have such names.",
+                    cure="Choose another name for one of them.",
+                    name=name.text,
+                )
 
 
 def _checked_sequences(

@@ -57,6 +57,7 @@ Milliseconds = Annotated[int, Field(gt=0, le=86_400_000)]
 SearchPath = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=MAX_SCHEMA_NAME)]] | None,
     Field(
+        fail_fast=True,
         max_length=MAX_SEARCH_PATH,
         description="The schemas in which names without a schema are searched for, in their order;"
         " null: public.",

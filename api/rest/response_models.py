@@ -230,6 +230,7 @@ class DeclaredSequence(Answer):
 class Schema(Answer):
     version: int
     ddl: str
+    schemas: list[str] = Field(examples=[["public", "shop"]])
     relations: list[dict[str, Any]]
     trees: dict[str, dict[str, str] | None]
     views: list[View]

@@ -30,6 +30,7 @@ from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import (
+    PUBLIC,
     Column,
     DeclaredSequence,
     Default,
@@ -203,6 +204,7 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
     return {
         "version": catalog.version,
         "ddl": render_ddl(catalog.schema),
+        "schemas": [PUBLIC, *catalog.schema.spaces],
         "relations": [_relation_document(catalog, r) for r in catalog.schema.relations],
         "trees": _trees_document(catalog),
         "views": [

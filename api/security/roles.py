@@ -17,6 +17,7 @@ from typing import Any
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import Forbidden
 from hornbeam_server.schema.model import Relation, Schema
+from hornbeam_server.schema.namespaces import parted
 
 
 class Role(enum.StrEnum):
@@ -139,10 +140,13 @@ def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
         if principal.may_read(child) and principal.may_read(key.parent)
     )
     below = {child for child, _ in parents}
+    named = (*(relation.name for relation in relations), *(sequence.name for sequence in sequences))
+    readable = (*named, *filter(principal.may_read, (*catalog.all_views, *catalog.plain_view)))
+    spaces = _spaces_of(readable, catalog.schema.spaces)
     roots = tuple(relation.name for relation in relations if relation.name not in below)
     return replace(
         catalog,
-        schema=Schema(relations, declared, views, sequences, catalog.schema.spaces),
+        schema=Schema(relations, declared, views, sequences, spaces),
         forest=Forest(roots, parents),
         views=tuple(view for view in catalog.views if principal.may_read(view.name)),
         deferred=tuple(view for view in catalog.deferred if principal.may_read(view.name)),
@@ -154,6 +158,12 @@ def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
         ),
         workload=(),
     )
+
+
+def _spaces_of(names: Iterable[str], spaces: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the schemas `spaces` that have one of `names`."""
+    used = {parted(name, spaces)[0] for name in names}
+    return tuple(space for space in spaces if space in used)
 
 
 def _without_hidden_parents(principal: Principal, relation: Relation) -> Relation:

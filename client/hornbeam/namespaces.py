@@ -98,6 +98,12 @@ def joined(space: str, name: str) -> str:
     return name if space == PUBLIC else f"{space}.{name}"
 
 
+def parted(full: str, spaces: Collection[str]) -> tuple[str, str]:
+    """The schema and the name of a full name. `spaces` are the schemas that exist."""
+    space, dot, name = full.partition(".")
+    return (space, name) if dot and space in spaces else (PUBLIC, full)
+
+
 def read_name(found: Sequence[Token], at: int) -> tuple[list[str], int]:
     """The parts of the name that begins at the token `at`, and the place behind it. The database
     before a schema is left out."""

@@ -38,6 +38,7 @@ from sqlalchemy.sql.compiler import InsertmanyvaluesSentinelOpts
 
 from hornbeam.intervals import interval_text
 from hornbeam.isolation import LEVELS
+from hornbeam.namespaces import parted
 from hornbeam.sqlalchemy_ddl import HornbeamDDLCompiler
 from hornbeam.sqlalchemy_sequences import (
     HornbeamExecutionContext,
@@ -46,9 +47,6 @@ from hornbeam.sqlalchemy_sequences import (
 )
 
 __all__ = ["HornbeamDialect", "distinct_on", "insert"]
-
-_PUBLIC = "public"
-"""The only schema, whose name may be left out."""
 
 
 class Interval(type_api.NativeForEmulated, sqltypes._AbstractInterval):
@@ -434,7 +432,7 @@ class HornbeamDialect(SequenceReflection, default.DefaultDialect):
         return [plain.render_as_string(hide_password=False)], {}
 
     def _get_default_schema_name(self, connection: Any) -> str:
-        return _PUBLIC
+        return str(connection.exec_driver_sql("SELECT current_schema()").scalar())
 
     def get_isolation_level_values(self, dbapi_connection: Any) -> Sequence[IsolationLevel]:
         return [*LEVELS, "AUTOCOMMIT"]  # type: ignore[list-item]
@@ -479,16 +477,18 @@ class HornbeamDialect(SequenceReflection, default.DefaultDialect):
         return document
 
     def _known(self, connection: Any, name: str, schema: str | None, **kw: Any) -> dict[str, Any]:
-        """The relation's or view's document. Raises NoSuchTableError."""
+        """The relation's or view's document. Without a schema it is searched for along the search
+        path. Raises NoSuchTableError."""
         document = self._document(connection, **_cache(kw))
-        if schema in (None, _PUBLIC):
-            for thing in (*document["relations"], *document["views"], *document["plain_views"]):
-                if thing["name"] == name:
-                    return dict(thing)
+        things = (*document["relations"], *document["views"], *document["plain_views"])
+        found = {parted(thing["name"], document["schemas"]): thing for thing in things}
+        for space in _searched(connection, schema):
+            if (space, name) in found:
+                return dict(found[space, name])
         raise exc.NoSuchTableError(name if schema is None else f"{schema}.{name}")
 
     def get_schema_names(self, connection: Any, **kw: Any) -> list[str]:
-        return [_PUBLIC]
+        return list(self._document(connection, **_cache(kw))["schemas"])
 
     def get_table_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
         return self._names(connection, "relations", schema, **kw)
@@ -513,9 +513,10 @@ class HornbeamDialect(SequenceReflection, default.DefaultDialect):
         return str(declared.get("sql", ""))
 
     def _names(self, connection: Any, what: str, schema: str | None, **kw: Any) -> list[str]:
-        if schema not in (None, _PUBLIC):
-            return []
-        return [thing["name"] for thing in self._document(connection, **_cache(kw))[what]]
+        document = self._document(connection, **_cache(kw))
+        searched = _searched(connection, schema)
+        found = (parted(thing["name"], document["schemas"]) for thing in document[what])
+        return list(dict.fromkeys(name for space, name in found if space in searched))
 
     def has_table(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
@@ -546,12 +547,17 @@ class HornbeamDialect(SequenceReflection, default.DefaultDialect):
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[ReflectedForeignKeyConstraint]:
         thing = self._known(connection, table_name, schema, **kw)
+        document, path = self._document(connection, **_cache(kw)), _searched(connection, None)
+        parents = {
+            key["parent"]: parted(key["parent"], document["schemas"])
+            for key in thing.get("foreign_keys", [])
+        }
         return [
             {
                 "name": key["name"],
                 "constrained_columns": key["columns"],
-                "referred_schema": None,
-                "referred_table": key["parent"],
+                "referred_schema": _named_schema(parents[key["parent"]][0], schema, path),
+                "referred_table": parents[key["parent"]][1],
                 "referred_columns": key["parent_columns"],
                 "options": {
                     option: key[action].upper()
@@ -594,9 +600,10 @@ class HornbeamDialect(SequenceReflection, default.DefaultDialect):
         self, connection: Any, name: str, schema: str | None, **kw: Any
     ) -> list[dict[str, Any]]:
         thing = self._known(connection, name, schema, **kw)
+        document = self._document(connection, **_cache(kw))
         return _by_name(
-            index
-            for index in self._document(connection, **_cache(kw))["indexes"]
+            index | {"name": parted(index["name"], document["schemas"])[1]}
+            for index in document["indexes"]
             if index["on"] == thing["name"] and index["purpose"] == "declared"
         )
 
@@ -624,6 +631,17 @@ def _by_name(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def _driver(connection: Any) -> Any:
     """The driver's connection below a SQLAlchemy connection."""
     return connection.connection.dbapi_connection
+
+
+def _searched(connection: Any, schema: str | None) -> tuple[str, ...]:
+    """The schemas in which names are searched for: `schema`, or those of the search path."""
+    return tuple(_driver(connection).search_path) if schema is None else (schema,)
+
+
+def _named_schema(space: str, schema: str | None, path: Sequence[str]) -> str | None:
+    """The schema by which a foreign key of a table in `schema` names its parent in `space`. As
+    with PostgreSQL, None if the search path finds the parent, and the schema is another one."""
+    return None if space in path and space != schema else space
 
 
 def _cache(kw: dict[str, Any]) -> dict[str, Any]:

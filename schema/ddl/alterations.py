@@ -307,7 +307,7 @@ class _Reader:
     def _addition(self) -> Action:
         explicit = self._took("COLUMN")
         guarded = self._took("IF", "NOT", "EXISTS")
-        if not explicit and not guarded and self._word() in _CONSTRAINTS:
+        if not explicit and not guarded and self._word().partition(" ")[0] in _CONSTRAINTS:
             return AddElement(self._rest(), "", guarded=False)
         at = self._at
         column = self._name()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -297,6 +298,38 @@ def test_describe_resolves_names_as_sql_does(prompted: Callable[..., str]) -> No
     assert "no relation or view" in prompted(r'\d "Author"', r"\q")
     assert "author__book" in prompted(r"\d;", r"\q")
     prompted('DROP TABLE "User of";', r"\q")
+
+
+def test_describe_follows_schemas_and_the_search_path(prompted: Callable[..., str]) -> None:
+    prompted("CREATE SCHEMA shop;", "CREATE TABLE shop.author (s_only INTEGER PRIMARY KEY);", r"\q")
+    assert "s_only" in prompted(r"\d shop.author", r"\q")
+    assert "a_name" in prompted(r"\d public.author", r"\q")
+    assert "a_name" in prompted(r"\d author", r"\q")
+    assert "s_only" in prompted("SET search_path TO shop, public;", r"\d author", r"\q")
+    assert "no relation or view shop.book" in prompted(r"\d shop.book", r"\q")
+    listed = prompted(r"\dt", r"\q")
+    assert re.search(r"shop.*author", listed)
+    assert "author__book" not in listed
+    assert re.search(r"shop.*author.*relation", prompted(r"\d", r"\q"))
+    schemas = prompted(r"\dn", r"\q")
+    assert re.search(r"(?s)public.*shop", schemas)
+    assert "author" not in schemas
+    prompted("DROP SCHEMA shop CASCADE;", r"\q")
+
+
+def test_a_rename_in_a_schema_keeps_the_schema(run: Run, tmp_path: Path) -> None:
+    where, ddl = client_world.embedded(tmp_path / "renamed"), tmp_path / "renamed.sql"
+    ddl.write_text("CREATE SCHEMA s; CREATE TABLE s.t (a INTEGER PRIMARY KEY, b TEXT);")
+    assert run("schema", "apply", str(ddl), "--yes", on=where)[0] == 0
+    assert run("sql", "INSERT INTO s.t VALUES (1, 'kept')", on=where)[0] == 0
+    ddl.write_text("CREATE SCHEMA s; CREATE TABLE s.u (a INTEGER PRIMARY KEY, c TEXT);")
+    renames = ("--rename", "s.t=u", "--rename", "s.u.b=c")
+    code, out, err = run("schema", "apply", str(ddl), *renames, "--yes", on=where)
+    assert code == 0, out + err
+    assert "kept" in run("sql", "SELECT c FROM s.u", on=where)[1]
+    ddl.write_text("CREATE SCHEMA s; CREATE TABLE s.v (a INTEGER PRIMARY KEY, c TEXT);")
+    assert run("schema", "apply", str(ddl), "--rename", "s.u=s.v", "--yes", on=where)[0] == 0
+    assert "kept" in run("sql", "SELECT c FROM s.v", on=where)[1]
 
 
 @pytest.mark.parametrize(

@@ -483,6 +483,26 @@ ERRORS = [
         "shop has the name of a materialized view",
         "Rename the view",
     ),
+    (
+        "CREATE TABLE s.t (a INT PRIMARY KEY); "
+        "CREATE MATERIALIZED VIEW s.v AS SELECT a FROM s.t;\n"
+        'CREATE TABLE s."v.cells" (a INT)\n             ^',
+        "begins with the name of s.v",
+        "another name",
+    ),
+    (
+        'CREATE TABLE "v.x" (a INT PRIMARY KEY); '
+        'CREATE MATERIALIZED VIEW v AS SELECT a FROM "v.x"\n             ^',
+        "begins with the name of v",
+        "another name",
+    ),
+    (
+        "CREATE TABLE t (a INT PRIMARY KEY); "
+        "CREATE MATERIALIZED VIEW v AS SELECT a, count(*) FROM t GROUP BY a; "
+        'CREATE INDEX i ON v (a);\nCREATE INDEX "i.cells" ON t (a)\n             ^',
+        "begins with the name of i",
+        "another name",
+    ),
     ("CREATE TABLE a.b.c (a INT PRIMARY KEY)\n             ^", "The name a.b.c", "schema"),
     # as pg_dump writes it
     (

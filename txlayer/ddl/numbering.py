@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from itertools import chain, count
 
@@ -71,18 +71,28 @@ def _stored_as(made: Catalog, kept: Iterable[str]) -> tuple[tuple[str, str], ...
     """The stored names that are not their own, of all names in `made`. Those that are `kept` keep
     theirs."""
     stored = {name: made.stored_name(name) for name in kept}
-    taken = set(stored.values())
+    taken = {part for name in stored for part in _parts(made, name, stored[name])}
     for name in (*_numbered(made), *made.plain_view):
         if name not in stored:
-            stored[name] = _free(made.stored_name(name), taken)
-            taken.add(stored[name])
+            stored[name] = _free(made, name, taken)
+            taken.update(_parts(made, name, stored[name]))
     return tuple(sorted(item for item in stored.items() if item[0] != item[1]))
 
 
-def _free(name: str, taken: Container[str]) -> str:
-    """`name`, or the first name behind it that is not taken. No relation has such a name."""
-    further = (f"{name}..{number}" for number in count(2))
-    return next(each for each in chain([name], further) if each not in taken)
+def _free(made: Catalog, name: str, taken: Set[str]) -> str:
+    """The stored name of `name`, or the first one behind it whose parts are not taken. A relation
+    of a schema, or with a quoted name, may have it as its own: then it is taken, or that relation
+    gets another stored name."""
+    first = made.stored_name(name)
+    further = (f"{first}..{number}" for number in count(2))
+    candidates = chain([first], further)
+    return next(each for each in candidates if taken.isdisjoint(_parts(made, name, each)))
+
+
+def _parts(made: Catalog, name: str, stored: str) -> list[str]:
+    """The stored names of all layouts of `name` if its own is `stored`."""
+    view = made.declared_view.get(name)
+    return [stored + part.removeprefix(name) for part in (view.stored if view else (name,))]
 
 
 def _numbered(catalog: Catalog) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from inspect import Signature, signature
@@ -29,6 +29,7 @@ from hornbeam.cli.texts import EncodingOption
 from hornbeam.connection import Connection
 from hornbeam.ddl import DDL, placed
 from hornbeam.errors import DatabaseError, OperationalError, from_problem
+from hornbeam.namespaces import joined, parted
 from hornbeam.server_package import server_module
 from hornbeam.statements import workload_text
 from hornbeam.transport import replanned
@@ -116,7 +117,7 @@ Renames = Annotated[
     list[str] | None,
     typer.Option(
         "--rename",
-        metavar="RELATION[.COLUMN]=NEW",
+        metavar="[SCHEMA.]RELATION[.COLUMN]=NEW",
         help="A relation, view or column that the file calls by another name. Repeat for several;"
         " they are renamed one after the other. Without it, it would be dropped with its rows or"
         " values, and another one added.",
@@ -203,7 +204,7 @@ def plan(
         _print_suggestion(wanted, as_json)
         return
     with opened(url) as db:
-        body = _body(wanted)
+        body = _body(db, wanted)
         planned = _plan(db, body)
     if as_json:
         print_json({key: planned[key] for key in planned if key != "svg"})
@@ -234,7 +235,7 @@ def apply(
     With --yes the command plans again when row counts have changed the plan since it was made.
     """
     with opened(url) as db:
-        body = _body(wanted)
+        body = _body(db, wanted)
         options = {"allow_drop": allow_drop, "build": build.value}
 
         def put_into_force() -> dict[str, Any]:
@@ -272,7 +273,7 @@ def diff(
 ) -> None:
     """Show the changes that applying a schema would make. Exit code 1: there are changes."""
     with opened(url) as db:
-        body = _body(wanted)
+        body = _body(db, wanted)
         changes = _changes(db, _plan(db, body))
     if as_json:
         print_json(changes)
@@ -327,8 +328,8 @@ def _roots(wanted: Wanted) -> list[str] | None:
     return [name.strip() for name in wanted.roots.split(",") if name.strip()]
 
 
-def _body(wanted: Wanted) -> dict[str, Any]:
-    """The request body of plan and apply."""
+def _body(db: Connection, wanted: Wanted) -> dict[str, Any]:
+    """The request body of plan and apply for `db`."""
     ddl, workload, query_log = wanted.ddl, wanted.workload, wanted.query_log
     roots = _roots(wanted)
     text, dialect = (_reflected(ddl), None) if "://" in ddl else _schema_text(wanted)
@@ -344,21 +345,29 @@ def _body(wanted: Wanted) -> dict[str, Any]:
         "query_log": read_text(query_log) if query_log is not None else "",
         "row_counts": dict(map(_expected, wanted.rows or ())) or None,
         "dialect": dialect,
-        "renames": list(map(_renamed, wanted.rename or ())),
+        "renames": _renames(db, wanted.rename or ()),
         "usings": list(map(_used, wanted.using or ())),
     }
 
 
-def _renamed(text: str) -> dict[str, str]:
-    """The rename that RELATION.COLUMN=NEW, or RELATION=NEW, asks for. Names are as they are stored,
-    without quotes."""
+def _renames(db: Connection, asked: Sequence[str]) -> list[dict[str, str]]:
+    schemas = db.schema_document()["schemas"] if asked else []
+    return [_renamed(text, schemas) for text in asked]
+
+
+def _renamed(text: str, schemas: Collection[str]) -> dict[str, str]:
+    """The rename that RELATION.COLUMN=NEW, RELATION=NEW or SCHEMA.RELATION=NEW asks for. Names are
+    as they are stored, without quotes. A relation stays in its schema, so NEW needs none."""
     old, equals, new = text.partition("=")
     if not (old and equals and new):
         fail(
             f"--rename {text} gives no new name.", "Write --rename relation.column=new, or old=new."
         )
-    relation, dot, column = old.rpartition(".")
-    return {"relation": relation if dot else old, "column": column if dot else "", "new": new}
+    schema, name = parted(old, schemas)
+    relation, dot, column = name.rpartition(".")
+    if not dot:
+        return {"relation": old, "column": "", "new": joined(schema, parted(new, schemas)[1])}
+    return {"relation": joined(schema, relation), "column": column, "new": new}
 
 
 def _used(text: str) -> dict[str, str]:

@@ -34,12 +34,14 @@ from hornbeam.cli.csvtext import csv_line
 from hornbeam.connection import Connection
 from hornbeam.cursor import Cursor
 from hornbeam.errors import Error
-from hornbeam.statements import Kind, is_complete, kind, name_of, split, tokens
+from hornbeam.namespaces import Names, parted, read_name
+from hornbeam.statements import Kind, is_complete, kind, split, tokens
 
 _HISTORY = Path.home() / ".hornbeam_history"
 _HISTORY_LINES = 1_000
 _HELP = r"""Statements end with ;
   \d         list relations and views      \d NAME   describe one
+  \dt        list relations                \dn       list schemas
   \begin     begin a transaction           \commit   \rollback
   \q         quit"""
 
@@ -238,8 +240,14 @@ class _Prompt:
     def _command(self, text: str) -> None:
         command, _, name = text.rstrip("; ").partition(" ")
         match command:
+            case r"\d" if name.strip():
+                self._guarded(lambda: _describe(self._db, name))
             case r"\d":
-                self._guarded(lambda: _describe(self._db, name_of(name.strip())))
+                self._guarded(lambda: _list(self._db, ("relations", "views", "plain_views")))
+            case r"\dt":
+                self._guarded(lambda: _list(self._db, ("relations",)))
+            case r"\dn":
+                self._guarded(lambda: _list_schemas(self._db))
             case r"\begin":
                 self._db.autocommit = False
             case r"\commit":
@@ -267,23 +275,40 @@ class _Prompt:
 
 
 def _describe(db: Connection, name: str) -> None:
-    document = db.transport.json("GET", "/v1/schema")
+    """Print the relation or view of this name, which is found as in SQL."""
+    document = db.schema_document()
     things = [*document["relations"], *document["views"], *document["plain_views"]]
-    if not name:
-        rows = [(t["name"], "relation" if "primary_key" in t else "view") for t in things]
-        OUT.print(table(("name", "kind"), rows))
-        return
+    names = Names(document["schemas"], {("", thing["name"]) for thing in things}, db.search_path)
+    full = names.old("", read_name(list(tokens(name)), 0)[0])
     for thing in things:
-        if thing["name"] == name:
+        if thing["name"] == full:
             rows_ = [
                 (c["name"], c["type"], c.get("nullable"), _default(c)) for c in thing["columns"]
             ]
-            OUT.print(table(("column", "type", "nullable", "default"), rows_, name))
+            OUT.print(table(("column", "type", "nullable", "default"), rows_, full))
             checks = [(check["name"], check["sql"]) for check in thing.get("checks", [])]
             if checks:
                 OUT.print(table(("CHECK", "condition"), checks))
             return
-    fail(f"There is no relation or view {name}.")
+    fail(f"There is no relation or view {full}.")
+
+
+def _list(db: Connection, kinds: Sequence[str]) -> None:
+    """Print the relations and views of these members of the schema's document."""
+    document = db.schema_document()
+    rows = [
+        (
+            *parted(thing["name"], document["schemas"]),
+            "relation" if "primary_key" in thing else "view",
+        )
+        for kind_ in kinds
+        for thing in document[kind_]
+    ]
+    OUT.print(table(("schema", "name", "kind"), rows))
+
+
+def _list_schemas(db: Connection) -> None:
+    OUT.print(table(("schema",), [(name,) for name in db.schema_document()["schemas"]]))
 
 
 def _default(column: dict[str, Any]) -> str:
