@@ -698,7 +698,7 @@ def test_unsupported_definitions_are_refused(engine: Engine) -> None:
         Table("t", MetaData(), Column("a", types.Time(timezone=True), primary_key=True)),
         Table("t", MetaData(), Column("a", String, primary_key=True), schema="s"),
     ):
-        with pytest.raises(REFUSED, match=r"TIME|in schema s"):
+        with pytest.raises(REFUSED, match=r"TIME|no schema \"s\""):
             table.create(engine)
 
 

@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy.testing import exclusions
-from sqlalchemy.testing.provision import temp_table_keyword_args
+from sqlalchemy.testing.provision import (
+    set_default_schema_on_connection,
+    temp_table_keyword_args,
+)
 from sqlalchemy.testing.requirements import SuiteRequirements
 
 OPEN = frozenset(
@@ -25,6 +28,7 @@ OPEN = frozenset(
         "computed_columns_default_persisted",
         "computed_columns_reflect_persisted",
         "computed_columns_stored",
+        "cross_schema_fk_reflection",
         "ctes",
         "ctes_on_dml",
         "ctes_with_update_delete",
@@ -35,6 +39,7 @@ OPEN = frozenset(
         "datetime_literals",
         "datetime_timezone",
         "datetime_timezone_historic",
+        "default_schema_name_switch",
         "deferrable_fks",
         "delete_from",
         "except_",
@@ -49,6 +54,7 @@ OPEN = frozenset(
         "foreign_key_constraint_option_reflection_onupdate",
         "identity_columns",
         "identity_columns_standard",
+        "implicit_default_schema",
         "index_ddl_if_exists",
         "index_reflects_included_columns",
         "indexes_check_column_order",
@@ -72,6 +78,9 @@ OPEN = frozenset(
         "regexp_match",
         "regexp_replace",
         "savepoints",
+        "schema_create_delete",
+        "schema_reflection",
+        "schemas",
         "server_defaults",
         "skip_autocommit_rollback",
         "supports_bitwise_and",
@@ -106,8 +115,6 @@ CLOSED: Mapping[str, str] = {
     "There are no temporary tables and views.": "create_temp_table_as has_temp_table"
     " temp_table_comment_reflection temp_table_names temp_table_reflect_indexes"
     " temp_table_reflection temporary_tables temporary_views",
-    "The only schema is `public`.": "cross_schema_fk_reflection default_schema_name_switch"
-    " implicit_default_schema schema_create_delete schema_reflection schemas",
     "A materialised view names its kind: WITH (refresh = …).": "materialized_views"
     " materialized_views_reflect_pk",
     "There is no type TIME WITH TIME ZONE.": "time_timezone",
@@ -176,3 +183,11 @@ for _name in " ".join(CLOSED.values()).split():
 def _no_temporary_tables(*_: Any) -> dict[str, Any]:
     """The suite asks this also where it makes no temporary table."""
     return {}
+
+
+@set_default_schema_on_connection.for_db("hornbeam")
+def _set_default_schema(_: Any, connection: Any, schema: str) -> None:
+    """Set the path outside of a transaction, so that no rollback withdraws it."""
+    autocommit, connection.autocommit = connection.autocommit, True
+    connection.search_path = [schema]
+    connection.autocommit = autocommit

@@ -10,11 +10,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import create_engine
+from sqlalchemy.schema import CreateSchema
+
 ROOT = Path(__file__).parents[3]
 _BROKEN = re.compile(
     r"^(?:FAILED|ERROR) \S*?::(\w+?)_hornbeam\+\w+::(.*?)(?: - .*)?$", re.MULTILINE
 )
 _PASSED = re.compile(r"(\d+) passed")
+_SCHEMAS = ("test_schema", "test_schema_2")
+"""The suite expects them."""
 _SETTINGS = """[sqla_testing]
 requirement_cls=tests.client.compliance.requirements:Requirements
 profile_file=profiles.txt
@@ -33,6 +38,11 @@ class Outcome:
 def run_suite(folder: Path, url: str, part: str, *, only: str = "") -> Outcome:
     """Run the tests of the module `part` against the database at `url`. `only` is an expression
     for pytest's `-k`. `folder` takes the files of the run."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        for schema in _SCHEMAS:
+            connection.execute(CreateSchema(schema, if_not_exists=True))
+    engine.dispose()
     (folder / "setup.cfg").write_text(_SETTINGS)
     (folder / "conftest.py").write_text("from sqlalchemy.testing.plugin.pytestplugin import *\n")
     (folder / "test_suite.py").write_text(f"from {part} import *\n")
@@ -46,7 +56,7 @@ def run_suite(folder: Path, url: str, part: str, *, only: str = "") -> Outcome:
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), *sys.path))},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
         check=False,
     )
     passed = _PASSED.search(done.stdout)
