@@ -246,6 +246,7 @@ class _Binder:
         self.target: str | None = None
         self.own: int | None = None
         self.written: tuple[str, ...] = ()
+        self.typed: dict[int, ColumnType | None] | None = None
 
     # -- statements
 
@@ -1360,7 +1361,24 @@ class _Binder:
     # -- types
 
     def _type(self, node: exp.Expr) -> ColumnType | None:
-        """The type of an expression if it follows from the syntax; None if only DuckDB knows it."""
+        """The type of an expression if it follows from the syntax; None if only DuckDB knows it.
+
+        The rules ask for the types of the same parts again and again, at each level of a nest.
+        `typed` keeps the answers until the outermost question is answered: binding changes the
+        tree after that.
+        """
+        if self.typed is None:
+            self.typed = {}
+            try:
+                return self._type(node)
+            finally:
+                self.typed = None
+        key = id(node)
+        if key not in self.typed:
+            self.typed[key] = self._type_by_syntax(node)
+        return self.typed[key]
+
+    def _type_by_syntax(self, node: exp.Expr) -> ColumnType | None:
         computed = self._computed_type(node)
         if computed is not None:
             return computed

@@ -29,6 +29,8 @@ ARRAY = "array"
 """Key in the meta of a node: the name of its function."""
 SHOWN = "shown"
 """Key in the meta of array_to_string: the type of the elements."""
+_JOINS = "joins_arrays"
+"""Key in the meta of `||`: does its syntax show that a side is an array?"""
 PREFIX = "array_"
 ELEMENTS = macro("array_elements")
 TypeOf = Callable[[exp.Expr], ColumnType | None]
@@ -147,11 +149,19 @@ def _spells_array(node: exp.Expr) -> bool:
         case exp.Query():
             return len(node.selects) == 1 and _spells_array(node.selects[0].unalias())
         case exp.DPipe():
-            return any(_spells_array(side.unnest()) for side in (node.this, node.expression))
+            return _joins_arrays(node)
         case exp.Anonymous():
             name = NAMES.get((node.name.lower(), len(node.expressions)))
             return name is not None and FUNCTIONS[name].result in "ais"
     return False
+
+
+def _joins_arrays(node: exp.DPipe) -> bool:
+    """Is a side of `||` an array? The answer is kept in the node, since a chain asks each part."""
+    if _JOINS not in node.meta:
+        sides = (node.this.unnest(), node.expression.unnest())
+        node.meta[_JOINS] = any(map(_spells_array, sides))
+    return bool(node.meta[_JOINS])
 
 
 def nested(node: exp.Expr, name: str, type_of: TypeOf) -> bool:

@@ -16,6 +16,7 @@ from sqlglot import exp
 from hornbeam_server.query.dialect.arrays import ARRAY, SHOWN, write_array
 from hornbeam_server.query.dialect.common_decimals import MEETS, cast_decimals_that_meet
 from hornbeam_server.query.dialect.deviations import UNITS, write_deviation
+from hornbeam_server.query.dialect.expansion import bind_arguments, check_copies
 from hornbeam_server.query.dialect.functions import is_current_time, is_json_step, json_step
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, PREFIX, write_jsonb
@@ -76,32 +77,55 @@ def duckdb_sql(tree: exp.Expr) -> str:
     _keep_names(root)
     cast_decimals_that_meet(root)
     nodes = list(root.walk(bfs=False))
+    check_copies(nodes, _copies_made)
     for node in reversed(nodes):  # inner nodes first, and FILTER and OVER before their aggregate
-        if _write_marked(node):
-            continue
-        if is_json_step(node):
-            supersede(node, json_step(node))
-        elif isinstance(node, exp.Cast):
-            _write_cast(node)
-        elif write_numeric(node):
-            continue
-        elif isinstance(node, exp.Sum):
-            write_sum(node)
-        elif isinstance(node, exp.Avg):
-            write_average(node)
-        elif isinstance(node, exp.Like | exp.ILike):
-            _write_like(node)
-        elif isinstance(node, exp.RegexpLike | exp.RegexpILike):
-            _write_regex(node)
-        elif isinstance(node, exp.Substring):
-            _write_substring(node)
-        elif isinstance(node, exp.BitwiseLeftShift) and not node.this.find(exp.Null):
-            supersede(node, call("shift_left", node.this.copy(), node.expression.copy()))
-        elif KINDS in node.meta:
-            write_operands(node)
+        if not (_write_marked(node) or write_numeric(node)):
+            _write(node)
+    bind_arguments(root)
     sql: str = root.this.sql(NAME, copy=False)
     unlink(root)
     return sql
+
+
+def _write(node: exp.Expr) -> None:
+    """Write a node whose kind alone says how it differs in DuckDB."""
+    if is_json_step(node):
+        supersede(node, json_step(node))
+        return
+    match node:
+        case exp.Cast():
+            _write_cast(node)
+        case exp.Sum():
+            write_sum(node)
+        case exp.Avg():
+            write_average(node)
+        case exp.Like() | exp.ILike():
+            _write_like(node)
+        case exp.RegexpLike() | exp.RegexpILike():
+            _write_regex(node)
+        case exp.Substring():
+            _write_substring(node)
+        case exp.BitwiseLeftShift() if not node.this.find(exp.Null):
+            supersede(node, call("shift_left", node.this.copy(), node.expression.copy()))
+        case exp.Between() if node.args.get("symmetric"):
+            _write_symmetric(node)
+        case _ if KINDS in node.meta:
+            write_operands(node)
+
+
+def _copies_made(node: exp.Expr) -> int:
+    """How many copies of its parts stand in what is written for a node."""
+    if UNITS in node.meta:
+        return 9
+    if isinstance(node, exp.Sum):
+        return 3
+    return 2 if isinstance(node, exp.Avg) or node.meta.get(ARRAY) == "compared" else 1
+
+
+def _write_symmetric(node: exp.Between) -> None:
+    """Write BETWEEN SYMMETRIC, which DuckDB lacks."""
+    sides = (node.this, node.args["low"], node.args["high"])
+    supersede(node, call("between_symmetric", *(side.copy() for side in sides)))
 
 
 def _write_marked(node: exp.Expr) -> bool:

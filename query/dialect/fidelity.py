@@ -70,7 +70,6 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
 }
 """Words that are replaced by equivalent words before the comparison."""
 _FORMS: dict[type[exp.Expr], tuple[str, ...]] = {
-    exp.Between: ("symmetric",),
     exp.Fetch: ("first", "next", "row", "1", "with", "ties"),
     exp.Ordered: ("first",),  # of NULLS FIRST, which DESC implies
     exp.Overlay: ("placing", "from", "for"),
@@ -133,15 +132,7 @@ def check(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> None:
 
 
 def _written(tree: exp.Expr) -> str:
-    """The tree as SQL. BETWEEN SYMMETRIC is generated as BETWEEN, because the library expands it
-    into two conditions."""
-    symmetric = [node for node in tree.find_all(exp.Between) if node.args.get("symmetric")]
-    for node in symmetric:
-        node.set("symmetric", None)
-    sql = written(tree, NAME, comments=False, unsupported_level=ErrorLevel.IGNORE)
-    for node in symmetric:
-        node.set("symmetric", True)
-    return sql
+    return written(tree, NAME, comments=False, unsupported_level=ErrorLevel.IGNORE)
 
 
 def _words(tokens: Sequence[Token]) -> Iterator[str]:

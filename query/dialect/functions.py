@@ -199,8 +199,9 @@ def _within_group(node: exp.Expr) -> exp.Expr:
 # --- aggregates ------------------------------------------------------------------------------
 
 _OWN_SEPARATORS = """
-array_to_string(list_transform(rows, lambda row, place:
-CASE WHEN place = 1 THEN row.text ELSE coalesce(row.sign, '') || row.text END), '')
+list_aggregate(list_transform(list_filter(rows, lambda row: row.text IS NOT NULL),
+lambda row, place: CASE WHEN place = 1 THEN row.text ELSE coalesce(row.sign, '') || row.text END),
+'string_agg', '')
 """
 
 
@@ -226,10 +227,7 @@ def _joined(call: exp.Anonymous) -> exp.Expr:
     )
     if order is not None:
         row = exp.Order(this=row, expressions=[key.copy() for key in order.expressions])
-    present = exp.Not(this=exp.Is(this=text.copy(), expression=exp.Null()))
-    rows = exp.Filter(
-        this=exp.Anonymous(this="list", expressions=[row]), expression=exp.Where(this=present)
-    )
+    rows = exp.Anonymous(this="list", expressions=[row])
     return filled(_OWN_SEPARATORS, {"rows": rows})
 
 

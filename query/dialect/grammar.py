@@ -192,17 +192,22 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
     def _parse_similar_part(self) -> exp.Expr:
         """Parse SUBSTRING(text SIMILAR pattern ESCAPE sign) as SUBSTRING(text FROM pattern FOR
         sign), which has the same meaning; and SUBSTRING in its other forms."""
-        index = self._index
-        text = self._parse_bitwise()
-        if text is not None and self._match_text_seq("SIMILAR"):
-            pattern = self._parse_bitwise()
-            if self._match(TokenType.ESCAPE):
-                escape = self._parse_bitwise()
-                part = exp.Substring(this=text, start=pattern, length=escape)
-                self.validate_expression(part)
-                return part
-        self._retreat(index)
-        found: exp.Expr = _DUCKDB.FUNCTION_PARSERS["SUBSTRING"](self)
+        parts = [self._parse_bitwise()]
+        if parts[0] is not None and self._match_text_seq("SIMILAR"):
+            parts.append(self._parse_bitwise())
+            if not self._match(TokenType.ESCAPE):
+                self.raise_error("Expecting ESCAPE")
+            parts.append(self._parse_bitwise())
+        while self._match(TokenType.COMMA):
+            parts.append(self._parse_bitwise())
+        start = self._parse_bitwise() if self._match(TokenType.FROM) else None
+        length = self._parse_bitwise() if self._match(TokenType.FOR) else None
+        if self._match(TokenType.FROM):  # behind FOR
+            start = self._parse_bitwise()
+        if length is not None and start is None:
+            start = exp.Literal.number(1)
+        given = [*parts, *(part for part in (start, length) if part is not None)]
+        found: exp.Expr = self.validate_expression(exp.Substring.from_arg_list(given), given)
         return found
 
     def _parse_part(self) -> exp.Expr:
@@ -283,11 +288,19 @@ class HornbeamSQL(DuckDB):
             exp.Localtimestamp: lambda self, node: "current_localtimestamp()",
             exp.StrPosition: lambda self, node: self.func("strpos", node.this, node.args["substr"]),
             exp.JSONBContains: lambda self, node: self.binary(node, "?"),
+            exp.Between: lambda self, node: self._between(node),
             # With blanks, since $1:$ would begin a text in dollar signs.
             exp.Slice: lambda self, node: (
                 f"{self.sql(node, 'this')} : {self.sql(node, 'expression')}"
             ),
         }
+
+        def _between(self, node: exp.Between) -> str:
+            """BETWEEN as it was written; the library writes SYMMETRIC as two conditions, which
+            double in a nest."""
+            words = "BETWEEN SYMMETRIC" if node.args.get("symmetric") else "BETWEEN"
+            subject, low, high = (self.sql(node, name) for name in ("this", "low", "high"))
+            return f"{subject} {words} {low} AND {high}"
 
     Parser = _Parser
 

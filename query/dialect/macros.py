@@ -221,6 +221,7 @@ _MACROS: dict[str, Sequence[str]] = {
         " ELSE substring(x, 1, CASE WHEN CAST(s AS BIGINT) + n <= 1 THEN 0"
         " ELSE CAST(s AS BIGINT) + n - 1 END) END",
     ),
+    "between_symmetric": ("(x, a, b) AS (x BETWEEN a AND b OR x BETWEEN b AND a)",),
     "time": (
         "(x) AS x",
         f"(x VARCHAR) AS {_OF_TEXT['time']}",

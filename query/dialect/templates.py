@@ -5,11 +5,14 @@ A template is an expression for DuckDB over the arguments `a`, `b`, … of a cal
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from itertools import islice
 from types import MappingProxyType
 
 from sqlglot import exp
 
+from hornbeam_server.query.dialect.expansion import over_variable, variables
 from hornbeam_server.query.dialect.grammar import NAME, expression
 from hornbeam_server.query.dialect.macros import call as macro_call
 from hornbeam_server.query.dialect.value_functions import CALLED, FUNCTIONS
@@ -133,11 +136,27 @@ def _typed(node: exp.Expr, type_: ColumnType | None) -> exp.Expr:
 
 
 def filled(template: str, values: Mapping[str, exp.Expr]) -> exp.Expr:
-    """The expression `template`, in which `values` replace the columns of their names."""
+    """The expression `template`, in which `values` replace the columns of their names. A large
+    value that the template repeats is computed once."""
     tree = exp.Paren(this=expression(template).copy())
-    for column in list(tree.find_all(exp.Column)):
-        value = values.get(column.name)
-        if value is not None:
-            plain = isinstance(value, exp.Literal | exp.Column)
-            column.replace(value.copy() if plain else exp.Paren(this=value.copy()))
-    return tree
+    columns = [column for column in tree.find_all(exp.Column) if column.name in values]
+    places = Counter(column.name for column in columns)
+    large = [name for name, count in places.items() if count > 1 and _is_large(values[name])]
+    if tree.find(exp.Unnest, exp.Explode):
+        large = []  # a lambda gives one value
+    variable = dict(zip(large, variables(len(large)), strict=True)) if large else {}
+    for column in columns:
+        value = variable.get(column.name, values[column.name])
+        plain = isinstance(value, exp.Literal | exp.Column) or column.name in variable
+        column.replace(value.copy() if plain else exp.Paren(this=value.copy()))
+    if not large:
+        return tree
+    return over_variable([values[name].copy() for name in large], tree)
+
+
+_LARGE = 8
+"""A value of more nodes is not repeated."""
+
+
+def _is_large(value: exp.Expr) -> bool:
+    return next(islice(value.walk(), _LARGE, None), None) is not None
