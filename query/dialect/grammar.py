@@ -96,6 +96,8 @@ _JSON_OPERATORS = {
     TokenType.DHASH_ARROW: _json(exp.JSONBExtractScalar),
 }
 _LITERAL_TYPES = DuckDB.Parser.TYPE_TOKENS
+READ_AGAIN, READ_AGAIN_AT_LEAST = 50, 20_000
+"""The parser goes back over at most so many tokens: for each token of a statement, and besides."""
 _KEYWORD_FORMS = ("CAST", "OVERLAY", "POSITION", "SUBSTRING", "TRY_CAST")
 
 
@@ -143,6 +145,27 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
         for kind, read in _DUCKDB.COLUMN_OPERATORS.items()
         if kind not in _JSON_OPERATORS and kind is not TokenType.PLACEHOLDER
     }
+
+    def reset(self) -> None:
+        super().reset()
+        self._again = 0
+
+    def _retreat(self, index: int) -> None:
+        """Go back to a token. The library tries one form after the other, which doubles the work at
+        each level of some nests: such a statement is refused like one that is nested too deeply."""
+        self._again += max(self._index - index, 0)
+        if self._again > READ_AGAIN * len(self._tokens) + READ_AGAIN_AT_LEAST:
+            raise RecursionError
+        super()._retreat(index)
+
+    def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        """Parse a type. `ARRAY[` begins a value, which the library would read as a type first."""
+        curr, following = self._curr, self._next
+        kinds = (curr and curr.token_type, following and following.token_type)
+        if kinds == (TokenType.ARRAY, TokenType.L_BRACKET):
+            return None
+        found: exp.Expr | None = super()._parse_types(*args, **kwargs)
+        return found
 
     def _parse_type(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         return self._parse_typed_literal() or super()._parse_type(*args, **kwargs)
