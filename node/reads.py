@@ -40,33 +40,33 @@ _DIRECT = {"bookmark", "use_views"}
 """The options of a query that a direct read takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueryResult:
-    """A running query. `served_by` names the relations, views and indexes that it reads at
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """An answered query. `served_by` names the relations, views and indexes that it reads at
     `snapshot`; `reads` collects the row versions that it reads, None without a trace; `ranges` the
     ranges of keys, None unless it is serializable."""
 
-    stream: QueryStream
     snapshot: int
     served_by: tuple[str, ...]
-    reads: list[ReadItem] | None
+    reads: list[ReadItem] | None = None
     ranges: list[ReadRange] | None = None
     drawn: Mapping[str, int] = field(default_factory=dict)
     """The last numbers of sequences that the query has taken so far, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class DirectResult:
-    """The rows of a direct read, under the names and types of `columns`; the others as
-    `QueryResult`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryResult(Answered):
+    """A running query."""
+
+    stream: QueryStream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectResult(Answered):
+    """The rows of a direct read, with their columns."""
 
     columns: tuple[OutputColumn, ...]
     rows: list[Row]
-    snapshot: int
-    served_by: tuple[str, ...]
-    reads: None = None
-    ranges: None = None
-    drawn: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ class Reads:
         """Answer a short SELECT at once, as `query` would with the same options. None if it may
         have to wait, or is not short: then `query` answers. Raises HornbeamError.
 
-        No other task runs meanwhile. So nothing has to be held: the table is not dropped, and the
-        newest snapshot is not purged.
+        No other task runs during the call. So nothing has to be held: the table is not dropped, and
+        the newest snapshot is not purged.
         """
         store, state = self._store.direct, self._manager.state
         if store is None:
@@ -139,7 +139,9 @@ class Reads:
             return None
         self._ownership.require_kept(at)
         self.queries += 1
-        return DirectResult(prepared.columns, rows, at, prepared.served_by)
+        return DirectResult(
+            columns=prepared.columns, rows=rows, snapshot=at, served_by=prepared.served_by
+        )
 
     @contextlib.asynccontextmanager
     async def query(
@@ -208,8 +210,14 @@ class Reads:
             self.queries += 1
             with self._holds.holding(at):
                 try:
-                    drawn = wanted.numbers.drawn
-                    yield QueryResult(stream, at, prepared.served_by, reads, ranges, drawn)
+                    yield QueryResult(
+                        stream=stream,
+                        snapshot=at,
+                        served_by=prepared.served_by,
+                        reads=reads,
+                        ranges=ranges,
+                        drawn=wanted.numbers.drawn,
+                    )
                 finally:
                     await stream.close()
 

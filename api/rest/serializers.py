@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hornbeam_server.node.database import Database
     from hornbeam_server.node.deferred_views import GroupStatus
     from hornbeam_server.node.exports import Export
-    from hornbeam_server.node.reads import DirectResult, QueryResult
+    from hornbeam_server.node.reads import Answered, DirectResult
     from hornbeam_server.node.schema_plans import PlannedSchema
 
 _SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, Kind.INTERVAL, Kind.ARRAY, None}
@@ -89,7 +89,7 @@ def direct_document(result: DirectResult, began: float) -> dict[str, Any]:
     return {"columns": columns, "rows": rows, **tail_document(result, began)}
 
 
-def tail_document(result: QueryResult | DirectResult, began: float) -> dict[str, Any]:
+def tail_document(result: Answered, began: float) -> dict[str, Any]:
     """The members that follow the rows of an answer. `began` is a time of `metrics.now_s`."""
     reads, ranges = result.reads, result.ranges
     return {

@@ -28,7 +28,6 @@ from hornbeam_server.schema.errors import HornbeamError
 PATH = "/v1/query"
 _JSON = b"application/json"
 _ACCEPTED = {b"application/json", b"*/*"}
-_UNUSUAL = {b"content-encoding"}
 
 
 class _Query(msgspec.Struct, forbid_unknown_fields=True):
@@ -109,7 +108,7 @@ def _is_usual(scope: Scope) -> bool:
     for name, value in scope["headers"]:
         if name == b"content-type":
             typed = value == _JSON
-        elif (name == b"accept" and value not in _ACCEPTED) or name in _UNUSUAL:
+        elif name == b"content-encoding" or (name == b"accept" and value not in _ACCEPTED):
             return False
     return typed
 
