@@ -265,7 +265,7 @@ def test_messages_begin_in_order_and_only_a_tail_is_lost(seed):
             assert indexes == list(range(len(indexes))), key
             assert len(indexes) <= world.sent[key]
         for reply, key, index in world.replies:
-            assert reply.done(), "a caller waits for ever"
+            assert reply.done(), "a call never ends"
             if reply.exception() is None:
                 assert reply.result() == str(index).encode()
                 assert index < len(begun[key])
