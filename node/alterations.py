@@ -33,7 +33,7 @@ from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.copies import Using, needs_conversion
-from hornbeam_server.schema.counters import SEQUENCE, counters_of
+from hornbeam_server.schema.counters import SEQUENCE, sequence_names
 from hornbeam_server.schema.ddl import load_ddl, render_ddl
 from hornbeam_server.schema.ddl.alterations import (
     Action,
@@ -61,7 +61,7 @@ from hornbeam_server.schema.errors import SchemaError, TypeMismatch
 from hornbeam_server.schema.model import PUBLIC, Column, DefaultKind, Relation, Schema
 from hornbeam_server.schema.namespaces import bare, beside, parted
 from hornbeam_server.schema.renames import Rename
-from hornbeam_server.schema.render import identifier, render_relation
+from hornbeam_server.schema.render import identifier, render_relation, spelled
 from hornbeam_server.schema.types import ColumnType, takes_all
 
 _OF_COLUMNS = ("index", "UNIQUE", "foreign key", "CHECK")
@@ -116,13 +116,7 @@ class _Work:
     # ------------------------------------------------------------ DROP
 
     def remove(self, asked: Removal) -> None:
-        known = {
-            "table": set(self.schema.names),
-            "index": {index.name for index in self.schema.indexes},
-            "view": {view.name for view in self.schema.views},
-            "sequence": {sequence.name for sequence in self.schema.sequences},
-            "schema": {PUBLIC, *self.schema.spaces},
-        }[asked.kind]
+        known = self._names(asked.kind)
         for name in asked.names:
             if name in known:
                 continue
@@ -138,15 +132,25 @@ class _Work:
         for name in names:
             self._remove(asked.kind, name)
 
+    def _names(self, kind: str) -> Sequence[str]:
+        """The names of all tables, indexes, views, sequences or schemas."""
+        schema = self.schema
+        return {
+            "table": schema.names,
+            "index": tuple(index.name for index in schema.indexes),
+            "view": tuple(view.name for view in schema.views),
+            "sequence": tuple(sequence.name for sequence in schema.sequences),
+            "schema": (PUBLIC, *schema.spaces),
+        }[kind]
+
     def _remove_schemas(self, names: Sequence[str], *, cascade: bool) -> None:
         """Drop schemas, with `cascade` also what is in them and what uses that."""
         if PUBLIC in names:
             raise self._error(f"The schema {PUBLIC} stays.", "Drop its tables instead.")
-        views = [view.name for view in self.schema.views]
         inside = [
             (kind, name)
-            for kind, known in (("table", self.schema.names), ("view", views))
-            for name in known
+            for kind in ("table", "view", "sequence")
+            for name in self._names(kind)
             if parted(name, names)[0] in names
         ]
         if inside and not cascade:
@@ -158,7 +162,7 @@ class _Work:
                 " CASCADE to drop them, too.",
             )
         for kind, name in inside:
-            if name in self.schema or name in {view.name for view in self.schema.views}:
+            if name in self._names(kind):
                 self.notes.append(f"The {kind} {name} is dropped with its schema.")
                 self._remove(kind, name)
         spaces = tuple(space for space in self.schema.spaces if space not in names)
@@ -213,7 +217,7 @@ class _Work:
 
     def rename(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Give relations or views other names, one after the other."""
-        names = {*self.schema.names, *(view.name for view in self.schema.views)}
+        names = {*self._names("table"), *self._names("view")}
         for old, new in pairs:
             if old not in names:
                 raise self._error(f"The table {old} does not exist.", _listed(names))
@@ -227,7 +231,7 @@ class _Work:
 
     def _known(self, asked: Alteration) -> Sequence[str]:
         """The names that the statement may change. ALTER TABLE also gives views other names."""
-        views = [view.name for view in self.schema.views]
+        views = self._names("view")
         if asked.kind == "view":
             return views
         renames = all(isinstance(action, RenameTo) for action in asked.actions)
@@ -240,15 +244,17 @@ class _Work:
                 self.notes.append(f"The sequence {asked.name} does not exist: nothing is changed.")
                 return
             cure = _listed(known)
-            if asked.name in {each.sequence for each in counters_of(self.schema, ()).values()}:
+            if asked.name in sequence_names(self.schema):
                 cure = "It belongs to an identity column: ALTER TABLE … ALTER COLUMN changes that."
             raise self._error(f"The sequence {asked.name} does not exist.", cure)
         for action in asked.actions:
             if isinstance(action, RenameTo):
-                self.renames.append(Rename(SEQUENCE, asked.name, action.new))
+                new = beside(asked.name, action.new, self.schema.spaces)
+                self.renames.append(Rename(SEQUENCE, asked.name, new))
                 return
             assert isinstance(action, SetOptions)
-            ddl = f"{render_ddl(self.schema)}ALTER SEQUENCE {identifier(asked.name)} "
+            name = spelled(asked.name, self.schema.spaces)
+            ddl = f"{render_ddl(self.schema)}ALTER SEQUENCE {name} "
             text = action.options
             self.schema = self._loaded(f"{ddl}{text.sql};", len(ddl), text)
 

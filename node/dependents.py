@@ -9,8 +9,15 @@ from hornbeam_server.maintain.deltas.nesting import named, written_out
 from hornbeam_server.query.binding.binder import bind, bind_tree
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog, Forest, alone
-from hornbeam_server.schema.counters import counters_of
-from hornbeam_server.schema.model import DeclaredIndex, DeclaredView, ForeignKey, Relation, Schema
+from hornbeam_server.schema.model import (
+    DeclaredIndex,
+    DeclaredView,
+    DefaultKind,
+    ForeignKey,
+    Relation,
+    Schema,
+    sequence_of_column,
+)
 from hornbeam_server.schema.sequences import sequences_in
 from hornbeam_server.schema.trees import unlink
 
@@ -81,18 +88,21 @@ def users_of_sequence(schema: Schema, sequence: str) -> Iterator[Dependent]:
 
 
 def _sequences_of(schema: Schema, relation: str, column: str | None = None) -> Iterator[str]:
-    """The sequences that end with a relation, or with one of its columns."""
-    for sequence in schema.sequences:
-        if sequence.owner is not None and sequence.owner in _owners(schema, relation, column):
-            yield sequence.name
-    for counter in counters_of(schema, ()).values():
-        if (counter.relation, counter.column) in _owners(schema, relation, column):
-            yield counter.sequence
-
-
-def _owners(schema: Schema, relation: str, column: str | None) -> set[tuple[str, str]]:
-    names = schema.relation(relation).visible_names if column is None else (column,)
-    return {(relation, name) for name in names}
+    """The sequences that end with a relation, or with one of its columns. A declared sequence that
+    has the name of an identity column's sequence stays."""
+    declared = {sequence.name for sequence in schema.sequences}
+    yield from (
+        sequence.name
+        for sequence in schema.sequences
+        if sequence.owner is not None
+        and sequence.owner[0] == relation
+        and column in (None, sequence.owner[1])
+    )
+    for each in schema.relation(relation).visible:
+        name = sequence_of_column(relation, each.name)
+        numbered = each.default_kind is DefaultKind.IDENTITY and column in (None, each.name)
+        if numbered and name not in declared:
+            yield name
 
 
 def users_of_unique(schema: Schema, relation: str, columns: tuple[str, ...]) -> Iterator[Dependent]:

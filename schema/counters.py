@@ -69,6 +69,11 @@ def counters_of(schema: Schema, beginnings: Iterable[Beginning]) -> dict[tuple[s
     return found
 
 
+def sequence_names(schema: Schema) -> frozenset[str]:
+    """The names of all sequences that SQL can name, also of those of identity columns."""
+    return frozenset(name for *_, name in _counted(schema) if name)
+
+
 _Counted = tuple[tuple[str, str], Identity, int, int | None, str]
 
 

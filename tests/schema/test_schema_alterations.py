@@ -216,3 +216,35 @@ def test_indexes_and_constraints_of_the_table_are_dropped_with_a_column() -> Non
 def test_errors_say_what_is_wrong_and_where(sql: str, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         altered(SCHEMA, sql)
+
+
+SHOP = """
+CREATE SCHEMA shop; CREATE SEQUENCE shop.number;
+CREATE TABLE t (k INT PRIMARY KEY DEFAULT nextval('shop.number'));
+"""
+
+
+def test_a_schema_with_a_sequence_is_not_empty() -> None:
+    with pytest.raises(SchemaError, match="schema shop is not empty") as error:
+        altered(load_ddl(SHOP), "DROP SCHEMA shop")
+    assert "sequence shop.number" in error.value.cure
+    dropped = altered(load_ddl(SHOP), "DROP SCHEMA shop CASCADE")
+    assert dropped.ddl == render_ddl(load_ddl("CREATE TABLE t (k INT PRIMARY KEY)"))
+    assert dropped.notes == ("The sequence shop.number is dropped with its schema.",)
+
+
+def test_a_sequence_of_a_schema_is_altered_and_renamed_in_its_schema() -> None:
+    changed = altered(load_ddl(SHOP), "ALTER SEQUENCE shop.number INCREMENT BY 5").ddl
+    assert "CREATE SEQUENCE shop.number INCREMENT BY 5;" in changed
+    renamed = altered(load_ddl(SHOP), "ALTER SEQUENCE shop.number RENAME TO other").ddl
+    assert renamed == render_ddl(load_ddl(SHOP.replace("number", "other")))
+
+
+@pytest.mark.parametrize("sql", ["DROP TABLE t", "ALTER TABLE t DROP COLUMN n"])
+def test_a_sequence_with_the_name_of_an_identity_columns_stays(sql: str) -> None:
+    schema = load_ddl("""
+    CREATE TABLE t (k INT PRIMARY KEY, n INT GENERATED ALWAYS AS IDENTITY);
+    CREATE SEQUENCE t_n_seq; CREATE TABLE u (k INT PRIMARY KEY DEFAULT nextval('t_n_seq'));
+    """)
+    changed = load_ddl(altered(schema, sql).ddl)
+    assert (changed.sequences, changed.relation("u")) == (schema.sequences, schema.relation("u"))
