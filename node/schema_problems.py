@@ -1,8 +1,8 @@
 """The expressions of a file's schema, checked while the problems of the file are collected.
 
 The reader of DDL does not know what an expression means (`schema.ddl.expressions`). Here each one
-is compiled, as writes need it. An expression that cannot be compiled is a problem at its place,
-beside those that the reader found, and is taken out of the schema.
+is compiled, as writes need it. An expression that cannot be compiled is one more problem of the
+file, at its place, and is taken out of the schema.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hornbeam_server.query.expressions.declared import (
     compile_key,
     row_condition,
 )
-from hornbeam_server.schema.counters import counters_of
+from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.ddl.load import Reading
 from hornbeam_server.schema.errors import SqlError, UnknownName
 from hornbeam_server.schema.model import Column, DeclaredIndex, Relation, Schema
@@ -75,8 +75,8 @@ def _relation(relation: Relation, reading: Reading) -> Relation:
 def _require_sequences(column: Column, schema: Schema) -> None:
     """Raises UnknownName if the default of a column takes numbers from an unknown sequence."""
     assert column.default is not None
-    known = {each.sequence for each in counters_of(schema, ()).values() if each.sequence}
     for name in sequences_in(column.default.sql):
+        known = sequence_names(schema)
         if name not in known:
             listed = ", ".join(sorted(known))
             raise UnknownName(

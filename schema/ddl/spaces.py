@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hornbeam_server.schema.counters import counters_of
+from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.model import DATABASE, PUBLIC
 from hornbeam_server.schema.model import Schema as _Schema
@@ -40,9 +40,7 @@ class Spaces:
     def of(cls, schema: _Schema, path: Sequence[str] = (PUBLIC,)) -> Spaces:
         """The schemas of the schema in force, for a statement under a search path."""
         named = {view.name for view in schema.views} | {index.name for index in schema.indexes}
-        named |= {sequence.name for sequence in schema.sequences}
-        numbered = (counter.sequence for counter in counters_of(schema, ()).values())
-        names = frozenset((*schema.names, *named, *numbered))
+        names = sequence_names(schema).union(schema.names, named)
         found = tuple(s for s in existing(path, schema.spaces) if s not in SYSTEM_SCHEMAS)
         return cls(Source.POSTGRES, frozenset(schema.spaces), frozenset(), names, found)
 
