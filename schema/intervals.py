@@ -92,7 +92,7 @@ class Interval:
         >>> str(Interval(14, -3, 14_706_789_000))
         '1 year 2 mons -3 days +04:05:06.789'
         """
-        years, months = _divided(self.months, 12)
+        years, months = divided(self.months, 12)
         words, before = [], False
         for number, unit in ((years, "year"), (months, "mon"), (self.days, "day")):
             if number:
@@ -134,8 +134,8 @@ def _parts(value: object) -> tuple[int, int, int] | None:
 
 def of_length(length: int) -> Interval:
     """An interval of `length` microseconds, in as many months and days as possible."""
-    days, microseconds = _divided(length, _DAY)
-    months, days = _divided(days, 30)
+    days, microseconds = divided(length, _DAY)
+    months, days = divided(days, 30)
     return Interval(months, days, microseconds)
 
 
@@ -150,7 +150,7 @@ def within_range(value: Interval) -> Interval:
     return value
 
 
-def _divided(number: int, by: int) -> tuple[int, int]:
+def divided(number: int, by: int) -> tuple[int, int]:
     """The quotient, rounded towards zero, and the remainder."""
     quotient = abs(number) // by * (1 if number >= 0 else -1)
     return quotient, number - quotient * by

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 from hornbeam_server.query.values.ordinals import ending, roman
+from hornbeam_server.query.values.quotes import quoted
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION
 
@@ -70,12 +71,8 @@ def nodes_of(text: str) -> Iterator[Node]:
     at = 0
     while at < len(text):
         if text[at] == '"':
-            at += 1
-            while at < len(text) and text[at] != '"':
-                at += text[at] == "\\" and at + 1 < len(text)
-                yield Node(text[at], literal=True)
-                at += 1
-            at += 1
+            characters, at = quoted(text, at)
+            yield from (Node(each, literal=True) for each in characters)
             continue
         found = next((p for p in _PATTERNS if text.startswith((p, p.lower()), at)), None)
         if found is not None:

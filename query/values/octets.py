@@ -175,10 +175,6 @@ def _within(place: int, size: int) -> int:
 # ---------------------------------------------------------------- hashes
 
 
-def md5(value: bytes) -> str:
-    return hashlib.md5(value, usedforsecurity=False).hexdigest()
-
-
 def sha224(value: bytes) -> bytes:
     return hashlib.sha224(value).digest()
 

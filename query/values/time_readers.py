@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from hornbeam_server.query.values.ordinals import ROMAN_MONTHS
 from hornbeam_server.query.values.time_words import (
     DAYS,
+    JULIAN,
     MONTHS,
     Node,
     Sort,
@@ -25,7 +26,6 @@ _GREGORIAN_PATTERNS = frozenset(
     {"Y,YYY", "YYYY", "YYY", "YY", "Y", "MONTH", "MON", "MM", "DDD", "DD", "D", "WW", "W", "CC"}
     | {"RM", "DAY", "DY", "Q"}
 )
-_JULIAN = 1_721_425
 
 
 def to_timestamp(text: str, template: str) -> dt.datetime:
@@ -287,7 +287,7 @@ def _read_zone_sign(read: _Read) -> None:
         read.sign = -1 if read.skipped > 0 and before == "-" else 1
 
 
-# ---------------------------------------------------------------- the moment
+# ---------------------------------------------------------------- the timestamp
 
 
 def _moment(read: _Read) -> dt.datetime:
@@ -321,7 +321,7 @@ def _clock(read: _Read) -> tuple[int, int, int]:
 def _date(read: _Read) -> dt.date:
     year = _year(read)
     if read.number("julian"):
-        return dt.date.fromordinal(read.number("julian") - _JULIAN)
+        return dt.date.fromordinal(read.number("julian") - JULIAN)
     month, day = read.number("month") or 1, read.number("day") or 1
     day_of_year = read.number("day of year")
     if read.number("week of month"):

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hornbeam_server.query.values.ordinals import ROMAN_MONTHS, ending
-from hornbeam_server.query.values.time_words import DAYS, MONTHS, Node, Sort, nodes_of
+from hornbeam_server.query.values.time_words import DAYS, JULIAN, MONTHS, Node, Sort, nodes_of
 from hornbeam_server.schema.errors import TypeMismatch
-from hornbeam_server.schema.intervals import Interval
+from hornbeam_server.schema.intervals import Interval, divided
 
 _LONGEST_NAME = 9
 _LONGEST_ROMAN = 4
-_JULIAN = 1_721_425
-"""The Julian day before 0001-01-01."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +65,13 @@ def _parts_of_interval(value: dt.time | Interval) -> _Moment:
         value = Interval(microseconds=seconds * 1_000_000 + value.microsecond)
     sign = -1 if value.microseconds < 0 else 1
     seconds, micros = divmod(abs(value.microseconds), 1_000_000)
-    years, months = _divided(value.months, 12)
+    years, months = divided(value.months, 12)
     return _Moment(
         *(years, months, value.days),
         *(sign * (seconds // 3_600), sign * (seconds // 60 % 60), sign * (seconds % 60)),
         microsecond=sign * micros,
         day_of_year=value.months * 30 + value.days,
     )
-
-
-def _divided(number: int, by: int) -> tuple[int, int]:
-    """The quotient, rounded towards zero, and the remainder."""
-    quotient = abs(number) // by * (1 if number >= 0 else -1)
-    return quotient, number - quotient * by
 
 
 def _written(node: Node, moment: _Moment) -> str:
@@ -116,7 +108,7 @@ def _fixed(width: int, value: Callable[[_Moment], int]) -> Callable[[Node, _Mome
 
 
 def _fraction(digits: int) -> Callable[[Node, _Moment], str]:
-    return lambda _, moment: f"{_divided(moment.microsecond, 10 ** (6 - digits))[0]:0{digits}d}"
+    return lambda _, moment: f"{divided(moment.microsecond, 10 ** (6 - digits))[0]:0{digits}d}"
 
 
 def _year(digits: int, *, iso: bool = False) -> Callable[[Node, _Moment], str]:
@@ -124,7 +116,7 @@ def _year(digits: int, *, iso: bool = False) -> Callable[[Node, _Moment], str]:
         year = moment.year
         if iso:
             year = _day(node, moment).isocalendar().year
-        number = year if digits == 4 else _divided(year, 10**digits)[1]
+        number = year if digits == 4 else divided(year, 10**digits)[1]
         return _padded(node, number, digits)
 
     return shown
@@ -140,16 +132,16 @@ def _day(node: Node, moment: _Moment) -> dt.date:
 
 
 def _twelve(moment: _Moment) -> int:
-    return _divided(moment.hour, 12)[1] or 12
+    return divided(moment.hour, 12)[1] or 12
 
 
 def _century(node: Node, moment: _Moment) -> str:
     year = moment.year
-    return _padded(node, _divided(year, 100)[0] if moment.is_interval else (year + 99) // 100, 2)
+    return _padded(node, divided(year, 100)[0] if moment.is_interval else (year + 99) // 100, 2)
 
 
 def _thousands(_: Node, moment: _Moment) -> str:
-    thousands, rest = _divided(moment.year, 1000)
+    thousands, rest = divided(moment.year, 1000)
     return f"{thousands},{rest:03d}"
 
 
@@ -160,7 +152,7 @@ def _day_of_iso_year(node: Node, moment: _Moment) -> str:
 
 def _week(day: int) -> int:
     """The number of the week in which a day is, in a month or year."""
-    return _divided(day - 1, 7)[0] + 1
+    return divided(day - 1, 7)[0] + 1
 
 
 def _quarter(_: Node, moment: _Moment) -> str:
@@ -172,7 +164,7 @@ def _seconds_of_day(_: Node, moment: _Moment) -> str:
 
 
 def _julian(node: Node, moment: _Moment) -> str:
-    return str(_day(node, moment).toordinal() + _JULIAN)
+    return str(_day(node, moment).toordinal() + JULIAN)
 
 
 _NUMBERS: dict[str, Callable[[Node, _Moment], str]] = {

@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from hornbeam_server.query.values.quotes import quoted
+
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September",
     "October", "November", "December",
 )  # fmt: skip
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+JULIAN = 1_721_425
+"""The Julian day before 0001-01-01."""
 
 _NUMBERS = {
     "HH24": 2, "HH12": 2, "HH": 2, "MI": 2, "SSSSS": 5, "SSSS": 4, "SS": 2, "MS": 3, "US": 6,
@@ -82,12 +86,8 @@ def _nodes(text: str) -> Iterator[Node]:
             yield node
             at = end
         elif text[at] == '"':
-            at += 1
-            while at < len(text) and text[at] != '"':
-                at += text[at] == "\\" and at + 1 < len(text)
-                yield Node(Sort.CHARACTER, text[at])
-                at += 1
-            at += 1
+            characters, at = quoted(text, at)
+            yield from (Node(Sort.CHARACTER, each) for each in characters)
         elif end > at:
             at = end  # FM alone
         else:
