@@ -22,6 +22,7 @@ from hornbeam_server.api.security.roles import Principal, needed_role
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded
 from hornbeam_server.txlayer.transactions.requests import Parameters
 
@@ -84,6 +85,27 @@ def paths_of(request: Request) -> SearchPaths:
 def authorizer_of(request: Request) -> Authorizer:
     authorizer: Authorizer = request.app.state.authorizer
     return authorizer
+
+
+async def admitted(
+    request: Request,
+    db: Database,
+    body: T,
+    characters: int,
+    locate: Callable[[T, Catalog], T],
+    allow: Callable[[Principal, T, Catalog], None],
+) -> T:
+    """The body with full names, which its client may use. `characters` is the length of its SQL,
+    `locate` a method of `SearchPaths`, and `allow` one of `Authorizer`. Raises Forbidden, SqlError,
+    StatementTimeout."""
+    catalog, principal = db.catalog, principal_of(request)
+
+    def located() -> T:
+        found = locate(body, catalog)
+        allow(principal, found, catalog)
+        return found
+
+    return await db.engine.read(characters, located)
 
 
 async def _principal(request: Request) -> Principal:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header, Request, Response
 
 from hornbeam_server.api.rest import response_models
 from hornbeam_server.api.rest.dependencies import (
-    Asking,
     ReadDb,
+    admitted,
     authorizer_of,
     check_parameters,
     encoded,
     metrics_of,
     paths_of,
-    principal_of,
     readable_of,
     settings_of,
     tagged,
@@ -56,9 +54,8 @@ async def query(
     began, limits, db = now_s(), settings_of(request), readable_of(request)
     check_parameters(body.parameter_lists(), limits)
     characters = len(body.sql) + sum(len(item.sql) for item in body.pending)
-    body = await db.engine.read(characters, partial(paths_of(request).query, body, db.catalog))
-    allow = partial(authorizer_of(request).query, principal_of(request), body, db.catalog)
-    await db.engine.read(characters, allow)
+    locate, allow = paths_of(request).query, authorizer_of(request).query
+    body = await admitted(request, db, body, characters, locate, allow)
     answering = _answer(body, db, limits, began, arrow=ARROW in accept)
     response = await unless_gone(request.receive, answering)
     if db.behind_s is not None:
@@ -100,12 +97,10 @@ async def _answer(
     responses=response_models.of(response_models.Explained, 400, 413, 422, 429, 503),
     openapi_extra=READER,
 )
-async def explain(body: ExplainBody, request: Request, db: ReadDb, asking: Asking) -> Response:
+async def explain(body: ExplainBody, request: Request, db: ReadDb) -> Response:
     """The plan of a SELECT, with the reasons for it. With `analyze` the SELECT is run."""
-    locate = partial(paths_of(request).explanation, body, db.catalog)
-    body = await db.engine.read(len(body.sql), locate)
-    allow = partial(authorizer_of(request).explanation, asking, body, db.catalog)
-    await db.engine.read(len(body.sql), allow)
+    locate, allow = paths_of(request).explanation, authorizer_of(request).explanation
+    body = await admitted(request, db, body, len(body.sql), locate, allow)
     options: dict[str, Any] = {
         "use_views": body.use_views,
         "trace": body.trace,

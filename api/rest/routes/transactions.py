@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 from fastapi import Path, Request, Response
@@ -14,6 +13,7 @@ from hornbeam_server.api.rest.dependencies import (
     Asking,
     Db,
     IdempotencyKey,
+    admitted,
     authorizer_of,
     check_parameters,
     database_of,
@@ -55,10 +55,8 @@ async def transact(
     db, limits, principal = database_of(request), settings_of(request), principal_of(request)
     check_parameters(body.parameter_lists(), limits)
     characters = sum(len(statement.sql) for statement in body.statements)
-    locate = partial(paths_of(request).transaction, body, db.catalog)
-    body = await db.engine.read(characters, locate)
-    allow = partial(authorizer_of(request).transaction, principal, body, db.catalog)
-    await db.engine.read(characters, allow)
+    locate, allow = paths_of(request).transaction, authorizer_of(request).transaction
+    body = await admitted(request, db, body, characters, locate, allow)
     time_s = timeout_s(body.timeout_ms, limits)
     try:
         result = await db.transact(body.request(idempotency_key, time_s, principal.key))
