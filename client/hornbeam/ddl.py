@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from hornbeam.errors import DatabaseError, NotSupportedError, ProgrammingError, from_problem
-from hornbeam.namespaces import PUBLIC, Names, joined, read_name, set_path
+from hornbeam.namespaces import PUBLIC, Names, joined, parted, read_name, set_path
 from hornbeam.statements import (
     Token,
     is_setval,
     quote,
+    separated,
     split,
     table_of_select,
+    text_of,
     tokens,
     workload_text,
 )
@@ -46,8 +48,8 @@ def execute_ddl(
     path: Sequence[str] | None = None,
 ) -> dict[str, Any] | None:
     """Change the schema in force by `statement`, then plan and apply it. `path` is the search path
-    of its names; None: `public`. A statement that restarts
-    an identity column does only that. Immediate views that the change builds can be read when this
+    of its names; None: `public`. A statement that restarts an identity column or a sequence does
+    only that. Immediate views that the change builds can be read when this
     function returns. `insert` runs the INSERT that fills the table of CREATE TABLE … AS; if it
     fails, the table is dropped. Returns the answer to setval, which alone has `parameters`.
 
@@ -64,7 +66,7 @@ def execute_ddl(
         names = _names(transport.json("GET", "/v1/schema")["ddl"], path)
         require_fresh(transport, names.old(MATERIALIZED, asked.parts))
         return None
-    fill, names = replanned(lambda: _plan_and_apply(transport, statement, path))
+    fill, before = replanned(lambda: _plan_and_apply(transport, statement, path))
     if fill:
         try:
             insert(fill)
@@ -73,7 +75,7 @@ def execute_ddl(
             replanned(lambda: _plan_and_apply(transport, f"DROP TABLE {name}", path))
             raise
     if (asked.verb, asked.what) == ("create", MATERIALIZED):
-        wait_until_readable(transport, names.new(asked.parts))
+        wait_until_readable(transport, _names(before, path).new(asked.parts))
     if asked.verb in _ALTERS:
         wait_until_all_readable(transport)
     return None
@@ -96,9 +98,9 @@ def _restarts(statement: str) -> bool:
 
 def _plan_and_apply(
     transport: Transport, statement: str, path: Sequence[str] | None
-) -> tuple[str, Names]:
-    """Change the schema. Returns the INSERT that fills a new table, or "", and the names in force
-    before."""
+) -> tuple[str, str]:
+    """Change the schema. Returns the INSERT that fills a new table, or "", and the text of the
+    schema before the change."""
     current = transport.json("GET", "/v1/schema")
     changed = _changed(transport, current["ddl"], statement, path)
     ddl = str(changed["ddl"])
@@ -114,7 +116,7 @@ def _plan_and_apply(
     except ProgrammingError as error:
         explained = _still_read(error, current["ddl"])
         raise (placed(error, ddl, statement) if explained is error else explained) from None
-    return str(changed.get("insert", "")), _names(current["ddl"], path)
+    return str(changed.get("insert", "")), current["ddl"]
 
 
 def _changed(
@@ -234,17 +236,12 @@ def _written(statement: str) -> list[tuple[int, str]]:
     begin, parsed = statement.index(text), _read(text)
     if parsed.verb != "alter":
         return [(begin, text)]
-    return [(begin + added[0].start, _text_of(added, text)) for added in _added(parsed)]
-
-
-def _text_of(element: Sequence[Token], text: str) -> str:
-    last = element[-1]
-    return text[element[0].start : last.start + len(last.text)]
+    return [(begin + added[0].start, text_of(added, text)) for added in _added(parsed)]
 
 
 def _added(asked: _Statement) -> Iterator[Sequence[Token]]:
     """The columns and constraints that ALTER TABLE … ADD adds."""
-    for part in _parts(asked.found[1:], 0):
+    for part in separated(asked.found[1:], 0):
         words = [token.text.lower() for token in part]
         if words[:1] != ["add"]:
             continue
@@ -344,9 +341,8 @@ def _new_name(asked: _Statement, names: Names) -> str:
     """The full name of what a CREATE makes. An index is in the schema of its table."""
     if not asked.on:
         return names.new(asked.parts)
-    table = names.old("table", asked.on)
-    space, dot, _ = table.partition(".")
-    return joined(space if dot and space in names.spaces else PUBLIC, asked.parts[-1])
+    space, _ = parted(names.old("table", asked.on), names.spaces)
+    return joined(space, asked.parts[-1])
 
 
 def _created(ddl: str, asked: _Statement, name: str, names: Names, text: str) -> str:
@@ -399,17 +395,6 @@ def _listed(asked: _Statement) -> list[list[str]]:
     if asked.found[-1].text == ",":
         raise _cut_short()
     return listed
-
-
-def _parts(found: Sequence[Token], depth: int) -> list[list[Token]]:
-    """The tokens, split at the commas inside `depth` parentheses."""
-    parts: list[list[Token]] = [[]]
-    for token in found:
-        if token.text == "," and token.depth == depth:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return parts
 
 
 def _read(statement: str) -> _Statement:

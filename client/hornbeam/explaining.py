@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hornbeam.errors import NotSupportedError, ProgrammingError
-from hornbeam.statements import Token, tokens
+from hornbeam.statements import Token, separated, tokens
 
 _FLAGS = {"analyze", "verbose", "costs", "timing", "summary"}
 _REFUSED = {"settings", "buffers", "wal", "generic_plan"}
@@ -42,8 +42,8 @@ def _with_options(sql: str, found: Sequence[Token]) -> Explained:
     close = next((i for i, t in enumerate(found) if i and t.text == ")" and not t.depth), 0)
     flags: dict[str, bool] = {}
     format_ = "text"
-    for option in _parts(found[1:close]):
-        name, value = _option(option)
+    for option in separated(found[1:close], 1):
+        name, value = _option([token.text.lower().strip("'") for token in option])
         if name == "format":
             format_ = _format(value)
         else:
@@ -51,17 +51,6 @@ def _with_options(sql: str, found: Sequence[Token]) -> Explained:
     if flags.get("timing") and not flags.get("analyze"):
         raise ProgrammingError("TIMING of EXPLAIN needs ANALYZE.\n  Write (ANALYZE, TIMING).")
     return Explained(_behind(sql, found, close + 1), flags, format_)
-
-
-def _parts(found: Sequence[Token]) -> list[list[str]]:
-    """The words between the commas."""
-    parts: list[list[str]] = [[]]
-    for token in found:
-        if token.text == ",":
-            parts.append([])
-        else:
-            parts[-1].append(token.text.lower().strip("'"))
-    return parts
 
 
 def _option(words: Sequence[str]) -> tuple[str, str]:

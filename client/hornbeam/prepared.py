@@ -7,12 +7,12 @@ SELECT. A value whose type PREPARE declares is cast to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from hornbeam.errors import NotSupportedError, ProgrammingError
-from hornbeam.statements import Kind, Token, kind, name_of, tokens
+from hornbeam.statements import Kind, Token, kind, name_of, separated, text_of, tokens
 
 
 @dataclass(frozen=True)
@@ -90,18 +90,8 @@ def _named(sql: str, found: Sequence[Token], word: str) -> tuple[str, tuple[str,
     found = [token for token in found if token.depth or token.text != ";"]
     if not found or (len(found) > 1 and (found[1].text, found[-1].text) != ("(", ")")):
         raise _incomplete(word, f"{word} name, or {word} name (…)")
-    return name_of(found[0].text), tuple(_listed(sql, found[1:]))
-
-
-def _listed(sql: str, found: Sequence[Token]) -> Iterator[str]:
-    """The texts between the commas of a list in parentheses."""
-    if len(found) < 3:
-        return
-    start = found[0].start + 1
-    for token in found[1:]:
-        if (token.text == "," and token.depth == 1) or token is found[-1]:
-            yield sql[start : token.start].strip()
-            start = token.start + 1
+    listed = separated(found[2:-1], 1) if len(found) > 3 else ()
+    return name_of(found[0].text), tuple(text_of(part, sql) for part in listed)
 
 
 def _with_placeholders(statement: str, types: tuple[str, ...]) -> Prepared:

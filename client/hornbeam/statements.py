@@ -83,13 +83,29 @@ def _comment_end(sql: str, position: int) -> int:
     return len(sql) if level else position
 
 
+def separated(found: Sequence[Token], depth: int) -> list[list[Token]]:
+    """The tokens, split at the commas inside `depth` parentheses."""
+    parts: list[list[Token]] = [[]]
+    for token in found:
+        if token.text == "," and token.depth == depth:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+def text_of(found: Sequence[Token], sql: str) -> str:
+    """The text of `sql` from the first to the last of these tokens; "" without one."""
+    return sql[found[0].start : found[-1].start + len(found[-1].text)] if found else ""
+
+
 def kind(sql: str) -> Kind:
     """The kind of the statement. An unknown statement counts as a read, which changes nothing."""
     words = (token for token in tokens(sql) if token.text != "(")
     word = next(words, Token("", 0, 0)).text.lower()
     if word == "with":
         word = _word_after_with(sql) if not _writes_in_with(sql) else "insert"
-    if is_setval(sql) or (word == "select" and table_of_select(sql)):
+    if word == "select" and (is_setval(sql) or table_of_select(sql)):
         return Kind.DDL
     if word == "set" and _sets_transactions([token.text.lower() for token in islice(words, 2)]):
         return Kind.CONTROL
@@ -157,8 +173,8 @@ def table_of_select(sql: str) -> str:
     if last >= len(found):
         return ""
     behind = found[last].start + len(found[last].text)
-    name = sql[found[first].start : behind]
     kind_ = " ".join(["CREATE", *more, "TABLE"]).upper()
+    name = text_of(found[first : last + 1], sql)
     return f"{kind_} {name} AS {sql[: found[into].start]}{sql[behind:]}"
 
 

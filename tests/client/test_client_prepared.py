@@ -65,6 +65,11 @@ def test_a_prepared_write_is_part_of_its_transaction(db):
     assert rows(db, "SELECT j FROM t WHERE i = 1") == [("new",)]
 
 
+def test_values_of_execute_may_have_comments(db):
+    run(db, "PREPARE q (INTEGER, INTEGER) AS SELECT $1 + $2")
+    assert rows(db, "EXECUTE q (1 -- one\n, /* two */ 2 -- two\n)") == [(3,)]
+
+
 def test_explain_shows_the_plan_of_execute(db):
     run(db, "PREPARE q AS SELECT j FROM t WHERE i = $1")
     assert any("row by key of t" in line for (line,) in rows(db, "EXPLAIN EXECUTE q (1)"))
