@@ -30,7 +30,7 @@ from hornbeam_server.query.binding.clauses import check_clauses
 from hornbeam_server.query.binding.locking import without_locking
 from hornbeam_server.query.binding.nesting import check_nesting, list_equalities, shallow, too_deep
 from hornbeam_server.query.binding.output_names import name_outputs
-from hornbeam_server.query.binding.patterns import spell_patterns
+from hornbeam_server.query.binding.patterns import SEVERAL, spell_patterns
 from hornbeam_server.query.binding.schema_names import join_names
 from hornbeam_server.query.binding.sequence_calls import mark_call, refuse_calls
 from hornbeam_server.query.binding.ties import replace_ties
@@ -111,17 +111,17 @@ def parse(sql: str, *, sequences: bool = False) -> exp.Expr:
     if not isinstance(tree, STATEMENTS):
         raise _not_a_statement(type(tree).__name__.upper())
     try:
-        _work_up(tree, tokens, sql)
+        nodes = _work_up(tree, tokens, sql)
         if not sequences:
-            refuse_calls(tree)
+            refuse_calls(nodes)
     except BaseException:
         unlink(tree)
         raise
     return tree
 
 
-def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
-    """Check a parsed tree and normalise it in place for the later stages."""
+def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> list[exp.Expr]:
+    """Check a parsed tree and normalise it in place for the later stages. Returns its nodes."""
     nodes = shallow(tree)
     for node in nodes:
         _prepare(node, sql)
@@ -143,8 +143,11 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
             check_cast(cast)
     _translate(tree, sql)
     _compare_values(tree)
-    spell_patterns(tree)
-    unlink_gone(nodes, shallow(tree))
+    if any(isinstance(node, SEVERAL) for node in nodes):
+        spell_patterns(tree)
+    left = shallow(tree)
+    unlink_gone(nodes, left)
+    return left
 
 
 def place(node: exp.Expr, sql: str) -> str:

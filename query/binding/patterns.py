@@ -10,12 +10,15 @@ from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.trees import supersede
 
+SEVERAL = (exp.Any, exp.All)
+"""The nodes around several patterns."""
+
 
 def spell_patterns(tree: exp.Expr) -> None:
     """Replace LIKE and ILIKE of several patterns by a condition for each. Raises Unsupported for
     patterns that are no list."""
     for node in reversed(list(tree.find_all(exp.Like, exp.ILike))):  # parts first
-        if isinstance(node.expression, exp.Any | exp.All):
+        if isinstance(node.expression, SEVERAL):
             supersede(node, exp.Paren(this=_spelled(node)))
 
 

@@ -7,7 +7,7 @@ the transaction layer gives (`txlayer/transactions/value_lifting.py`, `sequence_
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -100,9 +100,9 @@ def _given(node: exp.Expr) -> list[str]:
     return [name for name, value in node.args.items() if value]
 
 
-def refuse_calls(node: exp.Expr) -> None:
+def refuse_calls(nodes: Iterable[exp.Expr]) -> None:
     """Raises Unsupported for a call that is left where it cannot stand."""
-    for each in node.walk():
+    for each in nodes:
         if is_sequence_call(each):
             raise Unsupported(
                 f"{function_name(each)} cannot stand here: {written(each, NAME)}.", cure=_CURE

@@ -165,17 +165,22 @@ def mark_sides(
 # ---------------------------------------------------------------- writing
 
 
-def cast_decimals_that_meet(root: exp.Expr) -> None:
-    """Write the casts of the marked operands and sides below `root`."""
-    for node in reversed(list(root.walk(bfs=False))):  # inner nodes first
+def cast_decimals_that_meet(nodes: Sequence[exp.Expr]) -> bool:
+    """Write the casts of the marked operands and sides among the nodes of a tree, which has parents
+    first. Returns whether there are any."""
+    found = False
+    for node in reversed(nodes):  # inner nodes first
         if MEETS in node.meta:
+            found = True
             target = node.meta.pop(MEETS)
             node.replace(cast := exp.Cast(this=exp.Null()))
             _set_cast(cast, node, target)
         elif COLUMNS in node.meta:
+            found = True
             columns = node.meta.pop(COLUMNS)
             node.replace(side := exp.Subquery())
             side.replace(_cast_columns(node, columns))
+    return found
 
 
 def _set_cast(cast: exp.Cast, value: exp.Expr, type_: ColumnType) -> exp.Cast:

@@ -75,8 +75,9 @@ def duckdb_sql(tree: exp.Expr) -> str:
     """`tree` as text for DuckDB."""
     root = exp.Paren(this=tree.copy())
     _keep_names(root)
-    cast_decimals_that_meet(root)
     nodes = list(root.walk(bfs=False))
+    if cast_decimals_that_meet(nodes):
+        nodes = list(root.walk(bfs=False))
     check_copies(nodes, _copies_made)
     for node in reversed(nodes):  # inner nodes first, and FILTER and OVER before their aggregate
         if not (_write_marked(node) or write_numeric(node)):
@@ -156,9 +157,9 @@ def _keep_names(root: exp.Expr) -> None:
 
 
 def _is_rewritten(item: exp.Expr) -> bool:
-    if item.find(*_REWRITTEN):
-        return True
-    return any(not _MARKS.isdisjoint(node.meta) for node in item.walk())
+    return any(
+        isinstance(node, _REWRITTEN) or not _MARKS.isdisjoint(node.meta) for node in item.walk()
+    )
 
 
 _MARKS = frozenset({ARRAY, SHOWN, MEETS})

@@ -56,7 +56,7 @@ def split(tree: exp.Expr, prepare: Prepare, catalog: Catalog) -> tuple[Subquery,
     """The query of a bound SELECT without calls, which `prepare` plans, and the columns that have
     calls; None if it has none. Raises SqlError and its subclasses."""
     if not isinstance(tree, exp.Select) or not any(map(calls_in, tree.expressions)):
-        refuse_calls(tree)
+        refuse_calls(tree.walk())
         return prepare(tree.copy()), None
     if tree.args.get("distinct"):
         raise Unsupported(
@@ -65,7 +65,7 @@ def split(tree: exp.Expr, prepare: Prepare, catalog: Catalog) -> tuple[Subquery,
         )
     query = tree.copy()
     splitting = _Splitting(query, catalog)
-    refuse_calls(query)
+    refuse_calls(query.walk())
     subquery = prepare(query)
     return subquery, splitting.outputs(subquery.prepared.columns)
 

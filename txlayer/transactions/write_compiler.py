@@ -349,7 +349,7 @@ class _Compiler:
         parameters."""
         if (with_ := self.bound.ast.args.get("with_")) is not None:
             put_before(with_.copy(), query)
-        refuse_calls(query)
+        refuse_calls(query.walk())
         uses = name_parameters(query)
         bound = bind_tree(query, self.bound.statement.sql, self.catalog)
         return Subquery(self.engine.prepare_bound(bound, self.catalog), uses)
@@ -407,7 +407,7 @@ class _Compiler:
         if is_lifted(node):
             key = parameter_key(node)
             return lambda _row, parameters: parameters[key]  # type: ignore[index]
-        refuse_calls(node)
+        refuse_calls(node.walk())
         if any(isinstance(part, exp.Window) or makes_or_takes_rows(part) for part in node.walk()):
             raise Unsupported(
                 "Aggregates, window functions and unnest cannot be used for a value here: it is"

@@ -110,7 +110,7 @@ class _Compiler:
         if isinstance(tree, (*WRITES, exp.Merge)):
             return Step(*self._write(tree), self._catalog, None)
         self._require_returning(tree)
-        refuse_calls(tree)
+        refuse_calls(tree.walk())
         uses = self._named(tree)
         bound = with_one_now(bind_tree(tree, self._sql, self._catalog))
         if NOW in bound.parameter_types:
