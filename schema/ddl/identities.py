@@ -33,11 +33,7 @@ from hornbeam_server.schema.model import (
     Identity,
     sequence_of_column,
 )
-from hornbeam_server.schema.sequences import (
-    is_draw,
-    sequences_in,
-    with_renamed_sequence,
-)
+from hornbeam_server.schema.sequences import is_draw, sequences_in
 from hornbeam_server.schema.types import Kind
 
 
@@ -115,9 +111,6 @@ def read_setval(statement: Statement) -> DraftRestart:
 
 def apply_sequences(drafts: Drafts) -> None:
     """Turn the columns of SERIAL into identity columns, and apply the restarts."""
-    for draft in drafts.relations.values():
-        for i, column in enumerate(draft.columns):
-            draft.columns[i] = _with_plain_names(column)
     for name in [name for name, draft in drafts.sequences.items() if _is_serial(draft, drafts)]:
         _to_identity(drafts.sequences.pop(name).sequence, drafts)
     if not drafts.relations and not drafts.sequences:
@@ -130,19 +123,6 @@ def apply_sequences(drafts: Drafts) -> None:
     for restart in drafts.restarts:
         with drafts.problems.collect():
             _apply(restart, drafts)
-
-
-def _with_plain_names(column: ColumnDraft) -> ColumnDraft:
-    """The column, whose default names sequences without a schema."""
-    default = column.default
-    if default is None or not (names := sequences_in(default.sql)):
-        return column
-    sql = default.sql
-    for name in names:
-        sql = with_renamed_sequence(sql, name, name)
-    expression = column.expression
-    changed = None if expression is None else replace(expression, sql=sql)
-    return replace(column, default=replace(default, sql=sql), expression=changed)
 
 
 def _is_serial(draft: SequenceDraft, drafts: Drafts) -> bool:

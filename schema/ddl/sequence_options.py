@@ -50,7 +50,7 @@ class Options:
     owner: tuple[str, str] | None = None
 
     def identity(self, *, always: bool = False) -> Identity:
-        _, last = (self.least, self.most) if self.increment > 0 else (self.most, self.least)
+        last = self.most if self.increment > 0 else self.least
         return Identity(self.first, self.increment, last, always)
 
     @property

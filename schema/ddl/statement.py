@@ -189,6 +189,7 @@ class Statement:
         return replace(found, sql=self._with_full_sequences(found.sql))
 
     def _with_full_sequences(self, sql: str) -> str:
+        """The expression, whose sequences have their full names, in one form."""
         for name in sequences_in(sql):
             sql = with_renamed_sequence(sql, name, self.spaces.found(name))
         return sql
