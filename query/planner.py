@@ -8,9 +8,10 @@ from functools import partial
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.algebra import Block, EquiJoin, Filter, Parameter
+from hornbeam_server.query.binding.algebra import Block, EquiJoin, Filter
 from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.blocks import joinable
+from hornbeam_server.query.binding.placeholders import named_placeholder
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.duckdb_plan import LiftedQuery, ResidualPlan, SourceRead
 from hornbeam_server.query.execution.loops import NativePlan
@@ -162,9 +163,7 @@ def _lift(
                 continue
             if not joinable(plan.types[0], lift.type):
                 continue
-            value = exp.Placeholder(this=lift.name)
-            value.meta["parameter"] = Parameter(lift.name)
-            subquery.replace(value)
+            subquery.replace(named_placeholder(lift.name))
         else:
             table = exp.to_identifier(lift.name, quoted=True)
             subquery.replace(exp.Subquery(this=exp.select("c0").from_(exp.Table(this=table))))

@@ -16,6 +16,13 @@ def parameter_key(node: exp.Placeholder) -> int | str:
     return str(node.this) if index is None else index
 
 
+def named_placeholder(name: str) -> exp.Placeholder:
+    """The node of the parameter `name`."""
+    node = exp.Placeholder(this=name)
+    node.meta["parameter"] = Parameter(name)
+    return node
+
+
 def number_placeholders(node: exp.Expr) -> None:
     """Number the nameless placeholders in order of appearance, unless all have numbers."""
     nameless = [p for p in node.dfs() if isinstance(p, exp.Placeholder) and not p.this]

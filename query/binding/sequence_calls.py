@@ -21,10 +21,13 @@ from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import sequence_of_column
 from hornbeam_server.schema.sequences import named
 from hornbeam_server.schema.trees import unlink, written
+from hornbeam_server.schema.types import ColumnType, Kind
 
 SEQUENCES = frozenset({"nextval", "currval", "lastval", "setval"})
 CALL = "call"
 """Key in the meta of a call: its identity. Copies that a translation makes are the same call."""
+NUMBER = ColumnType(Kind.BIGINT)
+"""The type of all values of sequences."""
 OF_COLUMN = "pg_get_serial_sequence"
 _DRAWS = re.compile(r"\bnextval\b", re.IGNORECASE)
 _CALLS = re.compile(r"\b(nextval|currval|lastval|setval)\b", re.IGNORECASE)

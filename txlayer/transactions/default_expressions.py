@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.binder import bind_tree
 from hornbeam_server.query.binding.parse import parse
-from hornbeam_server.query.binding.sequence_calls import CALL, calls_in, sequence_in_default
+from hornbeam_server.query.binding.placeholders import named_placeholder
+from hornbeam_server.query.binding.sequence_calls import CALL, NUMBER, calls_in, sequence_in_default
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.functions import (
     function_name,
@@ -29,7 +29,7 @@ from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
 from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
 from hornbeam_server.schema.trees import unlink
-from hornbeam_server.schema.types import ColumnType, Kind, Value
+from hornbeam_server.schema.types import ColumnType, Value
 from hornbeam_server.txlayer.transactions.write_expressions import (
     LIFTED,
     ByValues,
@@ -41,7 +41,6 @@ from hornbeam_server.txlayer.transactions.write_plans import assigned
 
 _PLACE = re.compile(r" \(line \d+, column \d+\)")
 """A place in the text that is parsed here, which no user has written."""
-BIGINT = ColumnType(Kind.BIGINT)
 _EMPTY = Catalog(0, Schema(()), Forest(()))
 
 
@@ -97,7 +96,7 @@ def compile_default(column: Column, relation: Relation) -> DefaultExpression:
         bound = with_one_now(bound)
         node = bound.ast.expressions[0].unalias()
         unlink(tree)
-        types: dict[int | str, ColumnType | None] = dict.fromkeys((n for _, n in draws), BIGINT)
+        types: dict[int | str, ColumnType | None] = dict.fromkeys((n for _, n in draws), NUMBER)
         types.update(bound.parameter_types)
         return DefaultExpression(column, ByValues(node, ConstantScope(types)), draws)
     except SqlError as error:
@@ -115,9 +114,7 @@ def _lifted(select: exp.Expr) -> tuple[tuple[str, str], ...]:
         if name is None:
             continue
         parameter = f"{LIFTED}{call.meta[CALL]}"
-        placeholder = exp.Placeholder(this=parameter)
-        placeholder.meta["parameter"] = Parameter(parameter)
-        call.replace(placeholder)
+        call.replace(named_placeholder(parameter))
         unlink(call)
         draws[parameter] = name
     return tuple((name, parameter) for parameter, name in draws.items())

@@ -13,12 +13,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind_tree
 from hornbeam_server.query.binding.constants import named_type
 from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.binding.placeholders import named_placeholder
 from hornbeam_server.query.binding.sequence_calls import (
     CALL,
+    NUMBER,
     SequenceCall,
     calls_in,
     is_sequence_call,
@@ -32,7 +33,7 @@ from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, Unsupported
 from hornbeam_server.schema.trees import unlink
-from hornbeam_server.schema.types import ColumnType, Kind, Row
+from hornbeam_server.schema.types import ColumnType, Row
 from hornbeam_server.storage.snapshot import RowReader
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.requests import Parameters
@@ -45,7 +46,6 @@ from hornbeam_server.txlayer.transactions.write_expressions import (
 from hornbeam_server.txlayer.transactions.write_plans import Subquery
 from hornbeam_server.txlayer.transactions.write_queries import name_parameters
 
-BIGINT = ColumnType(Kind.BIGINT)
 _CONSTANTS = (
     exp.Literal, exp.Null, exp.Boolean, exp.DataType, exp.Identifier, exp.Var, exp.DataTypeParam,
 )  # fmt: skip
@@ -98,7 +98,7 @@ class _Splitting:
         unlink(value)
 
     def _split(self, node: exp.Expr, calls: list[tuple[str, SequenceCall]]) -> None:
-        """Replace the calls below `node` and at it, and the values beside them, by parameters."""
+        """Replace the calls below `node` and at it, and the values next to them, by parameters."""
         if is_sequence_call(node):
             name = f"{LIFTED}c{node.meta[CALL]}"
             if name not in dict(calls):  # a translation may have copied the call
@@ -128,7 +128,7 @@ class _Splitting:
             types[_operand(number)] = columns[place].type
         computed: list[Output] = []
         for position, root, calls, names in self._found:
-            types.update((name, BIGINT) for name, _ in calls)
+            types.update((name, NUMBER) for name, _ in calls)
             scope = ConstantScope(types)
             compiled = compile_expression(root.this, scope)
             of_cast = named_type(root.this.args.get("to"))
@@ -150,9 +150,7 @@ def _operand(number: int) -> str:
 
 
 def _replace(node: exp.Expr, name: str) -> None:
-    placeholder = exp.Placeholder(this=name)
-    placeholder.meta["parameter"] = Parameter(name)
-    node.replace(placeholder)
+    node.replace(named_placeholder(name))
     unlink(node)
 
 

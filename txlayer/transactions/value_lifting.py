@@ -17,13 +17,13 @@ from collections.abc import Callable, Container
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.binder import OWN
-from hornbeam_server.query.binding.sequence_calls import CALL, SequenceCall, calls_in
+from hornbeam_server.query.binding.placeholders import named_placeholder
+from hornbeam_server.query.binding.sequence_calls import CALL, NUMBER, SequenceCall, calls_in
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import unlink, unlink_all, written
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import ColumnType
 from hornbeam_server.txlayer.transactions.write_expressions import LIFTED, ConstantScope, RowScope
 from hornbeam_server.txlayer.transactions.write_plans import (
     Lifted,
@@ -33,7 +33,6 @@ from hornbeam_server.txlayer.transactions.write_plans import (
 )
 
 _OF_ROW = "__row"
-BIGINT = ColumnType(Kind.BIGINT)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 Queries = list[Lifted]
 
@@ -95,9 +94,9 @@ class Lifter:
         place = id(queries), call.meta[CALL]
         if place not in self._calls:
             name = self._calls[place] = self._name()
-            self._types[name] = BIGINT
+            self._types[name] = NUMBER
             queries.append(SequenceValue(self._call(call), name))
-        return _placeholder(self._calls[place])
+        return named_placeholder(self._calls[place])
 
     def lift_row(
         self, node: exp.Subquery, width: int, scope: RowScope | ConstantScope, queries: Queries
@@ -131,7 +130,7 @@ class Lifter:
         place = written(node, NAME) if isinstance(node, exp.Column) else name
         if place not in self.searched:
             self.searched[place] = name, node.copy()
-        return _placeholder(self.searched[place][0])
+        return named_placeholder(self.searched[place][0])
 
     def _query(
         self, part: exp.Expr, scope: RowScope | ConstantScope, queries: Queries, width: int
@@ -158,7 +157,7 @@ class Lifter:
         names = tuple(self._name() for _ in found)
         self._types.update(zip(names, (column.type for column in found), strict=True))
         queries.append(ValueQuery(subquery, names, tuple(row.items())))
-        return [_placeholder(name) for name in names]
+        return [named_placeholder(name) for name in names]
 
     def _outer(
         self, column: exp.Column, scope: RowScope | ConstantScope, row: dict[str, int]
@@ -172,7 +171,7 @@ class Lifter:
             position, _ = scope.resolve(column)
             name = f"{_OF_ROW}{position}"
             row[name] = position
-            value = _placeholder(name)
+            value = named_placeholder(name)
         parent = column.parent
         sides = (parent.this, parent.expression) if isinstance(parent, _COMPARISONS) else ()
         compared = any(isinstance(side, exp.Column) and OWN not in side.meta for side in sides)
@@ -188,12 +187,6 @@ class Lifter:
     def _replace(old: exp.Expr, new: exp.Expr) -> None:
         old.replace(new)
         unlink_all([*old.walk()])
-
-
-def _placeholder(name: str) -> exp.Expr:
-    node = exp.Placeholder(this=name)
-    node.meta["parameter"] = Parameter(name)
-    return node
 
 
 def _with_queries(node: exp.Expr) -> list[exp.Expr]:

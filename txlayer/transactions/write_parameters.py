@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.parameters import read
+from hornbeam_server.query.binding.placeholders import named_placeholder
 from hornbeam_server.query.dialect.functions import is_current_time
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.schema.errors import SqlError
@@ -32,9 +32,7 @@ def with_one_now(bound: BoundQuery) -> BoundQuery:
     if not times:
         return bound
     for node in times:
-        parameter = exp.Placeholder(this=NOW)
-        parameter.meta["parameter"] = Parameter(NOW)
-        time: exp.Expr = exp.cast(parameter, "TIMESTAMPTZ", copy=False)
+        time: exp.Expr = exp.cast(named_placeholder(NOW), "TIMESTAMPTZ", copy=False)
         if isinstance(node, exp.CurrentDate | exp.Localtimestamp):
             kind = "DATE" if isinstance(node, exp.CurrentDate) else "TIMESTAMP"
             time = exp.cast(time, kind, copy=False)
