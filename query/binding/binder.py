@@ -1415,7 +1415,7 @@ class _Binder:
         name = function_of_arrays(node, self._type)
         if name is not None:
             return type_of_array_function(node, name, self._type)
-        return value_type(node, self._type)
+        return value_type(node, self._number_type)
 
     def _called_type(self, node: exp.Anonymous) -> ColumnType | None:
         """The type of a call by name."""
@@ -1545,7 +1545,7 @@ class _Binder:
         mark_jsonb(node, self._type, self._argument, self.sql)
         if JSONB not in node.meta:
             mark_array(node, self._type, self._argument)
-        mark_values(node, self._type, self._argument)
+        mark_values(node, self._number_type, self._argument)
         if isinstance(node, MEETING):
             mark_operands_that_meet(node, self._number_type, self._argument)
         if isinstance(node, exp.Trim | exp.Upper | exp.Lower) and OVERLOAD not in node.meta:

@@ -7,12 +7,8 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from hornbeam_server.query.dialect.overloads import (
-    OVERLOAD,
-    TypeOf,
-    arguments,
-    overload_of,
-)
+from hornbeam_server.query.dialect.overloads import OVERLOAD, arguments, overload_of
+from hornbeam_server.query.dialect.sums import TypeOf
 from hornbeam_server.query.dialect.value_functions import FUNCTIONS, Function, function_of
 from hornbeam_server.schema.types import ColumnType
 

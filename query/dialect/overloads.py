@@ -1,23 +1,23 @@
 """Functions that have one name for several types, such as `length` of text and of BYTEA.
 
-Binding marks a node with the name of its function (`OVERLOAD` in its meta) where the syntax tells
-that an argument is of type BYTEA, or that SUBSTRING takes a pattern. All other nodes are functions
-of text and numbers.
+Binding marks a node with the name of its function (`OVERLOAD` in its meta) where the syntax shows
+that an argument is of type BYTEA or DECIMAL, or that SUBSTRING takes a pattern. All other nodes are
+functions of text and numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.macros import call
+from hornbeam_server.query.dialect.sums import TypeOf, number_kind
 from hornbeam_server.schema.trees import supersede
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import Kind
 
 OVERLOAD = "overload"
 """Key in the meta of a node: the name of its function (`query/dialect/value_functions.py`)."""
-TypeOf = Callable[[exp.Expr], ColumnType | None]
 _NODES: Mapping[type[exp.Expr], str] = {
     exp.Length: "bytes_length",
     exp.Substring: "bytes_part",
@@ -50,8 +50,8 @@ def overload_of(node: exp.Expr, type_of: TypeOf) -> str | None:
     if isinstance(node, exp.Anonymous):
         called = node.name.lower(), len(node.expressions)
         if called in _OF_DECIMALS:
-            decimals = [_kind(each, type_of) is Kind.DECIMAL for each in node.expressions]
-            return _OF_DECIMALS[called] if any(decimals) else None
+            kinds = [number_kind(each, type_of) for each in node.expressions]
+            return _OF_DECIMALS[called] if Kind.DECIMAL in kinds else None
         found = _CALLS.get(called)
     else:
         found = _NODES.get(type(node))
@@ -67,10 +67,6 @@ def overload_of(node: exp.Expr, type_of: TypeOf) -> str | None:
 
 def _kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
     inner = node.unnest()
-    if isinstance(inner, exp.Neg):
-        return _kind(inner.this, type_of)
-    if isinstance(inner, exp.Literal) and not inner.is_string and "." in inner.name:
-        return Kind.DECIMAL
     if isinstance(inner, exp.DPipe):
         return _kind(inner.this, type_of) or _kind(inner.expression, type_of)
     if isinstance(inner, exp.Anonymous) and inner.name.lower() in _TEXTS:

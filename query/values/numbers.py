@@ -125,7 +125,7 @@ def tand(angle: float) -> float:
         sign, rest = -sign, 360 - rest
     if rest > 90:
         sign, rest = -sign, 180 - rest
-    return sign * _tangent(rest)
+    return sign * _tangent(rest) + 0.0  # 0, not -0
 
 
 def _tangent(angle: float) -> float:
@@ -140,7 +140,7 @@ def cotd(angle: float) -> float:
     rest = math.fmod(angle, 360)
     if math.fmod(rest, 180) == 0:
         return math.copysign(math.inf, angle) * (1 if abs(rest) < 180 else -1)
-    return 1 / tand(angle) if math.isfinite(tand(angle)) else 0.0
+    return 1 / tand(angle) + 0.0  # 0, not -0
 
 
 def _inverse(function: Callable[[float], float]) -> Callable[[float], float]:

@@ -22,6 +22,10 @@ gcd(2.5, 7.5)
 gcd(-1.25, 0.5)
 lcm(1.5, 0.4)
 lcm(0, 1.5)
+lcm(2 * 0.5, 7)
+gcd(abs(-2.5), 5)
+tand(180)::TEXT
+cotd(270)::TEXT
 width_bucket(5, 0, 10, 5)
 width_bucket(10, 0, 10, 5)
 width_bucket(-1, 0, 10, 5)
