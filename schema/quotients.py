@@ -36,21 +36,19 @@ def quotient(dividend: Decimal | int, divisor: Decimal | int) -> Decimal:
 
 
 def quotient_of_texts(dividend: str, divisor: str) -> str:
-    """`quotient` of numbers as DuckDB writes them, without an exponent."""
+    """`quotient` of numbers as DuckDB writes them."""
     return _text(_quotient(_read(dividend), _read(divisor)))
 
 
-def product(a: Decimal, b: Decimal) -> Decimal:
+def product(a: Decimal | int, b: Decimal | int) -> Decimal:
     """The product with the decimal places of a quotient, rounded half away from zero. Raises
     TypeMismatch for more than 18 digits before the point."""
-    (units_a, scale_a), (units_b, scale_b) = _number(a), _number(b)
-    units = _scaled(units_a * units_b, PLACES - scale_a - scale_b)
-    return _decimal(_checked(units, f"The product of {a} and {b}"))
+    return _decimal(_product(_number(a), _number(b)))
 
 
 def product_of_texts(a: str, b: str) -> str:
     """`product` of numbers as DuckDB writes them."""
-    return f"{product(Decimal(a), Decimal(b)):f}"
+    return _text(_product(_read(a), _read(b)))
 
 
 def units_of(texts: Sequence[str]) -> tuple[int, list[int]]:
@@ -94,6 +92,8 @@ def _number(number: Decimal | int) -> _Number:
 
 
 def _read(text: str) -> _Number:
+    if "e" in text:  # of a literal with more digits than a DECIMAL has
+        text = f"{Decimal(text):f}"
     if "." not in text:
         return int(text), 0
     whole, _, places = text.partition(".")
@@ -115,9 +115,13 @@ def _quotient(dividend: _Number, divisor: _Number) -> int:
         raise DivisionByZero.of(f"{_shown(dividend)} / {_shown(divisor)}")
     places = min(_places(dividend, divisor), PLACES)
     units = _divided(dividend, divisor, places) * _POWERS[PLACES - places]
-    if -_LIMIT < units < _LIMIT:
-        return units
-    return _checked(units, f"The quotient of {_shown(dividend)} and {_shown(divisor)}")
+    return _checked(units, "The quotient of {} and {}", dividend, divisor)
+
+
+def _product(a: _Number, b: _Number) -> int:
+    """The product in units of `PLACES`."""
+    units = _scaled(a[0] * b[0], PLACES - a[1] - b[1])
+    return _checked(units, "The product of {} and {}", a, b)
 
 
 def _divided(dividend: _Number, divisor: _Number, places: int) -> int:
@@ -146,12 +150,13 @@ def _scaled(units: int, shift: int) -> int:
     return units * power if shift >= 0 else _divided((units, 0), (power, 0), 0)
 
 
-def _checked(units: int, what: str) -> int:
-    if abs(units) < _LIMIT:
+def _checked(units: int, what: str, *numbers: _Number) -> int:
+    """`units`, if a quotient has room for them. Raises TypeMismatch, with `what` over `numbers`."""
+    if -_LIMIT < units < _LIMIT:
         return units
     raise TypeMismatch(
-        f"{what} is out of range: it has more than {MAX_DECIMAL_PRECISION - PLACES} digits before"
-        " the point.",
+        f"{what.format(*map(_shown, numbers))} is out of range: it has more than"
+        f" {MAX_DECIMAL_PRECISION - PLACES} digits before the point.",
         cure="CAST one of them to DOUBLE.",
     )
 

@@ -102,7 +102,7 @@ def numeric_quotient(left: Operand, right: Operand) -> Operand:
 
 def long_product(left: Operand, right: Operand) -> Operand:
     """* of NUMERIC with the places of a quotient. At run time, an overflow raises TypeMismatch."""
-    return _numeric(lambda a, b: quotients.product(Decimal(a), Decimal(b)), left, right)
+    return _numeric(quotients.product, left, right)
 
 
 def _numeric(function: Binary, left: Operand, right: Operand) -> Operand:

@@ -90,6 +90,20 @@ def test_a_quotient_is_rounded_as_in_postgresql(dividend, divisor, wanted):
     assert not (found == 0 and found.is_signed())
 
 
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        (f"2.5 / 1{'0' * 40}.5", "0"),
+        (f"(1.0 / 3) * 0.{'0' * 42}1", "0"),
+    ],
+)
+def test_a_number_with_more_digits_than_a_decimal_is_divided_and_multiplied(
+    written, wanted, duckdb
+):
+    bound = bind(f"SELECT {written}", CATALOG)
+    assert ask(duckdb, duckdb_sql(bound.ast)) == [(Decimal(wanted),)]
+
+
 _NUMBERS = st.decimals(-(10**9), 10**9, places=2)
 
 
