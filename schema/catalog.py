@@ -79,7 +79,7 @@ class Layout:
     key: tuple[KeyPart, ...]
     source: str
 
-    @property
+    @cached_property
     def stored_name(self) -> str:
         """The name of a relation in the logs, which stays when the relation gets another one."""
         return self.table.partition(".")[2].rpartition(".")[0]

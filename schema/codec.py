@@ -275,13 +275,12 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 def _format(catalog: Catalog) -> Format:
     drawn = catalog.schema.sequences or any(map(_draws, catalog.schema.relations))
-    if drawn or catalog.schema.spaces:
+    stored = any(name not in catalog.index for name, _ in catalog.stored_as)
+    if drawn or catalog.schema.spaces or stored:
         return Format.TWELFTH
     indexes: tuple[Index | DeclaredIndex, ...] = (*catalog.indexes, *catalog.schema.indexes)
     newer = any(index.expressions or not index.nulls_distinct for index in indexes)
     types = any(_is_of_eleventh(column.type) for column in _all_columns(catalog))
-    if any(name not in catalog.index for name, _ in catalog.stored_as):
-        return Format.TWELFTH
     if catalog.copies or newer or types:
         return Format.ELEVENTH
     partial = any(index.where for index in catalog.indexes)

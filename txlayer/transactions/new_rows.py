@@ -10,7 +10,6 @@ from hornbeam_server.schema.assignment import assign, assign_all_of_file
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
 from hornbeam_server.schema.row_identity import spread
-from hornbeam_server.schema.sequences import sequences_in
 from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Kind, Row, Value
@@ -71,7 +70,7 @@ class NewRows:
         for i, column in enumerate(relation.columns):
             if i in values:
                 columns.append(assign_all_of_file(column.type, values[i]))
-            elif _differs(column.default):
+            elif self._differs(relation, column):
                 columns.append([await self.default(relation, column) for _ in given])
             else:
                 columns.append([await self.default(relation, column)] * len(given))
@@ -110,6 +109,12 @@ class NewRows:
             case Default(value=value):
                 return value
 
+    def _differs(self, relation: Relation, column: Column) -> bool:
+        """Has the default of a column another value for each row?"""
+        if column.default_kind is DefaultKind.EXPRESSION:
+            return bool(self._state.default(column, relation).draws)
+        return column.default_kind in _FOR_EACH_ROW
+
     async def _expression(self, relation: Relation, column: Column) -> Value:
         name, state = (relation.name, column.name), self._state
         if name in self._computed:
@@ -123,13 +128,6 @@ class NewRows:
         if not numbers:
             self._computed[name] = value
         return value
-
-
-def _differs(default: Default | None) -> bool:
-    """Has the default another value for each row?"""
-    return default is not None and (
-        default.kind in _FOR_EACH_ROW or bool(sequences_in(default.sql))
-    )
 
 
 def require_width(given: int, wanted: int, relation: Relation) -> None:
