@@ -15,7 +15,6 @@ from hornbeam_server.query.dialect import (
     arrays,
     deviations,
     jsonb,
-    macros,
     numerics,
     value_functions,
 )
@@ -23,7 +22,7 @@ from hornbeam_server.query.dialect import (
 if TYPE_CHECKING:
     import duckdb
 
-_MACROS = {**macros.definitions(), **dict(value_functions.definitions())}
+_MACROS = value_functions.all_macros()
 _FUNCTIONS: Mapping[str, Callable[[duckdb.DuckDBPyConnection], None]] = {
     **{jsonb.PREFIX + name: partial(jsonb.create_function, name) for name in jsonb.FUNCTIONS},
     **{name: partial(numerics.create_function, name) for name in numerics.FUNCTIONS},

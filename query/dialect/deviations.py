@@ -16,7 +16,13 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.macros import macro
-from hornbeam_server.query.dialect.sums import EXACT, TypeOf, number_kind, whole
+from hornbeam_server.query.dialect.sums import (
+    EXACT,
+    TypeOf,
+    number_kind,
+    whole,
+    with_clauses_of,
+)
 from hornbeam_server.query.dialect.templates import filled
 from hornbeam_server.schema.quotients import QUOTIENT, deviation, units_of
 from hornbeam_server.schema.trees import supersede
@@ -71,8 +77,8 @@ def is_deviation(node: exp.Expr, type_of: TypeOf) -> bool:
 def write_deviation(node: exp.Expr) -> None:
     """Write a marked call, with its FILTER and OVER."""
     name, places, (value,) = node.name.lower(), node.meta[UNITS], node.expressions
-    top = whole(node)
-    if places == _LISTED:
+    top, form = whole(node), "list" if places == _LISTED else "sums"
+    if form == "list":
         distinct = isinstance(value, exp.Distinct)
         text = filled("CAST(x AS VARCHAR)", {"x": value.expressions[0] if distinct else value})
         given = [_over(top, "list", exp.Distinct(expressions=[text]) if distinct else text)]
@@ -80,7 +86,6 @@ def write_deviation(node: exp.Expr) -> None:
         calls = ((called, filled(sql, {"x": value})) for called, sql in _sums(places))
         given = [exp.cast(_over(top, *each), "VARCHAR", dialect="duckdb") for each in calls]
         given.append(exp.Literal.string(str(places)))
-    form = "list" if places == _LISTED else "sums"
     function = exp.Anonymous(this=macro(f"{name}_of_{form}"), expressions=given)
     supersede(top, exp.Cast(this=function, to=exp.DataType.build(QUOTIENT.sql(), NAME)))
 
@@ -96,13 +101,7 @@ def _sums(places: int) -> Sequence[tuple[str, str]]:
 
 def _over(top: exp.Expr, name: str, argument: exp.Expr) -> exp.Expr:
     """The aggregate `name` with the FILTER and OVER of another."""
-    root = exp.Paren(this=top.copy())
-    inner = root.this
-    while isinstance(inner, exp.Filter | exp.Window):
-        inner = inner.this
-    supersede(inner, exp.Anonymous(this=name, expressions=[argument]))
-    found: exp.Expr = root.this
-    return found.pop()
+    return with_clauses_of(top, exp.Anonymous(this=name, expressions=[argument]))
 
 
 # ---------------------------------------------------------------- the functions in DuckDB

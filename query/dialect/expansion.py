@@ -40,14 +40,9 @@ _PARAMETERS = re.compile(r"\(([a-z]\w*(?: \w+(?:\[\])?)?(?:, [a-z]\w*)*)\) AS ")
 
 
 @cache
-def _definitions() -> Mapping[str, str]:
-    return {**macros.definitions(), **dict(value_functions.definitions())}
-
-
-@cache
 def copies_of(name: str) -> int:
     """How many copies of an argument a macro makes at most, with the macros that it calls."""
-    text = _definitions().get(name)
+    text = value_functions.all_macros().get(name)
     if text is None:
         return _OF_DUCKDB.get(name, 1)
     readings = _PARAMETERS.findall(text)
@@ -60,13 +55,14 @@ def copies_of(name: str) -> int:
 @cache
 def _size_of(name: str) -> int:
     """About how many nodes the body of a macro has."""
-    text = _definitions().get(name)
+    text = value_functions.all_macros().get(name)
     return 1 if text is None else len(text) // 8 + sum(map(_size_of, _called(name)))
 
 
 def _called(name: str) -> set[str]:
-    known = _definitions().keys() | _OF_DUCKDB.keys()
-    return {inner for inner in _WORD.findall(_definitions()[name]) if inner in known} - {name}
+    texts = value_functions.all_macros()
+    called = set(_WORD.findall(texts[name])) - {name}
+    return called & (texts.keys() | _OF_DUCKDB.keys())
 
 
 def _copies(node: exp.Expr, child: exp.Expr) -> int:
@@ -170,7 +166,7 @@ def variables(count: int) -> Sequence[exp.Expr]:
     """What stands for each of `count` arguments: the variable, or the fields of a structure."""
     if count == 1:
         return (exp.column(VALUE),)
-    names = (exp.Literal.string(f"a{i}") for i in range(count))
+    names = (exp.Literal.string(_field(i)) for i in range(count))
     fields = ([exp.column(VALUE), name] for name in names)
     return [exp.Anonymous(this="struct_extract", expressions=field) for field in fields]
 
@@ -178,16 +174,13 @@ def variables(count: int) -> Sequence[exp.Expr]:
 def over_variable(arguments: Sequence[exp.Expr], body: exp.Expr) -> exp.Expr:
     """`body`, in which `variables` stand for the arguments, as an expression that computes each
     argument once."""
-    value = arguments[0] if len(arguments) == 1 else _structure(arguments)
+    fields = {_field(i): argument for i, argument in enumerate(arguments)}
+    value = arguments[0] if len(arguments) == 1 else macros.structure(fields)
     function = exp.Lambda(this=body, expressions=[exp.to_identifier(VALUE)])
     listed = [exp.Array(expressions=[value]), function]
     found = [exp.Anonymous(this="list_transform", expressions=listed), exp.Literal.number(1)]
     return exp.Anonymous(this="list_extract", expressions=found)
 
 
-def _structure(values: Sequence[exp.Expr]) -> exp.Expr:
-    fields = [
-        exp.PropertyEQ(this=exp.to_identifier(f"a{i}"), expression=value)
-        for i, value in enumerate(values)
-    ]
-    return exp.Anonymous(this="struct_pack", expressions=fields)
+def _field(i: int) -> str:
+    return f"a{i}"

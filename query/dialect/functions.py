@@ -18,6 +18,7 @@ from hornbeam_server.query.dialect.catalogue import AGGREGATES, ROWS
 from hornbeam_server.query.dialect.grammar import EXACT
 from hornbeam_server.query.dialect.jsonb_rows import has_rows, with_rows
 from hornbeam_server.query.dialect.macros import call as macro_call
+from hornbeam_server.query.dialect.macros import structure
 from hornbeam_server.query.dialect.moments import (
     at_offset,
     interval_of_parts,
@@ -218,13 +219,7 @@ def _joined(call: exp.Anonymous) -> exp.Expr:
             "string_agg with DISTINCT, FILTER or OVER takes a constant separator.",
             cure="Write a CASE for FILTER, or aggregate the rows of a subquery.",
         )
-    row: exp.Expr = exp.Anonymous(
-        this="struct_pack",
-        expressions=[
-            exp.PropertyEQ(this=exp.to_identifier(name), expression=value.copy())
-            for name, value in (("text", text), ("sign", sign))
-        ],
-    )
+    row = structure({"text": text.copy(), "sign": sign.copy()})
     if order is not None:
         row = exp.Order(this=row, expressions=[key.copy() for key in order.expressions])
     rows = exp.Anonymous(this="list", expressions=[row])
@@ -311,24 +306,15 @@ def _document_of_row(call: exp.Anonymous) -> exp.Expr:
     return exp.Anonymous(this="json_object", expressions=pairs)
 
 
-def _number_of_nulls(wrapped: type[exp.Expr]) -> Callable[[exp.Anonymous], exp.Expr]:
-    """Translate num_nulls, or num_nonnulls for NOT: how many arguments are NULL."""
+def _added_up(template: str) -> Callable[[exp.Anonymous], exp.Expr]:
+    """Translate a call to a sum, in which the template stands for each argument."""
 
-    def counted(call: exp.Anonymous) -> exp.Expr:
-        conditions = [
-            wrapped(this=exp.Paren(this=exp.Is(this=exp.Paren(this=each), expression=exp.Null())))
-            for each in call.expressions
-        ]
-        ones: list[exp.Expr] = [
-            exp.Case(ifs=[exp.If(this=each, true=exp.Literal.number(1))], default=_ZERO.copy())
-            for each in conditions
-        ]
-        return exp.Paren(this=reduce(_sum, ones, _ZERO.copy()))
+    def added_up(call: exp.Anonymous) -> exp.Expr:
+        zero: exp.Expr = exp.Literal.number(0)
+        numbers = (filled(template, {"a": each}) for each in call.expressions)
+        return exp.Paren(this=reduce(_sum, numbers, zero))
 
-    return counted
-
-
-_ZERO: exp.Expr = exp.Literal.number(0)
+    return added_up
 
 
 def _sum(left: exp.Expr, right: exp.Expr) -> exp.Expr:
@@ -347,8 +333,8 @@ _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "format": formatted,
     "make_interval": interval_of_parts,
     "normalize": normalized,
-    "num_nonnulls": _number_of_nulls(exp.Not),
-    "num_nulls": _number_of_nulls(exp.Paren),
+    "num_nonnulls": _added_up("CASE WHEN a IS NULL THEN 0 ELSE 1 END"),
+    "num_nulls": _added_up("CASE WHEN a IS NULL THEN 1 ELSE 0 END"),
     "regexp_replace": replaced,
     "json_extract_path": _path_of_arguments("json_extract"),
     "json_extract_path_text": _path_of_arguments("json_extract_string"),

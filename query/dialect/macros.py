@@ -275,6 +275,15 @@ def call(name: str, *arguments: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this=macro(name), expressions=list(arguments))
 
 
+def structure(fields: Mapping[str, exp.Expr]) -> exp.Expr:
+    """DuckDB's structure of these fields."""
+    pairs = [
+        exp.PropertyEQ(this=exp.to_identifier(name), expression=value)
+        for name, value in fields.items()
+    ]
+    return exp.Anonymous(this="struct_pack", expressions=pairs)
+
+
 _OPAQUE = (
     exp.AggFunc, exp.Window, exp.Query, exp.Lambda, exp.Anonymous, exp.Explode, exp.Unnest,
 )  # fmt: skip

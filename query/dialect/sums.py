@@ -81,6 +81,21 @@ def whole(aggregate: exp.Expr) -> exp.Expr:
     return top
 
 
+def _inside(top: exp.Expr) -> exp.Expr:
+    """The aggregate inside of its FILTER and OVER."""
+    while isinstance(top, exp.Filter | exp.Window):
+        top = top.this
+    return top
+
+
+def with_clauses_of(top: exp.Expr, aggregate: exp.Expr) -> exp.Expr:
+    """`aggregate` with the FILTER and OVER that stand around another one in `top`."""
+    root = exp.Paren(this=top.copy())
+    supersede(_inside(root.this), aggregate)
+    found: exp.Expr = root.this
+    return found.pop()
+
+
 def _typed(total: exp.Expr, summed: Kind) -> exp.Expr:
     type_ = sum_type(ColumnType(summed))
     assert type_ is not None
@@ -153,17 +168,11 @@ def parts(average: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
 
 
 def _as(kind: type[exp.AggFunc], average: exp.Expr) -> exp.Expr:
-    root = exp.Paren(this=average.copy())
-    found = root.this
-    while not isinstance(found, exp.Avg):
-        found = found.this
+    found = _inside(average)
     argument = found.this.this if isinstance(found.this, exp.Order) else found.this
     other = kind(this=argument.copy())
     other.meta.update({SUMMED: found.meta.get(SUMMED), WIDE: True})
-    supersede(found, other)
-    whole: exp.Expr = root.this
-    whole.pop()
-    return whole
+    return with_clauses_of(average, other)
 
 
 def quotient(total: exp.Expr, count: exp.Expr) -> exp.Paren:

@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
+from hornbeam_server.query.dialect import macros
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.values import (
     matches,
@@ -180,8 +182,15 @@ def function_of(name: str) -> Function | None:
 # ---------------------------------------------------------------- DuckDB
 
 
-def definitions() -> Iterator[tuple[str, str]]:
-    """Yield each function's macro in DuckDB: its name, and the statement that creates it."""
+@cache
+def all_macros() -> Mapping[str, str]:
+    """The macros of these functions and those of `macros.py`, by name: the statements that create
+    them in DuckDB."""
+    return {**macros.definitions(), **dict(_definitions())}
+
+
+def _definitions() -> Iterator[tuple[str, str]]:
+    """Yield each function's macro: its name, and the statement that creates it."""
     for name, function in FUNCTIONS.items():
         readings = ", ".join(_reading(name, function, count) for count in function.counts)
         yield macro(name), f"CREATE MACRO {macro(name)}{readings}"

@@ -51,7 +51,7 @@ def _argument(operand: Operand, type_: ColumnType | None) -> Operand:
 def _decimal(operand: Operand) -> Operand:
     """An integer or decimal as a decimal, with all its digits."""
     if operand.kind in INTEGERS:
-        return unary(operand, ColumnType(Kind.DECIMAL), Decimal)
+        return unary(operand, _ANY_DECIMAL, Decimal)
     if operand.kind is not Kind.DECIMAL:
         raise NotNativeError
     return operand
