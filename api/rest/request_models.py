@@ -47,12 +47,13 @@ MAX_SCHEMA_NAME = 1_000
 MAX_UNKNOWN = 20
 """Maximum number of unknown members of an object that the answer names."""
 MAX_TS = 2**63 - 1
+MAX_MS = 86_400_000
 LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, in milliseconds since the epoch."""
 
 Sql = Annotated[str, Field(min_length=1, max_length=MAX_SQL)]
 Timestamp = Annotated[int, Field(ge=0, le=MAX_TS, description="A commit timestamp.")]
-Milliseconds = Annotated[int, Field(gt=0, le=86_400_000)]
+Milliseconds = Annotated[int, Field(gt=0, le=MAX_MS)]
 
 SearchPath = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=MAX_SCHEMA_NAME)]] | None,

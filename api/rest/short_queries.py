@@ -17,7 +17,7 @@ from hornbeam_server.api.rest.authentication import PRINCIPAL
 from hornbeam_server.api.rest.body_limits import SHORT_BYTES
 from hornbeam_server.api.rest.json_parameters import values_of
 from hornbeam_server.api.rest.metrics import Metrics, now_s
-from hornbeam_server.api.rest.request_models import MAX_SQL, MAX_TS
+from hornbeam_server.api.rest.request_models import MAX_MS, MAX_SQL, MAX_TS
 from hornbeam_server.api.rest.serializers import direct_document
 from hornbeam_server.api.security.roles import Principal, Role
 from hornbeam_server.node.node import Serving
@@ -31,12 +31,14 @@ _ACCEPTED = {b"application/json", b"*/*"}
 
 
 class _Query(msgspec.Struct, forbid_unknown_fields=True):
-    """The usual members of `QueryBody`, with its bounds. A body with others does not fit."""
+    """The usual members of `QueryBody`, with its bounds. A body with others does not fit. The time
+    limit has no effect, since nothing waits."""
 
     sql: str
     parameters: list[Any] | dict[str, Any] = []
     bookmark: int = 0
     use_views: bool = True
+    timeout_ms: int | None = None
 
 
 _decode = msgspec.json.Decoder(_Query).decode
@@ -81,6 +83,8 @@ class ShortQueries:
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
             return None
         if len(asked.sql) > MAX_SQL or not 0 <= asked.bookmark <= MAX_TS:
+            return None
+        if asked.timeout_ms is not None and not 0 < asked.timeout_ms <= MAX_MS:
             return None
         if len(parameters) > self._max_parameters:
             return None

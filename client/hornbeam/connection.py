@@ -422,7 +422,7 @@ class Connection:
 
     def query(self, sql: str, parameters: Parameters) -> dict[str, Any]:
         """Run a SELECT in the open transaction, and return the answer's document."""
-        body = self._query_body(sql, parameters) | {"trace": not self._automatic}
+        body = self._query_body(sql, parameters) | ({} if self._automatic else {"trace": True})
         answer: dict[str, Any] = persistently(
             lambda: self.transport.json("POST", "/v1/query", body)
         )
@@ -600,22 +600,28 @@ class Connection:
         self._untraced = self._accepted = self._failed = False
 
     def _query_body(self, sql: str, parameters: Parameters) -> dict[str, Any]:
+        """The body of a query. Outside of a transaction it has only members that a node can answer
+        directly (decision 76)."""
         self._check_open()
         self._check_sound()
         self.settle()
-        return {
+        body = {
             "sql": sql,
             "parameters": wire_parameters(sql, parameters),
             "bookmark": self.bookmark,
             "use_views": self.use_views,
             "timeout_ms": self._timeout_ms,
+            **self._staleness(),
+            **self._session(sql),
+            **self._path.member,
+        }
+        if self._automatic:
+            return body
+        return body | {
             "isolation": self._modes.level.lower(),
             "snapshot": None if self._modes.level == "READ COMMITTED" else self._snapshot,
             "pending": [write.body for write in self._writes],
-            **self._staleness(),
             **self._replay,
-            **self._session(sql),
-            **self._path.member,
         }
 
     def _session(self, sql: str) -> dict[str, dict[str, int]]:

@@ -9,9 +9,11 @@ import time
 import pytest
 from starlette.requests import ClientDisconnect
 
+import hornbeam
 from hornbeam_server.api.rest.short_queries import ShortQueries
 from hornbeam_server.api.rest.streams import ARROW, unless_gone
 from tests.api.api_world import PLAN, world
+from tests.client.client_world import embedded
 
 DIRECT, GENERAL = "application/json", "application/json; charset=utf-8"
 
@@ -126,6 +128,12 @@ def asked(shop, body, accept):
         ({"sql": NAMES.replace("?", ":id"), "parameters": {"id": 2}}, True),
         (b' {"sql" : "SELECT c_name FROM customer WHERE c_id = 1" } ', True),
         ({"sql": "SELECT c_id FROM customer WHERE c_name LIKE 'A%' ORDER BY c_id"}, False),
+        ({"sql": NAMES, "parameters": [1], "timeout_ms": 86_400_000}, True),
+        ({"sql": NAMES, "parameters": [1], "timeout_ms": None}, True),
+        ({"sql": NAMES, "parameters": [1], "timeout_ms": 86_400_001}, False),
+        ({"sql": NAMES, "parameters": [1], "timeout_ms": 0}, False),
+        ({"sql": NAMES, "parameters": [1], "timeout_ms": True}, False),
+        ({"sql": NAMES, "parameters": [1], "timeout_ms": 5.0}, False),
         ({"sql": NAMES, "parameters": [1], "max_rows": 5}, False),
         ({"sql": NAMES, "parameters": [1], "consistency": "strong"}, False),
         ({"sql": NAMES, "parameters": [1], "other": 5}, False),
@@ -160,6 +168,19 @@ def test_short_queries_are_answered_as_fastapi_answers_them(answered, body, shor
     found = asked(shop, body, SHORT)
     assert found == expected
     assert count[0] - before == short
+
+
+def test_a_query_of_the_python_client_outside_of_a_transaction_is_short(answered, tmp_path):
+    _, count = answered
+    with hornbeam.connect(embedded(tmp_path), autocommit=True) as db:
+        cursor = db.cursor()
+        cursor.execute("CREATE TABLE t (i INTEGER PRIMARY KEY)")
+        cursor.execute("INSERT INTO t VALUES (1)")
+        read = "SELECT i FROM t WHERE i = ?"
+        cursor.execute(read, [1])  # plans it
+        before = count[0]
+        assert cursor.execute(read, [1]).fetchall() == [(1,)]
+        assert count[0] == before + 1
 
 
 def test_other_headers_and_methods_go_to_fastapi(answered):
