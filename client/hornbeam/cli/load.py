@@ -45,7 +45,7 @@ What = Annotated[
         metavar="RELATION FILE | RELATION=FILE",
         help="A relation and its files; for several relations, each file as RELATION=FILE."
         " Files are CSV with a header row, JSON lines (.jsonl, .ndjson), or Parquet. CSV and"
-        " JSON lines may be compressed (.gz).",
+        " JSON lines may be compressed (.gz, .bz2, .xz).",
         show_default=False,
     ),
 ]
