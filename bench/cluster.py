@@ -335,7 +335,7 @@ def _killed(nodes: NodeProcesses, number: int) -> float:
 
 def _stopped(nodes: NodeProcesses, number: int) -> float:
     """Stop a node, which moves all its slots away, and start it again. Returns the seconds of the
-    longest transaction at the other nodes meanwhile."""
+    longest transaction at the other nodes until then."""
     victim = nodes.nodes[number % len(nodes.nodes)]
     others = [node for node in nodes.nodes if node is not victim]
     longest, over = [0.0], threading.Event()

@@ -1,8 +1,8 @@
 """The main job on a real cluster, while a node is killed: `make demo-cluster`.
 
 Starts HDFS, ZooKeeper, HBase and three Hornbeam nodes on this machine, uploads TPC-W's schema and
-workload, loads a population, and runs emulated browsers over REST. Meanwhile it kills the node that
-leads. In the end it verifies every view, index and foreign key. Needs Java 17 and Maven.
+workload, loads a population, and runs emulated browsers over REST. While they run, it kills the
+node that leads. In the end it verifies every view, index and foreign key. Needs Java 17 and Maven.
 `python -m bench.cluster_demo --help` lists the options.
 """
 

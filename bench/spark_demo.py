@@ -1,8 +1,8 @@
 """The bulk work in one command: TPC-H on an embedded database, with Spark.
 
-Loads TPC-H, and starts a writer that changes all relations. Meanwhile Spark builds join views and
-keeps TPC-H's 22 queries as deferred views. After every batch the demo compares each deferred view
-with its query. Then it damages a view, and Spark reconciles it.
+Loads TPC-H, and starts a writer that changes all relations. While it writes, Spark builds
+join views and keeps TPC-H's 22 queries as deferred views. After every batch the demo compares each
+deferred view with its query. Then it damages a view, and Spark reconciles it.
 `python -m bench.spark_demo --help` lists the options; `make demo-spark` runs it.
 """
 
@@ -230,7 +230,7 @@ def repair(server: Server, options: Options, console: Console) -> int:
             )
 
     report, after = checked(repair=True), checked(repair=False)
-    rest = "" if report["repaired"] == planted else " (the writer has put the other rows meanwhile)"
+    rest = "" if report["repaired"] == planted else " (the writer has already put the other rows)"
     console.print(
         f"Damaged {planted} rows of {view}: reconcile has repaired {report['repaired']}{rest}, and"
         f" then finds {after['differences']} differences"

@@ -4,7 +4,7 @@ performance of a single machine.
 It has plain tables with the indexes that the workload needs, and optionally materialised views,
 which each write refreshes in its transaction. PostgreSQL has no other means to keep them right, and
 does not answer a query from a view that the query does not name. So our rewriter rewrites the
-reads. A refresh is not CONCURRENTLY: no client reads meanwhile when statements are timed one after
+reads. A refresh is not CONCURRENTLY: no client reads during it when statements are timed one after
 the other, and recomputing a view takes a fifth of the time of also comparing it with its old rows.
 
 The server has its default settings, including durable commits, except for the locale C, since we

@@ -133,7 +133,7 @@ def function_of(node: exp.Expr, type_of: TypeOf) -> str | None:
 
 
 def is_array(node: exp.Expr, type_of: TypeOf) -> bool:
-    """Does the syntax tell that the value is an array? The type of its elements may be unknown."""
+    """Does the syntax show that the value is an array? The type of its elements may be unknown."""
     inner = node.unnest()
     type_ = type_of(inner)
     return _spells_array(inner) if type_ is None else type_.element is not None

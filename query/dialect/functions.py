@@ -160,7 +160,7 @@ def _path_of_arguments(function: str) -> Callable[[exp.Anonymous], exp.Expr]:
 
 
 def _to_number(call: exp.Anonymous) -> exp.Expr:
-    """Translate to_number, whose template tells how many digits the number has. The digits of a
+    """Translate to_number, whose template gives the number of its digits. The digits of a
     template that is no constant are those of NUMERIC."""
     text, template = (*call.expressions, None, None)[:2]
     if text is None or template is None or len(call.expressions) != 2:

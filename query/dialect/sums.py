@@ -376,7 +376,7 @@ def number_of(type_: ColumnType) -> ColumnType | None:
 
 
 def _kind_of_quotient(node: exp.Div, type_of: TypeOf) -> Kind | None:
-    """The kind of a quotient. A parameter beside a NUMERIC is one, too."""
+    """The kind of a quotient. A parameter is a NUMERIC if the other side is one."""
     known: Kind | None = node.meta.get(KIND)
     if known is None:
         sides = [node.this.unnest(), node.expression.unnest()]

@@ -85,8 +85,8 @@ def replace_from(
 
 
 def split(text: str, pattern: str, flags: str = "") -> Texts:
-    """The parts between the matches. A match of no characters at the begin, at the end or behind
-    another match does not count."""
+    """The parts between the matches. An empty match at the beginning, at the end or directly
+    behind another match does not count."""
     parts, at = [], 0
     for found in regex(pattern, _single(flags)).matches(text):
         if found.start() < len(text) and found.end() > at:

@@ -31,7 +31,7 @@ _GREGORIAN_PATTERNS = frozenset(
 def to_timestamp(text: str, template: str) -> dt.datetime:
     """The timestamp with a zone in `text`; without one it is in UTC. Raises TypeMismatch."""
     read = _read(text, template)
-    found = _moment(read).replace(tzinfo=dt.UTC)
+    found = _timestamp(read).replace(tzinfo=dt.UTC)
     try:
         return found - dt.timedelta(minutes=read.ahead)
     except OverflowError:
@@ -40,12 +40,14 @@ def to_timestamp(text: str, template: str) -> dt.datetime:
 
 def to_date(text: str, template: str) -> dt.date:
     """The date in `text`. Raises TypeMismatch."""
-    return _moment(_read(text, template)).date()
+    return _timestamp(_read(text, template)).date()
 
 
 @dataclass(slots=True)
 class _Read:
-    """What has been read of a text. A number is 0 if its pattern did not occur."""
+    """What has been read of a text. A number is 0 if its pattern did not occur. `skipped`: how many
+    more blanks and signs of the text than of the template have been passed over. `exact`: the
+    template has FX, which passes over no blanks."""
 
     text: str
     at: int = 0
@@ -290,7 +292,7 @@ def _read_zone_sign(read: _Read) -> None:
 # ---------------------------------------------------------------- the timestamp
 
 
-def _moment(read: _Read) -> dt.datetime:
+def _timestamp(read: _Read) -> dt.datetime:
     """Raises TypeMismatch for a part that is out of range."""
     try:
         hour, minute, second = _clock(read)

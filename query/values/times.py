@@ -10,8 +10,7 @@ from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval, within_range
 
 _DAY = dt.date(2000, 1, 1)
-_PARTS = ("years", "months", "weeks", "days", "hours", "mins", "secs")
-INTERVAL_PARTS = _PARTS
+INTERVAL_PARTS = ("years", "months", "weeks", "days", "hours", "mins", "secs")
 """The names of the arguments of make_interval, in their order."""
 
 

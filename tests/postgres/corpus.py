@@ -1,6 +1,6 @@
 """The corpus of expressions and queries, and PostgreSQL's recorded answers to them.
 
-The modules beside this one generate the corpus. `python -m tests.postgres.ask` asks PostgreSQL and
+Other modules of this folder generate the corpus. `python -m tests.postgres.ask` asks PostgreSQL and
 writes the answers; tests only read them. Each answer is a SQLSTATE, or types and rows as text, as
 PostgreSQL prints them in the time zone UTC with the locale C.
 """
