@@ -33,6 +33,7 @@ from hornbeam_server.txlayer.views.refresh_groups import (
     members,
     named,
     usable,
+    views_of,
 )
 
 
@@ -224,9 +225,9 @@ class DeferredViews:
         state = await self._groups.begin(group, snapshot_after)
         batch, catalog = state.batch, self._keeper.state.catalog
         assert batch is not None
-        numbers = named(catalog, members(catalog, group))
-        asked = named(catalog, batch.views).items()
-        wanted = [name for name, number in asked if numbers.get(name) == number]
+        numbers = members(catalog, group)
+        current = {view: n for view, n in batch.views.items() if numbers.get(view) == n}
+        wanted = list(named(catalog, current))
         refreshed = self._require_beginning(group, state, wanted)
         if wanted:
             self._require_held(group, batch.upto)
@@ -336,12 +337,11 @@ class DeferredViews:
 
     async def _status(self, catalog: Catalog, group: str) -> GroupStatus:
         state = await self._groups.state(group)
-        views = [view for view in catalog.deferred if view.declared.group == group]
         return GroupStatus(
             group,
             _names(catalog, group),
             _readable(catalog, group, state),
-            min(view.declared.interval_s for view in views),
+            min(view.declared.interval_s for view in views_of(catalog, group)),
             state.as_of or None,
             self._lag_s(state.as_of) if state.as_of else None,
             state,
@@ -370,7 +370,7 @@ class DeferredViews:
 
 def _names(catalog: Catalog, group: str) -> tuple[str, ...]:
     """The views of a group."""
-    return tuple(view.name for view in catalog.deferred if view.declared.group == group)
+    return tuple(view.name for view in views_of(catalog, group))
 
 
 def _readable(catalog: Catalog, group: str, state: GroupState) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.errors import Corruption, StalePlan
+from hornbeam_server.schema.views import DeferredView
 from hornbeam_server.storage.ports import Coordination
 
 REMEMBERED = 100
@@ -148,11 +149,15 @@ class GroupState(msgspec.Struct, frozen=True):
         return self.views.get(catalog.stored_name(name)) == number
 
 
+def views_of(catalog: Catalog, group: str) -> tuple[DeferredView, ...]:
+    """The views of a group."""
+    return tuple(view for view in catalog.deferred if view.declared.group == group)
+
+
 def members(catalog: Catalog, group: str) -> dict[str, int]:
     """The incarnations of the views of a group, by stored name."""
     numbers, stored = dict(catalog.incarnations), catalog.stored_name
-    views = (view.name for view in catalog.deferred if view.declared.group == group)
-    return {stored(name): numbers.get(name, 0) for name in views}
+    return {stored(view.name): numbers.get(view.name, 0) for view in views_of(catalog, group)}
 
 
 def named(catalog: Catalog, views: Mapping[str, int]) -> dict[str, int]:
