@@ -28,10 +28,9 @@ from hornbeam_server.schema.model import (
 )
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.render import (
-    identifier,
     render_default,
     render_identity,
-    render_sequence,
+    render_options,
 )
 from hornbeam_server.schema.types import takes_all
 
@@ -110,7 +109,7 @@ class SchemaDiff:
             ("change", self.changed_sequences),
         ):
             for sequence in sequences:
-                yield DiffRow(action, "sequence", sequence.name, _numbered(sequence))
+                yield DiffRow(action, "sequence", sequence.name, render_options(sequence, ()))
         for action, spaces in (("drop", self.dropped_spaces), ("add", self.added_spaces)):
             yield from (DiffRow(action, "schema", space) for space in spaces)
         for relation in self.dropped_relations:
@@ -168,11 +167,6 @@ def _defaulted(column: Column) -> str:
     if column.default.kind is DefaultKind.IDENTITY:
         return render_identity(column.default.identity)
     return f"DEFAULT {render_default(column.default)}"
-
-
-def _numbered(sequence: DeclaredSequence) -> str:
-    """The options of a sequence, as in its declaration."""
-    return render_sequence(sequence).partition(f"SEQUENCE {identifier(sequence.name)}")[2].strip()
 
 
 def _target(key: ForeignKey) -> str:

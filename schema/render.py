@@ -163,11 +163,17 @@ def _render_part(part: KeyPart, is_expression: bool) -> str:
     return name + (" DESC" if part.descending else "")
 
 
-def render_sequence(sequence: DeclaredSequence, spaces: Collection[str] = ()) -> str:
-    """CREATE SEQUENCE with the options that are not the default."""
+def render_sequence(sequence: DeclaredSequence, spaces: Collection[str]) -> str:
+    """CREATE SEQUENCE. `spaces` are the schemas besides `public`."""
+    name, options = spelled(sequence.name, spaces), render_options(sequence, spaces)
+    return f"CREATE SEQUENCE {name} {options}".rstrip()
+
+
+def render_options(sequence: DeclaredSequence, spaces: Collection[str]) -> str:
+    """The options of a sequence that are not the default."""
     least, most = default_bounds(sequence.type, sequence.increment)
     first = sequence.least if sequence.increment > 0 else sequence.most
-    words = [f"CREATE SEQUENCE {spelled(sequence.name, spaces)}"]
+    words = []
     type_ = sequence.type.ddl()
     if type_ != "BIGINT":
         words.append(f"AS {type_}")
