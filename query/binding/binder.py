@@ -112,9 +112,11 @@ from hornbeam_server.query.dialect.overloads import OVERLOAD
 from hornbeam_server.query.dialect.session import value_of_word
 from hornbeam_server.query.dialect.sums import (
     SUMMED,
+    common_if_known,
     common_number,
     number_kind,
     number_of,
+    number_of_all,
     number_type,
     sum_type,
 )
@@ -620,9 +622,7 @@ class _Binder:
             known[cte.alias] = _renamed(shape, names or _name_values(cte, shape))
         return known
 
-    def _check_names(
-        self, node: exp.Expr, names: Sequence[str], columns: Sequence[OutputColumn]
-    ) -> None:
+    def _check_names(self, node: exp.Expr, names: Sequence[str], columns: Sequence[object]) -> None:
         if len(names) > len(columns) > 0:
             raise SqlError(
                 f"{len(names)} names for {len(columns)} columns{at(node, self.sql)}.",
@@ -701,8 +701,7 @@ class _Binder:
     def _column_of_values(self, number: int, cells: Sequence[exp.Expr]) -> OutputColumn:
         document = any(is_jsonb(self._type(cell)) for cell in cells)
         mark_values_that_meet(cells, self._number_type, self._argument)
-        given = [cell for cell in cells if not isinstance(cell, exp.Null)]
-        common = _common_number([number_type(cell, self._number_type) for cell in given])
+        common = number_of_all(cells, self._number_type)
         return OutputColumn(f"{VALUE}{number}", JSONB_TYPE if document else None, common)
 
     def _modifiers(
@@ -1010,11 +1009,7 @@ class _Binder:
             names.append("ordinality")
         if isinstance(number, exp.Identifier):  # the parser stores the last alias column here
             given.append(number.name)
-        if len(given) > len(names):
-            raise SqlError(
-                f"{len(given)} names for {len(names)} columns{at(node, self.sql)}.",
-                cure="Give at most one name for each column.",
-            )
+        self._check_names(node, given, names)
         names[: len(given)] = given
         kinds = [self._number_of_rows(call), _BIGINT][: len(names)]
         columns = zip(names, kinds, strict=True)
@@ -1027,7 +1022,7 @@ class _Binder:
         if isinstance(call, exp.Unnest | exp.Explode):
             return None
         given = [number_type(each, self._number_type) for each in call.iter_expressions()]
-        common = _common_number(given)
+        common = common_if_known(given)
         return _BIGINT if common is not None and common.kind is Kind.INTEGER else common
 
     def _add_item(self, item: Item, node: exp.Expr, select: _Select) -> None:
@@ -1666,17 +1661,12 @@ def _united(a: OutputColumn, b: OutputColumn) -> OutputColumn:
     """The column of a set operation over two columns."""
     if a.type == b.type is not None:
         return a
-    return OutputColumn(a.name, None, _common_number([_number_of(a), _number_of(b)]))
+    return OutputColumn(a.name, None, common_if_known([_number_of(a), _number_of(b)]))
 
 
 def _number_of(column: OutputColumn) -> ColumnType | None:
     """The type of a column's numbers."""
     return column.number if column.type is None else number_of(column.type)
-
-
-def _common_number(types: Sequence[ColumnType | None]) -> ColumnType | None:
-    known = [type_ for type_ in types if type_ is not None]
-    return common_number(known) if len(known) == len(types) else None
 
 
 def _of_recursion(

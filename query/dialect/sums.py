@@ -269,12 +269,12 @@ def number_type(node: exp.Expr, type_of: TypeOf) -> ColumnType | None:
             return ColumnType(Kind.DECIMAL, _WHOLE_DIGITS[Kind.BIGINT], 0)
         case exp.Anonymous(expressions=[value, *_]) if node.name.lower() in {*_SAME, "mod"}:
             same = node.name.lower() in _SAME
-            return _common([value] if same else node.expressions, type_of)
+            return number_of_all([value] if same else node.expressions, type_of)
         case exp.Literal() if not node.is_string:
             return _literal_type(node.name)
     met = operands_that_meet(node)
     if met:
-        return _common(met, type_of)
+        return number_of_all(met, type_of)
     type_ = type_of(node)
     return None if type_ is None else number_of(type_)
 
@@ -305,6 +305,18 @@ def common_number(types: Sequence[ColumnType]) -> ColumnType | None:
     sizes = [_size(type_) for type_ in types]
     places = max(scale for _, scale in sizes)
     return _decimal(max(whole for whole, _ in sizes), places)
+
+
+def common_if_known(types: Sequence[ColumnType | None]) -> ColumnType | None:
+    """The type that has room for numbers of all these types; None if one of them is not known."""
+    known = [type_ for type_ in types if type_ is not None]
+    return common_number(known) if len(known) == len(types) else None
+
+
+def number_of_all(nodes: Sequence[exp.Expr], type_of: TypeOf) -> ColumnType | None:
+    """The common type of the numbers of nodes, of which NULL has any; None if one is not known."""
+    given = (node for node in nodes if not isinstance(node, exp.Null))
+    return common_if_known([number_type(node, type_of) for node in given])
 
 
 def is_unlimited(type_: ColumnType) -> bool:
@@ -342,11 +354,10 @@ def _of_quotient(kind: Kind | None) -> ColumnType | None:
 def _computed(node: exp.Binary, type_of: TypeOf) -> ColumnType | None:
     """The type of a sum, difference, product or remainder."""
     sides = [number_type(s, type_of) for s in _sides(node) if not isinstance(s, exp.Null)]
-    types = [type_ for type_ in sides if type_ is not None]
-    common = common_number(types) if len(types) == len(sides) else None
+    common = common_if_known(sides)
     if common is None or common.kind is not Kind.DECIMAL or is_unlimited(common):
         return common
-    sizes = [_size(type_) for type_ in types]
+    sizes = [_size(type_) for type_ in sides if type_ is not None]
     if isinstance(node, exp.Mul):
         places = [scale for _, scale in sizes]
         long = max(places) >= PLACES and min(places) > FEW
@@ -401,13 +412,6 @@ def _literal_type(text: str) -> ColumnType:
     digits = max(len(whole) + len(places), 1)
     fits = digits <= MAX_DECIMAL_PRECISION
     return ColumnType(Kind.DECIMAL, *((digits, len(places)) if fits else ()))
-
-
-def _common(nodes: Sequence[exp.Expr], type_of: TypeOf) -> ColumnType | None:
-    """The common type of nodes; None if the type of one of them is not known."""
-    types = [number_type(node, type_of) for node in nodes if not isinstance(node, exp.Null)]
-    known = [type_ for type_ in types if type_ is not None]
-    return common_number(known) if len(known) == len(types) else None
 
 
 def widest(kinds: Sequence[Kind | None]) -> Kind | None:
