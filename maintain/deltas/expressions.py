@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.parse import at
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.functions import function_name, is_aggregate
+from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.errors import Unsupported
 
 _AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)

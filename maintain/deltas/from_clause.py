@@ -19,8 +19,8 @@ from hornbeam_server.maintain.deltas.expressions import (
     text,
 )
 from hornbeam_server.maintain.deltas.operators import filtered, mapped, named, pair_of, renamed
-from hornbeam_server.query.binding.parse import at
 from hornbeam_server.query.dialect.duckdb_types import quoted
+from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.errors import Unsupported
 
 

@@ -61,9 +61,9 @@ from hornbeam_server.maintain.deltas.select_parts import (
     used_columns,
 )
 from hornbeam_server.query.binding.binder import output_name
-from hornbeam_server.query.binding.parse import at
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.query.dialect.functions import is_aggregate
+from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.types import Kind

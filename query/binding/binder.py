@@ -79,7 +79,7 @@ from hornbeam_server.query.binding.names import (
 )
 from hornbeam_server.query.binding.nesting import too_deep
 from hornbeam_server.query.binding.output_names import FIGURED, VALUE, name_output
-from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, at, parse
+from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, parse
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
 from hornbeam_server.query.binding.schema_names import OF_SYSTEM, SCHEMA
 from hornbeam_server.query.binding.spellings import read_text
@@ -99,6 +99,7 @@ from hornbeam_server.query.dialect.common_decimals import (
 from hornbeam_server.query.dialect.deviations import is_deviation
 from hornbeam_server.query.dialect.duckdb_sql import written_text
 from hornbeam_server.query.dialect.functions import function_name
+from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.dialect.jsonb import (
     JSONB,
     concatenated_type,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.query.dialect.grammar import place
+from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.errors import SqlError, Unsupported
 
 _CONSTANTS = (exp.Boolean, exp.Null, exp.Literal)
@@ -65,7 +65,7 @@ def _check_windows(select: exp.Select, tokens: Sequence[Token], sql: str) -> Non
             raise SqlError(
                 f"Window {window.alias} has a frame, so another window cannot begin with it.",
                 cure=f"Write OVER {window.alias}, without parentheses, or take the frame out of"
-                f" the window{_at(window, sql)}.",
+                f" the window{at(window.args['alias'], sql)}.",
             )
         for clause, word in (("partition_by", "PARTITION BY"), ("order", "ORDER BY")):
             if window.args.get(clause) and (clause != "order" or base.args.get(clause)):
@@ -73,11 +73,6 @@ def _check_windows(select: exp.Select, tokens: Sequence[Token], sql: str) -> Non
                     f"A window that begins with {window.alias} cannot have its own {word}.",
                     cure="Write the whole window, without the name.",
                 )
-
-
-def _at(window: exp.Window, sql: str) -> str:
-    start = window.args["alias"].meta.get("start")
-    return "" if start is None else f" ({place(start, sql)})"
 
 
 def _is_bare(window: exp.Window, tokens: Sequence[Token]) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from hornbeam_server.query.binding.constants import named_type
-from hornbeam_server.query.binding.parse import at
 from hornbeam_server.query.dialect.functions import path_steps
+from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.dialect.jsonb import (
     DIGITS,
     JSONB,

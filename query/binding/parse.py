@@ -38,6 +38,7 @@ from hornbeam_server.query.dialect import grammar
 from hornbeam_server.query.dialect.duckdb_sql import check_cast
 from hornbeam_server.query.dialect.fidelity import check as check_faithful
 from hornbeam_server.query.dialect.functions import function_name, in_duckdb, is_translated
+from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.dialect.settings import show_as_query
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
@@ -148,20 +149,6 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> list[exp.Expr
     left = shallow(tree)
     unlink_gone(nodes, left)
     return left
-
-
-def place(node: exp.Expr, sql: str) -> str:
-    """The position of `node` in `sql`, as "line L, column C" counted from 1; "" when unknown."""
-    starts = [found.meta["start"] for found in node.walk() if "start" in found.meta]
-    if not starts:
-        return ""
-    return grammar.place(min(starts), sql)
-
-
-def at(node: exp.Expr, sql: str) -> str:
-    """`place` as a suffix for a message."""
-    where = place(node, sql)
-    return f" ({where})" if where else ""
 
 
 def read_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from sqlglot import exp
 
-from hornbeam_server.query.dialect import grammar
+from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import DATABASE, INFORMATION_SCHEMA, PUBLIC
 from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, joined
@@ -53,7 +53,7 @@ def _leave_database_out(node: exp.Table | exp.Column, sql: str) -> None:
         node.set("catalog", None)
     elif catalog is not None and isinstance(node, exp.Table):
         raise Unsupported(
-            f"{_written(node)} is in another database{_at(node, sql)}.",
+            f"{_written(node)} is in another database{at(node, sql)}.",
             cure=f"Leave out the first part, or write {DATABASE}.",
         )
 
@@ -68,13 +68,13 @@ def _join_table(table: exp.Table, beside: Sequence[exp.Table], sql: str, ctes: S
         return  # the binder knows its relations
     if schema in OF_SYSTEM:
         raise Unsupported(
-            f"{_written(table)} is in the system catalog of PostgreSQL{_at(table, sql)}.",
+            f"{_written(table)} is in the system catalog of PostgreSQL{at(table, sql)}.",
             cure=OF_SYSTEM[schema],
         )
     full = joined(schema, name)
     if full in ctes:
         raise Unsupported(
-            f"{schema}.{name} has the name of a CTE{_at(table, sql)}.",
+            f"{schema}.{name} has the name of a CTE{at(table, sql)}.",
             cure="Give the CTE another name, and leave out the schema.",
         )
     if schema != PUBLIC and not table.alias:
@@ -144,8 +144,3 @@ def _join_column(column: exp.Column, scopes: Mapping[int, Sequence[exp.Table]]) 
 
 def _written(node: exp.Table) -> str:
     return ".".join(part.name for part in node.parts)
-
-
-def _at(node: exp.Expr, sql: str) -> str:
-    starts = [found.meta["start"] for found in node.walk() if "start" in found.meta]
-    return f" ({grammar.place(min(starts), sql)})" if starts else ""

@@ -535,3 +535,9 @@ def place(offset: int, sql: str) -> str:
     """The position of the character at `offset`, as "line L, column C" counted from 1."""
     before = sql[:offset]
     return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
+
+
+def at(node: exp.Expr, sql: str) -> str:
+    """The `place` of a node's first part as a suffix for a message; "" if it is not known."""
+    starts = [found.meta["start"] for found in node.walk() if "start" in found.meta]
+    return f" ({place(min(starts), sql)})" if starts else ""
