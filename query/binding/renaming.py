@@ -30,12 +30,14 @@ from hornbeam_server.schema.model import PUBLIC, DeclaredView, Relation
 from hornbeam_server.schema.renames import Rename, renamed_expressions, renamed_schema
 from hornbeam_server.schema.render import identifier, spelled
 from hornbeam_server.schema.trees import unlink
-from hornbeam_server.schema.views import JoinView
+from hornbeam_server.schema.views import DeferredView, ImmediateView, JoinView, ProjectedView
 
 _Span = tuple[int, int]
 """Offsets in a text, the second one excluded."""
 _Edit = tuple[int, int, str]
 """Offsets in a text, the second one excluded, and the text for this part."""
+_T = TypeVar("_T")
+_V = TypeVar("_V", DeferredView, ImmediateView, ProjectedView)
 _WRITES = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 
 
@@ -67,16 +69,22 @@ def _require_free(catalog: Catalog, rename: Rename) -> None:
 
 def _renamed(catalog: Catalog, rename: Rename) -> Catalog:
     renaming = _Renaming(_known(catalog), rename)
-    moved, declared = _moved(catalog, rename), renaming.declared
-    followed = {rename.stored(v.name): declared(v.declared) for v in catalog.declared_view.values()}
+    moved = _moved(catalog, rename)
+    followed = {
+        rename.stored(n): renaming.declared(v.declared) for n, v in catalog.declared_view.items()
+    }
+
+    def with_text(views: Iterable[_V]) -> tuple[_V, ...]:
+        return tuple(replace(view, declared=followed[view.name]) for view in views)
+
     return replace(
         moved,
         schema=renamed_schema(catalog.schema, rename, renaming.expression, renaming.select),
         indexes=tuple(renaming.index(index) for index in catalog.indexes),
         plain=renaming.after.plain,
-        deferred=tuple(replace(v, declared=followed[v.name]) for v in moved.deferred),
-        immediate=tuple(replace(v, declared=followed[v.name]) for v in moved.immediate),
-        projected=tuple(replace(v, declared=followed[v.name]) for v in moved.projected),
+        deferred=with_text(moved.deferred),
+        immediate=with_text(moved.immediate),
+        projected=with_text(moved.projected),
         workload=tuple(replace(each, sql=renaming.workload(each)) for each in catalog.workload),
     )
 
@@ -89,8 +97,15 @@ def _moved(catalog: Catalog, rename: Rename) -> Catalog:
         tuple((stored(n), rename.foreign_key(n, key)) for n, key in catalog.forest.parents),
     )
 
-    def declared(view: DeclaredView) -> DeclaredView:
-        return replace(view, name=stored(view.name))
+    def named(views: Iterable[_V]) -> tuple[_V, ...]:
+        return tuple(
+            replace(
+                view,
+                declared=replace(view.declared, name=stored(view.name)),
+                relations=all_stored(view.relations),
+            )
+            for view in views
+        )
 
     return replace(
         catalog,
@@ -101,25 +116,13 @@ def _moved(catalog: Catalog, rename: Rename) -> Catalog:
         states=_keys(catalog.states, rename),
         incarnations=_incarnations(catalog, rename),
         row_counts=_keys(catalog.row_counts, rename),
-        deferred=tuple(
-            replace(v, declared=declared(v.declared), relations=all_stored(v.relations))
-            for v in catalog.deferred
-        ),
-        immediate=tuple(
-            replace(v, declared=declared(v.declared), relations=all_stored(v.relations))
-            for v in catalog.immediate
-        ),
-        projected=tuple(
-            replace(v, declared=declared(v.declared), relations=all_stored(v.relations))
-            for v in catalog.projected
-        ),
+        deferred=named(catalog.deferred),
+        immediate=named(catalog.immediate),
+        projected=named(catalog.projected),
         plain=(),
         beginnings=tuple(_beginning(each, rename) for each in catalog.begun),
         stored_as=_stored_as(catalog, rename),
     )
-
-
-_T = TypeVar("_T")
 
 
 def _keys(items: Iterable[tuple[str, _T]], rename: Rename) -> tuple[tuple[str, _T], ...]:
