@@ -106,3 +106,23 @@ def test_a_schema_is_dropped_when_it_is_empty_or_with_cascade(db):
         ("information_schema",),
     ]
     assert run(db, "SELECT count(*) FROM item") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("column", "cure"),
+    [
+        ("SERIAL", "ALTER TABLE shop.ticket ALTER COLUMN t_id RESTART"),
+        ("INTEGER DEFAULT nextval('shop.number')", "ALTER SEQUENCE shop.number RESTART"),
+    ],
+)
+def test_truncate_names_the_statement_that_restarts_numbers_in_a_schema(db, column, cure):
+    for sql in (
+        "CREATE SCHEMA shop",
+        "CREATE SEQUENCE shop.number",
+        f"CREATE TABLE shop.ticket (t_id {column} PRIMARY KEY)",
+        "ALTER SEQUENCE shop.number OWNED BY shop.ticket.t_id",
+    ):
+        db.cursor().execute(sql)
+    with pytest.raises(hornbeam.NotSupportedError, match=f"then send {cure}"):
+        db.cursor().execute("TRUNCATE shop.ticket RESTART IDENTITY")
+    db.cursor().execute(cure)

@@ -68,7 +68,7 @@ _MARKS = "SELECT m, k FROM mark"
 
 @dataclass(frozen=True)
 class _Form:
-    """A relation as it is at the moment: where it is at home, the name of its column of notes, and
+    """The present form of a relation: where it is at home, the name of its column of notes, and
     what is declared."""
 
     name: str

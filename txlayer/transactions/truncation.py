@@ -11,7 +11,7 @@ from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, Unsupported
 from hornbeam_server.schema.model import DefaultKind, Relation
-from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.render import identifier, spelled
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.txlayer.transactions.write_clauses import require_truncated
 from hornbeam_server.txlayer.transactions.write_plans import Subquery, TruncatePlan
@@ -38,7 +38,7 @@ def truncation(
                 names.append(child)
     relations = [catalog.schema.relation(name) for name in names]
     if ast.args.get("identity") == "RESTART":
-        _require_no_identity(relations)
+        _require_no_identity(relations, catalog)
         _require_no_sequence(relations, catalog)
 
     def search(relation: Relation) -> Subquery:
@@ -62,17 +62,18 @@ def _require_no_sequence(relations: Sequence[Relation], catalog: Catalog) -> Non
                 f"TRUNCATE does not restart the sequence {sequence.name}: numbers begin again by a"
                 " change of the schema, outside of transactions.",
                 cure="Leave RESTART IDENTITY out, then send ALTER SEQUENCE"
-                f" {identifier(sequence.name)} RESTART.",
+                f" {spelled(sequence.name, catalog.schema.spaces)} RESTART.",
             )
 
 
-def _require_no_identity(relations: Sequence[Relation]) -> None:
+def _require_no_identity(relations: Sequence[Relation], catalog: Catalog) -> None:
     for relation in relations:
+        table = spelled(relation.name, catalog.schema.spaces)
         for column in relation.visible:
             if column.default_kind is DefaultKind.IDENTITY:
                 raise Unsupported(
                     f"TRUNCATE does not restart {relation.name}.{column.name}: numbers begin again"
                     " by a change of the schema, outside of transactions.",
                     cure="Leave RESTART IDENTITY out, then send ALTER TABLE"
-                    f" {identifier(relation.name)} ALTER COLUMN {identifier(column.name)} RESTART.",
+                    f" {table} ALTER COLUMN {identifier(column.name)} RESTART.",
                 )
