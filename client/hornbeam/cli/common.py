@@ -30,7 +30,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from hornbeam.cli.texts import DAMAGE, contents, decoded, encoding_of
+from hornbeam.cli.texts import text_and_encoding
 from hornbeam.connection import Connection, connect
 from hornbeam.errors import Error, InterfaceError
 
@@ -172,12 +172,11 @@ def _bars(*columns: ProgressColumn) -> Progress:
 def read_text(path: Path, encoding: str | None = None) -> str:
     """The text of a file, which may be compressed, in the encoding that it says; - is standard
     input. Raises InterfaceError."""
+    if str(path) != "-":
+        return _LINE_END.sub("\n", text_and_encoding(path, encoding)[0])
     try:
-        if str(path) == "-":
-            return typer.get_text_stream("stdin").read().removeprefix("\ufeff")
-        data = contents(path)
-        return _LINE_END.sub("\n", decoded(data, encoding_of(data, encoding)))
-    except (*DAMAGE, LookupError, UnicodeDecodeError) as error:
+        return typer.get_text_stream("stdin").read().removeprefix("\ufeff")
+    except (OSError, UnicodeDecodeError) as error:
         raise InterfaceError(f"{path} cannot be read: {error}") from None
 
 

@@ -38,7 +38,7 @@ from hornbeam.cli.load import RejectsFile as Rejected
 from hornbeam.cli.loadfiles import Batch, Rows, Together, Unit, text_batch
 from hornbeam.cli.rejects import rejects_file
 from hornbeam.cli.schema import Dialect, DialectOption
-from hornbeam.cli.texts import DAMAGE, EncodingOption, contents, decoded, encoding_of
+from hornbeam.cli.texts import EncodingOption, text_and_encoding
 from hornbeam.connection import Connection
 from hornbeam.ddl import put_into_force
 from hornbeam.errors import from_problem
@@ -148,12 +148,7 @@ def _reading(path: Path, dialect: Dialect | None, encoding: str | None = None) -
     surrogates, which stand for bytes in columns of bytes. Raises InterfaceError."""
     ddl, sources = server_module("schema.ddl"), server_module("schema.ddl.sources")
     source = None if dialect is None else sources.Source(dialect.value)
-    try:
-        data = contents(path)
-        encoding = encoding_of(data, encoding)
-        text = decoded(data, encoding, "surrogateescape")
-    except (*DAMAGE, LookupError, UnicodeDecodeError) as error:
-        fail(f"{path} cannot be read: {error}")
+    text, encoding = text_and_encoding(path, encoding, "surrogateescape")
     reading = ddl.read_file(text, str(path), source, encoding)
     return server_module("node.schema_problems").checked(reading)
 

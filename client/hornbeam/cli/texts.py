@@ -12,15 +12,22 @@ import gzip
 import lzma
 import re
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Annotated, cast
+from typing import IO, Annotated, Any, cast
 
 import typer
+
+from hornbeam.errors import InterfaceError
 
 UTF8 = "utf-8"
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 """What is raised when a file cannot be read or decompressed."""
-_OPENERS = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
+_OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+}
 _HEAD = 60_000
 """The number of bytes that are searched for the name of an encoding."""
 _NAMED = re.compile(
@@ -52,17 +59,21 @@ def is_compressed(path: Path) -> bool:
 def uncompressed(path: Path, file: IO[bytes]) -> IO[bytes]:
     """The uncompressed bytes of `file`, which is the opened file at `path`."""
     opener = _OPENERS.get(path.suffix.lower())
-    if opener is None:
-        return file
-    if opener is gzip.GzipFile:
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=file))
-    return cast("IO[bytes]", opener(file))
+    return file if opener is None else cast("IO[bytes]", opener(file))
 
 
-def contents(path: Path) -> bytes:
-    """The uncompressed bytes of a file. Raises the errors of `DAMAGE`."""
-    with path.open("rb") as file:
-        return uncompressed(path, file).read()
+def text_and_encoding(
+    path: Path, encoding: str | None = None, errors: str = "strict"
+) -> tuple[str, str]:
+    """The text of a file, which may be compressed, and its encoding: `encoding`, or the one that
+    the file says. Raises InterfaceError."""
+    try:
+        with path.open("rb") as file:
+            data = uncompressed(path, file).read()
+        found = encoding_of(data, encoding)
+        return data.decode(found, errors).removeprefix("\ufeff"), found
+    except (*DAMAGE, LookupError, UnicodeDecodeError) as error:
+        raise InterfaceError(f"{path} cannot be read: {error}") from None
 
 
 def encoding_of(data: bytes, name: str | None = None) -> str:
@@ -78,8 +89,3 @@ def encoding_of(data: bytes, name: str | None = None) -> str:
     if said == "latin1" and not postgres:
         return _LATIN1_OF_MYSQL
     return codecs.lookup(_NAMES.get(said, re.sub(r"^win(?=\d)", "cp", said))).name
-
-
-def decoded(data: bytes, encoding: str = UTF8, errors: str = "strict") -> str:
-    """The text of a file, without its byte order mark. Raises UnicodeDecodeError."""
-    return data.decode(encoding, errors).removeprefix("\ufeff")
