@@ -481,10 +481,11 @@ class Connection:
             )
         if self._modes.read_only:
             raise ProgrammingError("This transaction is READ ONLY.")
-        if all(write.result is not None for write in self._writes):
-            for write in writes:
-                write.body.update(self._session(write.body["sql"]))
         self._writes += writes
+        if any(self._session(write.body["sql"]) for write in writes):
+            # The first write of the request: a later one would undo what those before it draw.
+            first = next(write for write in self._writes if write.result is None)
+            first.body["session"] = dict(self._drawn)
         if self._pipelines:
             self._accepted = True
         else:

@@ -335,3 +335,17 @@ def test_nextval_in_with_is_refused(db):
     run(db, "CREATE SEQUENCE s")
     with pytest.raises(NotSupportedError, match="outermost SELECT"):
         rows(db, "WITH n AS (SELECT nextval('s') AS id) SELECT id FROM n")
+
+
+def test_writes_of_a_pipeline_know_the_numbers_of_the_session(tmp_path):
+    with hornbeam.connect(embedded(tmp_path), autocommit=True) as db:
+        run(db, "CREATE SEQUENCE s")
+        run(db, "CREATE TABLE t (i BIGINT PRIMARY KEY, j BIGINT)")
+        ((first,),) = rows(db, "SELECT nextval('s')")
+        with db.pipeline():
+            run(db, "INSERT INTO t VALUES (1, 0)")
+            run(db, "INSERT INTO t VALUES (2, currval('s'))")
+            run(db, "INSERT INTO t VALUES (3, nextval('s'))")
+            run(db, "INSERT INTO t VALUES (4, currval('s'))")
+        found = [(1, 0), (2, first), (3, first + 1), (4, first + 1)]
+        assert rows(db, "SELECT i, j FROM t ORDER BY i") == found
