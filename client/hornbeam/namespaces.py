@@ -81,7 +81,7 @@ def setting_of_path(sql: str) -> Setting | None:
         raise ProgrammingError(
             f"{sql.strip()!r} gives no search path.\n  Write SET search_path TO shop, public."
         )
-    return Setting(tuple(map(_element, listed)), local)
+    return Setting(tuple(filter(None, map(_element, listed))), local)  # '' is no schema
 
 
 def _element(word: str) -> str:

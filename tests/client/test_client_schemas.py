@@ -67,6 +67,14 @@ def test_a_search_path_finds_names_and_places_new_ones(db):
         run(db, "SELECT * FROM part")
 
 
+def test_an_empty_search_path_finds_full_names_only(db):
+    run(db, *SHOP, "SET search_path TO ''", "SELECT 1")
+    assert db.search_path == ()
+    assert run(db, "SELECT count(*) FROM shop.item") == [(0,)]
+    with pytest.raises(hornbeam.ProgrammingError, match="no schema of the search path exists"):
+        run(db, "SELECT count(*) FROM item")
+
+
 def test_a_rollback_withdraws_the_search_path_of_a_transaction(db):
     run(db, *SHOP, "SELECT 1")
     db.autocommit = False
