@@ -1,6 +1,6 @@
 """ORDER BY of SELECT DISTINCT: each key has to be an output column.
 
-Rows that DISTINCT makes one may have several values of any other key, so their order would be
+Rows that DISTINCT merges may have several values of any other key, so their order would be
 undetermined.
 """
 

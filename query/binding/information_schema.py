@@ -106,7 +106,7 @@ def _placed(full: str, catalog: Catalog) -> tuple[str, str, str]:
     return DATABASE, *parted(full, catalog.schema.spaces)
 
 
-def _beside(relation: str, name: str, catalog: Catalog) -> tuple[str, str, str]:
+def _constraint(relation: str, name: str, catalog: Catalog) -> tuple[str, str, str]:
     """The database, the schema and the name of a constraint of a relation."""
     return (*_placed(relation, catalog)[:2], bare(name, catalog.schema.spaces))
 
@@ -209,14 +209,14 @@ def _table_constraints(catalog: Catalog) -> Iterator[_Row]:
         named = [(name, kind) for name, kind, _ in _keys(relation, catalog)]
         named += [(check.name, "CHECK") for check in relation.checks]
         for name, kind in named:
-            constraint = _beside(relation.name, name, catalog)
+            constraint = _constraint(relation.name, name, catalog)
             yield *constraint, *_placed(relation.name, catalog), kind, "NO", "NO"
 
 
 def _check_constraints(catalog: Catalog) -> Iterator[_Row]:
     for relation in catalog.schema.relations:
         for check in relation.checks:
-            yield *_beside(relation.name, check.name, catalog), check.sql
+            yield *_constraint(relation.name, check.name, catalog), check.sql
 
 
 def _key_column_usage(catalog: Catalog) -> Iterator[_Row]:
@@ -225,15 +225,15 @@ def _key_column_usage(catalog: Catalog) -> Iterator[_Row]:
             for number, column in enumerate(columns, start=1):
                 position = number if kind == "FOREIGN KEY" else None
                 place = *_placed(relation.name, catalog), column
-                yield *_beside(relation.name, name, catalog), *place, number, position
+                yield *_constraint(relation.name, name, catalog), *place, number, position
 
 
 def _referential_constraints(catalog: Catalog) -> Iterator[_Row]:
     for relation in catalog.schema.relations:
         for key in relation.foreign_keys:
-            parent = _beside(key.parent, _referenced(key, catalog), catalog)
+            parent = _constraint(key.parent, _referenced(key, catalog), catalog)
             rules = "NONE", key.on_update.value.upper(), key.on_delete.value.upper()
-            yield *_beside(relation.name, key.name, catalog), *parent, *rules
+            yield *_constraint(relation.name, key.name, catalog), *parent, *rules
 
 
 def _referenced(key: ForeignKey, catalog: Catalog) -> str:
@@ -247,10 +247,10 @@ def _constraint_column_usage(catalog: Catalog) -> Iterator[_Row]:
             if kind != "FOREIGN KEY":
                 for column in columns:
                     place = *_placed(relation.name, catalog), column
-                    yield *place, *_beside(relation.name, name, catalog)
+                    yield *place, *_constraint(relation.name, name, catalog)
         for key in relation.foreign_keys:
             for column in key.parent_columns:
-                constraint = _beside(relation.name, key.name, catalog)
+                constraint = _constraint(relation.name, key.name, catalog)
                 yield *_placed(key.parent, catalog), column, *constraint
 
 

@@ -62,7 +62,7 @@ def _scope(node: exp.Expr) -> int:
     return id(node.find_ancestor(*_SCOPES))
 
 
-def _join_table(table: exp.Table, beside: Sequence[exp.Table], sql: str, ctes: Set[str]) -> None:
+def _join_table(table: exp.Table, tables: Sequence[exp.Table], sql: str, ctes: Set[str]) -> None:
     schema, name = table.db, table.name
     if schema == INFORMATION_SCHEMA:
         return  # the binder knows its relations
@@ -78,7 +78,7 @@ def _join_table(table: exp.Table, beside: Sequence[exp.Table], sql: str, ctes: S
             cure="Give the CTE another name, and leave out the schema.",
         )
     if schema != PUBLIC and not table.alias:
-        same = [each for each in beside if _bare(each) == name and not _aliased(each)]
+        same = [each for each in tables if _bare(each) == name and not _aliased(each)]
         first = next((each for each in same if _schema(each) == PUBLIC), same[0])
         if first is table and not isinstance(table.parent, exp.TruncateTable):
             alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))

@@ -144,10 +144,10 @@ def sequence_named(argument: exp.Expr, catalog: Catalog) -> Counter:
             f"The name of a sequence is a text: {written(argument, NAME)}.",
             cure="Write nextval('sequence').",
         )
-    return counternamed(name, catalog)
+    return counter_named(name, catalog)
 
 
-def counternamed(name: str, catalog: Catalog) -> Counter:
+def counter_named(name: str, catalog: Catalog) -> Counter:
     """The counter of a sequence. Raises UnknownName."""
     counter = catalog.sequences.get(name)
     if counter is None:

@@ -112,8 +112,8 @@ def mark_values_that_meet(values: Sequence[exp.Expr], type_of: TypeOf, give_type
 
 
 def type_parameters(values: Sequence[exp.Expr], type_: ColumnType, give_type: GiveType) -> None:
-    """Give parameters among `values` the type of the decimals among them if it has no room for
-    more places. Then a value of more places becomes a literal, whose places count."""
+    """Give the parameters among `values` the type of the decimals if it has no room for more
+    places. Then a value of more places becomes a literal, whose places count."""
     if type_.precision == MAX_DECIMAL_PRECISION:
         for value in values:
             give_type(value, type_)

@@ -97,8 +97,8 @@ _JSON_OPERATORS = {
 }
 _LITERAL_TYPES = DuckDB.Parser.TYPE_TOKENS
 READ_AGAIN, READ_AGAIN_AT_LEAST = 50, 20_000
-"""The parser goes back over at most so many tokens: for each token of a statement, and
-in addition."""
+"""The parser of a statement of n tokens goes back over at most `READ_AGAIN` * n +
+`READ_AGAIN_AT_LEAST` tokens."""
 _KEYWORD_FORMS = ("CAST", "OVERLAY", "POSITION", "SUBSTRING", "TRY_CAST")
 
 

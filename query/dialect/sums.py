@@ -314,7 +314,8 @@ def common_if_known(types: Sequence[ColumnType | None]) -> ColumnType | None:
 
 
 def number_of_all(nodes: Sequence[exp.Expr], type_of: TypeOf) -> ColumnType | None:
-    """The common type of the numbers of nodes, of which NULL has any; None if one is not known."""
+    """The common type of the numbers of nodes, except NULL; None if the type of one of them is not
+    known."""
     given = (node for node in nodes if not isinstance(node, exp.Null))
     return common_if_known([number_type(node, type_of) for node in given])
 
