@@ -195,9 +195,9 @@ class Catalog:
     timestamp of snapshots that this catalog can read: before it, another catalog was in effect.
     `method`, `budget` and `aggregates` are the options that chose its views. `beginnings` (of
     counters) have numbers like tables. `stored_as` has the stored names of relations,
-    views and indexes, if they are not their own: those that were renamed, or have a name that
-    another one is stored as. Tables, logs and grants of API keys have stored names. `copies` are
-    relations whose rows are being written again, in a second table each
+    views and indexes, if they are not their own: of those that were renamed, and of those whose
+    name is the stored name of another one. Tables, logs and grants of API keys have stored names.
+    `copies` are relations whose rows are being written again, in a second table each
     (`txlayer/ddl/relation_copies.py`).
     """
 

@@ -37,8 +37,8 @@ def with_numbers(made: Catalog, current: Catalog, number: int) -> Catalog:
     """`made` with table numbers. A name gets a new table, with `number` or higher, when it is not
     in `current`, or when `made` gives it another number than it has there; a new load gets this
     number, too. A loaded name keeps its table, and so does a renamed one (`Catalog.stored_as`). A
-    relation may get the table of its copy. A new name that another one is stored as gets a stored
-    name of its own.
+    relation may get the table of its copy. A new relation or view whose name is the stored name of
+    another one gets a stored name that no other has.
     Databases older than claims may have higher numbers."""
     known, asked = dict(current.incarnations), dict(made.incarnations)
     loaded = dict(current.loaded.incarnations) if made.load is None else known
@@ -80,9 +80,9 @@ def _stored_as(made: Catalog, kept: Iterable[str]) -> tuple[tuple[str, str], ...
 
 
 def _free(made: Catalog, name: str, taken: Set[str]) -> str:
-    """The stored name of `name`, or the first one behind it whose parts are not taken. A relation
-    of a schema, or with a quoted name, may have it as its own: then it is taken, or that relation
-    gets another stored name."""
+    """The stored name of `name` if all its parts are free; otherwise the first of `name..2`,
+    `name..3`, … whose parts are free. A relation may also have such a name itself, for example as a
+    quoted one: then the name is taken, or that relation gets another stored name."""
     first = made.stored_name(name)
     further = (f"{first}..{number}" for number in count(2))
     candidates = chain([first], further)
