@@ -119,6 +119,11 @@ class _Link:
         return _Link(other(), self.term)
 
 
+def chain(joined: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
+    """`a joined b joined c` of one or more parts."""
+    return reduce(lambda left, right: joined(this=left, expression=right), parts)
+
+
 def _regroup(node: exp.Expr) -> bool:
     """Regroup the chain that ends at `node` in place, if it is long. Returns whether it was."""
     if node.parent is not None and node.arg_key == "this" and _continues(node.parent, node):

@@ -16,7 +16,6 @@ changes, and functions that reach outside the database.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -28,7 +27,13 @@ from sqlglot.tokenizer_core import Token, TokenType
 from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.clauses import check_clauses
 from hornbeam_server.query.binding.locking import without_locking
-from hornbeam_server.query.binding.nesting import check_nesting, list_equalities, shallow, too_deep
+from hornbeam_server.query.binding.nesting import (
+    chain,
+    check_nesting,
+    list_equalities,
+    shallow,
+    too_deep,
+)
 from hornbeam_server.query.binding.output_names import name_outputs
 from hornbeam_server.query.binding.patterns import SEVERAL, spell_patterns
 from hornbeam_server.query.binding.schema_names import join_names
@@ -452,7 +457,7 @@ def _taken_apart(node: exp.Expr) -> exp.Expr:
             return node
         found = [row for row in rows if row is not None]
         firsts = exp.In(this=left[0].copy(), expressions=[row[0].copy() for row in found])
-        either = _chain(exp.Or, [_compare_rows(exp.EQ, left, row) for row in found])
+        either = chain(exp.Or, [_compare_rows(exp.EQ, left, row) for row in found])
         return exp.And(this=_taken_apart(firsts), expression=exp.Paren(this=either))
     right = _row(node.expression)
     if right is None or len(left) != len(right):
@@ -466,14 +471,10 @@ def _all_null(node: exp.Is, row: Row) -> exp.Expr:
     if not isinstance(node.expression, exp.Null):
         return node
     none = isinstance(node.parent, exp.Not) and grammar.IS_NOT in node.parent.meta
-    return _chain(
+    return chain(
         exp.Or if none else exp.And,
         [exp.Is(this=cell.copy(), expression=exp.Null()) for cell in row],
     )
-
-
-def _chain(joined: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
-    return functools.reduce(lambda left, right: joined(this=left, expression=right), parts)
 
 
 def _compare_rows(kind: type[exp.Expr], left: Row, right: Row) -> exp.Expr:
@@ -482,7 +483,7 @@ def _compare_rows(kind: type[exp.Expr], left: Row, right: Row) -> exp.Expr:
     pairs = zip(left, right, strict=True)
     each = [_compare_cells(kind, a, b) for a, b in pairs]
     joined = exp.And if kind in (exp.EQ, exp.NullSafeEQ) else exp.Or
-    return exp.Paren(this=_chain(joined, each))
+    return exp.Paren(this=chain(joined, each))
 
 
 def _ordered_rows(kind: type[exp.Expr], left: Row, right: Row) -> exp.Expr:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-
 from sqlglot import exp
 
+from hornbeam_server.query.binding.nesting import chain
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.trees import supersede
@@ -35,9 +34,7 @@ def _spelled(node: exp.Expr) -> exp.Expr:
         for pattern in patterns
     ]
     connector = exp.Or if isinstance(node.expression, exp.Any) else exp.And
-    return functools.reduce(
-        lambda left, right: connector(this=left, expression=right), conditions[1:], conditions[0]
-    )
+    return chain(connector, conditions)
 
 
 def _patterns(listed: exp.Expr) -> list[exp.Expr]:
