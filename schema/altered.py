@@ -58,8 +58,11 @@ def _literal(value: Value) -> Default:
 
 
 def _dropped(before: Column, place: int, taken: Collection[str]) -> Column:
-    """The column at `place` once it is dropped: NULL in new rows. Its name is none of `taken`."""
+    """The column at `place` once it is dropped: NULL in new rows. Its name is none of `taken`. Rows
+    that are older than the column keep the value that they show: views have copied it."""
     name = f"..dropped.{place}.."
     while name in taken:
         name += "."
-    return Column(name, before.type, hidden=True, dropped=True)
+    value = before.value_in_older_rows
+    missing = None if value is None else _literal(value)
+    return Column(name, before.type, hidden=True, dropped=True, missing=missing)

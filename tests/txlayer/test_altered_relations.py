@@ -128,6 +128,21 @@ async def test_a_dropped_column_is_gone_and_no_row_is_rewritten(tmp_path):
         await require_right(database)
 
 
+async def test_a_view_agrees_with_rows_that_are_older_than_a_dropped_column(tmp_path):
+    """The row of customer 1 is older than the column, whose default its view row has copied."""
+    with_bonus = {"c_tier INTEGER DEFAULT 1": "c_tier INTEGER DEFAULT 1, c_bonus INT DEFAULT 8"}
+    async with opened(tmp_path) as database:
+        await apply(database, edited(TABLES, with_bonus))
+        await run(database, "INSERT INTO orders VALUES (20, 'copied', 1, 3)")
+        await apply(database, TABLES)
+        await require_right(database)
+        await run(database, "INSERT INTO orders VALUES (21, 'later', 1, 3)")
+        await require_right(database)
+        await apply(database, edited(TABLES, with_bonus))
+        assert await database.fetch("SELECT c_bonus FROM customer WHERE c_id = 1") == [(8,)]
+        await require_right(database)
+
+
 async def test_values_are_dropped_only_if_that_is_allowed(tmp_path):
     async with opened(tmp_path) as database:
         with pytest.raises(InvalidRequest, match=r"columns customer\.c_old"):
