@@ -172,7 +172,7 @@ class ChangingSchema:
             self._known[thing] = wanted.part(thing)
             # A row that a build has missed is in its index again with the next write of the row.
             for _ in range(LOOKS):
-                await self._read(client)
+                await self._look(client)
                 await asyncio.sleep(client.random.uniform(0, LOOK_S))
 
     async def _changed(self, client: Client, thing: Thing) -> _Wanted:
@@ -211,19 +211,25 @@ class ChangingSchema:
     # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
+        unique = self._known[Thing.UNIQUE]
+        books = await self._look(client)
+        if unique == (True,) and self._known[Thing.UNIQUE] is unique:  # no change since
+            self._require_places(books)
+
+    async def _look(self, client: Client) -> list[tuple]:
+        """Read everything at one snapshot, which may be older than the last change, and check that
+        views and indexes are right. Returns the books."""
         copies = client.random.randrange(MOST_COPIES)
         by_index = (f"{_BOOKS} WHERE b_copies = ?", (copies,))
         by_view = (f"{_JOINED} AND b_copies = ?", (copies,))
-        unique = self._known[Thing.UNIQUE]
         found = await client.read(_SHELVES, _BOOKS, _JOINED, by_index, by_view)
         if found is None:
-            return
+            return []
         shelves, books, joined, indexed, selected = found
         self._verify(shelves, books, joined)
         assert sorted(indexed) == sorted(b for b in books if b[3] == copies), "the index lies"
         assert sorted(selected) == sorted(j for j in joined if j[3] == copies), "the index lies"
-        if unique == (True,) and self._known[Thing.UNIQUE] is unique:  # no change since
-            self._require_places(books)
+        return books
 
     async def _read_shelf(self, client: Client) -> None:
         shelf = client.random.randrange(SHELVES)
