@@ -7,7 +7,7 @@ import pytest
 
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, State
-from hornbeam_server.schema.errors import NotFound, StalePlan, Unavailable
+from hornbeam_server.schema.errors import NotFound, SnapshotTooOld, StalePlan, Unavailable
 from hornbeam_server.txlayer.ddl.barrier import OwnBarrier
 from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
 from tests.txlayer.database_world import building, check, opened, run_all, settings, shop, until
@@ -87,6 +87,26 @@ async def test_views_and_indexes_are_built_while_writers_go_on(tmp_path):
         await asyncio.gather(database.keeper.wait_built(), *writers)
         assert set(database.catalog.state.values()) == {State.READABLE}
         assert database.prepare(JOIN).served_by[0].startswith("customer__orders")
+        await check(database)
+
+
+async def test_a_snapshot_from_the_time_of_a_build_can_be_read_after_it(tmp_path):
+    """A transaction that begins while an index is built goes on when the build has ended."""
+    async with opened(tmp_path, bare()) as database:
+        await fill(database, 300)
+        earlier = database.watermark()
+        held = hold_builds(database)
+        await database.keeper.apply(next_version(database, shop()))
+        await until(lambda: held.waiting > 0)
+        at, rows = database.watermark(), sorted(await database.fetch(JOIN))
+        await write(database, 1, 3)
+        held.go.set()
+        await database.keeper.wait_built()
+        assert database.prepare(JOIN).served_by[0].startswith("customer__orders")
+        assert sorted(await database.fetch(JOIN, snapshot=at)) == rows
+        assert sorted(await database.fetch(JOIN)) != rows
+        with pytest.raises(SnapshotTooOld):
+            await database.fetch(JOIN, snapshot=earlier)
         await check(database)
 
 

@@ -609,7 +609,8 @@ class CatalogKeeper:
             waiting.remove(name)
         if built:
             tables = {codecs(name).layout.table for name in built}
-            await self._persistently(partial(self._mark_readable, tables))
+            at = max(self.builds[name].at for name in built)
+            await self._persistently(partial(self._mark_readable, tables, at))
         for name in built:
             self.builds[name].finished = True
         if failed is not None:
@@ -645,22 +646,20 @@ class CatalogKeeper:
         await self._store.put(puts, build.at)
         await self._clock.sleep(0)
 
-    async def _mark_readable(self, tables: set[str]) -> None:
-        """Make the views and indexes in `tables` readable, unless they have been dropped."""
+    async def _mark_readable(self, tables: set[str], complete_at: int | None = None) -> None:
+        """Make the views and indexes in `tables` readable, unless they have been dropped. They can
+        be read at snapshots from `complete_at` on; None: from now on."""
         await self._store.flush()
         self._steps(Step.BUILT)
         async with self.changing:
             catalog = self.state.catalog
             states = dict(catalog.states)
-            names = [
-                name for table, name in build_records.building(catalog).items() if table in tables
-            ]
+            building = build_records.building(catalog)
+            names = [name for table, name in building.items() if table in tables]
             if not names:
                 return
             for name in names:
-                built = transition(states[name], Event.BUILT)
-                # No reader uses a snapshot before T: older snapshots are refused.
-                states[name] = transition(built, Event.CAUGHT_UP)
+                states[name] = transition(transition(states[name], Event.BUILT), Event.CAUGHT_UP)
             counted = self.counts() | {name: self.builds[name].rows for name in names}
             counts = {name: count for name, count in counted.items() if count}
             readable = replace(
@@ -669,7 +668,8 @@ class CatalogKeeper:
                 states=tuple(states.items()),
                 row_counts=tuple(counts.items()),
             )
-            await self._publish(lambda at: _ready(replace(readable, since=at)))
+            least = None if complete_at is None else max(catalog.since, complete_at)
+            await self._publish(lambda at: _ready(replace(readable, since=least or at)))
 
     async def _drop_unread(self, tables: set[str], version: int) -> None:
         _, barrier = self.led()
