@@ -13,10 +13,11 @@ import hornbeam
 from hornbeam_server.query.workers.places import Places
 from tests.api.api_world import PLAN, world
 from tests.api.security_world import secure_world
+from tests.query.query_world import UNINTERRUPTIBLE
 
 MEMORY = "SELECT sum(length(repeat('x', 100000000 + x))) FROM range(1000) t(x)"
 SORT = "SELECT list_sort(range(1000000000))[1]"
-SLOW = "SELECT levenshtein(repeat('ab', 25000), repeat('ba', 25000))"
+SLOW = f"SELECT {UNINTERRUPTIBLE}"
 SMALL = "SELECT count(*) FROM range(10)"
 
 
@@ -51,17 +52,14 @@ def test_a_write_that_needs_too_much_memory_is_refused(shop):
 
 
 def test_uninterruptible_statements_do_not_block_others(shop):
-    """Four slow statements with a limit of 20 s share two places."""
+    """Four slow statements with a limit of 12 s share two places."""
     with ThreadPoolExecutor(4) as clients:
-        slow = [clients.submit(ask, shop, SLOW, 20_000) for _ in range(4)]
+        slow = [clients.submit(ask, shop, SLOW, 12_000) for _ in range(4)]
         time.sleep(1.5)
-        began = time.monotonic()
         for _ in range(3):
             assert ask(shop, SMALL).json()["rows"] == [[10]]
-        assert time.monotonic() - began < 15
         assert not any(answer.done() for answer in slow)
-        for answer in slow:
-            assert answer.result().status_code in (200, 504)
+        assert {answer.result().status_code for answer in slow} == {504}
 
 
 def test_a_place_is_free_after_the_time_limit_of_its_statement(shop):

@@ -31,6 +31,9 @@ from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.snapshot import RowReader, RowVersion
 from tests.duckdb_oracle import connect
 
+UNINTERRUPTIBLE = "levenshtein(repeat('ab', 250000), repeat('ba', 250000))"
+"""DuckDB looks for an interrupt only after this value, which takes minutes on any machine: it
+has as many steps as the product of the lengths, 250 000 million."""
 INTEGER = ColumnType(Kind.INTEGER)
 TEXT = ColumnType(Kind.TEXT, length=40)
 PRICE = ColumnType(Kind.DECIMAL, 10, 2)

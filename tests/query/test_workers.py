@@ -44,13 +44,12 @@ from hornbeam_server.schema.errors import (
     TypeMismatch,
 )
 from hornbeam_server.schema.types import ColumnType, Kind
-from tests.query.query_world import MemoryReader, make_catalog, sample
+from tests.query.query_world import UNINTERRUPTIBLE, MemoryReader, make_catalog, sample
 
 CATALOG = make_catalog()
 BASE = sample()
 SMALL = "SELECT count(*) FROM range(10)"
-SLOW = "SELECT levenshtein(repeat('ab', 25000), repeat('ba', 25000))"
-"""DuckDB cannot interrupt this statement, which takes more than a minute."""
+SLOW = f"SELECT {UNINTERRUPTIBLE}"
 MEMORY = [
     "SELECT sum(length(repeat('x', 100000000 + x))) FROM range(1000) t(x)",
     "SELECT list_sort(range(1000000000))[1]",
@@ -329,18 +328,13 @@ async def test_expressions_of_writes_have_the_same_limits():
             await evaluated(engine, "length(repeat('x', 2000000000))")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
-                await evaluated(engine, "levenshtein(repeat('ab', 25000), repeat('ba', 25000))")
+                await evaluated(engine, UNINTERRUPTIBLE)
         assert await evaluated(engine, "1 + 1") == [2]
 
 
 async def test_expressions_that_are_preempted_start_again():
     async with with_engine(places=2) as engine:
-        slow = [
-            asyncio.ensure_future(
-                evaluated(engine, "levenshtein(repeat('ab', 25000), repeat('ba', 25000))")
-            )
-            for _ in range(4)
-        ]
+        slow = [asyncio.ensure_future(evaluated(engine, UNINTERRUPTIBLE)) for _ in range(4)]
         await asyncio.sleep(1)
         assert await evaluated(engine, "1 + 1") == [2]
         assert not any(task.done() for task in slow)
