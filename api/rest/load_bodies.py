@@ -127,19 +127,23 @@ def _csv_rows(
     body: bytes, relation: Relation, max_rows: int, delimiter: str
 ) -> tuple[list[str], Rows]:
     """Read all fields as text: the coercion to column types, later, is exact. An empty unquoted
-    field is NULL."""
+    field is NULL. So an empty line is a row if there is one column, as in PostgreSQL's COPY; else
+    it is skipped."""
     _check_width(body, relation, delimiter.encode())
     if _cut_in_quotes(body, delimiter.encode()):  # pyarrow would take the cut field for a whole one
         raise InvalidRequest(
             "The body ends inside a quoted field.", cure="Send all of it; nothing was loaded."
         )
+    header = _header(body, delimiter)
     table = pyarrow.csv.read_csv(
         io.BytesIO(body),
         # Without threads errors name the row. A row must lie within a block.
         read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=max(len(body), 1)),
-        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) != 1
+        ),
         convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(_header(body, delimiter), pa.string()),
+            column_types=dict.fromkeys(header, pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
             null_values=[""],

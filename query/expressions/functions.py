@@ -1,8 +1,8 @@
 """Functions that are called by name: handlers of their compiled arguments.
 
 Hornbeam's grammar leaves a call as it is written (`query/dialect/grammar.py`), so a function is
-known by its name here. So is a macro of arrays, which the text of a declared view calls. Each
-handler raises NotNativeError for arguments of other types or numbers.
+known by its name here. So is a macro of arrays or a function of JSONB, which the text of a declared
+view calls. Each handler raises NotNativeError for arguments of other types or numbers.
 """
 
 from __future__ import annotations
@@ -13,12 +13,17 @@ from functools import partial
 
 from hornbeam_server.query.dialect.arrays import FUNCTIONS, PREFIX
 from hornbeam_server.query.dialect.arrays import Function as ArrayFunction
+from hornbeam_server.query.dialect.jsonb import FUNCTIONS as JSONB_FUNCTIONS
+from hornbeam_server.query.dialect.jsonb import PREFIX as JSONB_PREFIX
+from hornbeam_server.query.dialect.jsonb import Function as JsonbFunction
+from hornbeam_server.query.dialect.jsonb import Parameter
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.dialect.value_functions import function_of
 from hornbeam_server.query.expressions import (
     arithmetic,
     arrays,
     dates,
+    jsonb,
     logic,
     text,
     value_functions,
@@ -60,7 +65,15 @@ def _of_arrays(name: str, *arguments: Operand) -> Operand:
     return arrays.called(name, arguments)
 
 
-def _number_of(function: ArrayFunction) -> range:
+def _of_jsonb(name: str, *arguments: Operand) -> Operand:
+    return jsonb.called(name, [[argument] for argument in arguments])
+
+
+def _takes_no_list(function: JsonbFunction) -> bool:
+    return Parameter.LIST not in function.parameters
+
+
+def _number_of(function: ArrayFunction | JsonbFunction) -> range:
     number = len(function.parameters)
     return range(number, number + 1)
 
@@ -95,5 +108,11 @@ _FUNCTIONS: dict[str, tuple[range, Function]] = {
         for name, function in FUNCTIONS.items()
     },
     macro("array_any"): (_TWO, arrays.any_equal),
+    **{
+        JSONB_PREFIX + name: (_number_of(function), partial(_of_jsonb, name))
+        for name, function in JSONB_FUNCTIONS.items()
+        if _takes_no_list(function)
+    },
+    macro("json"): (_ONE, jsonb.as_json),
 }
 """By name: the possible numbers of arguments, and the handler."""

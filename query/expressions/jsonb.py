@@ -34,6 +34,7 @@ _KINDS = {
     Parameter.INTEGER: (Kind.INTEGER, Kind.BIGINT),
     Parameter.BOOLEAN: (Kind.BOOLEAN,),
 }
+_JSON = ColumnType(Kind.JSON)
 _DIGITS = ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, 0)
 
 
@@ -64,14 +65,14 @@ def _argument(parameter: Parameter, operand: Operand) -> Operand:
     if operand.type is None:
         return operand
     if parameter is Parameter.ANY:
-        return _any(operand)
+        return as_json(operand)
     if operand.type.kind not in _KINDS[parameter]:
         raise NotNativeError
     return operand
 
 
 def _of_list(run: Callable[..., Any], result: ColumnType, items: Sequence[Operand]) -> Operand:
-    parts = [_any(item).evaluate for item in items]
+    parts = [as_json(item).evaluate for item in items]
 
     def evaluate(row: Row, parameters: Any) -> Any:
         return run([part(row, parameters) for part in parts])
@@ -79,7 +80,7 @@ def _of_list(run: Callable[..., Any], result: ColumnType, items: Sequence[Operan
     return Operand(result, evaluate)
 
 
-def _any(operand: Operand) -> Operand:
+def as_json(operand: Operand) -> Operand:
     """An operand of any type as text of JSON."""
     if operand.type is None:
         return operand
@@ -88,7 +89,7 @@ def _any(operand: Operand) -> Operand:
         return operand
     if kind not in _TEXTS:
         raise NotNativeError
-    return unary(operand, TEXT, _TEXTS[kind])
+    return unary(operand, _JSON, _TEXTS[kind])
 
 
 def _timestamp(value: dt.datetime) -> str:

@@ -141,8 +141,8 @@ def test_bad_rows_of_json_lines_and_parquet_are_rejected(
     assert rows(db, "SELECT a_id FROM author") == [(1,), (7,)]
     assert places(rejects) == [
         *((place, "invalid-request") for place in (3, 4, 5, 6)),
-        (9, "sql-unknown-name"), (10, "invalid-request"), (11, "invalid-request"),
-        (7, "sql-type-mismatch"),
+        (9, "sql-unknown-name"), (10, "invalid-request"),
+        (7, "sql-type-mismatch"), (11, "not-null-violation"),
     ]  # fmt: skip
     assert rejected(rejects)[3]["record"] == '{"a_id": 5, "a_name": "\\xff"}'
     assert rejected(rejects)[7]["record"] == '{"a_id": 6.50, "a_name": "F"}'
@@ -230,6 +230,22 @@ def test_a_column_that_a_line_leaves_out_has_its_default(
         (-3, "new"), (-2, None), (-1, "new"),
     ]  # fmt: skip
     assert len(rows(db, "SELECT n_text FROM note WHERE n_text = 'x'")) == 1
+
+
+def test_a_row_of_null_in_a_single_column_is_inserted(
+    run: Run, db: Connection, tmp_path: Path
+) -> None:
+    """CSV of one column has an empty line for it."""
+    db.cursor().execute("CREATE TABLE IF NOT EXISTS thing (t_text TEXT)")
+    db.cursor().execute("DELETE FROM thing")
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"t_text": "a"}\n{"t_text": null}\n{}\n{"t_text": ""}\n{"t_text": null}\n')
+    dump = tmp_path / "t.sql"
+    dump.write_text("INSERT INTO thing (t_text) VALUES ('b'), (NULL), (NULL);\n")
+    assert run("load", "thing", str(path))[0] == 0
+    assert run("import", str(dump))[0] == 0
+    counted = "SELECT coalesce(t_text, '-'), count(*) FROM thing GROUP BY t_text"
+    assert rows(db, counted) == [("", 1), ("-", 5), ("a", 1), ("b", 1)]
 
 
 def test_too_many_rejects_end_the_load(run: Run, db: Connection, tmp_path: Path) -> None:

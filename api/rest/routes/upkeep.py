@@ -82,7 +82,8 @@ async def load_rows(
 ) -> Response:
     """Insert the rows of a CSV (with a header row) or an Arrow stream as one transaction.
 
-    In CSV an empty field is NULL, and a quoted empty field is the empty text.
+    In CSV an empty field is NULL, and a quoted empty field is the empty text. An empty line is a
+    row of NULL if the header has one column, and is skipped otherwise.
     """
     if relation not in db.catalog.schema:
         raise NotFound(f"There is no relation {relation}.")

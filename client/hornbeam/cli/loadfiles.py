@@ -184,11 +184,15 @@ def _json_batches(
             reason = f"There is no column {', '.join(map(repr, sorted(unknown)))}."
             unreadable.append(Unreadable(number, "sql-unknown-name", reason, _text_of(line)))
             continue
+        if not row and columns.names == columns.defaults:
+            reason = "The object is empty, and every column has a default: name a column."
+            unreadable.append(Unreadable(number, "invalid-request", reason, _text_of(line)))
+            continue
         groups.setdefault(columns.defaults.difference(row), []).append((number, line, row))
     if unreadable:
         yield Batch(_Text(b"", (), ()), chunk[0][0], position, unreadable)
     for group in groups.values():
-        yield Batch(_json_text(group), group[0][0], position)
+        yield Batch(_json_text(group, columns), group[0][0], position)
 
 
 def text_batch(
@@ -258,8 +262,10 @@ class Unit(NamedTuple):
     parts: Sequence[tuple[str, Rows, int, int]]
 
 
-def _json_text(group: Sequence[tuple[int, bytes, dict[str, Any]]]) -> _Text:
+def _json_text(group: Sequence[tuple[int, bytes, dict[str, Any]]], columns: Columns) -> _Text:
     names = list(dict.fromkeys(name for _, _, row in group for name in row))
+    if not names:  # rows without a member have NULL in a column without a default
+        names = sorted(columns.names - columns.defaults)[:1]
     return _Text(
         csv_line(names).encode(),
         [csv_line(map(row.get, names)).encode() for _, _, row in group],
@@ -289,8 +295,6 @@ def _json_row(line: bytes) -> dict[str, Any]:
     row = json.loads(line, parse_float=_Number, parse_constant=_Number)
     if not isinstance(row, dict):
         raise ValueError("A line must hold one JSON object.")
-    if all(value is None for value in row.values()):
-        raise ValueError("No column has a value.")  # CSV of one column cannot express it
     cells = {name: _cell(value) for name, value in row.items()}
     if b"\\u" in line:  # an unpaired surrogate raises UnicodeEncodeError
         csv_line(cells.values()).encode()
