@@ -1,29 +1,17 @@
-"""HTTP to one node, over persistent connections.
-
-It uses the standard library's HTTP client, since the cost of a request in the client is a large
-part of the whole cost of a read by key (decision 31).
-"""
+"""HTTP to one node, over persistent connections of blocking sockets (decision 81)."""
 
 from __future__ import annotations
 
-import selectors
+import select
 import socket
 import ssl
 from collections.abc import Iterator
-from http.client import (
-    HTTPConnection,
-    HTTPException,
-    HTTPResponse,
-    HTTPSConnection,
-    IncompleteRead,
-)
 from urllib.parse import urlsplit
 
 from hornbeam.exchange import Answer, CutShort, Lost, NotSent, Request
+from hornbeam.http1 import AnswerReader, Garbled, host_of, request_bytes
 
 PIECE_BYTES = 1 << 16
-_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
-"""`select` supports only file descriptors below about a thousand."""
 
 
 class Http:
@@ -38,107 +26,127 @@ class Http:
         timeout_s: float,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._address = address
+        parts = urlsplit(address)
+        self._place = parts.hostname or "", parts.port or (443 if tls else 80)
+        self._host = host_of(parts)
         self._connect_timeout_s = connect_timeout_s
         self._timeout_s = timeout_s
         self._tls = tls
-        self._idle: list[HTTPConnection] = []
+        self._idle: list[_Line] = []
 
     def send(self, request: Request) -> Answer:
-        connection = self._idle_connection() or self._new_connection()
+        data = request_bytes(request, self._host)
+        line = self._idle_line() or self._new_line()
+        reader = AnswerReader()
         try:
-            connection.request(
-                request.method, request.path, request.body or None, dict(request.headers)
-            )
-            response = connection.getresponse()
-            if response.length is None and not response.chunked:
-                raise HTTPException("the answer does not say where it ends")
-        except (OSError, HTTPException) as error:
-            connection.close()
+            line.socket.sendall(data)
+            while not reader.status:
+                reader.feed(line.socket.recv(PIECE_BYTES))
+        except (OSError, Garbled) as error:
+            line.close()
             raise Lost(_reason(error)) from error
-        except BaseException:
-            connection.close()
+        except BaseException:  # the answer would be that of the next request
+            line.close()
             raise
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        body = _Body(connection, response, self._idle)
-        return Answer(response.status, headers, body, body.close)
+        if reader.done:
+            self._release(line, reader)
+            return Answer(reader.status, reader.headers, reader.pieces)
+        body = _Body(self, line, reader)
+        return Answer(reader.status, reader.headers, body, body.close)
 
     def close(self) -> None:
         while self._idle:
             self._idle.pop().close()
 
-    def _idle_connection(self) -> HTTPConnection | None:
+    def _release(self, line: _Line, reader: AnswerReader) -> None:
+        """Keep the connection for the next request, if its answer permits that."""
+        if reader.keeps:
+            self._idle.append(line)
+        else:
+            line.close()
+
+    def _idle_line(self) -> _Line | None:
         """An idle connection that the node has not closed, and that has no unexpected data."""
         while self._idle:
-            connection = self._idle.pop()
-            if not _is_readable(connection.sock):
-                return connection
-            connection.close()
+            line = self._idle.pop()
+            if not line.is_readable():
+                return line
+            line.close()
         return None
 
-    def _new_connection(self) -> HTTPConnection:
+    def _new_line(self) -> _Line:
         """A new connection. Raises NotSent."""
-        parts = urlsplit(self._address)
-        host, port = parts.hostname or "", parts.port
-        connection = (
-            HTTPConnection(host, port, timeout=self._connect_timeout_s)
-            if self._tls is None
-            else HTTPSConnection(host, port, timeout=self._connect_timeout_s, context=self._tls)
-        )
         try:
-            connection.connect()
+            plain = socket.create_connection(self._place, self._connect_timeout_s)
         except OSError as error:
-            connection.close()
             raise NotSent(_reason(error)) from error
-        connection.sock.settimeout(self._timeout_s)
-        return connection
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected = plain
+            if self._tls is not None:
+                connected = self._tls.wrap_socket(plain, server_hostname=self._place[0])
+            connected.settimeout(self._timeout_s)
+        except OSError as error:
+            plain.close()
+            raise NotSent(_reason(error)) from error
+        except BaseException:
+            plain.close()
+            raise
+        return _Line(connected)
+
+
+class _Line:
+    """A connection, with the means to look at it without waiting."""
+
+    __slots__ = ("_poll", "socket")
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
+        self._poll = None
+        if hasattr(select, "poll"):  # `select` supports only descriptors below about a thousand
+            self._poll = select.poll()
+            self._poll.register(connected, select.POLLIN)
+
+    def is_readable(self) -> bool:
+        """Whether the connection has data, or was closed by the node."""
+        if self._poll is not None:
+            return bool(self._poll.poll(0))
+        return bool(select.select([self.socket], [], [], 0)[0])
+
+    def close(self) -> None:
+        self.socket.close()
 
 
 class _Body:
-    """The unread body of a response. The connection is reused after the body is read to its
-    end."""
+    """The rest of an answer. The connection is reused after the body is read to its end."""
 
-    def __init__(
-        self, connection: HTTPConnection, response: HTTPResponse, idle: list[HTTPConnection]
-    ) -> None:
-        self._connection = connection
-        self._response = response
-        self._idle = idle
+    def __init__(self, http: Http, line: _Line, reader: AnswerReader) -> None:
+        self._http = http
+        self._line = line
+        self._reader = reader
         self._open = True
 
     def __iter__(self) -> Iterator[bytes]:
-        count = 0
+        reader = self._reader
         try:
-            while piece := self._response.read1(PIECE_BYTES):
-                count += len(piece)
-                yield piece
-            if self._response.length:  # 0, or None after the last chunk, if the body is complete
-                raise HTTPException("the node has closed the connection")
-        except (OSError, HTTPException) as error:
+            yield from reader.take()
+            while not reader.done:
+                reader.feed(self._line.socket.recv(PIECE_BYTES))
+                yield from reader.take()
+        except (OSError, Garbled) as error:
             self.close()
-            is_cut = isinstance(error, IncompleteRead)
-            reason = "the node has closed the connection" if is_cut else _reason(error)
-            raise CutShort(f"after {count:,} bytes: {reason}") from error
+            raise CutShort(f"after {reader.count:,} bytes: {_reason(error)}") from error
         except BaseException:
             self.close()
             raise
-        if self._open and not self._response.will_close:
+        if self._open:
             self._open = False
-            self._response.close()
-            self._idle.append(self._connection)
-        self.close()
+            self._http._release(self._line, reader)
 
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._connection.close()
-
-
-def _is_readable(connection: socket.socket) -> bool:
-    """Whether the connection has data, or was closed by the node."""
-    with _Selector() as selector:
-        selector.register(connection, selectors.EVENT_READ)
-        return bool(selector.select(0))
+            self._line.close()
 
 
 def _reason(error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import socket
 import ssl
 import threading
@@ -207,3 +209,75 @@ def test_a_handshake_that_fails_has_sent_nothing():
     http = Http(address, connect_timeout_s=5, timeout_s=5, tls=ssl.create_default_context())
     with closing(node), closing(http), pytest.raises(NotSent):
         http.send(GET)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_bytes_behind_an_answer_are_not_read_as_the_next_one(late):
+    answered = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        received(connection)
+        connection.sendall(OK if late else OK + OK.replace(b"ok", b"no"))
+        if late:
+            assert answered.wait(10)
+            connection.sendall(OK.replace(b"ok", b"no"))
+            answered.clear()
+
+    with http_to(serve, answers(OK)) as (http, node):
+        assert http.send(GET).read() == b"ok"
+        answered.set()
+        while late and answered.is_set():
+            pass
+        assert http.send(GET).read() == b"ok"
+        assert node.connections == 2
+
+
+def test_an_answer_that_arrives_byte_by_byte_is_whole():
+    def serve(connection: socket.socket) -> None:
+        received(connection)
+        for place in range(len(text)):
+            connection.sendall(text[place : place + 1])
+
+    text = b"HTTP/1.1 100 Continue\r\n\r\n" + CHUNKED + b"2\r\nok\r\n0\r\nA: b\r\n\r\n"
+    with http_to(serve) as (http, _):
+        assert http.send(GET).read() == b"ok"
+
+
+@pytest.mark.parametrize("text", [b"A" * 100_000, b"HTTP/1.1 200 OK\r\nA: " + b"b" * 100_000])
+def test_a_head_without_an_end_is_lost(text):
+    with http_to(answers(text)) as (http, _), pytest.raises(Lost, match=r"too long|not HTTP"):
+        http.send(GET)
+
+
+def test_a_node_that_stops_in_a_body_is_given_up():
+    over = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        received(connection)
+        connection.sendall(OK[:-1])
+        over.wait(10)
+
+    node = Node(serve)
+    with closing(node), closing(Http(node.address, connect_timeout_s=5, timeout_s=0.05)) as http:
+        with pytest.raises(CutShort, match="after 1 bytes: timed out"):
+            http.send(GET).read()
+        over.set()
+
+
+def test_an_interrupted_request_leaves_no_answer_behind():
+    """The answer to the interrupted request must not be that of the next one."""
+
+    def serve(connection: socket.socket) -> None:
+        received(connection)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        over.wait(10)
+        with contextlib.suppress(OSError):
+            connection.sendall(OK.replace(b"ok", b"no"))
+
+    over = threading.Event()
+    with http_to(serve, answers(OK)) as (http, node):
+        with pytest.raises(KeyboardInterrupt):
+            http.send(GET)
+        over.set()
+        assert http.send(GET).read() == b"ok"
+        assert node.connections == 2
