@@ -1,4 +1,9 @@
-"""Serve one database over HTTP until a signal arrives. `hornbeam serve` calls this."""
+"""Serve one database over HTTP until a signal arrives. `hornbeam serve` calls this.
+
+With several workers, each is a node of its own in a process of its own. All of them listen at the
+address of the settings, and each also at one of its own, by which the other nodes know it
+(decision 85).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,10 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 import structlog
 import uvicorn
@@ -21,6 +29,7 @@ from hornbeam_server import __version__
 from hornbeam_server.api.rest.app import create_app
 from hornbeam_server.api.rest.http_protocol import HEAD_S, BoundedProtocol, room_for
 from hornbeam_server.api.security.tls import node_contexts, renew, require_safe, server_context
+from hornbeam_server.api.supervisor import Supervisor
 from hornbeam_server.node import logging_setup
 from hornbeam_server.node.adapters import cluster_ports, session
 from hornbeam_server.node.database import Database
@@ -38,6 +47,9 @@ GRACE_S = 10
 """How long requests that are under way at a signal may go on."""
 EXIT_TEMPORARY, EXIT_DAMAGED, EXIT_CONFIGURATION = 75, 65, 78
 """Exit codes of sysexits.h: try again later, damaged data, wrong settings."""
+FINAL = frozenset({EXIT_CONFIGURATION, EXIT_DAMAGED})
+"""Codes of errors that a process that is started again would meet, too."""
+HIGHEST_PORT = 65_535
 
 
 def serve(**given: Any) -> None:
@@ -46,15 +58,29 @@ def serve(**given: Any) -> None:
     An error is reported as one line on standard error. The process then exits with 75 (a folder,
     port or service is not available now), 65 (damaged data) or 78 (settings).
     """
-    try:
+    with _exit_codes():
         require_known(os.environ)
         settings = load_settings(**given)
-        logging_setup.configure(settings.log_level)
-        os.umask(0o077)  # for files of RocksDB and DuckDB, on file systems without access lists
-        settle_collector()
-        return_freed_memory()
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run(settings, _begun))
+        if settings.workers > 1:
+            _supervise(settings)
+        else:
+            _serve_here(settings, _begun)
+
+
+def _serve_here(settings: Settings, started: Callable[[str], None], **more: Any) -> None:
+    logging_setup.configure(settings.log_level)
+    os.umask(0o077)  # for files of RocksDB and DuckDB, on file systems without access lists
+    settle_collector()
+    return_freed_memory()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run(settings, started, **more))
+
+
+@contextlib.contextmanager
+def _exit_codes() -> Iterator[None]:
+    """End the process with a code of sysexits.h and one line on standard error after an error."""
+    try:
+        yield
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
@@ -67,8 +93,84 @@ def serve(**given: Any) -> None:
         _exit(EXIT_TEMPORARY, str(error))
 
 
-async def run(settings: Settings, started: Callable[[str], None]) -> None:
+def _supervise(settings: Settings) -> None:
+    """Serve with several nodes. Raises InvalidRequest and Unavailable."""
+    if settings.store == "embedded":
+        raise InvalidRequest(
+            f"An embedded database belongs to one process, so it cannot have {settings.workers} "
+            "workers.",
+            cure="Leave workers at 1: long statements run in processes of their own "
+            '(query_places) all the same. For more cores, set store = "hbase" (docs/nodes.md).',
+        )
+    for name in ("worker_port", "peer_port"):
+        if (first := getattr(settings, name)) and first + settings.workers - 1 > HIGHEST_PORT:
+            raise InvalidRequest(
+                f"{name} = {first} leaves no ports for {settings.workers} workers.",
+                cure=f"Choose at most {HIGHEST_PORT + 1 - settings.workers}.",
+            )
+    require_safe(settings)
+    logging_setup.configure(settings.log_level)
+    with contextlib.closing(_reserve(settings)) as reserved:
+        shared = settings.model_copy(update={"port": reserved.getsockname()[1]})
+        url = _url(reserved, secure=server_context(settings) is not None)
+        supervisor = Supervisor(
+            _WorkerNode(shared),
+            settings.workers,
+            final=frozenset({EXIT_CONFIGURATION, EXIT_DAMAGED}),
+        )
+        code = asyncio.run(supervisor.run(lambda: _announce(url, settings.workers)))
+    raise SystemExit(code)
+
+
+@dataclass(frozen=True)
+class _WorkerNode:
+    """The work of one process of several: a node."""
+
+    settings: Settings
+    """The settings of all, with the port at which all of them listen."""
+
+    def __call__(self, number: int, supervisor: Connection) -> None:
+        with _exit_codes(), contextlib.closing(_listen(self.settings, shared=True)) as shared:
+            _serve_here(
+                self._of(number),
+                lambda _: _tell(supervisor),
+                shared=shared,
+                supervisor=supervisor,
+            )
+
+    def _of(self, number: int) -> Settings:
+        """The settings of one worker: folders and ports of its own."""
+        given = self.settings
+
+        def port(first: int) -> int:
+            return first and first + number - 1
+
+        peer_host, _, peer_port = given.peer_address.rpartition(":")
+        own = {
+            "data": given.data / f"worker-{number}",
+            "port": port(given.worker_port),
+            "peer_port": port(given.peer_port),
+            "peer_address": peer_host and f"{peer_host}:{port(int(peer_port))}",
+        }
+        return given.model_copy(update=own)
+
+
+def _tell(supervisor: Connection) -> None:
+    spare_present()
+    supervisor.send(None)
+
+
+async def run(
+    settings: Settings,
+    started: Callable[[str], None],
+    *,
+    shared: socket.socket | None = None,
+    supervisor: Connection | None = None,
+) -> None:
     """Open the database and serve it until SIGINT or SIGTERM. Calls `started` with the URL.
+
+    A worker also listens at `shared`, the address of all workers, and also ends when `supervisor`
+    is closed at the other end.
 
     A second SIGINT does not wait for requests under way; SIGHUP reads the certificates again. The
     database is closed with a checkpoint in any case. Raises InvalidRequest for settings that would
@@ -80,8 +182,10 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
     FORK_SERVER.start()
     trimming = asyncio.ensure_future(keep_trimmed())
     with contextlib.closing(_listen(settings)) as listening, _cancelled_at_the_end(trimming):
-        url = _url(listening, context)
+        url = _url(listening, secure=context is not None)
         address = settings.address or url
+        if shared is not None:
+            address = _at_port(address, listening.getsockname()[1])
         embedded = settings.store == "embedded"
         opened = _embedded(settings) if embedded else _node(settings, address, tls)
         async with opened as (serving, ended):
@@ -102,8 +206,10 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, server.handle_exit, number, None)
             loop.add_signal_handler(signal.SIGHUP, _renew, settings, context, tls)
+            if supervisor is not None:
+                loop.add_reader(supervisor.fileno(), _end_without, supervisor, server)
             with _cancelled_at_the_end(asyncio.ensure_future(collect_when_calm())):
-                await server.serve(sockets=[listening])
+                await server.serve(sockets=[listening] if shared is None else [listening, shared])
 
 
 @contextlib.contextmanager
@@ -189,26 +295,74 @@ def _handing_out(context: ssl.SSLContext) -> Callable[..., ssl.SSLContext]:
     return lambda *_: context
 
 
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+def _end_without(supervisor: Connection, server: uvicorn.Server) -> None:
+    """The supervisor has ended: it never sends anything."""
+    asyncio.get_running_loop().remove_reader(supervisor.fileno())
+    server.handle_exit(signal.SIGTERM, None)
+
+
+def _listen(settings: Settings, *, shared: bool = False) -> socket.socket:
+    """A socket that listens where the settings say; if `shared`, beside those of other workers."""
+    family = _family(settings)
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2_048)
+        return socket.create_server(
+            (settings.host, settings.port), family=family, backlog=2_048, reuse_port=shared
+        )
     except OSError as error:
-        raise Unavailable(
-            f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}.",
-            cure="Stop what listens there, or choose another port (0: any free one).",
-        ) from None
+        raise _not_free(settings, error) from None
 
 
-def _url(listening: socket.socket, context: ssl.SSLContext | None) -> str:
+def _reserve(settings: Settings) -> socket.socket:
+    """A socket that keeps the port for the workers, and does not listen itself. Raises Unavailable
+    when another program has the port, whether or not it would share the port."""
+    with socket.socket(_family(settings)) as alone:
+        reserved = socket.socket(_family(settings))
+        try:
+            alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            alone.bind((settings.host, settings.port))
+            port = alone.getsockname()[1]
+            alone.close()
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            reserved.bind((settings.host, port))
+        except OSError as error:
+            reserved.close()
+            raise _not_free(settings, error) from None
+        return reserved
+
+
+def _family(settings: Settings) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+
+
+def _not_free(settings: Settings, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}.",
+        cure="Stop what listens there, or choose another port (0: any free one).",
+    )
+
+
+def _url(listening: socket.socket, *, secure: bool) -> str:
     host, port = listening.getsockname()[:2]
-    scheme = "http" if context is None else "https"
+    scheme = "https" if secure else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _at_port(url: str, port: int) -> str:
+    """The URL of the same host at another port."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _begun(url: str) -> None:
     spare_present()
-    print(f"Hornbeam {__version__} listens on {url} (API: {url}/docs)", flush=True)
+    _announce(url)
+
+
+def _announce(url: str, workers: int = 1) -> None:
+    with_workers = f" with {workers} workers" if workers > 1 else ""
+    print(f"Hornbeam {__version__} listens on {url}{with_workers} (API: {url}/docs)", flush=True)
 
 
 def _exit(code: int, message: str) -> NoReturn:

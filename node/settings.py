@@ -50,6 +50,20 @@ class Settings(BaseSettings):
     port: int = Field(
         8780, ge=0, le=65_535, description="TCP port to listen on; 0 picks a free port."
     )
+    workers: int = Field(
+        1,
+        ge=1,
+        le=256,
+        description="Nodes that `hornbeam serve` runs on this machine, each in a process of its "
+        "own, behind the one address. More than one needs store = hbase.",
+    )
+    worker_port: int = Field(
+        0,
+        ge=0,
+        le=65_535,
+        description="First of the ports at which the workers can also be reached one by one, for "
+        "example by monitoring; 0 picks free ports.",
+    )
     allowed_hosts: str = Field(
         "",
         description="Host names and addresses, comma-separated, that the Host header of a "

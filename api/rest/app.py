@@ -17,6 +17,7 @@ from hornbeam_server.api.rest.audit import Audit, logger_to
 from hornbeam_server.api.rest.authentication import Authentication, KeyRing
 from hornbeam_server.api.rest.authorization import Authorizer
 from hornbeam_server.api.rest.dependencies import long_bodies
+from hornbeam_server.api.rest.forwarding import Forwarding
 from hornbeam_server.api.rest.metrics import Metrics
 from hornbeam_server.api.rest.middleware import Guard
 from hornbeam_server.api.rest.routes import (
@@ -35,6 +36,7 @@ from hornbeam_server.api.rest.same_origin import SameOrigin, is_guarded
 from hornbeam_server.api.rest.search_paths import SearchPaths
 from hornbeam_server.api.rest.short_queries import PATH, ShortQueries
 from hornbeam_server.api.security.roles import needed_role
+from hornbeam_server.api.security.tls import forwarding_context
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
@@ -87,6 +89,8 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     app.state.long_bodies = long_bodies()
     found = (route for module in ROUTERS for route in module.router.routes)
     routes = [route for route in found if isinstance(route, APIRoute)]
+    if settings.store == "hbase":
+        app.add_middleware(Forwarding, settings=settings, tls=forwarding_context(settings))
     app.add_middleware(
         ShortQueries,
         serving=app.state.serving,

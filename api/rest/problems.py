@@ -21,6 +21,8 @@ from hornbeam_server.schema.errors import Corruption, HornbeamError, Unauthentic
 
 _LOG = structlog.get_logger(__name__)
 MEDIA_TYPE = "application/problem+json"
+LEADER = "Hornbeam-Leader"
+"""Header of a refusal that only the leader would not have made: the URL of the node that leads."""
 PLACES = 20
 """Maximum number of places that the problem of an invalid request names: the first are enough."""
 PLACE, TEXT, ITEMS = 200, 8_000, 1_000
@@ -91,6 +93,8 @@ def problem(error: HornbeamError, status: int | None = None) -> dict[str, Any]:
 def response(error: HornbeamError, status: int | None = None) -> Response:
     document = problem(error, status)
     headers = {"Retry-After": "1"} if error.retryable else {}
+    if leader := document.get("leader"):
+        headers[LEADER] = leader
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = 'Bearer realm="hornbeam"'
     return _document(document["status"], document, headers)

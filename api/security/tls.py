@@ -121,6 +121,17 @@ def node_contexts(settings: Settings) -> Tls | None:
     return tls
 
 
+def forwarding_context(settings: Settings) -> ssl.SSLContext:
+    """The context for requests that this node sends on to another node's address for clients. With
+    `node_ca` it is that of connections between nodes; otherwise the machine's authorities must have
+    signed the other's certificate, as behind a proxy.
+
+    Raises InvalidRequest when the files cannot be used.
+    """
+    tls = node_contexts(settings)
+    return ssl.create_default_context() if tls is None else tls.caller
+
+
 def renew(contexts: Iterable[ssl.SSLContext], settings: Settings, authority: Path | None) -> None:
     """Read the certificate files again, for later connections. If a file cannot be used, log an
     error and keep the previous certificate. `authority` is added to the authorities that may sign
