@@ -30,7 +30,7 @@ from hornbeam.errors import Error, InterfaceError, NotSupportedError, Programmin
 from hornbeam.isolation import DEFAULT_LEVEL, Action, Control, Modes, control_of, level_of
 from hornbeam.namespaces import PUBLIC, SearchPath, Setting
 from hornbeam.prepared import Prepared, deallocated, prepared_of
-from hornbeam.statements import Kind, kind, names_session
+from hornbeam.statements import Kind, calls_of_session, kind
 from hornbeam.transport import Transport, open_transport, parse_url, persistently
 from hornbeam.types import Parameters, wire_parameters
 
@@ -146,6 +146,8 @@ class Connection:
         self._drawn: dict[str, int] = {}
         """The last number that this connection has taken from each sequence, for currval; the last
         one at the end, for lastval."""
+        self._has_drawn = False
+        """Has nextval given one of them? Then lastval is defined."""
         self._prepared: dict[str, Prepared] = {}
         self._snapshot: int | None
         self._writes: list[Write]
@@ -482,10 +484,10 @@ class Connection:
         if self._modes.read_only:
             raise ProgrammingError("This transaction is READ ONLY.")
         self._writes += writes
-        if any(self._session(write.body["sql"]) for write in writes):
+        if sessions := [found for each in writes if (found := self._session(each.body["sql"]))]:
             # The first write of the request: a later one would undo what those before it draw.
             first = next(write for write in self._writes if write.result is None)
-            first.body["session"] = dict(self._drawn)
+            first.body |= sessions[0]
         if self._pipelines:
             self._accepted = True
         else:
@@ -626,11 +628,15 @@ class Connection:
         }
 
     def _session(self, sql: str) -> dict[str, dict[str, int]]:
-        """What a statement needs to know of this session: the last numbers of sequences."""
-        return {"session": dict(self._drawn)} if self._drawn and names_session(sql) else {}
+        """What a statement needs to know of this session: the last numbers of sequences. It learns
+        none if it asks for lastval, and setval alone has given them: lastval is an error then."""
+        calls = calls_of_session(sql)
+        known = self._drawn and (self._has_drawn or "lastval" not in calls)
+        return {"session": dict(self._drawn)} if calls and known else {}
 
     def _note_drawn(self, answer: Mapping[str, Any]) -> None:
         for name, number in (answer.get("drawn") or {}).items():
+            self._has_drawn = True
             self._drawn.pop(name, None)
             self._drawn[name] = number
 

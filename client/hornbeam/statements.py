@@ -181,9 +181,9 @@ def table_of_select(sql: str) -> str:
 _OF_SESSION = re.compile(r"\b(?:currval|lastval)\b", re.IGNORECASE)
 
 
-def names_session(sql: str) -> bool:
-    """Whether the statement may call currval or lastval."""
-    return _OF_SESSION.search(sql) is not None
+def calls_of_session(sql: str) -> set[str]:
+    """Which of currval and lastval the statement may call."""
+    return {word.lower() for word in _OF_SESSION.findall(sql)}
 
 
 def _writes_in_with(sql: str) -> bool:

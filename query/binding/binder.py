@@ -82,6 +82,7 @@ from hornbeam_server.query.binding.output_names import FIGURED, VALUE, name_outp
 from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, parse
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
 from hornbeam_server.query.binding.schema_names import OF_SYSTEM, SCHEMA
+from hornbeam_server.query.binding.sequence_calls import OF_COLUMN, put_owned_sequences
 from hornbeam_server.query.binding.spellings import read_text
 from hornbeam_server.query.binding.stars import with_ordered_stars
 from hornbeam_server.query.binding.value_functions import mark_values, value_type
@@ -188,6 +189,8 @@ def bind_tree(tree: exp.Expr, sql: str, catalog: Catalog) -> BoundQuery:
     is unusable."""
     binder = _Binder(sql, catalog)
     try:
+        if OF_COLUMN in sql.lower():
+            put_owned_sequences(tree, catalog)
         columns = binder.statement(tree)
         return binder.finish(tree, columns)
     except RecursionError:

@@ -286,7 +286,7 @@ def _sequence(
     cycles: str,
 ) -> _Row:
     digits = numbers.start, *bounds, numbers.increment
-    return *place, _type_names(type_)[0], *map(str, digits), cycles
+    return *place, _type_names(type_)[0], *_numeric(type_), *map(str, digits), cycles
 
 
 def _schemata(catalog: Catalog) -> Iterator[_Row]:
@@ -345,9 +345,10 @@ _RELATIONS: dict[str, tuple[tuple[tuple[str, str], ...], Callable[[Catalog], Ite
         _views,
     ),
     "sequences": (
-        _texts(
-            "sequence_catalog sequence_schema sequence_name data_type start_value minimum_value"
-            " maximum_value increment cycle_option"
+        (
+            *_texts("sequence_catalog sequence_schema sequence_name data_type"),
+            *_numbers("numeric_precision numeric_precision_radix numeric_scale"),
+            *_texts("start_value minimum_value maximum_value increment cycle_option"),
         ),
         _sequences,
     ),

@@ -12,6 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.query.binding.information_schema import is_known
 from hornbeam_server.query.binding.parse import read_statement
+from hornbeam_server.query.binding.sequence_calls import OF_COLUMN
 from hornbeam_server.query.dialect.settings import is_show, show_as_query
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import UnknownName
@@ -75,13 +76,17 @@ class _Finder:
         return spelled(joined(self._path[0], name), self._catalog.schema.spaces)
 
     def sequences(self, tokens: Sequence[Token]) -> Iterator[Edit]:
-        """The edits of the names of sequences in calls such as nextval('number')."""
+        """The edits of the names in calls such as nextval('number'): of sequences, and of the
+        relation in pg_get_serial_sequence('item', 'id')."""
+        sequences = self._catalog.sequences.__contains__
         for call, opening, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
-            called = call.text.lower() in _OF_SEQUENCES and opening.text == "("
+            function = call.text.lower()
+            called = function in {*_OF_SEQUENCES, OF_COLUMN} and opening.text == "("
             if not called or name.token_type is not TokenType.STRING or "." in name.text:
                 continue
+            exists = self._exists if function == OF_COLUMN else sequences
             full = (joined(space, named(name.text)) for space in self._path)
-            found = next((each for each in full if each in self._catalog.sequences), "")
+            found = next(filter(exists, full), "")
             if found:
                 yield Edit(name.start, name.end + 1, argument_of(found))
 

@@ -19,6 +19,9 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.counters import SEQUENCE, Counter
 from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import sequence_of_column
+from hornbeam_server.schema.named_columns import unknown_column
+from hornbeam_server.schema.namespaces import parted
+from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.sequences import named
 from hornbeam_server.schema.trees import unlink, written
 from hornbeam_server.schema.types import ColumnType, Kind
@@ -136,7 +139,7 @@ def sequence_named(argument: exp.Expr, catalog: Catalog) -> Counter:
     while isinstance(argument, exp.Cast):
         argument = argument.this.unnest()
     if isinstance(argument, exp.Anonymous) and argument.name.lower() == OF_COLUMN:
-        name = _of_column(argument, catalog)
+        name = _of_column(argument, catalog) or ""
     elif isinstance(argument, exp.Literal) and argument.is_string:
         name = named(argument.name)
     else:
@@ -160,7 +163,23 @@ def counter_named(name: str, catalog: Catalog) -> Counter:
     return counter
 
 
-def _of_column(call: exp.Anonymous, catalog: Catalog) -> str:
+def put_owned_sequences(tree: exp.Expr, catalog: Catalog) -> None:
+    """Replace each pg_get_serial_sequence('relation', 'column') by its value, the name of the
+    sequence that the column owns, or NULL. Raises SqlError, UnknownName."""
+    for call in list(tree.find_all(exp.Anonymous)):
+        if call.name.lower() == OF_COLUMN:
+            owned = _of_column(call, catalog)
+            value = exp.Null() if owned is None else exp.Literal.string(_spelled(owned, catalog))
+            call.replace(exp.cast(value, "TEXT", copy=False))
+            unlink(call)
+
+
+def _spelled(sequence: str, catalog: Catalog) -> str:
+    """The name with its schema, as an argument of nextval."""
+    return ".".join(map(identifier, parted(sequence, catalog.schema.spaces)))
+
+
+def _of_column(call: exp.Anonymous, catalog: Catalog) -> str | None:
     """The sequence that a column owns: pg_get_serial_sequence('relation', 'column')."""
     texts = [each.name for each in call.expressions if isinstance(each, exp.Literal)]
     if len(texts) != 2:
@@ -168,11 +187,21 @@ def _of_column(call: exp.Anonymous, catalog: Catalog) -> str:
             f"{OF_COLUMN} takes a relation and a column as texts.",
             cure=f"Write {OF_COLUMN}('relation', 'column').",
         )
-    relation, column = named(texts[0]), texts[1]
+    name, column = named(texts[0]), texts[1]
+    if name not in catalog.schema:
+        raise UnknownName(
+            f"Relation {name} is unknown.",
+            cure=f"Write {OF_COLUMN}('relation', 'column').",
+            name=name,
+        )
+    relation = catalog.schema.relation(name)
+    if column not in relation.positions:
+        raise unknown_column(relation, column)
     for sequence in catalog.schema.sequences:
-        if sequence.owner == (relation, column):
+        if sequence.owner == (name, column):
             return sequence.name
-    return sequence_of_column(relation, column)
+    own = sequence_of_column(name, column)
+    return own if own in catalog.sequences else None
 
 
 def sequence_in_default(call: exp.Anonymous) -> str | None:

@@ -15,10 +15,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tests.postgres.script_statements import STATEMENTS
+
 FIXTURE = Path(__file__).parent / "fixtures" / "scripts.json"
-_WRITES = re.compile(r"(?:MERGE INTO|INSERT INTO|UPDATE) (\w+)")
+_SPACES = (
+    "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'"
+)
+_WRITES = re.compile(r"(?:MERGE INTO|INSERT INTO|UPDATE) ([\w.]+)(?!.* RETURNING )")
 SCRIPTS: Mapping[str, str] = MappingProxyType(
     {
+        **STATEMENTS,
         "merge": """
 CREATE TABLE stock (id INTEGER PRIMARY KEY, name TEXT NOT NULL, n INTEGER DEFAULT 7 CHECK (n >= 0))
 CREATE TABLE news (id INTEGER PRIMARY KEY, name TEXT, n INTEGER)
@@ -150,6 +156,10 @@ def recorded() -> dict[str, dict[str, list[Any]]]:
 
 def record(db: Any) -> None:
     """Record PostgreSQL's outcome of each statement: its rows as texts, or a SQLSTATE."""
+    from psycopg.types.json import set_json_loads
+
+    set_json_loads(lambda text: text if isinstance(text, str) else text.decode(), db)
+    db.prepare_threshold = None  # DISCARD ALL would discard what psycopg has prepared
     found = {
         name: {"statements": list(lines(name)), "outcomes": list(_outcomes(db, name))}
         for name in SCRIPTS
@@ -160,8 +170,7 @@ def record(db: Any) -> None:
 def _outcomes(db: Any, name: str) -> Iterator[Any]:
     import psycopg
 
-    db.execute("DROP SCHEMA public CASCADE")
-    db.execute("CREATE SCHEMA public")
+    _empty(db)
     for sql in lines(name):
         try:
             result = db.execute(sql)
@@ -169,6 +178,16 @@ def _outcomes(db: Any, name: str) -> Iterator[Any]:
             yield error.sqlstate or "unknown"
         else:
             yield shown(result.fetchall() if result.description else [])
+
+
+def _empty(db: Any) -> None:
+    """Leave nothing of an earlier script, in the database and in the session."""
+    found = db.execute(_SPACES).fetchall()
+    for command in ("DISCARD ALL", "SET timezone = 'UTC'"):
+        db.execute(command)
+    for (name,) in found:
+        db.execute(f'DROP SCHEMA "{name}" CASCADE')
+    db.execute("CREATE SCHEMA public")
 
 
 def shown(rows: Sequence[Sequence[Any]]) -> list[list[str]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hornbeam_server.query.binding.sequence_calls import SequenceCall
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.types import ColumnType, Row, Value
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
+from hornbeam_server.txlayer.transactions.sequence_values import SequenceValue
 from hornbeam_server.txlayer.transactions.write_expressions import ByValues
 
 
@@ -18,15 +18,15 @@ class Output:
     expression: the calls in their order, and the columns of the query's row."""
 
     position: int
-    calls: tuple[tuple[str, SequenceCall], ...]
+    calls: tuple[SequenceValue, ...]
     operands: tuple[tuple[str, int], ...]
     expression: ByValues
     type: ColumnType | None
 
     async def value(self, row: Row, numbers: Numbers, engine: QueryEngine) -> Value:
         given: dict[str, Value] = {name: row[position] for name, position in self.operands}
-        for name, call in self.calls:
-            given[name] = await numbers.value(call)
+        for each in self.calls:
+            given[each.name] = await numbers.value(each.call) if each.needed((), given) else None
         if self.expression.native(given) is not None:
             return self.expression.value((), given)
         return await engine.evaluate(lambda: self.expression.value((), given))

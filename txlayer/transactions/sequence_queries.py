@@ -38,6 +38,7 @@ from hornbeam_server.storage.snapshot import RowReader
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.requests import Parameters
 from hornbeam_server.txlayer.transactions.sequence_outputs import Output, Outputs
+from hornbeam_server.txlayer.transactions.sequence_values import SequenceValue
 from hornbeam_server.txlayer.transactions.write_expressions import (
     LIFTED,
     ByValues,
@@ -112,9 +113,9 @@ class _Splitting:
             _replace(node, _operand(len(self._operands)))
             self._operands.append(operand)
             return
-        if makes_or_takes_rows(node) or isinstance(node, exp.Window):
+        if makes_or_takes_rows(node) or isinstance(node, exp.Window | exp.Filter):
             raise Unsupported(
-                "nextval cannot stand in an aggregate or a window function.",
+                "nextval cannot stand in an aggregate or a window function, nor in its FILTER.",
                 cure="Take the numbers in the outermost SELECT.",
             )
         for child in list(node.iter_expressions()):
@@ -135,7 +136,7 @@ class _Splitting:
             computed.append(
                 Output(
                     position,
-                    tuple(calls),
+                    tuple(SequenceValue.of(call, name, scope, root) for name, call in calls),
                     tuple((name, places[name]) for name in names),
                     ByValues(root.this, scope),
                     of_cast if compiled is None else compiled.type,

@@ -24,13 +24,9 @@ from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.trees import unlink, unlink_all, written
 from hornbeam_server.schema.types import ColumnType
+from hornbeam_server.txlayer.transactions.sequence_values import SequenceValue
 from hornbeam_server.txlayer.transactions.write_expressions import LIFTED, ConstantScope, RowScope
-from hornbeam_server.txlayer.transactions.write_plans import (
-    Lifted,
-    SequenceValue,
-    Subquery,
-    ValueQuery,
-)
+from hornbeam_server.txlayer.transactions.write_plans import Lifted, Subquery, ValueQuery
 
 _OF_ROW = "__row"
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
@@ -76,8 +72,9 @@ class Lifter:
         if not self.from_ and not calls and node.find(exp.Query) is None:
             return node
         root = exp.Paren(this=node.copy())
+        called: dict[str, SequenceCall] = {}
         for call in calls_in(root) if calls else ():
-            self._replace(call, self._sequence(call, queries))
+            self._replace(call, self._sequence(call, queries, called))
         for part in _with_queries(root):
             value = self._search(part) if search else self._query(part, scope, queries, 1)[0]
             self._replace(part, value)
@@ -85,17 +82,20 @@ class Lifter:
             for column in list(root.find_all(exp.Column)):
                 if not self._is_own(column):
                     self._replace(column, self._search(column))
+        queries += [SequenceValue.of(each, name, scope, root) for name, each in called.items()]
         self._copies.append(root)
         lifted: exp.Expr = root.this
         return lifted
 
-    def _sequence(self, call: exp.Anonymous, queries: Queries) -> exp.Expr:
-        """The parameter for a call. Copies of a call have one value."""
+    def _sequence(
+        self, call: exp.Anonymous, queries: Queries, called: dict[str, SequenceCall]
+    ) -> exp.Expr:
+        """The parameter for a call, which `called` gets. Copies of a call have one value."""
         place = id(queries), call.meta[CALL]
         if place not in self._calls:
             name = self._calls[place] = self._name()
             self._types[name] = NUMBER
-            queries.append(SequenceValue(self._call(call), name))
+            called[name] = self._call(call)
         return named_placeholder(self._calls[place])
 
     def lift_row(

@@ -12,11 +12,8 @@ from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.snapshot import RowReader
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.requests import Parameters
-from hornbeam_server.txlayer.transactions.write_plans import (
-    Lifted,
-    SequenceValue,
-    ValueQuery,
-)
+from hornbeam_server.txlayer.transactions.sequence_values import SequenceValue
+from hornbeam_server.txlayer.transactions.write_plans import Lifted, ValueQuery
 
 
 class ValueQueries:
@@ -42,7 +39,8 @@ class ValueQueries:
         given = named_parameters(parameters)
         for query in queries:
             if isinstance(query, SequenceValue):
-                given[query.name] = await self._numbers.value(query.call)
+                needed = query.needed(row, given)
+                given[query.name] = await self._numbers.value(query.call) if needed else None
                 continue
             own = {**given, **{name: row[position] for name, position in query.row}}
             values = await self._row(query, own)

@@ -14,7 +14,6 @@ from typing import Any
 
 from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.parameters import Reader
-from hornbeam_server.query.binding.sequence_calls import SequenceCall
 from hornbeam_server.query.engine import PreparedQuery
 from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Catalog, Index
@@ -23,6 +22,7 @@ from hornbeam_server.schema.model import Column, Relation
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 from hornbeam_server.txlayer.transactions.requests import Parameters
 from hornbeam_server.txlayer.transactions.sequence_outputs import Outputs
+from hornbeam_server.txlayer.transactions.sequence_values import SequenceValue
 from hornbeam_server.txlayer.transactions.write_expressions import ByValues, Scalar
 
 
@@ -105,15 +105,6 @@ class ValueQuery:
     query: Subquery
     names: tuple[str, ...]
     row: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SequenceValue:
-    """A call of a function of sequences in an expression: the value of the parameter `name`. It is
-    called for each row for which the expression is evaluated."""
-
-    call: SequenceCall
-    name: str
 
 
 Lifted = ValueQuery | SequenceValue
