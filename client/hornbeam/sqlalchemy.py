@@ -170,8 +170,9 @@ class HornbeamCompiler(SequenceCompiler):
     visit_on_conflict_do_update = SQLiteCompiler.visit_on_conflict_do_update
 
     def _on_conflict_target(self, clause: Any, **kw: Any) -> str:
-        if getattr(clause, "constraint_target", None) is not None:
-            raise exc.CompileError("ON CONFLICT takes columns (index_elements), not a constraint.")
+        constraint = getattr(clause, "constraint_target", None)
+        if constraint is not None:
+            return f"ON CONSTRAINT {self.preparer.quote(constraint)}"
         borrowed: Any = SQLiteCompiler._on_conflict_target
         return str(borrowed(self, clause, **kw))
 

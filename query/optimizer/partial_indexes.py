@@ -37,10 +37,30 @@ def implies(filters: Sequence[Filter], index: Index, catalog: Catalog) -> bool:
     condition = _condition(index.where, catalog.schema.relation(index.on))
     if condition is None:
         return False
-    given = {(each.column, each.comparison, each.values) for each in filters}
     compared = {each.column for each in filters if each.comparison is not Comparison.IS_NULL}
-    wanted = {(each.column, each.comparison, each.values) for each in condition.filters}
-    return wanted <= given and condition.present <= compared
+    return _forms(condition.filters) <= _forms(filters) and condition.present <= compared
+
+
+def follows(given: str, wanted: str, relation: Relation) -> bool:
+    """Whether rows of `relation` that satisfy the condition `given` satisfy the condition `wanted`:
+    as far as it is among the conjuncts of the other one."""
+    one, other = _condition(given, relation), _condition(wanted, relation)
+    if one is None or other is None:
+        return _conjuncts(wanted, relation) <= _conjuncts(given, relation)
+    compared = {each.column for each in one.filters if each.comparison is not Comparison.IS_NULL}
+    return _forms(other.filters) <= _forms(one.filters) and other.present <= one.present | compared
+
+
+def _forms(filters: Sequence[Filter]) -> set[tuple[object, ...]]:
+    return {(each.column, each.comparison, each.values) for each in filters}
+
+
+def _conjuncts(where: str, relation: Relation) -> set[str]:
+    bound = _bound(where, relation)
+    try:
+        return {written(each, DIALECT) for each in split(bound.ast.args["where"].this)}
+    finally:
+        unlink(bound.ast)
 
 
 def condition_sql(where: str, relation: Relation) -> str:

@@ -188,6 +188,12 @@ def test_on_conflict_updates_or_ignores_rows(filled: Engine) -> None:
         assert sorted(returned) == [(1, "A2"), (9, "N")]
         ignored = insert(Author).values(rows).on_conflict_do_nothing()
         assert connection.execute(ignored).rowcount == 0
+        key = f"{Author.__table__.name}_pkey"
+        named = insert(Author).values(rows).on_conflict_do_nothing(constraint=key)
+        assert connection.execute(named).rowcount == 0
+        some = insert(Author).values(rows)
+        where = some.on_conflict_do_nothing(index_elements=["id"], index_where=Author.id > 3)
+        assert connection.execute(where).rowcount == 0
 
 
 @pytest.mark.parametrize(

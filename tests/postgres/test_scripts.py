@@ -18,8 +18,6 @@ DECLARED = {
     " its outermost cast alone.",
     "INSERT INTO s VALUES (9, 'longer than five')": _LENGTH,
     "SELECT * FROM s ORDER BY 1": _LENGTH,
-    "INSERT INTO t VALUES (9, 'nine', 3, NULL) ON CONFLICT (c) WHERE d IS NULL DO NOTHING": "The"
-    " unique key of ON CONFLICT has no condition.",
 }
 """Statements that end otherwise, and why."""
 

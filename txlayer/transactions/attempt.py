@@ -460,10 +460,10 @@ class Transaction:
     ) -> Row | None:
         """The existing row that is in conflict with `row`, by the target of ON CONFLICT; None if
         there is none. `same_key` is the existing row with the primary key of `row`."""
-        if same_key is not None and _targets_key(conflict):
+        if same_key is not None and (conflict.target.any or conflict.target.key):
             return same_key
         for check in self.state.constraints[relation.name].unique:
-            if not conflict.any_key and check.index != conflict.index:
+            if not conflict.target.has(check.index):
                 continue
             values = check.values(row)
             if values is None:
@@ -694,7 +694,3 @@ class Transaction:
 
 def _values_of(row: Mapping[int, Value]) -> Iterable[Value]:
     return row.values()
-
-
-def _targets_key(conflict: Conflict) -> bool:
-    return conflict.any_key or conflict.index is None

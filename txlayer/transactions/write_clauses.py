@@ -6,14 +6,8 @@ from collections.abc import Mapping, Set
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.binder import bind
-from hornbeam_server.query.binding.index_expressions import named
 from hornbeam_server.query.binding.parse import OVERRIDING
-from hornbeam_server.query.dialect.grammar import NAME
-from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, Unsupported
-from hornbeam_server.schema.model import Relation
-from hornbeam_server.schema.trees import written
 
 _CARRIED_OUT: Mapping[type[exp.Expr], Set[str]] = {
     exp.Insert: {"this", "expression", "default", "conflict", "returning", "with_", OVERRIDING},
@@ -23,7 +17,9 @@ _CARRIED_OUT: Mapping[type[exp.Expr], Set[str]] = {
     exp.Schema: {"this", "expressions"},
     exp.Table: {"this", "alias", "only"},
     exp.TableAlias: {"this"},
-    exp.OnConflict: {"action", "conflict_keys", "expressions", "where"},
+    exp.OnConflict: {
+        *("action", "conflict_keys", "index_predicate", "constraint", "expressions", "where")
+    },
     exp.Returning: {"expressions"},
 }
 """The clauses of a statement that its plan carries out. The parser accepts more clauses."""
@@ -35,8 +31,6 @@ _REFUSED = {
     "by_name": ("INSERT BY NAME is", "List the columns: INSERT INTO t (columns) …"),
     "overwrite": ("INSERT OVERWRITE is", _TWO_STEPS),
     "exists": ("INSERT with IF EXISTS is", _TWO_STEPS),
-    "constraint": ("ON CONFLICT ON CONSTRAINT is", "Name its columns: ON CONFLICT (columns)."),
-    "index_predicate": ("ON CONFLICT (columns) with WHERE before DO is", "Leave the WHERE out."),
     "duplicate": ("ON DUPLICATE KEY is", _COLUMNS),
     "order": ("ORDER BY in a write is", _SOME_ROWS),
     "limit": ("LIMIT in a write is", _SOME_ROWS),
@@ -102,19 +96,3 @@ def require_truncated(ast: exp.TruncateTable) -> None:
         raise Unsupported(
             f"{clause.upper()} in TRUNCATE is not supported.", cure="Name the relations alone."
         )
-
-
-def conflict_part(item: exp.Expr, catalog: Catalog, relation: Relation) -> str:
-    """The column, or the name of the expression of an index, that is a target of ON CONFLICT.
-    Raises Unsupported for other expressions."""
-    part = (item.this if isinstance(item, exp.Ordered) else item).unnest()
-    if isinstance(part, exp.Column | exp.Identifier) and not item.args.get("desc"):
-        return part.name
-    expressions = catalog.index_expressions.get(relation.name, ())
-    name = named(part, expressions, relation, bind)
-    if name is not None and not item.args.get("desc"):
-        return name
-    raise Unsupported(
-        f"ON CONFLICT ({written(item, NAME)}) is not supported.",
-        cure="Its target is the primary key, or the columns and expressions of a unique index.",
-    )

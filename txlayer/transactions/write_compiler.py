@@ -23,10 +23,11 @@ from hornbeam_server.query.dialect.functions import makes_or_takes_rows
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.assignment import assign
-from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType, Kind, Value
+from hornbeam_server.txlayer.transactions.conflict_targets import target_of
 from hornbeam_server.txlayer.transactions.identity_assignments import (
     ignored_identities,
     is_default,
@@ -38,7 +39,6 @@ from hornbeam_server.txlayer.transactions.sequence_queries import split
 from hornbeam_server.txlayer.transactions.truncation import truncation
 from hornbeam_server.txlayer.transactions.value_lifting import Lifter
 from hornbeam_server.txlayer.transactions.write_clauses import (
-    conflict_part,
     require_carried_out,
     require_merged,
 )
@@ -489,14 +489,10 @@ class _Compiler:
     def _conflict(self, node: exp.OnConflict | None) -> Conflict | None:
         if node is None:
             return None
-        keys = tuple(
-            conflict_part(item, self.catalog, self.relation)
-            for item in node.args.get("conflict_keys") or ()
-        )
-        index = self._conflict_index(keys)
+        target = target_of(node, self.catalog, self.relation)
         if "NOTHING" in node.args["action"].name.upper():
-            return Conflict(not keys, index, (), None)
-        if not keys:
+            return Conflict(target, (), None)
+        if target.any:
             raise SqlError(
                 "ON CONFLICT DO UPDATE has no target.",
                 cure="Write ON CONFLICT (columns) DO UPDATE.",
@@ -507,25 +503,11 @@ class _Compiler:
         where_queries: list[Lifted] = []
         condition = self.lifter.lift(where.this, scope, where_queries) if where else None
         return Conflict(
-            False,
-            index,
+            target,
             self._assignments(self._pairs(node.expressions, scope, queries), scope),
             self._predicate(condition, scope) if condition is not None else None,
             tuple(queries),
             tuple(where_queries),
-        )
-
-    def _conflict_index(self, keys: tuple[str, ...]) -> Index | None:
-        if not keys or set(keys) == set(self.relation.declared_key):
-            return None
-        for index in self.catalog.indexes_on(self.relation.name):
-            whole = index.unique and not index.where
-            if whole and {part.column for part in index.columns} == set(keys):
-                return index
-        raise SqlError(
-            f"ON CONFLICT ({', '.join(keys)}): {self.relation.name} has no primary key or unique"
-            " index on exactly these columns.",
-            cure="Name the columns of the primary key or of a unique index.",
         )
 
     def _outputs(self, node: exp.Returning | None) -> _Outputs | None:

@@ -16,10 +16,11 @@ from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.parameters import Reader
 from hornbeam_server.query.engine import PreparedQuery
 from hornbeam_server.schema.assignment import assign
-from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Column, Relation
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.txlayer.transactions.conflict_targets import Target
 from hornbeam_server.txlayer.transactions.requests import Parameters
 from hornbeam_server.txlayer.transactions.sequence_outputs import Outputs
 from hornbeam_server.txlayer.transactions.sequence_values import SequenceValue
@@ -176,10 +177,9 @@ class BySearch:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """ON CONFLICT. Its target is `index`; with `any_key`, every key; else the primary key."""
+    """ON CONFLICT."""
 
-    any_key: bool
-    index: Index | None
+    target: Target
     assignments: Assignments
     """The assignments of DO UPDATE; empty: DO NOTHING. Their expressions are over the existing row
     followed by the proposed row."""
