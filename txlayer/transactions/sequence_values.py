@@ -102,10 +102,11 @@ def _none_of(case: exp.Case, number: int) -> Iterator[exp.Expr]:
 
 
 def _test(case: exp.Case, branch: exp.If) -> exp.Expr:
+    test: exp.Expr = branch.this.copy()
     if case.this is None:
-        return branch.this.copy()
-    sides = (exp.paren(each.copy(), copy=False) for each in (case.this, branch.this))
-    return exp.EQ(this=next(sides), expression=next(sides))
+        return test
+    operand = exp.paren(case.this.copy(), copy=False)
+    return exp.EQ(this=operand, expression=exp.paren(test, copy=False))
 
 
 def _truth(condition: exp.Expr, *, wanted: bool = True) -> exp.Expr:
