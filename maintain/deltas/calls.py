@@ -124,6 +124,11 @@ class Calls:
 
     def _sum(self, inner: Map, argument: str) -> Field:
         kind = inner.field[argument].type.kind
+        if kind is Kind.INTERVAL:
+            raise Unsupported(
+                "SUM and AVG of INTERVAL cannot be kept up to date from changes.",
+                cure="Write sum(extract(epoch FROM …)), which are seconds.",
+            )
         found = _described(inner, f"sum({quoted(argument)})")
         if kind not in (*NUMBERS, Kind.BOOLEAN) or not found.duck.startswith(_SUMMABLE):
             raise Unsupported(

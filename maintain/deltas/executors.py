@@ -1,13 +1,15 @@
 """The choice between the two executors of stages: DuckDB, and loops over rows.
 
 Both give the same results. DuckDB needs milliseconds for a stage, and then little for each row; the
-loops need little for a stage, and more for each row.
+loops need little for a stage, and more for each row. The loops compare rows by their values, so
+only DuckDB takes intervals: equal ones may have other parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hornbeam_server.maintain.deltas.relations import Fields, has_spans
 from hornbeam_server.maintain.deltas.rows.inputs import row_input
 from hornbeam_server.maintain.deltas.rows.stages import row_stage
 from hornbeam_server.maintain.deltas.stages import Input, Stage, StageResult
@@ -21,9 +23,14 @@ processor time (`make bench`, section deltas)."""
 
 def project(part: Input, changes: ZSet, few: int = FEW) -> ZSet:
     """The source's changes as rows of a stage's input; `changes` may be any part of them."""
-    if len(changes) > few:
+    if len(changes) > _most(part.output, few):
         return part.project(changes)
     return ZSet(part.output, rows=row_input(part).rows(changes))
+
+
+def _most(fields: Fields, few: int) -> int:
+    """The maximum of rows of these fields for the loops."""
+    return 0 if any(map(has_spans, fields)) else few
 
 
 def run_inputs(stage: Stage, zsets: Mapping[str | int, ZSet], few: int = FEW) -> ZSet:
@@ -36,6 +43,6 @@ def run_inputs(stage: Stage, zsets: Mapping[str | int, ZSet], few: int = FEW) ->
 
 async def run(stage: Stage, zset: ZSet, old: RowReader, few: int = FEW) -> StageResult:
     """Run a stage: `Stage.run`."""
-    if len(zset) > few:
+    if len(zset) > _most(stage.columns, few):
         return await stage.run(zset, old)
     return await row_stage(stage).run(zset.rows, old)

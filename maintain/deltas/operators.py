@@ -17,8 +17,15 @@ NUMBERS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
 
 
 def check_keys(fields: Fields, what: str) -> None:
-    """Raise Unsupported for columns that cannot be part of a key."""
+    """Raise Unsupported for columns that cannot be part of a key, or whose equal values may look
+    different."""
     for field in fields:
+        if field.type.kind is Kind.INTERVAL:
+            raise Unsupported(
+                f"{capitalised(what)} cannot use the INTERVAL column {field.name}: equal intervals"
+                " may have other months, days and seconds.",
+                cure="CAST it to TEXT, or write extract(epoch FROM …).",
+            )
         if field.type.kind in UNORDERED:
             raise Unsupported(
                 f"{capitalised(what)} cannot use the {field.type.sql()} column {field.name}.",
@@ -28,7 +35,8 @@ def check_keys(fields: Fields, what: str) -> None:
 
 def pair_of(part: exp.Expr, left: Node, right: Node) -> tuple[str, str] | None:
     """The left and the right column that `part` equates. None if `part` is not such an equality,
-    or if the columns' types do not allow look-ups by each other's values."""
+    or if the columns' types do not allow look-ups by each other's values. The rows of a key meet by
+    its bytes, and those of equal intervals differ."""
     if not isinstance(part, exp.EQ):
         return None
     a, b = plain(part.this), plain(part.expression)
@@ -39,7 +47,8 @@ def pair_of(part: exp.Expr, left: Node, right: Node) -> tuple[str, str] | None:
     assert a is not None
     assert b is not None
     kinds = {left.field[a].type.kind, right.field[b].type.kind}
-    return (a, b) if len(kinds) == 1 or kinds <= set(NUMBERS) else None
+    alike = len(kinds) == 1 and Kind.INTERVAL not in kinds
+    return (a, b) if alike or kinds <= set(NUMBERS) else None
 
 
 def bound_of(condition: exp.Expr, join: Join) -> Bound | None:
@@ -56,7 +65,8 @@ def bound_of(condition: exp.Expr, join: Join) -> Bound | None:
     assert a is not None
     assert b is not None
     left, right = join.left.field[a].type, join.right.field[b].type
-    alike = left.kind is right.kind or {left.kind, right.kind} <= {*NUMBERS, Kind.DOUBLE}
+    same = left.kind is right.kind and left.kind is not Kind.INTERVAL
+    alike = same or {left.kind, right.kind} <= {*NUMBERS, Kind.DOUBLE}
     return Bound(a, b, above) if alike else None
 
 

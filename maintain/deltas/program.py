@@ -24,6 +24,7 @@ from hornbeam_server.maintain.deltas.relations import (
     Field,
     Fields,
     describe,
+    has_spans,
     stored_fields,
 )
 from hornbeam_server.maintain.deltas.stages import (
@@ -216,39 +217,12 @@ def _described(
     """Bind a view's SELECT, check it with `allowed`, and return its columns."""
     bound = bind_tree(tree, declared.sql, catalog)
     _require_visible(bound, catalog)
-    if declared.refresh is not Refresh.RECOMPUTE:
-        _require_exact(bound, catalog)
     allowed(tree, declared.sql)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         raise Unsupported("A view is a SELECT.", cure="Write SELECT … FROM …")
     named_relations(tree, catalog)
     relations = {r.name: stored_fields(r.visible) for r in catalog.schema.relations}
-    fields = describe(text(tree), relations)
-    for field in fields:
-        if _is_span(field):
-            raise Unsupported(
-                f"Column {field.name} of the view is an INTERVAL, which a declared view does not"
-                " keep.",
-                cure="CAST it to TEXT, or write extract(epoch FROM …).",
-            )
-    return fields
-
-
-def _require_exact(bound: BoundQuery, catalog: Catalog) -> None:
-    """Raises Unsupported for a SELECT that reads intervals. Changes of rows are netted by equal
-    values, and equal intervals may have other parts."""
-    for block in bound.statement.blocks:
-        for alias, used in block.columns.items():
-            columns = catalog.layout(block.relation(alias)).columns
-            if name := next((c.name for c in columns if _is_span(c) and c.name in used), None):
-                raise Unsupported(
-                    f"A declared view is not kept from changes of the INTERVAL column {name}.",
-                    cure="Declare it with refresh = 'recompute', or query the relation.",
-                )
-
-
-def _is_span(column: Column | Field) -> bool:
-    return Kind.INTERVAL in (column.type.kind, (column.type.element or column.type).kind)
+    return describe(text(tree), relations)
 
 
 def _require_visible(bound: BoundQuery, catalog: Catalog) -> None:
@@ -382,11 +356,13 @@ class _Compiler:
         columns = [Column(name, type_) for name, type_ in zip(names, types, strict=True)]
         if unique is None:
             require_keys(result.fields)
+            _require_one_form(result.fields)
             columns.append(Column(unlike(names, COPY), ColumnType(Kind.BIGINT)))
             key = [column.name for column in columns]
         else:
-            places = zip(names, result.fields, strict=True)
+            places = list(zip(names, result.fields, strict=True))
             key = [name for name, field in places if field.name in unique]
+            _require_one_form([field for _, field in places if field.name in unique])
         state = StateLayout("", tuple(columns), tuple(KeyPart(column) for column in key))
         by = tuple(f.name for f in result.fields if unique is None or f.name in unique)
         partition = () if unique == frozenset({_ONLY.name}) else by
@@ -401,6 +377,17 @@ def require_keys(fields: Fields) -> None:
             raise Unsupported(
                 f"No columns identify the view's rows, and {field.name}, being {field.type.sql()},"
                 " can be no part of a key.",
+                cure="Select the keys of the relations, or CAST it to TEXT.",
+            )
+
+
+def _require_one_form(key: Sequence[Field]) -> None:
+    """Raise Unsupported for a key in which equal values may have other bytes."""
+    for field in key:
+        if has_spans(field):
+            raise Unsupported(
+                f"The view's rows are identified by the INTERVAL column {field.name}, and equal"
+                " intervals may have other months, days and seconds.",
                 cure="Select the keys of the relations, or CAST it to TEXT.",
             )
 

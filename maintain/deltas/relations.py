@@ -59,6 +59,14 @@ class Field:
 
 
 Fields = tuple[Field, ...]
+
+
+def has_spans(field: Field | Column) -> bool:
+    """Does the column hold intervals? Equal intervals may have other parts, and so may the arrays
+    of them."""
+    return Kind.INTERVAL in (field.type.kind, (field.type.element or field.type).kind)
+
+
 WEIGHT_FIELD = Field(WEIGHT, "TINYINT", ColumnType(Kind.INTEGER), nullable=False)
 
 
@@ -236,13 +244,16 @@ def columns_sql(fields: Iterable[Field], table: str = "") -> str:
 
 
 def net(zset: Typed) -> Typed:
-    """The same change without pairs of an insert and a delete of equal rows."""
+    """The same change without pairs of an insert and a delete of the same row. Rows whose intervals
+    are equal, and have other parts, are not the same."""
     least_most = pc.min_max(zset.table[WEIGHT])
     if least_most["min"] == least_most["max"]:
         return zset
     columns = columns_sql(zset.fields[:-1])
+    spans = [f"CAST({quoted(f.name)} AS VARCHAR)" for f in zset.fields if has_spans(f)]
+    compared = ", ".join([columns, *spans])
     steps = {
-        name: f"SELECT {columns} FROM z WHERE _w = {weight}"
+        name: f"SELECT {compared} FROM z WHERE _w = {weight}"
         for name, weight in (("comes", 1), ("goes", -1))
     }
     sql = (

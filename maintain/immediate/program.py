@@ -33,6 +33,7 @@ from hornbeam_server.maintain.paths import BaseRows, Key, Side
 from hornbeam_server.maintain.ways import Way, way_to_children
 from hornbeam_server.schema.catalog import Catalog, Layout, cells_of_index
 from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.intervals import identical
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
@@ -282,7 +283,9 @@ def _stepped(
 
 
 def _differs(change: Change, used: Projection) -> bool:
-    return change.old is None or change.new is None or used(change.old) != used(change.new)
+    if change.old is None or change.new is None:
+        return True
+    return not identical(used(change.old), used(change.new))
 
 
 def _updated(changes: Mapping[Key, Change], used: Projection) -> Iterator[Key]:

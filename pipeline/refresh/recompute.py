@@ -21,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 
 from hornbeam_server.maintain.deltas.program import DeltaProgram
+from hornbeam_server.maintain.deltas.relations import has_spans
 from hornbeam_server.pipeline.spark.export import Export
 from hornbeam_server.pipeline.spark.sink import open_sink
 from hornbeam_server.query.engine import QueryEngine
@@ -108,9 +109,21 @@ async def _answer(
 
 
 def _stored(codec: LayoutCodec, program: DeltaProgram, rows: list[Row]) -> dict[bytes, bytes]:
-    """Rows as keys and values. Equal rows are numbered from 1."""
-    copies = ((*row, n) for row, count in Counter(rows).items() for n in range(1, count + 1))
-    return {codec.key(copy): codec.encode(copy) for copy in copies}
+    """Rows as keys and values. Equal rows are numbered from 1; equal intervals may have other
+    parts, so these are numbered in the order of their bytes."""
+    stored: dict[bytes, bytes] = {}
+    counts: Counter[Row] = Counter()
+    for row in _ordered(program, codec, rows):
+        counts[row] += 1
+        copy = (*row, counts[row])
+        stored[codec.key(copy)] = codec.encode(copy)
+    return stored
+
+
+def _ordered(program: DeltaProgram, codec: LayoutCodec, rows: list[Row]) -> list[Row]:
+    if any(map(has_spans, program.columns)):
+        return sorted(rows, key=lambda row: codec.encode((*row, 0)))
+    return rows
 
 
 def _digest(stored: Mapping[bytes, bytes]) -> str:

@@ -46,6 +46,7 @@ _KINDS = {
     DataType.Type.TIMESTAMPTZ: Kind.TIMESTAMPTZ,
     DataType.Type.UUID: Kind.UUID,
     DataType.Type.VARBINARY: Kind.BYTES,
+    DataType.Type.INTERVAL: Kind.INTERVAL,
 }
 
 

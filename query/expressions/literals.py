@@ -13,6 +13,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from hornbeam_server.schema.intervals import interval
 from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
@@ -31,6 +32,7 @@ _SPELLINGS: dict[Kind, re.Pattern[str]] = {
     Kind.TIMESTAMPTZ: re.compile(_MOMENT + r"[+-]\d\d(:\d\d)?", re.ASCII),
     Kind.UUID: re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII),
     Kind.BYTES: re.compile(r"\\x([0-9a-f]{2})*"),
+    Kind.INTERVAL: re.compile(r"-?\d+ months -?\d+ days -?\d+ microseconds", re.ASCII),
 }
 _READERS: dict[Kind, Callable[[str], Any]] = {
     Kind.INTEGER: int,
@@ -44,6 +46,7 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
     Kind.TIMESTAMPTZ: lambda text: dt.datetime.fromisoformat(text).astimezone(dt.UTC),
     Kind.UUID: uuid.UUID,
     Kind.BYTES: sql_bytes,
+    Kind.INTERVAL: interval,
 }
 _BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
 

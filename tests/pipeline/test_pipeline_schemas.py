@@ -45,6 +45,10 @@ CREATE MATERIALIZED VIEW sales.im_mood WITH (refresh = 'immediate') AS
   FROM sales.item i JOIN sales.customer c ON i.customer = c.id GROUP BY c.mood;
 CREATE MATERIALIZED VIEW hr.im_log WITH (refresh = 'immediate') AS
   SELECT what, count(*) AS n, sum(n) AS total FROM hr.log WHERE 'a' = ANY (tags) GROUP BY what;
+CREATE MATERIALIZED VIEW sales.im_long WITH (refresh = 'immediate') AS
+  SELECT mood, count(*) AS n FROM sales.customer WHERE lasts > INTERVAL '1 day' GROUP BY mood;
+CREATE MATERIALIZED VIEW sales.im_spans WITH (refresh = 'immediate') AS
+  SELECT i.id, c.lasts, i.took FROM sales.item i JOIN sales.customer c ON i.customer = c.id;
 CREATE MATERIALIZED VIEW im_data WITH (refresh = 'immediate') AS
   SELECT data ->> 'a' AS a, count(*) AS n FROM sales.customer GROUP BY data ->> 'a';
 """
@@ -62,6 +66,15 @@ CREATE MATERIALIZED VIEW hr.plain WITH (refresh = 'deferred') AS
   SELECT what, n FROM hr.log WHERE 'a' = ANY (tags);
 CREATE MATERIALIZED VIEW item_notes WITH (refresh = 'deferred') AS
   SELECT p.id, p.note, s.total FROM item p JOIN sales.item s ON p.id = s.id;
+CREATE MATERIALIZED VIEW sales.spans WITH (refresh = 'deferred') AS
+  SELECT i.id, i.took, c.lasts, i.took + c.lasts AS together
+  FROM sales.item i LEFT JOIN sales.customer c ON i.customer = c.id;
+CREATE MATERIALIZED VIEW sales.long WITH (refresh = 'deferred') AS
+  SELECT c.lasts::TEXT AS lasts, count(*) AS n, sum(extract(epoch FROM i.took)) AS seconds
+  FROM sales.customer c JOIN sales.item i ON i.customer = c.id
+  WHERE c.lasts >= INTERVAL '30 days' GROUP BY c.lasts::TEXT;
+CREATE MATERIALIZED VIEW hr.spans WITH (refresh = 'recompute') AS
+  SELECT what, took FROM hr.log;
 CREATE MATERIALIZED VIEW sales.ranked WITH (refresh = 'recompute') AS
   SELECT id, mood, rank() OVER (PARTITION BY mood ORDER BY lasts, id) AS place
   FROM sales.customer;
@@ -72,8 +85,12 @@ SELECT c.name, c.tags, c.lasts, c.data, i.* FROM sales.customer c, sales.item i
 WHERE i.customer = c.id AND c.name = ?;
 """
 RELATIONS = ("item", "sales.customer", "sales.item", "hr.log")
-DECLARED = ("sales.by_mood", "sales.items", "hr.logs", "hr.plain", "item_notes", "sales.ranked")
-VIEWS = ("sales.im_mood", "hr.im_log", "im_data")
+DECLARED = (
+    *("sales.by_mood", "sales.items", "hr.logs", "hr.plain", "item_notes"),
+    *("sales.spans", "sales.long", "hr.spans", "sales.ranked"),
+)
+SUMMED = ("sales.im_mood", "sales.im_long", "hr.im_log", "im_data")
+VIEWS = (*SUMMED, "sales.im_spans")
 
 CUSTOMERS = r"""id,name,mood,tags,opens,lasts,data,at
 1,Ann,happy,"{a,b}",08:30,1 mon 2 days,"{""b"": 1.50, ""a"": ""x""}",2026-01-31 10:00+02
@@ -248,7 +265,8 @@ def test_views_are_built_kept_and_compared(spark, shop, monkeypatch):
     plan["plan_id"] = shop.post("/v1/schema/plan", plan).json()["plan_id"]
     assert shop.post("/v1/schema/apply", plan | {"build": "spark"}).status_code == 200
     (joined,) = (view.name for view in shop.database.catalog.views)
-    assert {*VIEWS, joined} <= {*building.materialize(url_of(shop), []).names}
+    assert {*SUMMED, joined} <= {*building.materialize(url_of(shop), []).names}
+    shop.run(shop.database.keeper.wait_built())
     first = refreshed(spark, shop)
     assert set(first.views) == set(DECLARED)
     check(shop, VIEWS)
@@ -262,9 +280,9 @@ def test_views_are_built_kept_and_compared(spark, shop, monkeypatch):
         check(shop, VIEWS)
     assert shop.verify() == 0
     found = reconciled(spark, shop)
-    assert {*VIEWS, *DECLARED, joined} <= set(found)
+    assert {*SUMMED, *DECLARED, joined} <= set(found)
     assert set(found.values()) == {0}
-    building.materialize(url_of(shop), [joined, *VIEWS], rebuild=True)
+    building.materialize(url_of(shop), [joined, *SUMMED], rebuild=True)
     with closing(transport_to(shop)) as node:
         node.json("POST", "/v1/groups/rebuild", {"views": list(DECLARED)})
     write(shop, random.Random(9), 20)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import aclosing
 
 from hornbeam_server.maintain.changes import Addition, Change, Mutation
@@ -334,7 +334,8 @@ class Workspace:
         if await self.additions(older) != await self.additions(newest):
             raise changed_since("an immediate view")
         for one, other in zip(older, newest, strict=True):
-            if not one.adds and (one.before, one.after) != (other.before, other.after):
+            same = _same(one.before, other.before) and _same(one.after, other.after)
+            if not one.adds and not same:
                 raise changed_since(one.program.name)
 
     async def overlay(self) -> list[Mutation]:
@@ -422,3 +423,8 @@ def _place(value: Value) -> tuple[bool, bool, Value]:
     if value is None or value != value:  # noqa: PLR0124  NaN
         return value is None, True, False
     return False, False, value
+
+
+def _same(some: Mapping[Key, Row], others: Mapping[Key, Row]) -> bool:
+    """Are the rows the same, also in the parts of their intervals?"""
+    return some.keys() == others.keys() and all(identical(some[k], others[k]) for k in some)

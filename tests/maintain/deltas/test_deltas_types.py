@@ -2,8 +2,13 @@
 
 import datetime as dt
 import uuid
+from functools import partial
 from random import Random
 
+import pytest
+
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.types import JSONB
 from tests.maintain.deltas.deltas_world import World, catalog_of
 
@@ -111,3 +116,51 @@ def test_views_over_arrays_equal_duckdb():
         )
         world.check()
     world.check_anew()
+
+
+def test_views_keep_the_parts_of_intervals():
+    """Equal intervals with other parts replace one another in relations, and so in views."""
+    views = {
+        "copied": "SELECT i, n, m FROM p WHERE n > INTERVAL '1 day' OR n IS NULL",
+        "joined": "SELECT p.i, q.i AS other, p.n + q.n AS both FROM p LEFT JOIN q ON p.k = q.i",
+        "parts": "SELECT extract(month FROM n) AS months, count(*) AS rows, sum(k) AS s FROM p"
+        " GROUP BY extract(month FROM n)",
+        "texts": "SELECT n::TEXT AS n, count(*) AS rows, min(m::TEXT) AS low FROM q"
+        " GROUP BY n::TEXT",
+        "seconds": "SELECT k, sum(extract(epoch FROM n)) AS s FROM p GROUP BY k",
+    }
+    tables = "".join(
+        f"CREATE TABLE {name} (i INT PRIMARY KEY, k INT, n INTERVAL, m INTERVAL[]);"
+        f" CREATE INDEX {name}_k ON {name} (k);"
+        for name in "pq"
+    )
+    world = World(catalog_of(tables), views)
+    month, days, hours = Interval(1), Interval(0, 30), Interval(0, 0, 720 * 3_600_000_000)
+    random = Random(3)
+    one = partial(random.choice, [month, days, hours, Interval(1, -1, 5), None])
+    for _ in range(6):
+        world.commit(
+            *(
+                (name, (random.randrange(4), random.randrange(3), one(), (one(), one())))
+                for name in "pq"
+                for _ in range(3)
+            )
+        )
+        world.check()
+    world.check_anew()
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT n, count(*) AS c FROM p GROUP BY n", "GROUP BY cannot use the INTERVAL column"),
+        ("SELECT DISTINCT n FROM p", "DISTINCT cannot use the INTERVAL column"),
+        ("SELECT max(n) AS m FROM p", "Max cannot use the INTERVAL column"),
+        ("SELECT sum(n) AS s FROM p", "SUM and AVG of INTERVAL cannot be kept"),
+        ("SELECT n FROM p UNION ALL SELECT n FROM p", "identified by the INTERVAL column"),
+        ("SELECT p.i, q.i AS j FROM p JOIN p AS q ON p.n = q.n", "no condition a = b"),
+    ],
+)
+def test_views_in_which_equal_intervals_would_meet_are_refused(sql, reason):
+    with pytest.raises(Unsupported, match=reason):
+        World(catalog_of("CREATE TABLE p (i INT PRIMARY KEY, n INTERVAL);"), {"v": sql})
