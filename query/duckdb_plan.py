@@ -20,7 +20,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from hornbeam_server.query.dialect.duckdb_types import to_record_batch
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.execution.lookups import Key, fetch, getter, lookup_rows
 from hornbeam_server.query.execution.loops import NativePlan
@@ -30,6 +29,7 @@ from hornbeam_server.query.optimizer.uncorrelated_subqueries import Lift
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.sizes import bytes_at, long_positions, pieces
 from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage.codec.arrow import to_record_batch
 from hornbeam_server.storage.snapshot import RowReader
 
 BUFFER_ROWS = 20_000

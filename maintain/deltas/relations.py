@@ -18,12 +18,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hornbeam_server.query.dialect.duckdb_types import (
-    arrow_type,
-    from_record_batch,
-    quoted,
-    to_record_batch,
-)
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch, quoted
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import (
     Describe,
@@ -37,6 +32,7 @@ from hornbeam_server.query.workers.messages import (
 from hornbeam_server.query.workers.pool import ThreadWorkers
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.storage.codec.arrow import arrow_type, to_record_batch
 
 WEIGHT = "_w"
 MEMORY_MB = 1_024

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from hornbeam_server.query.dialect.duckdb_types import arrow_type
 from hornbeam_server.schema.assignment import text_of
 from hornbeam_server.schema.catalog import Layout
 from hornbeam_server.schema.errors import NotFound
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
+from hornbeam_server.storage.codec.arrow import arrow_type
 
 _TEXT = frozenset({Kind.TIME, Kind.INTERVAL, Kind.UUID, Kind.JSON})
 _SPARK: dict[Kind, spark.DataType] = {

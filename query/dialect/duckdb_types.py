@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.intervals import Interval
-from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.seconds import time_at
 from hornbeam_server.schema.types import (
     MAX_DECIMAL_PRECISION,
@@ -25,7 +24,6 @@ from hornbeam_server.schema.types import (
     ColumnType,
     Kind,
     Row,
-    Value,
     array_of,
 )
 
@@ -34,22 +32,6 @@ if TYPE_CHECKING:  # only workers load DuckDB, not the server process
     from duckdb.sqltypes import DuckDBPyType
 
 THREADS = 2
-
-_ARROW: dict[Kind, pa.DataType] = {
-    Kind.INTEGER: pa.int32(),
-    Kind.BIGINT: pa.int64(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.TEXT: pa.string(),
-    Kind.BYTES: pa.binary(),
-    Kind.DATE: pa.date32(),
-    Kind.TIME: pa.time64("us"),
-    Kind.TIMESTAMP: pa.timestamp("us"),
-    Kind.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
-    Kind.INTERVAL: pa.month_day_nano_interval(),
-    Kind.UUID: pa.uuid(),
-    Kind.JSON: pa.json_(),
-}
 
 _DUCKDB: dict[str, ColumnType] = {
     "tinyint": ColumnType(Kind.INTEGER),
@@ -139,20 +121,6 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def arrow_type(type_: ColumnType) -> pa.DataType:
-    if type_.kind is Kind.DECIMAL:
-        return pa.decimal128(type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0)
-    if type_.element is not None:
-        return pa.list_(arrow_type(type_.element))
-    return _ARROW[type_.kind]
-
-
-def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """The Arrow schema of `columns`. All fields are nullable: a view row may be read before its
-    NOT NULL is checked."""
-    return pa.schema([(column.name, arrow_type(column.type)) for column in columns])
-
-
 def column_type(type_: DuckDBPyType | pa.DataType) -> ColumnType:
     """The ColumnType for a DuckDB or Arrow type. Raises Unsupported if there is none."""
     if isinstance(type_, pa.DataType):
@@ -218,44 +186,6 @@ def _unsupported(type_: object) -> Unsupported:
     return Unsupported(
         f"A result column of type {type_} cannot be returned.", cure="CAST it to TEXT in the query."
     )
-
-
-def to_record_batch(columns: Sequence[Column], rows: Sequence[Row]) -> pa.RecordBatch:
-    """Convert rows, whose values have the columns' types, to one batch."""
-    values: Iterable[Sequence[Value]] = zip(*rows, strict=True) if rows else ((),) * len(columns)
-    schema = arrow_schema(columns)
-    arrays = [_array(column, field.type) for column, field in zip(values, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _array(values: Sequence[Value], type_: pa.DataType) -> pa.Array:
-    if type_ == pa.uuid():
-        packed = [value.bytes if isinstance(value, uuid.UUID) else None for value in values]
-        return pa.ExtensionArray.from_storage(type_, pa.array(packed, type_.storage_type))
-    if type_ == pa.month_day_nano_interval():
-        return pa.array([_nanoseconds(value) for value in values], type_)
-    if pa.types.is_list(type_):
-        return _lists(values, type_.value_type)
-    if isinstance(type_, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(type_, pa.array(values, type_.storage_type))
-    return pa.array(values, type_)
-
-
-def _lists(values: Sequence[Value], element: pa.DataType) -> pa.Array:
-    """Arrays as a column of lists: the elements of all of them, and where each begins."""
-    elements: list[Value] = []
-    begins: list[int | None] = []
-    for value in values:
-        begins.append(len(elements) if isinstance(value, tuple) else None)
-        elements += value if isinstance(value, tuple) else ()
-    begins.append(len(elements))
-    return pa.ListArray.from_arrays(pa.array(begins, pa.int32()), _array(elements, element))
-
-
-def _nanoseconds(value: Value) -> tuple[int, int, int] | None:
-    if not isinstance(value, Interval):
-        return None
-    return value.months, value.days, value.microseconds * 1_000
 
 
 def from_record_batch(

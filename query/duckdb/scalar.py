@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.placeholders import number_placeholders, parameter_key
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
-from hornbeam_server.query.dialect.duckdb_types import from_record_batch, to_record_batch
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.query.workers.messages import Next, Query, Register, Request, Rows
@@ -26,6 +26,7 @@ from hornbeam_server.schema.errors import SqlError, TypeMismatch, UnknownName
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.trees import unlink, written
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
+from hornbeam_server.storage.codec.arrow import to_record_batch
 
 _POSITION = "position"
 _WORKER: ContextVar[Worker] = ContextVar("worker")

@@ -24,8 +24,9 @@ from hypothesis import strategies as st
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.node.settings import Settings
-from hornbeam_server.query.dialect.duckdb_types import from_record_batch, to_record_batch
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch
 from hornbeam_server.schema.errors import HornbeamError
+from hornbeam_server.storage.codec.arrow import to_record_batch
 from hornbeam_server.txlayer.transactions.requests import Statement
 from tests.duckdb_oracle import connect
 from tests.fuzz.fuzz_shop import PLAN, READS, ROWS, WRITES, times

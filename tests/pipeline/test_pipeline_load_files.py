@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.pipeline.load import files
-from hornbeam_server.query.dialect.duckdb_types import to_record_batch
 from hornbeam_server.schema.arrays import text_of_elements
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import InvalidRequest, SqlError, UnknownName
 from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.storage.codec.arrow import to_record_batch
 from tests.strategies import rows_for, schemas
 
 MOMENT = dt.datetime(2026, 3, 1, 12, 30, tzinfo=dt.UTC)

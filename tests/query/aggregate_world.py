@@ -14,12 +14,12 @@ from hornbeam_server.maintain.deltas.program import outline
 from hornbeam_server.maintain.immediate.definition import define
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
-from hornbeam_server.query.dialect.duckdb_types import to_record_batch
 from hornbeam_server.query.engine import PreparedQuery, QueryEngine
 from hornbeam_server.schema.catalog import Catalog, Forest, State
 from hornbeam_server.schema.model import DeclaredView, KeyPart, Refresh, Schema
 from hornbeam_server.schema.types import ColumnType, Row
 from hornbeam_server.schema.views import DeferredView, ImmediateView
+from hornbeam_server.storage.codec.arrow import to_record_batch
 from tests.duckdb_oracle import connect
 from tests.query.query_world import Data, MemoryReader, ask
 

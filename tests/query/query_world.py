@@ -18,7 +18,7 @@ from typing import Any
 
 import duckdb
 
-from hornbeam_server.query.dialect.duckdb_types import from_record_batch, to_record_batch
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch
 from hornbeam_server.query.duckdb.scalar import evaluate
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.workers.control import Options
@@ -27,6 +27,7 @@ from hornbeam_server.schema.catalog import Catalog, Forest, Index, Layout, Purpo
 from hornbeam_server.schema.model import Column, ForeignKey, KeyPart, Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 from hornbeam_server.schema.views import JoinView, ViewColumn
+from hornbeam_server.storage.codec.arrow import to_record_batch
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.snapshot import RowReader, RowVersion
 from tests.duckdb_oracle import connect

@@ -13,7 +13,6 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
-from hornbeam_server.query.dialect.duckdb_types import to_record_batch
 from hornbeam_server.query.dialect.grammar import read_expression
 from hornbeam_server.query.dialect.jsonb import FUNCTIONS, JSONB, concatenated_type, function_of
 from hornbeam_server.query.expressions import compile_expression
@@ -22,6 +21,7 @@ from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
 from hornbeam_server.schema.types import JSONB as JSONB_TYPE
 from hornbeam_server.schema.types import ColumnType
+from hornbeam_server.storage.codec.arrow import to_record_batch
 from tests.duckdb_oracle import connect
 
 CATALOG = Catalog(

@@ -24,12 +24,7 @@ from hornbeam_server.query.binding.constants import named_type
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
-from hornbeam_server.query.dialect.duckdb_types import (
-    MEANING,
-    column_type,
-    from_record_batch,
-    to_record_batch,
-)
+from hornbeam_server.query.dialect.duckdb_types import MEANING, column_type, from_record_batch
 from hornbeam_server.query.dialect.operand_kinds import mark_operands
 from hornbeam_server.query.expressions import (
     CompiledExpression,
@@ -42,6 +37,7 @@ from hornbeam_server.query.expressions.text import SPACES, case_table, lower, up
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.storage.codec.arrow import to_record_batch
 from tests.duckdb_oracle import connect
 
 POOLS: dict[str, tuple[ColumnType, list[Any]]] = {

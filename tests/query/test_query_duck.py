@@ -15,16 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import parse_one
 
-from hornbeam_server.query.dialect.duckdb_types import (
-    arrow_schema,
-    column_type,
-    connect,
-    from_record_batch,
-    to_record_batch,
-)
+from hornbeam_server.query.dialect.duckdb_types import column_type, connect, from_record_batch
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, UnknownName, Unsupported
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.storage.codec.arrow import arrow_schema, to_record_batch
 from tests import strategies
 from tests.query.query_world import evaluated
 

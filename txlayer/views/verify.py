@@ -16,7 +16,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from hornbeam_server.query.dialect.duckdb_types import from_record_batch, quoted, to_record_batch
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch, quoted
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.optimizer.partial_indexes import condition_sql, value_sql
 from hornbeam_server.query.workers.pool import Workers
@@ -27,6 +27,7 @@ from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.types import Row
 from hornbeam_server.schema.views import JoinView
 from hornbeam_server.storage.batches import bytes_of_values
+from hornbeam_server.storage.codec.arrow import to_record_batch
 from hornbeam_server.storage.codec.folds import Fold
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs

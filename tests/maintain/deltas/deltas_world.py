@@ -17,14 +17,11 @@ from hornbeam_server.maintain.deltas.stages import input_schema
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
-from hornbeam_server.query.dialect.duckdb_types import (
-    column_type,
-    from_record_batch,
-    to_record_batch,
-)
+from hornbeam_server.query.dialect.duckdb_types import column_type, from_record_batch
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, Layout, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.model import DeclaredView
+from hornbeam_server.storage.codec.arrow import to_record_batch
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.log.following import final_segment
