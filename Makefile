@@ -18,11 +18,18 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SPARK := $(VENV)/.spark
 PEERS := $(VENV)/.peers
+SPEEDUPS := $(VENV)/.speedups
+CARGO_TARGET_DIR ?= $(CURDIR)/speedups/target
+export CARGO_TARGET_DIR
+
+# Where cargo is, the suite runs with hornbeam-speedups, and these with Python, too.
+BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.py tests/query/test_columns.py \
+  tests/query/test_engine.py tests/txlayer/test_transactions_verify.py tests/pipeline/test_pipeline_source.py
 
 # Without compiled modules each process takes twice as long to start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-cluster demo-spark test test-quick check docs postgres-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
+.PHONY: demo speedups test-speedups demo-cluster demo-spark test test-quick check docs postgres-answers published sqllogic sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-groups bench-groups-nodes bench-dashboard bench-totals bench-evaluation bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
@@ -44,6 +51,15 @@ $(PEERS): $(READY) requirements-bench.lock
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements-bench.lock
 	@touch $@
 
+$(SPEEDUPS): $(READY) $(wildcard speedups/src/*.rs) speedups/Cargo.toml speedups/Cargo.lock speedups/pyproject.toml
+	@command -v cargo >/dev/null || { echo "hornbeam-speedups is built by cargo 1.88 or newer: install it from https://rustup.rs" >&2; exit 1; }
+	@echo "Building hornbeam-speedups"
+	@$(BIN)/uv build --quiet --wheel --python $(BIN)/python --out-dir $(CARGO_TARGET_DIR)/wheels speedups
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --no-deps --reinstall $(CARGO_TARGET_DIR)/wheels/hornbeam_speedups-*.whl
+	@touch $@
+
+speedups: $(SPEEDUPS)  ## build hornbeam-speedups, and install it into the virtual environment (needs cargo)
+
 demo: $(READY)  ## TPC-W from schema to verified views
 	@$(BIN)/python -m bench.demo --customers $(CUSTOMERS)
 
@@ -55,7 +71,12 @@ demo-spark: $(SPARK)  ## TPC-H while a writer writes: views built, kept and reco
 
 test: $(SPARK)  ## the whole suite, in JOBS=2 processes; installs the programs that it needs if it may
 	@$(BIN)/python -m tests.programs
+	@if command -v cargo >/dev/null; then $(MAKE) --no-print-directory speedups test-speedups; fi
 	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope
+
+test-speedups: $(SPEEDUPS)  ## the tests of hornbeam-speedups in Rust, and with Python what the suite runs with it
+	@cd speedups && cargo test --quiet --release --locked
+	@HORNBEAM_SPEEDUPS=python $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope $(BOTH)
 
 test-quick: $(READY)  ## the loop while working: tests that need nothing but Python; PYTHON=python3.13 for another one
 	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --quick
@@ -74,6 +95,7 @@ check: $(SPARK) docs  ## style, types, layers, dead code and dead files, links o
 	$(BIN)/python -m tests.plain_words
 	$(BIN)/python -m tests.settings_reference --check
 	$(BIN)/python -m tests.postgres.reference --check
+	@if command -v cargo >/dev/null; then cd speedups && cargo fmt --check && cargo clippy --quiet --release --locked --all-targets -- -D warnings; fi
 
 postgres-answers: $(PEERS)  ## record PostgreSQL's answers to the corpus of tests/postgres (needs PostgreSQL)
 	@$(BIN)/python -m tests.postgres.ask

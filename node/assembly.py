@@ -17,6 +17,7 @@ from hornbeam_server.query.workers.control import Options
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.codec.folds import LANES
+from hornbeam_server.storage.codec.implementation import implementation
 from hornbeam_server.storage.ports import START, Coordination, Log, Peers
 from hornbeam_server.storage.tables import create_tables
 from hornbeam_server.txlayer.cluster import assignment
@@ -130,12 +131,13 @@ class Parts:
 async def start(settings: Settings, ports: Ports) -> Parts:
     """Recover the database behind `ports`, and serve it alone. A failure closes the ports.
 
-    Raises Unavailable and Corruption.
+    Raises Unavailable, Corruption, and InvalidRequest for an implementation that is not there.
     """
     store, coordination = ports.store, ports.coordination
     async with contextlib.AsyncExitStack() as undo:
         undo.push_async_callback(coordination.close)
         undo.push_async_callback(store.close)
+        speedups = implementation().name
         await create_tables(store, SYSTEM_TABLES)
         claim = await Claim.take(store, coordination, ports.clock)
         epoch = await _next_epoch(coordination, settings.slave)
@@ -165,6 +167,7 @@ async def start(settings: Settings, ports: Ports) -> Parts:
         data=str(settings.data),
         catalog=claim.catalog.version,
         replayed=recovered.replayed,
+        speedups=speedups,
     )
     return parts
 
@@ -179,6 +182,7 @@ async def join(settings: Settings, ports: Ports, address: str) -> tuple[Parts, M
         undo.push_async_callback(coordination.close)
         undo.push_async_callback(store.close)
         undo.push_async_callback(ports.peers.close)
+        speedups = implementation().name
         await create_tables(store, SYSTEM_TABLES)
         if ports.logs is not None:
             undo.push_async_callback(ports.logs.close)
@@ -198,7 +202,8 @@ async def join(settings: Settings, ports: Ports, address: str) -> tuple[Parts, M
         await member.start()
         await LowWater(coordination).begin(parts.hlc.observe())
         undo.pop_all()
-    _LOG.info("joined", name=view.name, catalog=parts.manager.state.catalog.version)
+    catalog = parts.manager.state.catalog.version
+    _LOG.info("joined", name=view.name, catalog=catalog, speedups=speedups)
     return parts, member
 
 

@@ -36,6 +36,7 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.schema.renames import renamed_counts
 from hornbeam_server.schema.switching import switch_quickly
+from hornbeam_server.storage.codec.implementation import implementation
 from hornbeam_server.storage.ports import Clock, Ids
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.cluster.member import Member
@@ -328,6 +329,7 @@ class Database:
         return {
             "uptime_s": self.clock.monotonic() - self._opened_at,
             "data": str(self.settings.data),
+            "speedups": implementation().name,
             "catalog_version": self.catalog.version,
             "watermark": self.watermark(),
             "wall_ms": self.clock.wall_ms(),

@@ -22,9 +22,9 @@ from hornbeam_server.node.hosts import read_authority
 from hornbeam_server.schema.errors import InvalidRequest
 
 PREFIX = "HORNBEAM_"
-NO_SETTINGS = {"HORNBEAM_URL", "HORNBEAM_API_KEY", "HORNBEAM_CLUSTER"}
-"""Variables with the prefix that are no settings: those of the client, and of tests on a
-cluster."""
+NO_SETTINGS = {"HORNBEAM_URL", "HORNBEAM_API_KEY", "HORNBEAM_CLUSTER", "HORNBEAM_SPEEDUPS"}
+"""Variables with the prefix that are no settings: those of the client, of tests on a cluster, and
+of the implementation of codecs, which is chosen for a whole process."""
 
 
 class Settings(BaseSettings):

@@ -22,11 +22,7 @@ from hornbeam_server.query.binding.algebra import StatementKind
 from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind
 from hornbeam_server.query.binding.locking import LOCKING
 from hornbeam_server.query.binding.parameters import Misfit, read, readers, with_literals
-from hornbeam_server.query.dialect.duckdb_types import (
-    arrow_schema,
-    from_record_batch,
-    to_record_batch,
-)
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.duckdb_plan import ResidualPlan
 from hornbeam_server.query.execution.direct import is_direct, rows_directly
@@ -47,6 +43,7 @@ from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.sizes import long_positions, pieces
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.storage.codec.arrow import arrow_schema, to_record_batch
 from hornbeam_server.storage.direct import DirectSnapshot
 from hornbeam_server.storage.ports import BATCH_BYTES
 from hornbeam_server.storage.snapshot import RowReader
@@ -265,6 +262,9 @@ class PreparedQuery:
             return await query.run(reader, left, deadline=deadline, max_rows=max_rows)
         begins(reader, self, self.plan)
         if isinstance(self.plan, NativePlan):
+            if self.plan.columns is not None:
+                columns = self.plan.record_batches(reader, values)
+                return QueryStream(self.columns, columns, None, deadline, max_rows)
             rows = self._native(self.plan, reader, values)
             return QueryStream(self.columns, rows, None, deadline, max_rows)
         session = DuckSession(self._workers)

@@ -24,7 +24,7 @@ from hornbeam_server.query.binding.algebra import (
 from hornbeam_server.query.binding.binder import BoundQuery
 from hornbeam_server.query.binding.blocks import joinable, split
 from hornbeam_server.query.dialect.sums import is_exact, spell_out
-from hornbeam_server.query.execution.lookups import Key, getter
+from hornbeam_server.query.execution.lookups import Key, getter, has_columns
 from hornbeam_server.query.execution.loops import Answer, Lookup, NativePlan
 from hornbeam_server.query.execution.values import (
     Groups,
@@ -34,6 +34,7 @@ from hornbeam_server.query.execution.values import (
     conjunction,
     direction,
     grouping,
+    plain_columns,
     projection,
     sort_term,
 )
@@ -273,7 +274,7 @@ class _Planner:
             grouped = grouping(groups, rows, scope)
             ordered, outputs = groups.order, groups.projections
         project, types = projection(outputs, scope)
-        return NativePlan(
+        plan = NativePlan(
             first=steps[0],
             lookups=tuple(lookups),
             predicate=None if exact(steps[0], self.block) else conjunction(self.conjuncts, rows),
@@ -287,6 +288,14 @@ class _Planner:
             first_row_only=first_row_only,
             answers=self.answers,
         )
+        if (
+            self.columnar
+            and plan.gives_what_it_reads
+            and not self.answers
+            and has_columns(steps[0])
+        ):
+            return replace(plan, columns=plain_columns(self.projections, rows))
+        return plan
 
     def _groups(self) -> Groups | None:
         """The groups; None if the query returns the rows themselves."""

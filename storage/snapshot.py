@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from operator import gt, lt
 from typing import NamedTuple, Protocol
+
+import pyarrow as pa
 
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.turns import chunks, made, pause, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.batches import bytes_of_values
+from hornbeam_server.storage.codec.arrow import picked_batch
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 from hornbeam_server.storage.folded import FoldedReads, OwnCells
@@ -78,6 +82,22 @@ class RowReader(Protocol):
     ) -> AsyncGenerator[list[Row], None]:
         """Batches of rows in key order."""
 
+    async def scan_columns(
+        self,
+        layout: str,
+        at: Sequence[int],
+        key_range: KeyRange = KeyRange(),
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The columns at the positions `at`, at least one, of the rows of `scan`."""
+        columns = self.catalog.layout(layout).columns
+        rows = self.scan(layout, key_range, reverse=reverse, limit=limit)
+        async with aclosing(rows) as batches:
+            async for batch in batches:
+                yield picked_batch(columns, at, batch)
+
 
 class Written(Protocol):
     """An element of an overlay: a stored row as a transaction leaves it; `new` None: deleted."""
@@ -113,7 +133,7 @@ class Overlay:
         return OwnCells(self.between, self.rows)
 
 
-class Snapshot:
+class Snapshot(RowReader):
     """A `RowReader` over a table store at timestamp `at`."""
 
     def __init__(
@@ -284,6 +304,31 @@ class Snapshot:
         self._require_valid()
         for rest in chunks(merge.rest()[:left], MERGED):
             yield self._rows(codec, rest)
+
+    async def scan_columns(
+        self,
+        layout: str,
+        at: Sequence[int],
+        key_range: KeyRange = KeyRange(),
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        codec = self._codecs(layout)
+        start, end = codec.range(key_range)
+        own = self._overlay is not None and self._overlay.between(layout, start, end)
+        if own or self._codecs.fold(layout) is not None or self._trace_of(layout) is not None:
+            rows = super().scan_columns(layout, at, key_range, reverse=reverse, limit=limit)
+            async with aclosing(rows) as batches:
+                async for batch in batches:
+                    yield batch
+            return
+        table = codec.layout.table
+        stored = self._store.scan(table, start, end, self.at, reverse=reverse, limit=limit)
+        async for cells in stored:
+            self._require_valid()
+            yield codec.many.to_arrow([cell.value for cell in cells], at)
+        self._require_valid()
 
     def _rows(self, codec: LayoutCodec, found: Sequence[Cell | RowVersion]) -> list[Row]:
         """The rows of merged cells and overlay rows. The cells are noted in the trace."""

@@ -43,9 +43,10 @@ settings.load_profile("repeatable")
 
 NOT_QUICK = {
     *("bench", "cluster", "crash", "distributions", "fuzz", "hostile", "isolation", "models"),
-    *("nemesis", "pipeline", "sim"),
+    *("nemesis", "pipeline", "sim", "speedups"),
 }
-"""Folders of tests that `--quick` leaves out: they need Java, Spark, Go or spin, or take long."""
+"""Folders of tests that `--quick` leaves out: they need Java, Spark, Go, spin or cargo, or take
+long."""
 LONG = {
     "TestEverything",
     "test_aggregate_views",

@@ -268,6 +268,9 @@ class LogAnswer(Answer):
 class Status(BaseModel):
     uptime_s: float
     data: str
+    speedups: Literal["python", "native"] = Field(
+        description="Whether many stored rows are read by Python or by hornbeam-speedups."
+    )
     catalog_version: int
     watermark: int
     wall_ms: int

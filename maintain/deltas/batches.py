@@ -152,7 +152,7 @@ def about(view: str) -> Iterator[None]:
         ) from None
 
 
-class Nothing:
+class Nothing(RowReader):
     """A `RowReader` that finds no rows, for views that are not stored yet."""
 
     def __init__(self, catalog: Catalog) -> None:

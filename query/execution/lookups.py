@@ -10,14 +10,17 @@ import itertools
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
+from functools import partial
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
+
+import pyarrow as pa
 
 from hornbeam_server.query.execution.measures import for_access
 from hornbeam_server.query.optimizer.access_paths import Access, Parameters, Reach
 from hornbeam_server.query.optimizer.key_ranges import keys, ranges
 from hornbeam_server.schema.errors import Corruption
-from hornbeam_server.schema.turns import chunks, turn
+from hornbeam_server.schema.turns import chunks, pause, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.ports import BATCH_BYTES
@@ -30,7 +33,7 @@ SCANS_AT_ONCE = 16
 """Maximum ranges whose first batches are read concurrently."""
 
 Key = tuple[Value, ...]
-T = TypeVar("T")
+B = TypeVar("B", list[Row], pa.RecordBatch)
 
 
 class Found(NamedTuple):
@@ -49,28 +52,65 @@ async def fetch(
     `limit` is the maximum number of rows to read.
     """
     reader = for_access(reader, access)
-    if access.reach is Reach.POINT or (access.reach is Reach.PREFIX and not access.single):
+    if _is_looked_up(access):
         async with aclosing(lookup_rows(access, reader, keys(access, parameters))) as found:
             async for rows in found:
                 yield rows if limit is None else rows[:limit]
                 if limit is not None and (limit := limit - len(rows)) <= 0:
                     return
         return
-    for some_ranges in chunks(ranges(access, parameters), SCANS_AT_ONCE if limit is None else 1):
-        async with aclosing(_scans(access, reader, some_ranges, limit)) as scans:
-            async for rows in scans:
-                yield rows
-                if limit is not None and (limit := limit - len(rows)) <= 0:
+    scan = partial(_scan, access, reader)
+    async with aclosing(_in_ranges(scan, ranges(access, parameters), limit)) as scanned:
+        async for rows in scanned:
+            yield rows
+
+
+def has_columns(access: Access) -> bool:
+    """May `fetch_columns` read the path? It reads ranges of keys, whose rows have all columns."""
+    return access.covering and not _is_looked_up(access)
+
+
+def _is_looked_up(access: Access) -> bool:
+    return access.reach is Reach.POINT or (access.reach is Reach.PREFIX and not access.single)
+
+
+async def fetch_columns(
+    access: Access,
+    reader: RowReader,
+    parameters: Parameters,
+    at: Sequence[int],
+    *,
+    limit: int | None = None,
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Yield the rows of `fetch` as record batches with the columns at the positions `at`, at least
+    one. `has_columns` must hold."""
+    scan = partial(_scan_columns, access, for_access(reader, access), at)
+    async with aclosing(_in_ranges(scan, ranges(access, parameters), limit)) as scanned:
+        async for batch in scanned:
+            yield batch
+
+
+async def _in_ranges(
+    scan: Callable[[KeyRange, int | None], AsyncGenerator[B, None]],
+    key_ranges: Sequence[KeyRange],
+    limit: int | None,
+) -> AsyncGenerator[B, None]:
+    """Yield the batches that `scan` reads of one range after the other."""
+    for some_ranges in chunks(key_ranges, SCANS_AT_ONCE if limit is None else 1):
+        scans = [scan(key_range, limit) for key_range in some_ranges]
+        async with aclosing(_one_after_other(scans)) as scanned:
+            async for batch in scanned:
+                yield batch
+                if limit is not None and (limit := limit - len(batch)) <= 0:
                     return
 
 
-async def _scans(
-    access: Access, reader: RowReader, key_ranges: Sequence[KeyRange], limit: int | None
-) -> AsyncGenerator[list[Row], None]:
-    """Yield the rows of one range after the other. The first batches are read concurrently: most
+async def _one_after_other(
+    scans: Sequence[AsyncGenerator[B, None]],
+) -> AsyncGenerator[B, None]:
+    """Yield the batches of one scan after the other. The first batches are read concurrently: most
     ranges have only one, and each may be a call to another machine."""
     async with AsyncExitStack() as stack:
-        scans = [_scan(access, reader, key_range, limit) for key_range in key_ranges]
         for scan in scans:
             stack.push_async_callback(scan.aclose)
         if len(scans) == 1:
@@ -80,8 +120,8 @@ async def _scans(
         for first, scan in zip(firsts, scans, strict=True):
             if first is not None:
                 yield first
-                async for rows in scan:
-                    yield rows
+                async for batch in scan:
+                    yield batch
 
 
 async def _scan(
@@ -96,6 +136,15 @@ async def _scan(
                 async for rows in resolved:
                     yield rows
         await turn(batch, 0)  # yield to other tasks; allows cancellation of a long scan
+
+
+async def _scan_columns(
+    access: Access, reader: RowReader, at: Sequence[int], key_range: KeyRange, limit: int | None
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    name, reverse = access.layout.name, access.reverse
+    async for batch in reader.scan_columns(name, at, key_range, reverse=reverse, limit=limit):
+        yield batch
+        await pause()  # as in `_scan`
 
 
 async def lookup_rows(

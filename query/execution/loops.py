@@ -28,11 +28,12 @@ from collections.abc import (
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, TypeVar
 
+import pyarrow as pa
 from sqlglot import exp
 
-from hornbeam_server.query.execution.lookups import LOOKUP_BATCH, Key, fetch, lookup
+from hornbeam_server.query.execution.lookups import LOOKUP_BATCH, Key, fetch, fetch_columns, lookup
 from hornbeam_server.query.expressions import SortTerm, sort_rows
 from hornbeam_server.query.optimizer.access_paths import Access, Parameters
 from hornbeam_server.query.optimizer.key_ranges import value_of
@@ -53,6 +54,7 @@ JOINED_ROWS = 2_048
 MAX_PARTS = 4
 """Maximum parts of a lookup's result that are held in memory to join rows with."""
 _EXACT = decimal.Context(prec=76)
+B = TypeVar("B", Sequence[Row], pa.RecordBatch)
 
 
 class TooManyRows(Exception):
@@ -124,6 +126,9 @@ class NativePlan:
     types: tuple[ColumnType | None, ...] = ()
     """Types of the result's columns."""
     answers: tuple[Answer, ...] = ()
+    columns: tuple[int, ...] | None = None
+    """Positions of the result's columns in the rows of `first`, if these are the result and are
+    read as columns; None for any other plan."""
 
     @property
     def accesses(self) -> tuple[Access, ...]:
@@ -140,9 +145,24 @@ class NativePlan:
         if self.answers:
             parameters = await _answered(self.answers, reader, parameters)
         wanted = None if limit is None else limit + offset
-        async with aclosing(self._ordered(reader, parameters, wanted)) as source:
-            async for batch in _slice(source, offset, limit):
+        source = self._ordered(reader, parameters, wanted)
+        async with aclosing(_slice(source, offset, limit)) as batches:
+            async for batch in batches:
                 yield self.project(batch, parameters)
+
+    async def record_batches(
+        self, reader: RowReader, parameters: Parameters
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Yield the result of a plan with `columns`."""
+        assert self.columns is not None
+        limit, offset = row_count(self.limit, parameters), row_count(self.offset, parameters) or 0
+        if limit == 0:
+            return
+        wanted = None if limit is None else limit + offset
+        source = fetch_columns(self.first, reader, parameters, self.columns, limit=wanted)
+        async with aclosing(_slice(source, offset, limit)) as batches:
+            async for batch in batches:
+                yield batch
 
     async def _ordered(
         self, reader: RowReader, parameters: Parameters, wanted: int | None
@@ -179,8 +199,13 @@ class NativePlan:
         """The number of rows to read, if every row read is a result row; None for no limit."""
         if self.first_row_only:
             return 1
+        return wanted if self.gives_what_it_reads else None
+
+    @property
+    def gives_what_it_reads(self) -> bool:
+        """Is every row that `first` reads a row of the result, in its order?"""
         in_order = self.delivered == len(self.order) and self.grouping is None
-        return wanted if in_order and self.predicate is None and not self.lookups else None
+        return in_order and self.predicate is None and not self.lookups
 
     def matching(self, rows: list[Row], parameters: Parameters) -> list[Row]:
         """The rows that satisfy the WHERE."""
@@ -268,19 +293,20 @@ async def _answered(
 
 
 async def _slice(
-    source: AsyncIterator[Sequence[Row]], offset: int, limit: int | None
-) -> AsyncGenerator[Sequence[Row], None]:
+    source: AsyncGenerator[B, None], offset: int, limit: int | None
+) -> AsyncGenerator[B, None]:
     skip, left = offset, limit
-    async for batch in source:
-        rows = batch[skip:] if skip else batch
-        skip = max(0, skip - len(batch))
-        if left is not None:
-            rows = rows[:left]
-            left -= len(rows)
-        if rows:
-            yield rows
-        if left == 0:
-            return
+    async with aclosing(source):
+        async for batch in source:
+            rows = batch[skip:] if skip else batch
+            skip = max(0, skip - len(batch))
+            if left is not None:
+                rows = rows[:left]
+                left -= len(rows)
+            if len(rows):
+                yield rows
+            if left == 0:
+                return
 
 
 async def _join(

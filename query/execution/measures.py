@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+import pyarrow as pa
 
 from hornbeam_server.query.optimizer.access_paths import Access
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.snapshot import RowReader, RowVersion
+
+B = TypeVar("B", list[Row], pa.RecordBatch)
 
 
 @dataclass(slots=True)
@@ -54,7 +58,7 @@ class Measures:
         return sum(measure.seconds for measure in self._reads.values())
 
 
-class Measuring:
+class Measuring(RowReader):
     """A `RowReader` that measures the reads of `inner` for `access`."""
 
     def __init__(self, inner: RowReader, measures: Measures, access: Access | None = None) -> None:
@@ -92,6 +96,28 @@ class Measuring:
         limit: int | None = None,
     ) -> AsyncGenerator[list[Row], None]:
         scanned = self.inner.scan(layout, key_range, reverse=reverse, limit=limit)
+        async with aclosing(self._noting(layout, scanned)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def scan_columns(
+        self,
+        layout: str,
+        at: Sequence[int],
+        key_range: KeyRange = KeyRange(),
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        scanned = self.inner.scan_columns(layout, at, key_range, reverse=reverse, limit=limit)
+        async with aclosing(self._noting(layout, scanned)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def _noting(
+        self, layout: str, scanned: AsyncGenerator[B, None]
+    ) -> AsyncGenerator[B, None]:
+        """The batches of a scan, which are noted."""
         began = self.measures.now()
         async with aclosing(scanned) as batches:
             async for batch in batches:

@@ -156,6 +156,13 @@ def projection(nodes: Sequence[exp.Expr], scope: RowScope | GroupScope) -> Proje
     return _values([value for value, _ in outputs]), tuple(type_ for _, type_ in outputs)
 
 
+def plain_columns(nodes: Sequence[exp.Expr], scope: RowScope) -> tuple[int, ...] | None:
+    """The positions of a SELECT list of columns; None if it has an expression."""
+    if not all(isinstance(node, exp.Column) for node in nodes):
+        return None
+    return tuple(scope.place(node)[0] for node in nodes)
+
+
 def _output(
     node: exp.Expr, scope: RowScope | GroupScope
 ) -> tuple[Callable[[Row, Any], Value], ColumnType | None]:

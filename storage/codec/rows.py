@@ -11,6 +11,7 @@ have its value, later rows NULL. An INTERVAL is a map of `months`, `days` and `m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +27,7 @@ from hornbeam_server.schema.views import ImmediateView
 from hornbeam_server.storage.codec.folds import Compute, Fold
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.keys import decode_parts, part_encoder, successor
+from hornbeam_server.storage.codec.many_rows import ManyRows, many_rows
 
 FORMAT = b"\x01"
 _ENCODER = msgspec.msgpack.Encoder()
@@ -57,7 +59,13 @@ class LayoutCodec:
         self._batch_decoder = msgspec.msgpack.Decoder(list[tuple[types]])  # type: ignore[valid-type]
         self._long = long_positions(column.type for column in layout.columns)
         self._runs = _Runs(types, shared) if 0 < shared < len(types) else None
+        self._least = max([0, *(i + 1 for i in self._positions if _is_required(layout.columns[i]))])
         self._short: dict[int, tuple[msgspec.msgpack.Decoder[Row], Row]] = {}
+
+    @cached_property
+    def many(self) -> ManyRows:
+        """Work on many stored rows at once."""
+        return many_rows(self)
 
     def key_of(self, values: Sequence[Value]) -> bytes:
         """Encoded key from full key values, in key order."""
@@ -167,6 +175,8 @@ class LayoutCodec:
             given = len(_LOOSE.decode(memoryview(data)[1:]))
             if given > len(self.layout.columns):
                 raise self._corrupt("more values than columns")
+            if given < self._least:
+                raise self._corrupt("it lacks columns of its key")
             decoder, defaults = self._short_decoder(given)
             return decoder.decode(memoryview(data)[1:]) + defaults
         except msgspec.DecodeError as error:
@@ -296,6 +306,11 @@ class Codecs:
         if view is None:
             return 0
         return sum(column.relation != view.last for column in view.columns)
+
+
+def _is_required(column: Column) -> bool:
+    """Must every row have a value of this column?"""
+    return not column.nullable and column.value_in_older_rows is None
 
 
 def _annotation(column: Column) -> Any:

@@ -139,3 +139,10 @@ def test_keys_are_recognised_among_other_bytes():
     assert full.is_key(full.key_of((7,)))
     for strange in (b"", b"\xee", full.key_of((7,)) + b"\x01", b"\x30a\0\x01", b"\x16\x00\x07"):
         assert not full.is_key(strange), strange
+
+
+def test_a_row_without_a_column_of_its_key_is_damaged():
+    layout = Layout("t", "t", COLUMNS, (KeyPart("name"), KeyPart("id")), "t")
+    with pytest.raises(Corruption, match="lacks columns of its key"):
+        LayoutCodec(layout).decode(b"\x01\x90")
+    assert LayoutCodec(layout).decode(b"\x01\x91\x07") == (7, None, Decimal("1.50"), None)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs
@@ -102,6 +103,33 @@ async def test_reads_return_the_merged_rows(stored, changed, prefix, reverse, li
     (group,) = await snapshot.prefixes("t", [below])
     assert [version.row for version in group] == expected
     assert [version.key for version in group] == [key(*row[:2]) for row in expected]
+
+
+@given(
+    st.dictionaries(KEYS, st.just("stored")),
+    st.dictionaries(KEYS, st.none() | st.just("mine"), max_size=2),
+    st.none() | SMALL,
+    st.booleans(),
+    st.none() | st.integers(0, 5),
+    st.lists(st.integers(0, 2), min_size=1, max_size=4),
+    st.booleans(),
+)
+async def test_columns_are_those_of_the_scanned_rows(
+    stored, changed, prefix, reverse, limit, at, traced
+):
+    store = await store_of([(*k, text) for k, text in stored.items()])
+    traces = [] if traced else None, [] if traced else None
+    one, other = (
+        Snapshot(store, CODECS, AT, mutations=overlay(changed.items()), trace=trace)
+        for trace in traces
+    )
+    below = KeyRange(() if prefix is None else (prefix,))
+    rows = await collect(one.scan("t", below, reverse=reverse, limit=limit))
+    scan = other.scan_columns("t", at, below, reverse=reverse, limit=limit)
+    batches = [batch async for batch in scan]
+    found = [row for batch in batches for row in from_record_batch(batch)]
+    assert found == [tuple(row[i] for i in at) for row in rows]
+    assert traces[0] == traces[1]
 
 
 async def test_an_overlay_of_other_layouts_changes_nothing():

@@ -56,7 +56,7 @@ async def _selected(
     return StatementResult(len(rows), tuple(c.name for c in stream.columns), types, tuple(rows))
 
 
-class WithRows:
+class WithRows(RowReader):
     """A `RowReader` that also has `rows`, by relation: the key of a row is its number."""
 
     def __init__(self, reader: RowReader, rows: Mapping[str, Sequence[Row]]) -> None:

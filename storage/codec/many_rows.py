@@ -1,0 +1,77 @@
+"""Many stored rows of a layout at once: as Arrow record batches, and the keys of the rows.
+
+`PythonRows` is the reference. `SpedUpRows` has the same results and errors: it asks the module
+(`implementation.py`), and the reference for all rows that the module refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from hornbeam_server.schema.catalog import Layout
+from hornbeam_server.storage.codec.arrow import arrow_type, picked_batch
+from hornbeam_server.storage.codec.implementation import Native, implementation
+
+if TYPE_CHECKING:
+    from hornbeam_server.storage.codec.rows import LayoutCodec
+
+
+class ManyRows(Protocol):
+    """Work on many stored rows of one layout."""
+
+    def to_arrow(self, values: Sequence[bytes], at: Sequence[int]) -> pa.RecordBatch:
+        """The columns at the positions `at`, at least one, in this order. Raises Corruption, and
+        Arrow's errors for values that are not of their column's type."""
+
+    def keys(self, values: Sequence[bytes]) -> list[bytes]:
+        """The encoded keys under which the rows belong. Raises Corruption."""
+
+
+class PythonRows:
+    """The reference."""
+
+    def __init__(self, codec: LayoutCodec) -> None:
+        self._codec = codec
+
+    def to_arrow(self, values: Sequence[bytes], at: Sequence[int]) -> pa.RecordBatch:
+        return picked_batch(self._codec.layout.columns, at, self._codec.decode_all(values))
+
+    def keys(self, values: Sequence[bytes]) -> list[bytes]:
+        return list(map(self._codec.key, self._codec.decode_all(values)))
+
+
+class SpedUpRows:
+    """`native` for the rows that it takes, and the reference for the others."""
+
+    def __init__(self, codec: LayoutCodec, native: Native) -> None:
+        layout = codec.layout
+        older = codec.encode(tuple(column.value_in_older_rows for column in layout.columns))
+        key = [
+            (position, part.descending)
+            for position, part in zip(layout.key_positions, layout.key, strict=True)
+        ]
+        self._reference = PythonRows(codec)
+        self._native = native.Rows(_schema(layout), older, key)
+
+    def to_arrow(self, values: Sequence[bytes], at: Sequence[int]) -> pa.RecordBatch:
+        found = self._native.decode(values, at)
+        return self._reference.to_arrow(values, at) if found is None else found
+
+    def keys(self, values: Sequence[bytes]) -> list[bytes]:
+        found = self._native.keys(values)
+        return self._reference.keys(values) if found is None else found
+
+
+def many_rows(codec: LayoutCodec) -> ManyRows:
+    """Work on the rows of a codec, by the implementation of this process."""
+    native = implementation().native
+    return PythonRows(codec) if native is None else SpedUpRows(codec, native)
+
+
+def _schema(layout: Layout) -> pa.Schema:
+    """The Arrow types of a layout, and whether a column may be NULL."""
+    fields = [pa.field(c.name, arrow_type(c.type), c.nullable) for c in layout.columns]
+    return pa.schema(fields)
