@@ -26,7 +26,7 @@ import structlog
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import microdata, serving
+from bench import microdata, serving, short_reads
 from bench.deltas import deltas
 from bench.measure import (
     Figure,
@@ -393,8 +393,11 @@ async def run_plan(database: Database, plan: NativePlan) -> int:
 # ---------------------------------------------------------------- the run
 
 
-async def measure(options: Options, step: Callable[[str], None]) -> list[Figure]:
-    """All figures. Calls `step` with the name of each step that begins."""
+async def measure(
+    options: Options, step: Callable[[str], None], on_missing: Callable[[str], None]
+) -> list[Figure]:
+    """All figures. Calls `step` with the name of each step that begins, and `on_missing` with a
+    sentence about a program that is not installed."""
     scratch, kept = options.folder / "scratch", options.folder / "joins"
     figures: list[Figure] = []
     step("writes")
@@ -412,8 +415,16 @@ async def measure(options: Options, step: Callable[[str], None]) -> list[Figure]
         step("reads")
         read = await reads(database, options)
         figures += read
+        step("short reads")
+        figures += await short_reads.in_process(
+            database, options.customers, options.requests, options.rounds, scratch
+        )
         step("joins")
         figures += await joins(database, options)
+    step("short reads over REST")
+    figures += await short_reads.served(
+        kept, options.customers, options.requests, options.rounds, scratch, on_missing
+    )
     step("REST")
     figures += rest(kept, options, 1_000 / read[0].value)
     step("deferred views after few changes")
@@ -426,7 +437,7 @@ async def measure(options: Options, step: Callable[[str], None]) -> list[Figure]
     return figures
 
 
-STEPS = 8
+STEPS = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -441,7 +452,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             progress.update(task, description=name)
             progress.advance(task)
 
-        figures = asyncio.run(measure(options, step))
+        figures = asyncio.run(measure(options, step, progress.console.print))
     print_figures(console, figures)
     elapsed_s = time.perf_counter() - began
     write_report(options.output, options.folder, asdict(options), figures, elapsed_s)

@@ -39,14 +39,15 @@ def server(folder: Path, **settings: str) -> Iterator[tuple[int, int]]:
     command = [sys.executable, "-m", "bench.serving", str(folder), str(port), given]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        _wait_until_up(port, process)
+        wait_until_up(port, process)
         yield port, process.pid
     finally:
         process.terminate()
         process.wait()
 
 
-def _wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
+def wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the process accepts connections. Raises RuntimeError."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
         try:
@@ -86,20 +87,17 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def ask(self, request: bytes) -> int:
-        """Send a request, and discard its answer. Returns the answer's bytes. Raises HttpError."""
+    def ask(self, request: bytes) -> None:
+        """Send a request, and discard its answer. Raises HttpError."""
+        self.answer(request)
+
+    def answer(self, request: bytes) -> bytes:
+        """Send a request. Returns the body of its answer. Raises HttpError."""
         self._socket.sendall(request)
-        data = self._received()
-        while (end := data.find(b"\r\n\r\n")) < 0:
+        data = bytearray(self._received())
+        while not is_whole(data):
             data += self._received()
-        head = data[:end].lower()
-        if not head.startswith(b"http/1.1 200"):
-            raise HttpError(data.decode(errors="replace"))
-        size = end + 4 + int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        received = len(data)
-        while received < size:
-            received += len(self._received())
-        return received
+        return bytes(data.partition(b"\r\n\r\n")[2])
 
     def _received(self) -> bytes:
         data = self._socket.recv(RECEIVE_BYTES)
@@ -115,6 +113,19 @@ class Client:
             self.ask(request)
             found.append((time.perf_counter() - began) * 1000)
         return found
+
+
+def is_whole(data: bytearray) -> bool:
+    """Whether `data` is all of an answer with the status 200. Raises HttpError for another
+    status."""
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
+        return False
+    head = data[:end].lower()
+    if not head.startswith(b"http/1.1 200"):
+        raise HttpError(data.decode(errors="replace"))
+    length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    return len(data) >= end + 4 + length
 
 
 def drain(port: int, request: bytes) -> int:
