@@ -25,7 +25,7 @@ from hornbeam_server.query.binding.parameters import Misfit, read, readers, with
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.duckdb_plan import ResidualPlan
-from hornbeam_server.query.execution.direct import is_direct, rows_directly
+from hornbeam_server.query.execution.direct import Attempts, is_direct, rows_directly
 from hornbeam_server.query.execution.loops import NativePlan, TooManyRows
 from hornbeam_server.query.execution.measures import Measures, begins
 from hornbeam_server.query.explain import Explanation, Ran, explain
@@ -226,18 +226,24 @@ class PreparedQuery:
             and self.sources.isdisjoint(catalog.immediate_view)
         )
         """May the query be run by `run_directly`?"""
+        self._attempts = Attempts()
 
     def run_directly(
         self, reader: DirectSnapshot, parameters: Sequence[Any] | Mapping[str, Any] = ()
     ) -> list[Row] | None:
-        """All rows of a query that is `direct`, read without suspension. None if they are too many,
-        or a parameter needs another plan: `run` answers then. Raises the errors of `run`."""
+        """All rows of a query that is `direct`, read without suspension. None if they are or were
+        lately too many, or a parameter needs another plan: `run` answers then. Raises the errors of
+        `run`."""
         assert isinstance(self.plan, NativePlan)
+        if not self._attempts.begin():
+            return None
         try:
             values = self._values(parameters)
         except Misfit:
             return None
-        return rows_directly(self.plan, reader, values)
+        rows = rows_directly(self.plan, reader, values)
+        self._attempts.end(short=rows is not None)
+        return rows
 
     async def run(
         self,

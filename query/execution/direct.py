@@ -1,7 +1,7 @@
 """Direct execution: a short read without suspension (`storage.direct`), then filter, order, limit.
 
-A native plan (`loops.py`) is run directly if it reads one source by a key, a prefix or a range
-that is expected to be short. A run that finds more rows than that gives up, and the native loops
+A native plan (`loops.py`) is run directly if it reads one source by a key, a prefix or a range, or
+whole if it is expected to be short. A run that finds too many rows gives up, and the native loops
 begin again.
 """
 
@@ -23,8 +23,36 @@ def is_direct(plan: NativePlan) -> bool:
     access = plan.first
     if access.reach is Reach.POINT:
         return True
+    if not access.single:
+        return False
     ends_early = plan.limit is not None and plan.read_limit(1) is not None
-    return access.single and (ends_early or access.rows <= MOST_ROWS)
+    return ends_early or access.reach is not Reach.SCAN or access.rows <= MOST_ROWS
+
+
+class Attempts:
+    """Which runs of one plan are tried directly.
+
+    How many rows a prefix or a range has depends on its values, so an estimate would be wrong for
+    most. A direct run that gives up has read `MOST_ROWS` in vain; the more of them give up, the
+    fewer are tried, down to one in `MOST_LEFT_OUT`.
+    """
+
+    MOST_LEFT_OUT = 63
+
+    def __init__(self) -> None:
+        self._pause = self._left_out = 0
+
+    def begin(self) -> bool:
+        """Is the next run to be tried directly?"""
+        if self._left_out:
+            self._left_out -= 1
+            return False
+        return True
+
+    def end(self, *, short: bool) -> None:
+        """A direct run has ended: with its rows, or given up."""
+        self._pause = self._pause // 2 if short else min(2 * self._pause + 1, self.MOST_LEFT_OUT)
+        self._left_out = 0 if short else self._pause
 
 
 def rows_directly(

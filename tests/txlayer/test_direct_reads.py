@@ -2,6 +2,7 @@
 
 import random
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -60,8 +61,9 @@ WRONG = [
 
 
 @asynccontextmanager
-async def library(folder, books=20):
-    async with opened(folder, catalog_of(SCHEMA)) as database:
+async def library(folder, books=20, row_counts=()):
+    catalog = replace(catalog_of(SCHEMA), row_counts=tuple(row_counts))
+    async with opened(folder, catalog) as database:
         await database.load("author", ["a_id", "a_name"], [(n, f"author {n}") for n in range(5)])
         rows = [
             (n % 5, n // 5, f"title {n % 7}", None if n % 6 == 0 else f"{n % 4}.00", n % 2 == 0)
@@ -122,6 +124,40 @@ async def test_more_rows_than_the_limit_are_left_to_queries(tmp_path, books):
         assert len(rows) == books
         assert (direct is None) if books > MOST_ROWS else (direct.rows == rows)
         assert await database.fetch(sql) == rows
+
+
+SPAN = "SELECT a_id FROM author WHERE a_id BETWEEN ? AND ?"
+
+
+async def test_the_rows_that_a_range_has_decide_and_not_the_estimate(tmp_path):
+    async with library(tmp_path, row_counts=[("author", 90_000)]) as database:
+        await database.load("author", ["a_id", "a_name"], [(n, "x") for n in range(5, 100)])
+        rows, _, _ = await queried(database, SPAN, (10, 59))
+        direct = database.directly(SPAN, (10, 59))
+        assert database.prepare(SPAN).plan.first.rows > MOST_ROWS
+        assert direct.rows == rows == [(n,) for n in range(10, 60)]
+
+
+async def test_long_ranges_are_tried_directly_less_and_less(tmp_path):
+    """A statement whose ranges are long pays for one attempt in 64, and gets direct reads back when
+    its ranges become short."""
+    async with library(tmp_path) as database:
+        await database.load("author", ["a_id", "a_name"], [(n, "x") for n in range(5, 2_000)])
+        await queried(database, SPAN, (0, 1_999))
+        scans = []
+        store = database.store.direct
+        scan = store.scan_directly
+
+        def counted(*given, **named):
+            scans.append(given)
+            return scan(*given, **named)
+
+        store.scan_directly = counted
+        for _ in range(1_000):
+            assert database.directly(SPAN, (0, 1_999)) is None
+        assert 1_000 / 64 < len(scans) < 30
+        answered = [database.directly(SPAN, (7, 8)) for _ in range(200)]
+        assert None not in answered[64:]
 
 
 async def test_large_rows_are_left_to_queries(tmp_path):
