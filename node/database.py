@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,11 +22,13 @@ from hornbeam_server.node.bulk_access import BulkAccess
 from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.exports import Exports
 from hornbeam_server.node.housekeeping import Housekeeping
+from hornbeam_server.node.new_columns import with_values_in_older_rows
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest, in_thread, plan_schema
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.node.verification import Verification
+from hornbeam_server.query.binding.renaming import renamed
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.diff import SchemaDiff
 from hornbeam_server.schema.errors import (
@@ -289,6 +292,7 @@ class Database:
         Raises StalePlan when planning again gives another plan than `plan_id`, and InvalidRequest
         when the plan drops relations without `allow_drop`.
         """
+        now = dt.datetime.fromtimestamp(self.clock.wall_ms() / 1000, dt.UTC)
 
         async def planned(current: Catalog) -> Catalog:
             """The planned catalog. It is planned again when its copies are filled, and may choose
@@ -304,7 +308,9 @@ class Database:
                 )
             _require_allowed(plan.changes, allow_drop)
             # The request's row counts are for the choice only; the catalog has the stored counts.
-            return replace(plan.catalog, row_counts=renamed_counts(counts, request.renames))
+            catalog = replace(plan.catalog, row_counts=renamed_counts(counts, request.renames))
+            base = renamed(current, request.renames).schema
+            return await with_values_in_older_rows(catalog, base, now, self.engine)
 
         await self._copies.change(planned, external=build_externally, renames=request.renames)
         return self.catalog

@@ -356,7 +356,7 @@ def _refused_key_column(
 def _refused_append(relation: str, column: Column) -> Iterator[Refusal]:
     if is_generated(column):
         return
-    if not column.nullable and column.default_kind is not DefaultKind.LITERAL:
+    if not column.nullable and column.default is None:
         yield Refusal(
             relation,
             column.name,

@@ -9,6 +9,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from hornbeam_server.schema.model import Column, DefaultKind
 from hornbeam_server.schema.namespaces import joined
 from hornbeam_server.schema.sqltext import quoted
 from hornbeam_server.schema.types import ColumnType
@@ -38,6 +39,14 @@ def named(text: str) -> str:
 def sequences_in(sql: str) -> tuple[str, ...]:
     """The names of the sequences from which an expression takes numbers, without repetition."""
     return tuple(dict.fromkeys(named(token.text) for token, _ in _drawn(sql)))
+
+
+def differs_by_row(column: Column) -> bool:
+    """Has the default of a column another value for each row?"""
+    default = column.default
+    if default is None or default.kind is not DefaultKind.EXPRESSION:
+        return column.default_kind in {DefaultKind.IDENTITY, DefaultKind.UUID}
+    return bool(sequences_in(default.sql))
 
 
 def is_draw(sql: str) -> bool:

@@ -143,3 +143,29 @@ def test_a_view_that_is_built_again_can_be_read_after_the_statement(url: str) ->
         cursor.execute("ALTER TABLE sold ALTER price TYPE TEXT USING price::text")
         cursor.execute("SELECT price, n FROM by_price WHERE price = '6.00'")
         assert cursor.fetchall() == [("6.00", 714)]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "n INT DEFAULT nextval('s')",
+        "n TEXT DEFAULT 'A' || nextval('s')",
+        "n UUID DEFAULT gen_random_uuid()",
+        "n SERIAL",
+        "n INT GENERATED ALWAYS AS IDENTITY",
+    ],
+)
+def test_a_default_that_differs_by_row_is_for_relations_without_rows(url: str, column: str) -> None:
+    with hornbeam.connect(url, autocommit=True) as db:
+        cursor = db.cursor()
+        cursor.execute("CREATE SEQUENCE s")
+        cursor.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+        cursor.execute("INSERT INTO t VALUES (1), (2)")
+        with pytest.raises(hornbeam.NotSupportedError, match=r"t has 2 rows(.|\n)*by UPDATE"):
+            cursor.execute(f"ALTER TABLE t ADD COLUMN {column}")
+        assert cursor.execute("SELECT * FROM t ORDER BY id").fetchall() == [(1,), (2,)]
+        cursor.execute("DELETE FROM t")
+        cursor.execute(f"ALTER TABLE t ADD COLUMN {column}")
+        cursor.execute("INSERT INTO t (id) VALUES (1), (2)")
+        ((distinct,),) = cursor.execute("SELECT count(DISTINCT n) FROM t").fetchall()
+        assert distinct == 2

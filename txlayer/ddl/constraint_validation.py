@@ -6,7 +6,7 @@ at the switch, while no writer is inside (`TransactionManager.switch`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hornbeam_server.query.dialect.duckdb_types import quoted
@@ -19,8 +19,10 @@ from hornbeam_server.schema.errors import (
     StalePlan,
     TypeMismatch,
     UniqueViolation,
+    Unsupported,
 )
 from hornbeam_server.schema.model import Check, Column, DeclaredIndex, ForeignKey, Schema
+from hornbeam_server.schema.sequences import differs_by_row
 from hornbeam_server.schema.types import ColumnType, Declared, Kind
 
 Count = Callable[[str], Awaitable[int]]
@@ -40,6 +42,7 @@ async def check_stored(current: Catalog, new: Catalog, count: Count, count_befor
         if relation not in arrived:  # the rows of a copy meet them
             await _check_column(relation, before, column, count_before)
     await _check_copied(arrived, new.schema, count)
+    await _check_appended(changes.appended_columns, count_before)
     # Rows meet a constraint that has only got another name.
     known = {replace(index, name="") for index in changes.dropped_indexes}
     for index in changes.added_indexes:
@@ -78,6 +81,22 @@ async def _check_copied(
             referencing = arrived.get(relation.name, frozenset()).intersection(key.columns)
             if referencing or arrived.get(key.parent, frozenset()).intersection(key.parent_columns):
                 await _check_foreign_key(relation.name, key, count)
+
+
+async def _check_appended(columns: Sequence[tuple[str, Column]], count: Count) -> None:
+    """A column whose default differs from row to row is added to a relation without rows."""
+    for relation, column in columns:
+        if not differs_by_row(column):
+            continue
+        rows = await count(f"SELECT count(*) FROM {quoted(relation)}")
+        if not rows:
+            continue
+        raise Unsupported(
+            f"{relation}.{column.name} has another default for each row, and {relation} has {rows}"
+            f" row{'s' if rows > 1 else ''}, which ADD COLUMN does not write again.",
+            cure="Add the column without the default, give its rows values by UPDATE, and set the"
+            " default then (ALTER TABLE … ALTER COLUMN … SET DEFAULT, or ADD GENERATED).",
+        )
 
 
 async def _check_empty(relation: str, count: Count) -> None:

@@ -10,6 +10,7 @@ from hornbeam_server.schema.assignment import assign, assign_all_of_file
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
 from hornbeam_server.schema.row_identity import spread
+from hornbeam_server.schema.sequences import differs_by_row
 from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.schema.types import Kind, Row, Value
@@ -17,9 +18,6 @@ from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
 from hornbeam_server.txlayer.transactions.write_plans import Assignments, Defaulted
-
-_FOR_EACH_ROW = frozenset({DefaultKind.IDENTITY, DefaultKind.UUID})
-"""The kinds of defaults that always differ from row to row."""
 
 
 class NewRows:
@@ -70,7 +68,7 @@ class NewRows:
         for i, column in enumerate(relation.columns):
             if i in values:
                 columns.append(assign_all_of_file(column.type, values[i]))
-            elif self._differs(relation, column):
+            elif differs_by_row(column):
                 columns.append([await self.default(relation, column) for _ in given])
             else:
                 columns.append([await self.default(relation, column)] * len(given))
@@ -108,12 +106,6 @@ class NewRows:
                 return await self._expression(relation, column)
             case Default(value=value):
                 return value
-
-    def _differs(self, relation: Relation, column: Column) -> bool:
-        """Has the default of a column another value for each row?"""
-        if column.default_kind is DefaultKind.EXPRESSION:
-            return bool(self._state.default(column, relation).draws)
-        return column.default_kind in _FOR_EACH_ROW
 
     async def _expression(self, relation: Relation, column: Column) -> Value:
         name, state = (relation.name, column.name), self._state
