@@ -100,7 +100,7 @@ check: $(SPARK) docs  ## style, types, layers, dead code and dead files, links o
 postgres-answers: $(PEERS)  ## record PostgreSQL's answers to the corpus of tests/postgres (needs PostgreSQL)
 	@$(BIN)/python -m tests.postgres.ask
 
-sqllogic: $(READY)  ## run the sqllogictest files of DuckDB, SQLite, RisingLight and RisingWave: CORPUS=DuckDB, ONLY=pattern
+sqllogic: $(READY)  ## run the tests of DuckDB, SQLite, RisingLight, RisingWave, CockroachDB and PostgreSQL: CORPUS=DuckDB, ONLY=pattern
 	@$(BIN)/python -m tests.sqllogic $(addprefix --corpus ,$(CORPUS)) $(addprefix --only ,$(ONLY))
 
 published: $(PEERS)  ## import published files (Chinook, Northwind, Sakila, Employees) and compare with PostgreSQL: FILES="sakila pagila"

@@ -34,10 +34,29 @@ _SAMPLE = (
 )
 
 
+_REGRESS = "src/test/regress"
+_SCRIPTS = (
+    *("aggregates", "alter_table", "arrays", "boolean", "case", "char", "constraints"),
+    *("create_index", "create_table", "create_table_like", "create_view", "date", "delete"),
+    *("domain", "drop_if_exists", "enum", "equivclass", "errors", "expressions", "float4"),
+    *("float8", "foreign_key", "generated", "groupingsets", "hash_func", "horology", "identity"),
+    *("insert", "insert_conflict", "int2", "int4", "int8", "interval", "join", "json", "jsonb"),
+    *("limit", "matview", "md5", "merge", "misc_functions", "name", "numeric", "numerology"),
+    *("prepare", "random", "rangefuncs", "regex", "returning", "rowtypes", "select"),
+    *("select_distinct", "select_distinct_on", "select_having", "select_implicit", "select_into"),
+    *("sequence", "strings", "subselect", "temp", "text", "time", "timestamp", "timestamptz"),
+    *("transactions", "truncate", "tsrf", "unicode", "union", "updatable_views", "update", "uuid"),
+    *("varchar", "window", "with"),
+)
+"""PostgreSQL's tests of what an embedded database without users, functions and indexes of its own
+kinds may have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Corpus:
     """Files of one repository: those below `folders` whose names end with one of `endings`.
-    `records`: at most so many of each file are asked."""
+    `records`: at most so many of each file are asked. `beside`: folders with files that they
+    need."""
 
     name: str
     repository: str
@@ -47,6 +66,7 @@ class Corpus:
     style: Style
     engines: frozenset[str] = Hornbeam.engines
     records: int = 1_000
+    beside: tuple[str, ...] = ()
 
 
 CORPORA = (
@@ -82,6 +102,24 @@ CORPORA = (
         ("e2e_test/batch",),
         (".slt", ".slt.part"),
         Style("words", two_blanks=True),
+    ),
+    Corpus(
+        "CockroachDB",
+        "cockroachdb/cockroach",
+        "55278988862b21307349065948c6bf1c33fd027e",
+        ("pkg/sql/logictest/testdata/logic_test",),
+        ("",),
+        Style("cockroach"),
+        Hornbeam.engines - {"postgresql"},
+    ),
+    Corpus(
+        "PostgreSQL",
+        "postgres/postgres",
+        "05a5a1775c89f6beb326725282e7eea1373cbec8",
+        tuple(f"{_REGRESS}/sql/{name}.sql" for name in _SCRIPTS),
+        (".sql",),
+        Style("psql"),
+        beside=tuple(f"{_REGRESS}/{name}" for name in ("sql", "expected", "data")),
     ),
 )
 OURS = Corpus("Hornbeam", "", "", ("",), (".slt",), Style("duckdb", messages=True))
@@ -124,7 +162,9 @@ def files(corpus: Corpus, folder: Path) -> Iterator[str]:
         start = folder / name
         found = [start] if start.is_file() else sorted(start.rglob("*"))
         yield from (
-            str(path.relative_to(folder)) for path in found if path.name.endswith(corpus.endings)
+            str(path.relative_to(folder))
+            for path in found
+            if path.is_file() and path.name.endswith(corpus.endings)
         )
 
 
@@ -139,7 +179,7 @@ def _download(corpus: Corpus, folder: Path) -> None:
     url = f"{GITHUB}/{corpus.repository}"
     _run("git", "init", "--quiet", str(folder))
     _run(*git, "remote", "add", "origin", url)
-    _run(*git, "sparse-checkout", "set", "--no-cone", *corpus.folders)
+    _run(*git, "sparse-checkout", "set", "--no-cone", *corpus.folders, *corpus.beside)
     _run(*git, "fetch", "--quiet", "--depth", "1", "--filter=blob:none", "origin", corpus.commit)
     _run(*git, "checkout", "--quiet", "FETCH_HEAD")
     shutil.rmtree(folder / ".git")
@@ -148,10 +188,11 @@ def _download(corpus: Corpus, folder: Path) -> None:
 def _take(corpus: Corpus, repository: Path, folder: Path) -> None:
     """The files at the commit, from a repository on this machine. It may lack large files."""
     git = ("git", "-C", str(repository / "repo" if (repository / "repo").exists() else repository))
-    listed = _run(*git, "ls-tree", "-r", corpus.commit, "--", *corpus.folders).decode()
+    names = (*corpus.folders, *corpus.beside)
+    listed = _run(*git, "ls-tree", "-r", corpus.commit, "--", *names).decode()
     for line in listed.splitlines():
         entry, _, name = line.partition("\t")
-        if not name.endswith(corpus.endings):
+        if not name.endswith(corpus.endings) and not name.startswith(corpus.beside):
             continue
         found = subprocess.run(
             (*git, "cat-file", "blob", entry.split()[2]), check=False, capture_output=True

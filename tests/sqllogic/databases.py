@@ -46,6 +46,12 @@ _NAMES_OF_DUCKDB = (
     ),
 )  # fmt: skip
 """Statements with which PostgreSQL knows DuckDB's names of types, and range(…)."""
+_NAMES_OF_COCKROACHDB = (
+    f"CREATE SCHEMA {_SPELLINGS}",
+    f"CREATE DOMAIN {_SPELLINGS}.string AS TEXT",
+    f"CREATE DOMAIN {_SPELLINGS}.bytes AS BYTEA",
+)
+_NAMES = {"duckdb": _NAMES_OF_DUCKDB, "cockroach": _NAMES_OF_COCKROACHDB}
 _SETTINGS = (
     f"statement_timeout = {int(TIMEOUT_S * 1000)}",
     f"lock_timeout = {_LOCK_TIMEOUT_S * 1000}",
@@ -137,7 +143,7 @@ class PostgreSQL:
             if not db.execute("SELECT FROM pg_database WHERE datname = $1", [name]).fetchall():
                 db.execute(f"CREATE DATABASE {name} {_LOCALE}")
         with server.connect(name) as db:
-            for statement in _NAMES_OF_DUCKDB if values == "duckdb" else ():
+            for statement in _NAMES.get(values, ()):
                 db.execute(statement)
         self._open: dict[str, Any] = {}
 

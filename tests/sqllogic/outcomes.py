@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tests.sqllogic import psql
 from tests.sqllogic.corpora import Corpus, folder_of
 from tests.sqllogic.databases import Answer, Database
-from tests.sqllogic.records import Malformed
-from tests.sqllogic.runner import RESTS_ON_UNKNOWN, Outcome, Verdict, run_file
+from tests.sqllogic.records import Malformed, Record
+from tests.sqllogic.runner import RESTS_ON_UNKNOWN, Outcome, Verdict, run_file, run_records
 from tests.sqllogic.values import canonical, equal
 
 BAD = {Verdict.WRONG, Verdict.ERROR, Verdict.INTERNAL}
@@ -117,12 +118,29 @@ def of_file(corpus: Corpus, path: str, database: Database) -> FileOutcomes:
 
     try:
         text = (folder / path).read_text(errors="replace")
-        found = run_file(text, database, corpus.engines, corpus.style, included, corpus.records)
+        asked = database, corpus.engines, corpus.style, included, corpus.records
+        if corpus.style.values == "psql":
+            found = run_records(_of_psql(folder, path, text), *asked)
+        else:
+            found = run_file(text, *asked)
     except (Malformed, OSError) as error:
         return FileOutcomes(corpus.name, path, (), malformed=str(error))
     finally:
         database.close()
     return FileOutcomes(corpus.name, path, tuple(found))
+
+
+def _of_psql(folder: Path, path: str, script: str) -> Sequence[Record]:
+    """The records of a script of PostgreSQL's regression tests, behind those of the relations that
+    all scripts share."""
+    tests = (folder / path).parents[1]
+
+    def read(name: str) -> str:
+        return (tests / name.lstrip("/")).read_text()
+
+    output = read(f"expected/{Path(path).stem}.out")
+    shared = psql.shared(read("sql/test_setup.sql"), script, read)
+    return (*shared, *psql.read(script, output, read))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """The format of sqllogictest files: from text to records.
 
 https://sqlite.org/sqllogictest describes the format. DuckDB adds loops, files and settings,
-sqllogictest-rs (RisingLight, RisingWave) adds patterns of errors, counts and includes. All of it is
-read by one parser; the dialect decides where the text of an error ends.
+sqllogictest-rs (RisingLight, RisingWave) adds patterns of errors, counts and includes,
+CockroachDB adds users, partial orders and names of columns. All of it is read by one parser; the
+dialect decides where the text of an error ends.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 SORTS = ("nosort", "rowsort", "valuesort")
+NAMES = "colnames"
+"""The option of a query whose result begins with the names of its columns, which are not read."""
 _LOOPS = {"loop", "foreach", "concurrentloop", "concurrentforeach"}
 _SIGNED = ("tinyint", "smallint", "integer", "bigint", "hugeint")
 _UNSIGNED = ("utinyint", "usmallint", "uinteger", "ubigint", "uhugeint")
@@ -159,7 +162,7 @@ class _Parser:
     def _statement(self, text: str) -> Statement:
         line, (word, *rest) = self._at, text.split()
         try:
-            expected = Expected(word)
+            expected = Expected(word.lower())
         except ValueError:
             raise Malformed(f"line {line}: statement {word}") from None
         if expected is Expected.COUNT:
@@ -180,17 +183,16 @@ class _Parser:
             pattern = line.partition("error")[2].strip()
             sql, given = self._sql(), self._error_text()
             return Statement(at, sql, Expected.ERROR, given or pattern, 0, self._named([]))
-        types, rest = (words[0], list(words[1:])) if words else ("", [])
+        types, rest = words[0] if words else "", _options(words[1:])
         if "retry" in rest:
             rest = rest[: rest.index("retry")]
         sort = next((word for word in rest if word in SORTS), "nosort")
-        others = [word for word in rest if word not in SORTS]
+        others = [word for word in rest if word not in {*SORTS, NAMES}]
         connection = next((word for word in others if re.fullmatch(r"con\d+", word)), "")
         label = next((word for word in others if word != connection), "")
         sql = self._sql()
-        return Query(
-            at, sql, types, sort, label, tuple(self._until_blank()), self._named([connection])
-        )
+        result = self._until_blank()[NAMES in rest :]
+        return Query(at, sql, types, sort, label, tuple(result), self._named([connection]))
 
     def _named(self, words: Sequence[str]) -> str:
         return next((word for word in words if word), "") or self._connection
@@ -242,6 +244,13 @@ class _Parser:
             values = tuple((str(n),) for n in range(int(rest[1]), int(rest[2])))
         body = self.records(inside_loop=True)
         return Loop(line, names, values, body, word.startswith("concurrent"))
+
+
+def _options(words: Sequence[str]) -> list[str]:
+    """The words behind the types of a query. CockroachDB sets commas between them, and says of
+    which columns the order is certain: the rows are then compared as a bag."""
+    text = re.sub(r"\bpartialsort\([\d,]*\)", "rowsort", " ".join(words))
+    return [*filter(None, re.split(r"[ ,]", text))]
 
 
 def _listed(words: Sequence[str]) -> Iterator[str]:

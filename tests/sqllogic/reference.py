@@ -17,7 +17,7 @@ from tests.sqllogic.runner import Verdict
 PAGE = Path("docs/sql.md")
 BEGIN, END = "<!-- `make sqllogic` writes this section -->\n", "<!-- end of make sqllogic -->\n"
 INTRODUCTION = """
-`make sqllogic` runs files of sqllogictest that other projects have written, each at a fixed commit. *Declared* counts the
+`make sqllogic` runs files of sqllogictest that other projects have written, and PostgreSQL's regression tests, each at a fixed commit. *Declared* counts the
 records that end otherwise because the file has the meaning of its own engine: PostgreSQL was asked, and
 answers as Hornbeam does, or does not know the statement (`tests/sqllogic/declared.toml`). *Refused* statements are refused by name. *Open* counts other
 errors and answers that differ and are not declared: DuckDB's syntax and types, and differences that the table above

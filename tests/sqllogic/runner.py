@@ -26,7 +26,7 @@ from tests.sqllogic.records import (
     parse,
     substituted,
 )
-from tests.sqllogic.values import agree, hashed
+from tests.sqllogic.values import WORDS, agree, hashed
 
 _WRITTEN = re.compile(
     r"\b(?:table|view|into|update|from|type|domain|sequence|schema|macro|function|index"
@@ -123,10 +123,18 @@ def run_file(
 ) -> list[Outcome]:  # fmt: skip
     """Run the first `most` records of a file. `included` gives the text of a file that it includes.
     Raises Malformed."""
+    records = parse(text, errors_end_at_two_blanks=style.two_blanks)
+    return run_records(records, database, engines, style, included, most)
+
+
+def run_records(
+    records: Sequence[Record], database: Database, engines: frozenset[str], style: Style,
+    included: Callable[[str], str], most: int,
+) -> list[Outcome]:  # fmt: skip
+    """Run the first `most` of the records."""
     run = _Run(database, style, engines, included)
     outcomes: list[Outcome] = []
     try:
-        records = parse(text, errors_end_at_two_blanks=style.two_blanks)
         outcomes += islice(_records(run, records), most)
     except _Halt as halt:
         if halt.args:
@@ -167,6 +175,8 @@ def _direct(run: _Run, directive: Directive) -> Iterator[Outcome]:
             run.skips = True
         case "mode" if arguments[:1] == ("unskip",):
             run.skips = False
+        case "user":  # an embedded database has no users
+            run.skips = arguments[:1] != ("root",)
         case "set" if arguments[:1] == ("seed",):
             run.seeded = True
         case "restart":
@@ -179,7 +189,7 @@ def _direct(run: _Run, directive: Directive) -> Iterator[Outcome]:
             text = _included(run, directive)
             yield from _records(run, parse(text, errors_end_at_two_blanks=run.style.two_blanks))
         case _ if word not in _IGNORED:
-            if word not in {"require", "require-env", "load", "unzip"}:
+            if word not in {"require", "require-env", "load", "unzip", "let"}:
                 raise Malformed(f"line {directive.line}: {word}")
             raise _Halt(f"{word} {' '.join(arguments[:1])}", directive.line)
 
@@ -275,7 +285,7 @@ def _compared(run: _Run, query: Query, answer: Answer) -> tuple[Verdict, str]:
             return Verdict.PASSED, ""
     if rows and query.types and len(rows[0]) != len(query.types) and not hashed(query.result):
         wanted = len(query.types)
-        if run.style.values != "words":
+        if run.style.values not in WORDS:
             return Verdict.WRONG, f"{len(rows[0])} columns, not {wanted}"
     sort = query.sort if query.sort != "nosort" or _is_ordered(query.sql) else "rowsort"
     if agree(rows, query.types, sort, query.result, run.style.values):

@@ -4,6 +4,7 @@ files of RisingLight except where a difference is declared."""
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,9 @@ PARSED = [
     ("query error x\nA", Statement(1, "A", Expected.ERROR, "x")),
     ("query IT\nA\n----\n1\tb\n", Query(1, "A", "IT", "nosort", "", ("1\tb",))),
     ("query I rowsort l-1\nA\n----\n1", Query(1, "A", "I", "rowsort", "l-1", ("1",))),
+    ("query IT colnames,rowsort\nA\n----\na b\n1 x", Query(1, "A", "IT", "rowsort", "", ("1 x",))),
+    ("query I partialsort(1,2) l\nA\n----\n1", Query(1, "A", "I", "rowsort", "l", ("1",))),
+    ("statement OK\nA", Statement(1, "A", Expected.OK)),
     ("query I nosort con1\nA\n----\n1", Query(1, "A", "I", "nosort", "", ("1",), "con1")),
     ("# no\nonlyif x # why\nhalt\n", Directive(3, "halt", (), (Condition("onlyif", "x"),))),
     ("loop i 0 2\nhalt\nendloop", Loop(1, ("i",), (("0",), ("1",)), (Directive(2, "halt", ()),))),
@@ -100,6 +104,7 @@ def test_a_malformed_file_is_refused(text):
         parse(text)
 
 
+DAY = datetime(2020, 1, 2)
 AGREEING = [
     ([(1, None)], "IT", "nosort", ["1\tNULL"], "duckdb", True),
     ([(1, "")], "IT", "nosort", ["1", "(empty)"], "duckdb", True),
@@ -132,6 +137,20 @@ AGREEING = [
     ([], "I", "nosort", ["1"], "duckdb", False),
     ([(1,), (2,)], "I", "nosort", ["2 values hashing to 6ddb4095eb719e2a9f0a3f95677d24e0"],
      "duckdb", True),
+    ([("", None)], "TT", "nosort", ["· NULL"], "cockroach", True),
+    ([(DAY, DAY.date())], "TT", "nosort", ["2020-01-02 00:00:00 +0000 UTC  2020-01-02"],
+     "cockroach", True),
+    ([(DAY,)], "T", "nosort", ["2020-01-03 00:00:00 +0000 +0000"], "cockroach", False),
+    ([(DAY.replace(hour=3),)], "T", "nosort", ["2020-01-02 03:00:00 +0000 +0000"], "cockroach",
+     True),
+    ([(1, None)], "", "nosort", ["1\t"], "psql", True),
+    ([(1, None)], "", "nosort", ["1\t2"], "psql", False),
+    ([(1, "x y"), (2, "")], "", "rowsort", ["2\t", "1\tx y"], "psql", True),
+    ([(DAY.date(), DAY.replace(hour=3))], "", "nosort",
+     ["01-02-2020\tThu Jan 02 03:00:00 2020 PST"], "psql", True),
+    ([(DAY.date(),)], "", "nosort", ["02-01-2020"], "psql", False),
+    ([([1, 2],)], "", "nosort", ["{1,2}"], "psql", True),
+    ([(1,)], "", "nosort", [], "psql", False),
     ([(1,), (3,)], "I", "nosort", ["2 values hashing to 6ddb4095eb719e2a9f0a3f95677d24e0"],
      "duckdb", False),
 ]  # fmt: skip
@@ -165,6 +184,12 @@ JUDGED = [
     ("include gone\n\nstatement ok\nA", {}, Verdict.SKIPPED),
     ("query I\nDELETE FROM t\n----\n3", {"DELETE FROM t": Answer(count=3)}, Verdict.PASSED),
     ("query I\nDELETE FROM t\n----\n4", {"DELETE FROM t": Answer(count=3)}, Verdict.WRONG),
+    (
+        "user other\n\nstatement ok\nB\n\nuser root\n\nstatement ok\nA",
+        {"B": FAILED},
+        Verdict.PASSED,
+    ),
+    ("let $x\nSELECT 1\n\nstatement ok\nA", {}, Verdict.SKIPPED),
     ("set seed 0.1\n\nquery I\nSELECT random()\n----\n0", {}, Verdict.SKIPPED),
     ("foreach x a\n\nquery I\nSELECT {x}\n----\n1\n\nendloop", {"SELECT a": ONE}, Verdict.PASSED),
 ]

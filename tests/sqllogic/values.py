@@ -22,6 +22,8 @@ from hornbeam_server.schema.intervals import interval
 
 Row = Sequence[Any]
 NULL, EMPTY = "NULL", "(empty)"
+WORDS = {"words", "cockroach"}
+"""The styles in which a row is a line of words, as many as its values have."""
 DIGITS = 6
 _HASH = re.compile(r"(\d+) values hashing to ([0-9a-f]{32})")
 _ELEMENT = re.compile(r"'([^']*)'|(?<![^\[,])[^\[\],']+")
@@ -145,12 +147,17 @@ def equal(ours: str, theirs: str) -> bool:
 
 def agree(rows: Sequence[Row], types: str, sort: str, result: Sequence[str], style: str) -> bool:
     """Whether an answer is the result in the file. `style`: how the file writes values
-    ("sqlite", "duckdb", "words")."""
+    ("sqlite", "duckdb", "words", "cockroach", "psql")."""
+    if style == "cockroach":
+        result, style = [*map(_of_cockroach, result)], "words"
+        rows = [[*map(_of_a_day, row)] for row in rows]
     width = len(rows[0]) if rows else max(len(types), 1)
     if found := hashed(result):
         return int(found[1]) == len(rows) * width and found[2] in _hashes(rows, types, sort, style)
     if style == "sqlite":
         return _agree_texts(rows, types, sort, result)
+    if style == "psql":
+        return _agree_tables(rows, sort, result)
     kinds = [kind_of(row[i] for row in rows) for i in range(width)]
     ours = [[canonical(value) for value in row] for row in rows]
     theirs = _rows_of(result, width, len(rows), style)
@@ -159,6 +166,46 @@ def agree(rows: Sequence[Row], types: str, sort: str, result: Sequence[str], sty
     read_ = [[read(v, k) for v, k in zip(row, kinds, strict=True)] for row in theirs]
     first, second = _sorted(ours, sort), _sorted(read_, sort)
     return len(first) == len(second) and all(map(equal, first, second))
+
+
+def _agree_tables(rows: Sequence[Row], sort: str, result: Sequence[str]) -> bool:
+    """Whether the rows are those of a table of psql, which shows NULL as an empty text."""
+    width = len(rows[0]) if rows else 1
+    kinds = [kind_of(row[i] for row in rows) for i in range(width)]
+    cells = [line.split("\t") for line in result]
+    if any(len(row) != width for row in cells if rows) or len(cells) != len(rows):
+        return False
+    ours = [[_shown(value) for value in row] for row in rows]
+    theirs = [[_of_psql(v, k) for v, k in zip(row, kinds, strict=True)] for row in cells if rows]
+    return all(map(equal, _sorted(ours, sort), _sorted(theirs, sort)))
+
+
+def _shown(value: Any) -> str:
+    return "" if value in (None, "") else canonical(_of_a_day(value)).strip()
+
+
+def _of_psql(text: str, kind: str) -> str:
+    """The canonical text of a value in a table of psql, whose session writes dates as PostgreSQL
+    did at first: 02-16-1997, and Sun Feb 16 20:32:01 1997 PST."""
+    if found := re.fullmatch(r"(\d\d)-(\d\d)-(\d{4})", text):
+        return f"{found[3]}-{found[1]}-{found[2]}"
+    if found := re.fullmatch(r"\w{3} (\w{3} \d\d [\d:]{8})(\.\d+)? (\d{4})(?: \w+)?", text):
+        day = dt.datetime.strptime(f"{found[1]} {found[3]}", "%b %d %H:%M:%S %Y")
+        return _moment(canonical(_of_a_day(day)) + (found[2] or ""))
+    return read(text.removeprefix("@ "), kind) if text else ""
+
+
+def _of_cockroach(line: str) -> str:
+    """A line of CockroachDB's files, in which an empty text is a dot, and dates and times are
+    timestamps with a zone."""
+    line = re.sub(r" \+0000 (?:\+0000|UTC)", "", line).replace("0000-01-01 ", "")
+    return re.sub(r"(\d{4}-\d\d-\d\d) 00:00:00(?![.:])", r"\1", line).replace("·", EMPTY)
+
+
+def _of_a_day(value: Any) -> Any:
+    """A timestamp at midnight as its date; any other value as it is."""
+    midnight = isinstance(value, dt.datetime) and value.time() == dt.time()
+    return value.date() if midnight else value
 
 
 def hashed(result: Sequence[str]) -> re.Match[str] | None:
