@@ -57,7 +57,7 @@ from hornbeam_server.query.binding.blocks import (
 from hornbeam_server.query.binding.comparisons import EXCHANGED, is_assignment, settle
 from hornbeam_server.query.binding.constants import CONSTANT, named_type
 from hornbeam_server.query.binding.dependencies import dependent_columns
-from hornbeam_server.query.binding.distinct_orders import undetermined_key
+from hornbeam_server.query.binding.distinct_orders import foreign_key, undetermined_key
 from hornbeam_server.query.binding.documents import mark_jsonb, require_order
 from hornbeam_server.query.binding.identities import (
     excluded_names,
@@ -854,6 +854,12 @@ class _Binder:
             raise SqlError(
                 f"ORDER BY of SELECT DISTINCT names no output column{at(key, self.sql)}.",
                 cure="Add the expression to the SELECT list, or write GROUP BY.",
+            )
+        key = foreign_key(node, self.targets)
+        if key is not None:
+            raise SqlError(
+                f"ORDER BY does not begin with the expressions of DISTINCT ON{at(key, self.sql)}.",
+                cure="Order by them first: they decide which rows are together.",
             )
 
     def _plain(self, node: exp.Expr, select: _Select) -> SourceColumn | None:

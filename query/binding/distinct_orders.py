@@ -1,4 +1,5 @@
-"""ORDER BY of SELECT DISTINCT: each key has to be an output column.
+"""ORDER BY of SELECT DISTINCT: each key has to be an output column. ORDER BY of SELECT DISTINCT ON
+begins with the expressions of ON, in any order.
 
 Rows that DISTINCT merges may have several values of any other key, so their order would be
 undetermined.
@@ -28,6 +29,37 @@ def undetermined_key(node: exp.Select, targets: Mapping[int, Target]) -> exp.Exp
         if not (known or (starred and isinstance(key, exp.Column)) or _form(key, targets) in shown):
             return key
     return None
+
+
+def foreign_key(node: exp.Select, targets: Mapping[int, Target]) -> exp.Expr | None:
+    """The first key of ORDER BY that stands before expressions of DISTINCT ON and is none of them;
+    None without one."""
+    distinct, order = node.args.get("distinct"), node.args.get("order")
+    given = None if distinct is None else distinct.args.get("on")
+    if given is None or order is None:
+        return None
+    on = given.expressions if isinstance(given, exp.Tuple) else [given]
+    left = {_meant(each, node, targets) for each in on}
+    known = set(left)
+    for ordered in order.expressions:
+        form = _meant(ordered.this, node, targets)
+        if left and form not in known:
+            key: exp.Expr = ordered.this
+            return key
+        left.discard(form)
+    return None
+
+
+def _meant(key: exp.Expr, node: exp.Select, targets: Mapping[int, Target]) -> Hashable:
+    """The form of a key, which may be the number or the name of an output column."""
+    inner, items = key.unnest(), node.expressions
+    if isinstance(inner, exp.Literal) and inner.is_int and int(inner.this) <= len(items):
+        return _form(items[int(inner.this) - 1].unalias(), targets)
+    if isinstance(inner, exp.Column) and not inner.table:
+        named = [item for item in items if item.alias_or_name == inner.name]
+        if named:
+            return _form(named[0].unalias(), targets)
+    return _form(inner, targets)
 
 
 def _form(part: Any, targets: Mapping[int, Target]) -> Hashable:

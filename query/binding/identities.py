@@ -50,7 +50,11 @@ def omit_identities(star: exp.Expr, items: Iterable[tuple[Item, Gathered]]) -> N
 
 
 def write_out_natural(join: exp.Join, names: Sequence[str], items: Iterable[Item]) -> None:
-    """Name the common columns of a NATURAL JOIN if any item has a row identity."""
-    if names and any(item.hidden for item in items if item.relation is not None):
+    """Name the common columns of a NATURAL JOIN if any item has a row identity. Without common
+    columns all pairs of rows are joined."""
+    if not names:
+        join.set("method", None)
+        join.set("on", exp.true())
+    elif any(item.hidden for item in items if item.relation is not None):
         join.set("method", None)
         join.set("using", [exp.to_identifier(name, quoted=True) for name in names])

@@ -26,6 +26,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.clauses import check_clauses
+from hornbeam_server.query.binding.frames import read_distances
 from hornbeam_server.query.binding.locking import without_locking
 from hornbeam_server.query.binding.nesting import (
     chain,
@@ -36,6 +37,7 @@ from hornbeam_server.query.binding.nesting import (
 )
 from hornbeam_server.query.binding.output_names import name_outputs
 from hornbeam_server.query.binding.patterns import SEVERAL, spell_patterns
+from hornbeam_server.query.binding.row_subqueries import write_out_rows
 from hornbeam_server.query.binding.schema_names import join_names
 from hornbeam_server.query.binding.sequence_calls import mark_call, refuse_calls
 from hornbeam_server.query.binding.ties import replace_ties
@@ -148,6 +150,8 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> list[exp.Expr
         if isinstance(cast, exp.Cast):
             check_cast(cast)
     _translate(tree, sql)
+    read_distances(tree)
+    write_out_rows(tree)
     _compare_values(tree)
     if any(isinstance(node, SEVERAL) for node in nodes):
         spell_patterns(tree)

@@ -108,6 +108,10 @@ def _write(node: exp.Expr) -> None:
             _write_substring(node)
         case exp.BitwiseLeftShift() if not node.this.find(exp.Null):
             supersede(node, call("shift_left", node.this.copy(), node.expression.copy()))
+        case exp.BitwiseRightShift() if not node.this.find(exp.Null):
+            supersede(node, call("shift_right", node.this.copy(), node.expression.copy()))
+        case exp.Overlay():
+            _write_overlay(node)
         case exp.Between() if node.args.get("symmetric"):
             _write_symmetric(node)
         case _ if KINDS in node.meta:
@@ -121,6 +125,14 @@ def _copies_made(node: exp.Expr) -> int:
     if isinstance(node, exp.Sum):
         return 3
     return 2 if isinstance(node, exp.Avg) or node.meta.get(ARRAY) == "compared" else 1
+
+
+def _write_overlay(node: exp.Overlay) -> None:
+    """Write OVERLAY, which may also insert: the part that it replaces ends before its start."""
+    new = node.expression
+    size = node.args.get("for_") or exp.Length(this=new.copy())
+    given = (node.this, new, node.args["from_"], size)
+    supersede(node, call("overlaid", *(each.copy() for each in given)))
 
 
 def _write_symmetric(node: exp.Between) -> None:
@@ -289,6 +301,9 @@ def _text_of_array(array: exp.Expr, element: ColumnType) -> exp.Expr:
 def _write_joined(node: exp.Expr) -> None:
     """Write array_to_string, whose elements are written like the elements in an array's text."""
     array, sign, *null = node.expressions
+    if isinstance(sign.unnest(), exp.Null):  # DuckDB takes a comma
+        supersede(node, exp.cast(exp.null(), _D.TEXT))
+        return
     texts = _texts_of(array, node.meta[SHOWN])
     element = exp.column(_ELEMENT)
     if null:

@@ -208,10 +208,13 @@ lambda row, place: CASE WHEN place = 1 THEN row.text ELSE coalesce(row.sign, '')
 
 def _joined(call: exp.Anonymous) -> exp.Expr:
     """Translate string_agg whose separator differs from row to row: that of a row stands before its
-    text. Raises Unsupported."""
+    text. Texts with NULL between them follow each other. Raises Unsupported."""
     text, sign = (*call.expressions, None, None)[:2]
     order = sign if isinstance(sign, exp.Order) else None
     sign = sign.this if isinstance(sign, exp.Order) else sign
+    if sign is not None and _is_null(sign):
+        sign.replace(exp.Literal.string(""))
+        return call
     if text is None or sign is None or sign.find(exp.Column) is None:
         return call
     if isinstance(text, exp.Distinct) or isinstance(call.parent, exp.Filter | exp.Window):
@@ -224,6 +227,11 @@ def _joined(call: exp.Anonymous) -> exp.Expr:
         row = exp.Order(this=row, expressions=[key.copy() for key in order.expressions])
     rows = exp.Anonymous(this="list", expressions=[row])
     return filled(_OWN_SEPARATORS, {"rows": rows})
+
+
+def _is_null(node: exp.Expr) -> bool:
+    inner = node.unnest()
+    return isinstance(inner.this if isinstance(inner, exp.Cast) else inner, exp.Null)
 
 
 # --- calls -----------------------------------------------------------------------------------
@@ -267,8 +275,10 @@ def _date_part(call: exp.Anonymous) -> exp.Expr:
 
 def _series(call: exp.Anonymous) -> exp.Expr:
     """Translate generate_series as a column, which gives several rows; DuckDB's is a list."""
-    item = call.parent if isinstance(call.parent, exp.Alias) else call
-    if not isinstance(item.parent, exp.Select) or item.arg_key != "expressions":
+    part: exp.Expr = call
+    while part.parent is not None and not isinstance(part.parent, exp.Query | exp.From | exp.Join):
+        part = part.parent
+    if not isinstance(part.parent, exp.Select) or part.arg_key != "expressions":
         return call
     return exp.Anonymous(this="unnest", expressions=[call.copy()])
 

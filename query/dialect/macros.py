@@ -118,14 +118,24 @@ _TEXTS_OF_LISTS = tuple(
     for type_, text in _ELEMENTS.items()
 )
 _SHIFTED = (
-    "cast_to_type(CASE WHEN typeof(a) IN ('TINYINT', 'SMALLINT', 'INTEGER')"
+    "cast_to_type(CASE WHEN typeof(a) IN ('TINYINT', 'SMALLINT')"
+    " THEN (CAST(a AS HUGEINT) * CAST(pow(2, n & 31) AS HUGEINT) % 65536 + 98304) % 65536 - 32768"
+    " WHEN typeof(a) = 'INTEGER'"
     " THEN (CAST(a AS HUGEINT) * CAST(pow(2, n & 31) AS HUGEINT) % 4294967296 + 6442450944)"
     " % 4294967296 - 2147483648"
     " ELSE (CAST(a AS HUGEINT) * CAST(pow(2, n & 63) AS HUGEINT) % 18446744073709551616"
     " + 27670116110564327424) % 18446744073709551616 - 9223372036854775808 END, a)"
 )
-"""`<<` with the bits of INTEGER or BIGINT, also of a negative number; the places of a shift wrap
-around."""
+"""`<<` with the bits of SMALLINT, INTEGER or BIGINT, also of a negative number; the places of a
+shift wrap around."""
+_SHIFTED_BACK = (
+    "cast_to_type(CAST(a AS BIGINT) >> CAST(n & CASE WHEN typeof(a) IN ('TINYINT', 'SMALLINT',"
+    " 'INTEGER') THEN 31 ELSE 63 END AS BIGINT), a)"
+)
+_OVERLAID = (
+    "CASE WHEN start > 0 THEN substr(x, 1, start - 1) || y || substr(x, greatest(start + size, 1))"
+    " WHEN start <= 0 THEN error('negative substring length not allowed') END"
+)
 _SMALL = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 """Types whose sum is a BIGINT; sums of other types keep DuckDB's type."""
 
@@ -188,6 +198,8 @@ _MACROS: dict[str, Sequence[str]] = {
     "text_of_double": (f"(x) AS {_TEXT_OF_DOUBLE}",),
     **{name: (reading,) for name, reading in ARRAY_MACROS.items()},
     "shift_left": (f"(a, n) AS {_SHIFTED}",),
+    "shift_right": (f"(a, n) AS {_SHIFTED_BACK}",),
+    "overlaid": (f"(x, y, start, size) AS {_OVERLAID}",),
     "json": (f"(x) AS {_JSON}",),
     "letter": ("(x) AS CASE WHEN x THEN 't' WHEN NOT x THEN 'f' END",),
     "octets": ("(x) AS strlen(x)", "(x BLOB) AS octet_length(x)"),

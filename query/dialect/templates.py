@@ -48,6 +48,11 @@ _TRIMMED = """
 CASE WHEN b BETWEEN 0 AND len(a) THEN list_slice(a, 1, len(a) - b)
 ELSE error('The number of elements to trim is out of range.') END
 """
+_LENGTH = """
+CASE json_type(a) WHEN 'ARRAY' THEN CAST(json_array_length(a) AS INTEGER)
+WHEN 'OBJECT' THEN error('The JSON is an object, which has no array length.')
+ELSE error('The JSON is a single value, which has no array length.') END
+"""
 _PADDED = "CASE WHEN c = '' THEN left(a, greatest(b, 0)) ELSE {}(a, b, nullif(c, '')) END"
 _BACKWARDS = "CASE WHEN b = 1 THEN CAST(range(len(a), 0, -1) AS INTEGER[]) END"
 _PLACES = "CASE WHEN b = 1 THEN CAST(range(1, len(a) + 1) AS INTEGER[]) END"
@@ -63,6 +68,7 @@ TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
         ("generate_subscripts", 2): f"unnest({_PLACES})",
         ("generate_subscripts", 3): f"unnest(CASE WHEN c THEN {_BACKWARDS} ELSE {_PLACES} END)",
         ("initcap", 1): _CAPITALS,
+        ("json_array_length", 1): f"CASE WHEN a IS NOT NULL THEN {_LENGTH} END",
         ("json_typeof", 1): _JSON_KIND,
         ("justify_days", 1): "hornbeam_justify_days(a)",
         ("justify_hours", 1): "hornbeam_justify_hours(a)",
