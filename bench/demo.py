@@ -21,18 +21,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import structlog
-import uvicorn
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from bench import serving
 from bench.measure import machine, percentile, versions
 from bench.options import parse
 from bench.tpcw import PAPER_ROOTS, SCHEMA, TOTALS, WORKLOAD
 from bench.tpcw.compare import Comparison, compare_statements
 from bench.tpcw.data import RELATIONS, Population, Size
 from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
-from hornbeam_server.api.rest.app import create_app
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest
 from hornbeam_server.node.settings import Settings
@@ -96,25 +95,6 @@ async def load(database: Database, size: Size, console: Console) -> float:
 
 
 @asynccontextmanager
-async def served(database: Database, settings: Settings) -> AsyncIterator[str]:
-    """Serve `database` on a free port of the loopback interface. Yields the URL."""
-    app = create_app(settings, database)
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning")
-    server = uvicorn.Server(config)
-    task = asyncio.ensure_future(server.serve())
-    try:
-        while not server.started:
-            if task.done():
-                await task
-            await asyncio.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        await task
-
-
-@asynccontextmanager
 async def _opened(
     folder: Path, request: PlanRequest
 ) -> AsyncIterator[tuple[Database, PlannedSchema]]:
@@ -139,8 +119,9 @@ async def run(options: DemoOptions, console: Console) -> int:
         workload_file="workload.sql",
     )
     without_views = replace(request, budget=0.0)
+    with_views = options.folder / "database"
     async with (
-        _opened(options.folder / "database", request) as (database, planned),
+        _opened(with_views, request) as (database, planned),
         _opened(options.folder / "without-views", without_views) as (baseline, _),
     ):
         learned = database.plan_schema(replace(request, roots=None))
@@ -151,20 +132,23 @@ async def run(options: DemoOptions, console: Console) -> int:
             compared = await compare_statements(
                 database, baseline, statements, size, options.rounds
             )
-        with console.status(f"{options.sessions} emulated browsers, {options.seconds:g} s"):
-            measured = await _run_browsers(database, size, options)
+        baseline_storage = await _storage(baseline)
+    with console.status(f"{options.sessions} emulated browsers, {options.seconds:g} s"):
+        measured = await _run_browsers(with_views, size, options)
+    async with await Database.open(Settings(data=with_views)) as database:
         with console.status("Recomputing every view and index"):
             report = await database.verify()
-        result = DemoResult(
-            machine(options.folder),
-            planned.plan.json(),
-            learned.plan.json(),
-            load_rows_s,
-            compared,
-            measured,
-            report,
-            [await _storage(each) for each in (database, baseline)],
-        )
+        storage = [await _storage(database), baseline_storage]
+    result = DemoResult(
+        machine(options.folder),
+        planned.plan.json(),
+        learned.plan.json(),
+        load_rows_s,
+        compared,
+        measured,
+        report,
+        storage,
+    )
     _print_results(console, result, options)
     _write_reports(options.folder, planned.plan, learned.plan, result)
     console.print(
@@ -176,10 +160,12 @@ async def run(options: DemoOptions, console: Console) -> int:
     return 1 if result.differences or measured.errors else 0
 
 
-async def _run_browsers(database: Database, size: Size, options: DemoOptions) -> Measured:
-    async with served(database, database.settings) as url:
+async def _run_browsers(folder: Path, size: Size, options: DemoOptions) -> Measured:
+    """Run the browsers against `hornbeam serve`, in a process of its own as they are."""
+    with serving.server(folder) as (port, _):
         return await run_in_process(
-            [url], BrowserRun(size.customers, size.items, options.sessions, options.seconds)
+            [f"http://127.0.0.1:{port}"],
+            BrowserRun(size.customers, size.items, options.sessions, options.seconds),
         )
 
 

@@ -12,16 +12,17 @@ import asyncio
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+import uvicorn
 from rich.console import Console
 
 import hornbeam
-from bench.demo import new_console, served
+from bench.demo import new_console
 from bench.materialize import apply
 from bench.options import parse
 from bench.tpch import SCHEMA, VIEWS
@@ -29,6 +30,7 @@ from bench.tpch.changes import Changes
 from bench.tpch.data import files
 from hornbeam.cli.common import progress
 from hornbeam.connection import Connection
+from hornbeam_server.api.rest.app import create_app
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.node.settings import Settings
@@ -50,6 +52,25 @@ WHERE o_orderkey = l_orderkey AND o_orderkey = ?;
 """
 TIMEOUT_S = 600.0
 DAMAGED_ROWS = 5
+
+
+@asynccontextmanager
+async def served(database: Database, settings: Settings) -> AsyncIterator[str]:
+    """Serve `database` on a free port of the loopback interface. Yields the URL."""
+    app = create_app(settings, database)
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning")
+    server = uvicorn.Server(config)
+    task = asyncio.ensure_future(server.serve())
+    try:
+        while not server.started:
+            if task.done():
+                await task
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        await task
 
 
 @dataclass(frozen=True, slots=True)
