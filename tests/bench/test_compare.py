@@ -5,12 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from bench.compare import compare, main
+from bench.compare import compare, main, of_peers, read
 from bench.peers.report import Report, write
 from bench.peers.results import HORNBEAM, PHOENIX, OtherFormat, Results, Statement, Timing
 
 
-def run(ms, *, bare=1.0, systems=(HORNBEAM,)):
+def run(ms, **given):
+    return of_peers(results(ms, **given))
+
+
+def results(ms, *, bare=1.0, systems=(HORNBEAM,)):
     """Results of a run; `ms` gives the median of each statement, None for a failed one."""
     timings = {
         name: Timing((time, time, 9 * time)) if time is not None else Timing(error="lost")
@@ -63,13 +67,13 @@ def test_other_systems_are_compared_on_request():
 
 def test_a_run_without_bare_operations_cannot_be_compared():
     with pytest.raises(OtherFormat, match="bare"):
-        compare(run({"a": 1}), replace(run({"a": 1}), bare={}))
+        of_peers(replace(results({"a": 1}), bare={}))
 
 
 def test_the_command_reports_slower_statements_with_its_exit_code(tmp_path, capsys):
     old, new = tmp_path / "old.json", tmp_path / "new.json"
-    write(Report(run({"a": 2, "b": 4})), old)
-    write(Report(run({"a": 3, "b": 4})), new)
+    write(Report(results({"a": 2, "b": 4})), old)
+    write(Report(results({"a": 3, "b": 4})), new)
     assert _exit_code(str(old), str(old)) == 0
     assert "0 of 2 statements are slower" in capsys.readouterr().out
     assert _exit_code(str(old), str(new)) == 1
@@ -91,3 +95,45 @@ def _exit_code(*arguments):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     return ended.value.code
+
+
+def figures(*named):
+    """A report of `make bench`."""
+    keys = ("section", "name", "value", "unit")
+    return json.dumps({"figures": [dict(zip(keys, each, strict=True)) for each in named]}).encode()
+
+
+def micro(point, rate, *, floor=1.0, joins=6.0):
+    return figures(
+        ("short reads", "point: sqlite3", 4 * floor, "µs"),
+        ("short reads", "point: bare ASGI server", 25 * floor, "µs"),
+        ("short reads", "point: psycopg", 30, "µs"),
+        ("short reads", "point: REST server", point, "µs"),
+        ("writes", "16 writers", rate, "tx/s"),
+        ("joins", "Q1", joins, "×"),
+        ("memory", "server, idle", 100, "MB"),
+    )
+
+
+def test_figures_are_compared_in_units_of_the_floors_of_their_run():
+    found = compare(read(micro(100, 2_000)), read(micro(200, 1_000, floor=2, joins=2)))
+    assert [each.statement for each in found.changes] == [
+        "short reads: point: REST server",
+        "writes: 16 writers",
+    ]
+    assert [each.ratio for each in found.changes] == pytest.approx([1, 1])
+
+
+def test_a_lower_rate_is_slower():
+    found = compare(read(micro(100, 2_000)), read(micro(100, 1_000)))
+    assert [each.statement for each in found.slower(1.2)] == ["writes: 16 writers"]
+
+
+def test_figures_without_floors_cannot_be_compared():
+    with pytest.raises(OtherFormat, match="sqlite3"):
+        read(figures(("reads", "point", 1, "reads/s")))
+
+
+def test_another_document_is_no_report():
+    with pytest.raises(OtherFormat):
+        read(b"{}")
