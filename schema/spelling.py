@@ -63,8 +63,9 @@ def _matched(pattern: str, what: str) -> Callable[[str], re.Match[str]]:
 
 
 _integer = _matched(INTEGER, "whole numbers are written in digits")
-_decimal = _matched(DECIMAL, "numbers are written in digits, such as 12.5 or 1e3")
-_double = _matched(DOUBLE, "numbers are written in digits, such as 12.5 or 1e3")
+_NO_NUMBER = "numbers are written in digits, such as 12.5 or 1e3"
+_number = re.compile(DECIMAL)
+_double = _matched(DOUBLE, _NO_NUMBER)
 _no_number = re.compile(_alone(rf"{_INFINITY}|{_NAN}"))
 _uuid = _matched(UUID, "a UUID has 32 hexadecimal digits")
 _true, _false = re.compile(TRUE), re.compile(FALSE)
@@ -86,9 +87,10 @@ def integer(text: str) -> int:
 
 
 def decimal(text: str) -> Decimal:
-    if _no_number.fullmatch(text):
-        raise ValueError("it is not finite")
-    return Decimal(_decimal(text)[0].strip())
+    found = _number.fullmatch(text)
+    if found is None:
+        raise ValueError("it is not finite" if _no_number.fullmatch(text) else _NO_NUMBER)
+    return Decimal(found[0].strip())
 
 
 def number(text: str) -> Decimal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self, TypeGuard
 
@@ -10,7 +11,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.assignments import both_sides
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree, output_name
 from hornbeam_server.query.binding.constants import comparable, fold, named_type
-from hornbeam_server.query.binding.parameters import readers, with_literals
+from hornbeam_server.query.binding.parameters import Reader, readers, with_literals
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.binding.placeholders import parameter_key
 from hornbeam_server.query.binding.sequence_calls import (
@@ -25,6 +26,7 @@ from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
+from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType, Kind, Value
 from hornbeam_server.txlayer.transactions.conflict_targets import target_of
@@ -49,7 +51,12 @@ from hornbeam_server.txlayer.transactions.write_expressions import (
     Scalar,
     is_lifted,
 )
-from hornbeam_server.txlayer.transactions.write_parameters import NOW, by_name, with_one_now
+from hornbeam_server.txlayer.transactions.write_parameters import (
+    NOW,
+    assigning,
+    by_name,
+    with_one_now,
+)
 from hornbeam_server.txlayer.transactions.write_plans import (
     Assignment,
     Assignments,
@@ -70,6 +77,7 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     Subquery,
     UpdatePlan,
     WritePlan,
+    assignment,
 )
 from hornbeam_server.txlayer.transactions.write_queries import (
     merge_of,
@@ -166,7 +174,10 @@ class _Compiler:
             lambda node: read_call(node, catalog),
             from_=bool(sources),
         )
-        self.readers = readers(bound, _read)
+        placeholders = bound.ast.find_all(exp.Placeholder)
+        self.mentions = Counter(node.meta["parameter"].name for node in placeholders)
+        self.assigned: dict[int | str, Column] = {}
+        """The columns that take the parameters with no other use."""
         self.by_values: list[ByValues] = []
 
     def __enter__(self) -> Self:
@@ -205,7 +216,7 @@ class _Compiler:
             self._conflict(ast.args.get("conflict")),
             self._returning(self._outputs(ast.args.get("returning"))),
             self.bound,
-            self.readers,
+            self._readers(),
             tuple(self.by_values),
             outputs,
         )
@@ -225,7 +236,7 @@ class _Compiler:
             tuple(queries),
             self._returning(outputs),
             self.bound,
-            self.readers,
+            self._readers(),
             tuple(self.by_values),
         )
 
@@ -234,7 +245,7 @@ class _Compiler:
         find = self._by_key(ast) or self._search(ast)
         returning = self._returning(outputs)
         left = tuple(self.by_values)
-        return DeletePlan(self.relation, find, returning, self.bound, self.readers, left)
+        return DeletePlan(self.relation, find, returning, self.bound, self._readers(), left)
 
     def merge(self, ast: exp.Merge) -> MergePlan:
         made: list[Callable[[], MergeAction]] = []
@@ -253,7 +264,7 @@ class _Compiler:
             self.lifter.took(query, len(key) + 1),
             tuple(make() for make in made),
             self.bound,
-            self.readers,
+            self._readers(),
             tuple(self.by_values),
         )
 
@@ -396,12 +407,26 @@ class _Compiler:
         """`value` for a column, to be assigned to it or, in a key, to be compared with it."""
         position = self._position(name)
         column = self.relation.columns[position]
-        exact = (
-            _is_parameter(value)
-            and scope.parameter_type(parameter_key(value)) == column.type
-            and column.type.kind not in {Kind.DECIMAL, Kind.TEXT}  # still to be rounded or cut
+        exact = _is_parameter(value) and self._is_bound_to(parameter_key(value), column)
+        scalar = self._scalar(value, scope)
+        return assignment(position, column, scalar, exact=exact, constant=_is_constant(value))
+
+    def _is_bound_to(self, parameter: int | str, column: Column) -> bool:
+        """Is the parameter bound with the type of `column`? If it has no other use, it is bound as
+        the column takes it. Else it may still have to be rounded or cut."""
+        if self.types.get(parameter) != column.type:
+            return False
+        if self.mentions[parameter] == 1 and parameter not in self.bound.uses:
+            self.assigned[parameter] = column
+            return True
+        return column.type.kind not in {Kind.DECIMAL, Kind.TEXT}
+
+    def _readers(self) -> tuple[Reader, ...]:
+        assigned = self.assigned
+        return tuple(
+            (reader[0], *assigning(assigned[reader[0]])) if reader[0] in assigned else reader
+            for reader in readers(self.bound, _read)
         )
-        return Assignment(position, column, self._scalar(value, scope), exact)
 
     def _scalar(self, node: exp.Expr, scope: RowScope | ConstantScope) -> Scalar:
         if is_lifted(node):
@@ -416,7 +441,7 @@ class _Compiler:
             )
         compiled = compile_expression(node, scope)
         if compiled is not None:
-            return compiled
+            return compiled.evaluate
         self.by_values.append(ByValues(node, scope))
         return self.by_values[-1].value
 
@@ -563,6 +588,10 @@ def _relation_of(ast: exp.Expr) -> exp.Expr:
     target: exp.Expr = ast.this
     relation: exp.Expr = target.this if isinstance(target, exp.Schema) else target
     return relation
+
+
+def _is_constant(value: exp.Expr) -> bool:
+    return isinstance(value, exp.Literal | exp.Boolean | exp.Null)
 
 
 def _is_parameter(value: exp.Expr) -> TypeGuard[exp.Placeholder]:

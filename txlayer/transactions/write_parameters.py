@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import BoundQuery
+from hornbeam_server.query.binding.comparands import own
 from hornbeam_server.query.binding.parameters import read
 from hornbeam_server.query.binding.placeholders import named_placeholder
 from hornbeam_server.query.dialect.functions import is_current_time
 from hornbeam_server.query.dialect.grammar import NAME
-from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.assignment import assign
+from hornbeam_server.schema.errors import SqlError, TypeMismatch
+from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.trees import written
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import ColumnType, Declared, Kind, Value
 from hornbeam_server.txlayer.transactions.requests import Parameters
-from hornbeam_server.txlayer.transactions.write_plans import WritePlan
+from hornbeam_server.txlayer.transactions.write_plans import WritePlan, named
 
 NOW = "__now"
 """The parameter that replaces CURRENT_TIMESTAMP and its like: the transaction's current time."""
@@ -52,6 +55,31 @@ def bind_parameters(parameters: Parameters, plan: WritePlan, now: dt.datetime) -
     if isinstance(parameters, Mapping) or NOW in values:
         return values
     return tuple(values.values())
+
+
+def assigning(column: Column) -> tuple[Callable[[Any], bool], Callable[[Any], Value]]:
+    """The reader of a parameter whose only use is to be the value of `column`: as a check that a
+    value needs no conversion, and the conversion of any other value."""
+    type_ = column.type
+
+    def assigned(value: Any) -> Value:
+        try:
+            return assign(type_, value)
+        except TypeMismatch as error:
+            raise named(error, column) from None
+
+    return _taken_as_it_is(type_), assigned
+
+
+def _taken_as_it_is(type_: ColumnType) -> Callable[[Any], bool]:
+    """A fast check that a column of the type takes a value as it is. A false negative only costs
+    time."""
+    fits, length = own(type_), type_.length
+    if type_ != type_.stored() or type_.declared is Declared.CHAR:
+        return lambda _: False
+    if length is None:
+        return fits
+    return lambda value: fits(value) and len(value) <= length
 
 
 def by_name(parameters: Parameters, bound: BoundQuery) -> Mapping[Any, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,18 +35,32 @@ class Assignment:
     position: int
     column: Column
     scalar: Scalar
-    exact: bool = False
+    exact: bool
     """The value is a parameter that is bound with the column's type, so it is not cast."""
+    value: Scalar
+    """The value that the column takes. Raises TypeMismatch."""
 
-    def value(self, row: Row, parameters: Parameters) -> Value:
-        value = self.scalar(row, parameters)
-        if self.exact:
-            return value
+
+def assignment(
+    position: int, column: Column, scalar: Scalar, *, exact: bool = False, constant: bool = False
+) -> Assignment:
+    """An assignment. With `constant` neither the row nor a parameter changes the value of `scalar`,
+    so it is cast here."""
+
+    def value(row: Row, parameters: Parameters) -> Value:
+        computed = scalar(row, parameters)
         try:
-            return assigned(value, self.column.type)
+            return assigned(computed, column.type)
         except TypeMismatch as error:
-            error.message = f"Column {self.column.name}: {error.message}"
-            raise
+            raise named(error, column) from None
+
+    if exact:
+        return Assignment(position, column, scalar, exact, scalar)
+    if constant:
+        with suppress(TypeMismatch):  # the statement raises it when it evaluates the value
+            found = value((), ())
+            return Assignment(position, column, scalar, exact, lambda _row, _parameters: found)
+    return Assignment(position, column, scalar, exact, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,12 @@ def row_after(assignments: Assignments, old: Row, seen: Row, parameters: Paramet
         if not isinstance(assignment, Defaulted):
             new[assignment.position] = assignment.value(seen, parameters)
     return tuple(new)
+
+
+def named(error: TypeMismatch, column: Column) -> TypeMismatch:
+    """The error, with the name of the column that does not take a value."""
+    error.message = f"Column {column.name}: {error.message}"
+    return error
 
 
 def assigned(value: Value, type_: ColumnType) -> Value:
