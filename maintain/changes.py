@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hornbeam_server.schema.types import Row
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One base row before and after a transaction; None: the row did not or does not exist.
 
     A change is the net effect of the transaction on one (relation, key). An update of the primary
@@ -20,8 +20,7 @@ class Change:
     new: Row | None
 
 
-@dataclass(frozen=True, slots=True)
-class Mutation:
+class Mutation(NamedTuple):
     """One stored row before and after. `layout` names a relation, view or index; `new` None
     writes a tombstone. `key` is the encoded row key."""
 

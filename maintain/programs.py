@@ -120,7 +120,8 @@ class ViewProgram:
         keys, held = await self._affected(base)
         found: list[Pair] = []
         for some in chunks(list(keys)):
-            old = await self._old_rows(base, some, {k: held[k] for k in some if k in held})
+            of_some = {k: held[k] for k in some if k in held} if held else {}
+            old = await self._old_rows(base, some, of_some)
             new = await self._new_rows(base, some, old)
             found += [(old.get(key), new.get(key)) for key in some]
             await turn(some)
@@ -132,6 +133,8 @@ class ViewProgram:
         held: dict[Key, Row] = {}
         below: dict[Key, None] = {}
         for descent in self.descents:
+            if not below and not base.changes(descent.level.relation):
+                continue
             updated = await made(descent.updated(base.changes(descent.level.relation)))
             direct = [key for key, directly in updated if directly]
             if direct and descent.to_view is not None:

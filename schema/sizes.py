@@ -7,6 +7,7 @@ are all small. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hornbeam_server.schema.errors import LimitExceeded
@@ -23,6 +24,19 @@ def long_positions(types: Iterable[ColumnType | None]) -> tuple[int, ...]:
     """The positions of rows of these types that can have values of any length. An unknown type may
     be text."""
     return tuple(i for i, type_ in enumerate(types) if type_ is None or type_.kind in LONG)
+
+
+def kept_sizes(types: Iterable[ColumnType]) -> Callable[[Sequence[Any]], int]:
+    """A function to the size of a row's texts, bytes and arrays, which have any length."""
+    found = tuple(enumerate(types))
+    plain = tuple(i for i, type_ in found if type_.kind in LONG and type_.element is None)
+    arrays = tuple(i for i, type_ in found if type_.element is not None)
+    if not arrays:
+        return lambda row: sum([len(value) for i in plain if (value := row[i])])
+    return lambda row: (
+        sum([len(value) for i in plain if (value := row[i])])
+        + sum([size_of(value) for i in arrays if (value := row[i])])
+    )
 
 
 def bytes_at(rows: Sequence[Row], positions: Sequence[int]) -> int:
@@ -63,30 +77,39 @@ def _itself(row: Any) -> Iterable[Value]:
     return values
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The maximum number of bytes that are buffered for one purpose. `what` is the subject of the
+    error message; `done` ends it, such as "stored"."""
+
+    most: int
+    what: str
+    done: str
+    cure: str
+
+
 class Budget:
-    """A limit on the bytes that may be buffered for one purpose."""
+    """The bytes that are left of a limit."""
 
-    def __init__(self, most: int, what: str, done: str, cure: str) -> None:
-        """`what` is the subject of the error message; `done` ends it, such as "stored"."""
-        self._most = self._left = most
-        self._what, self._done, self._cure = what, done, cure
+    __slots__ = ("_limit", "left")
 
-    @property
-    def left(self) -> int:
-        return self._left
+    def __init__(self, limit: Limit) -> None:
+        self._limit = limit
+        self.left = limit.most
 
     def take(self, size: int) -> None:
-        """Take `size` bytes. Raises LimitExceeded when the budget is exceeded."""
-        self._left -= size
-        if self._left < 0:
+        """Take `size` bytes. Raises LimitExceeded when the limit is exceeded."""
+        self.left -= size
+        if self.left < 0:
+            limit = self._limit
             raise LimitExceeded(
-                f"{self._what} has more than {self._most} bytes; these are the most that can be"
-                f" {self._done}.",
-                cure=self._cure,
+                f"{limit.what} has more than {limit.most} bytes; these are the most that can be"
+                f" {limit.done}.",
+                cure=limit.cure,
             )
 
     def refill(self) -> None:
-        self._left = self._most
+        self.left = self._limit.most
 
     def taking(
         self, items: Iterable[T], values: Callable[[T], Iterable[Value]] = _itself

@@ -212,7 +212,12 @@ class Snapshot(RowReader):
         if self._budget is not None:
             self._budget.take(bytes_of_values(cells))
         mine = self._overlay.rows(layout) if self._overlay is not None else {}
-        trace = self._trace_of(layout)
+        trace, decode = self._trace_of(layout), codec.decode
+        if not mine and trace is None:
+            return [
+                None if cell is None else RowVersion(key, cell.ts, decode(cell.value))
+                for key, cell in zip(keys, cells, strict=True)
+            ]
         found: list[RowVersion | None] = []
         for key, cell in zip(keys, cells, strict=True):
             if key in mine:
@@ -221,7 +226,7 @@ class Snapshot(RowReader):
                 continue
             if trace is not None:
                 trace.append(ReadItem(layout, key, cell.ts if cell else None))
-            found.append(RowVersion(key, cell.ts, codec.decode(cell.value)) if cell else None)
+            found.append(RowVersion(key, cell.ts, decode(cell.value)) if cell else None)
         return found
 
     async def prefixes(
@@ -403,12 +408,9 @@ class RememberingSnapshot(Snapshot):
     ) -> list[RowVersion | None]:
         """The rows of all keys, whatever `room`: all of them stay in memory anyway."""
         known = self._known.setdefault(layout, {})
-        try:
-            return [known[key] for key in keys]
-        except KeyError:
-            missing = _unknown(keys, known)
-        found = await super().get(layout, missing)
-        known.update(zip(missing, found, strict=True))
+        if missing := _unknown(keys, known):
+            found = await super().get(layout, missing)
+            known.update(zip(missing, found, strict=True))
         return [known[key] for key in keys]
 
 
@@ -416,7 +418,8 @@ def _unknown(
     keys: Sequence[tuple[Value, ...]], known: Mapping[tuple[Value, ...], object]
 ) -> list[tuple[Value, ...]]:
     """The `keys` that are not in `known`, without duplicates."""
-    return list(dict.fromkeys([key for key in keys if key not in known]))
+    missing = [key for key in keys if key not in known]
+    return missing if len(missing) < 2 else list(dict.fromkeys(missing))
 
 
 class _Merge:

@@ -57,25 +57,21 @@ async def all_tried(works: Iterable[Callable[[], Awaitable[object]]]) -> None:
         raise failed
 
 
-async def settled(future: asyncio.Future[T], seconds: float) -> None:
-    """Return when `future` is done, or after `seconds`. Cancelling the caller does not cancel
-    `future`.
+async def settled(future: asyncio.Future[None], seconds: float) -> None:
+    """Return when `future` is done, or after `seconds`: then it is done by this call. Only the
+    caller waits for it.
 
-    It does for one future what `asyncio.wait` does for many, in a third of the time.
+    It does for one future what `asyncio.wait` does for many, in a fraction of the time.
     """
     if future.done():
         return
-    loop = asyncio.get_running_loop()
-    waiter: asyncio.Future[None] = loop.create_future()
-
-    def wake(_: object = None) -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    future.add_done_callback(wake)
-    timer = loop.call_later(seconds, wake)
+    timer = asyncio.get_running_loop().call_later(seconds, _end, future)
     try:
-        await waiter
+        await future
     finally:
         timer.cancel()
-        future.remove_done_callback(wake)
+
+
+def _end(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -54,6 +54,7 @@ _DAYS = struct.Struct(">I")
 _MICROS = struct.Struct(">Q")
 _DOUBLE = struct.Struct(">d")
 _BIAS32, _BIAS64 = 1 << 31, 1 << 63
+_LARGEST_INTEGER = (1 << 64) - 1
 
 Encode = Callable[[Any], bytes]
 Decode = Callable[[bytes, int], tuple[Value, int]]
@@ -64,6 +65,9 @@ the value and the offset behind it."""
 def _integer(value: int) -> bytes:
     if -128 <= value < 1024:
         return _SMALL_INTEGERS[value + 128]
+    if 0 < value <= _LARGEST_INTEGER:  # most keys: the form of `_any_integer`, without its cases
+        size = (value.bit_length() + 7) >> 3
+        return _POSITIVE[size] + value.to_bytes(size)
     return _any_integer(value)
 
 

@@ -21,7 +21,7 @@ from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.rows import projection
-from hornbeam_server.schema.sizes import long_positions, size_of
+from hornbeam_server.schema.sizes import kept_sizes
 from hornbeam_server.schema.types import PYTHON_TYPES, ColumnType, Row, Value
 from hornbeam_server.schema.views import ImmediateView
 from hornbeam_server.storage.codec.folds import Compute, Fold
@@ -57,7 +57,7 @@ class LayoutCodec:
         self.begin = FORMAT + _array_header(len(types))
         """The first bytes of the value of every row with all columns; the columns follow."""
         self._batch_decoder = msgspec.msgpack.Decoder(list[tuple[types]])  # type: ignore[valid-type]
-        self._long = long_positions(column.type for column in layout.columns)
+        self._kept_size = kept_sizes(column.type for column in layout.columns)
         self._runs = _Runs(types, shared) if 0 < shared < len(types) else None
         self._least = max([0, *(i + 1 for i in self._positions if _is_required(layout.columns[i]))])
         self._short: dict[int, tuple[msgspec.msgpack.Decoder[Row], Row]] = {}
@@ -115,9 +115,7 @@ class LayoutCodec:
 
     def long_bytes(self, row: Row | None) -> int:
         """Size of the texts and bytes of a row: the values that can have any length."""
-        if row is None:
-            return 0
-        return sum([size_of(value) for i in self._long if (value := row[i])])
+        return 0 if row is None else self._kept_size(row)
 
     def encode(self, row: Row) -> bytes:
         return FORMAT + _ENCODER.encode(row)
@@ -277,20 +275,21 @@ class Codecs:
         self.catalog = catalog
         self._compiled = compiled
         self._codecs: dict[str, LayoutCodec] = {}
-        self._folds: dict[str, Fold] = {}
+        self._folds: dict[str, Fold | None] = {}
 
     def fold(self, name: str) -> Fold | None:
         """The fold of an immediate view, or of an index on one; None for any other layout."""
+        if name not in self._folds:
+            self._folds[name] = self._fold(name)
+        return self._folds[name]
+
+    def _fold(self, name: str) -> Fold | None:
         index = self.catalog.index.get(name)
         view = self.catalog.immediate_view.get(name if index is None else index.on)
         if view is None:
             return None
-        fold = self._folds.get(name)
-        if fold is None:
-            compute = None if view.computed is None else self._compiled(view)
-            of_index = None if index is None else index.name
-            fold = self._folds[name] = Fold(view, compute, of_index)
-        return fold
+        compute = None if view.computed is None else self._compiled(view)
+        return Fold(view, compute, None if index is None else index.name)
 
     def __call__(self, name: str) -> LayoutCodec:
         """Raises KeyError."""

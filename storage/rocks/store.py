@@ -493,8 +493,9 @@ def _batch(
     """The RocksDB batch that writes these rows, and the bytes of each table's rows."""
     batch, sizes = WriteBatch(raw_mode=True), {}
     for table, puts in writes.items():
-        prefix = prefixes[table]
+        prefix, size = prefixes[table], 0
         for key, value in puts:
             batch.put(prefix + key + stamp, value)
-        sizes[table] = sum([len(key) + len(value) for key, value in puts])
+            size += len(key) + len(value)
+        sizes[table] = size
     return batch, sizes

@@ -39,11 +39,11 @@ from hornbeam_server.schema.errors import (
     Overloaded,
     Unavailable,
 )
-from hornbeam_server.schema.turns import chunks, turn, worked_off
+from hornbeam_server.schema.turns import worked_off
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.folds import LANES
-from hornbeam_server.storage.codec.rows import Codecs
-from hornbeam_server.storage.limits import require_storable
+from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
+from hornbeam_server.storage.limits import MAX_KEY_BYTES, require_storable
 from hornbeam_server.storage.log.files import NoRoom
 from hornbeam_server.storage.log.records import (
     Checkpoint,
@@ -621,18 +621,16 @@ async def encoded(
     encoded system rows by physical table, `additions` the changes of immediate views; `codecs` are
     those of the catalog's version.
     """
+    require_storable(extra_puts)
     encoding = _Encoding(codecs)
     await worked_off(map(encoding.put, mutations))
     await worked_off(map(encoding.log, changes))
     writes = encoding.writes
     for table, extra in extra_puts.items():
         writes.setdefault(table, []).extend(extra)
-    for table, puts in writes.items():
-        for some_puts in chunks(puts):
-            require_storable({table: some_puts})
-            await turn(some_puts)
+        encoding.size += sum([len(key) + len(value) for key, value in extra])
     commit = Commit(bytes.fromhex(transaction_id), catalog_version, writes, encoding.logged)
-    payload = await encode_commit(commit)
+    payload = await encode_commit(commit, encoding.size)
     return Prepared(transaction_id, catalog_version, writes, payload, not_before, additions)
 
 
@@ -642,40 +640,45 @@ class _Encoding:
 
     def __init__(self, codecs: Codecs) -> None:
         self._codecs = codecs
-        self._layouts: dict[str, tuple[Callable[[Row], bytes], list[Put], dict[int, bytes]]] = {}
-        """Encoder, puts, and encoded rows by object identity, for each layout."""
+        self._layouts: dict[str, tuple[LayoutCodec, list[Put], dict[int, bytes]]] = {}
+        """Codec, puts, and encoded rows by object identity, for each layout."""
+        self.size = 0
+        """Size of the puts and changes in bytes."""
         self.writes: dict[str, list[Put]] = {}
         """Puts by physical table."""
         self.logged: list[tuple[str, bytes | None, bytes | None]] = []
         """Changes of base rows as the log holds them."""
 
     def put(self, mutation: Mutation) -> int:
-        """Add a put to `writes`. Returns its size in bytes."""
-        encode_row, puts, known = self._opened(mutation.layout)
-        new = mutation.new
+        """Add a put to `writes`. Returns its size in bytes. Raises LimitExceeded."""
+        name, key, _, new = mutation
+        codec, puts, known = self._layouts.get(name) or self._opened(name)
         value = TOMBSTONE
         if new is not None:
-            value = known[id(new)] = encode_row(new)
-        puts.append(Put(mutation.key, value))
-        return len(value)
+            value = known[id(new)] = codec.encode(new)
+        put = Put(key, value)
+        size = len(key) + len(value)
+        if size > MAX_KEY_BYTES:  # else neither the key nor the row is too large
+            require_storable({codec.layout.table: [put]})
+        puts.append(put)
+        self.size += size
+        return size
 
     def log(self, change: Change) -> int:
         """Add `change` to `logged`. Returns the size of the old row in bytes."""
-        encode_row, _, known = self._opened(change.relation)
-        before, after = (
-            None if row is None else known.get(id(row)) or encode_row(row)
-            for row in (change.old, change.new)
-        )
-        name = self._codecs(change.relation).layout.stored_name
-        self.logged.append((name, before, after))
-        return 0 if before is None else len(before)
+        name, old, new = change.relation, change.old, change.new
+        codec, _, known = self._layouts.get(name) or self._opened(name)
+        before = None if old is None else known.get(id(old)) or codec.encode(old)
+        after = None if new is None else known.get(id(new)) or codec.encode(new)
+        self.logged.append((codec.layout.stored_name, before, after))
+        copied = 0 if before is None else len(before)
+        self.size += copied + (0 if after is None else len(after))
+        return copied
 
-    def _opened(self, name: str) -> tuple[Callable[[Row], bytes], list[Put], dict[int, bytes]]:
-        found = self._layouts.get(name)
-        if found is None:
-            codec = self._codecs(name)
-            puts = self.writes.setdefault(codec.layout.table, [])
-            found = self._layouts[name] = (codec.encode, puts, {})
+    def _opened(self, name: str) -> tuple[LayoutCodec, list[Put], dict[int, bytes]]:
+        codec = self._codecs(name)
+        puts = self.writes.setdefault(codec.layout.table, [])
+        found = self._layouts[name] = (codec, puts, {})
         return found
 
 

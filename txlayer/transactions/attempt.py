@@ -21,7 +21,7 @@ import datetime as dt
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -34,7 +34,7 @@ from hornbeam_server.schema.errors import (
     UniqueViolation,
 )
 from hornbeam_server.schema.model import Relation
-from hornbeam_server.schema.sizes import Budget
+from hornbeam_server.schema.sizes import Budget, Limit
 from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
@@ -112,6 +112,8 @@ from hornbeam_server.txlayer.transactions.write_plans import (
 CONFLICTS_A_TURN = 32
 """Maximum rows of an INSERT with ON CONFLICT in one turn: each is looked up by itself."""
 
+_RETURNED = Limit(MAX_ROW_BYTES, "What RETURNING gives, which is one row,", "stored", SPLIT)
+
 T = TypeVar("T")
 
 
@@ -171,24 +173,34 @@ class Transaction:
         self._loaded: list[tuple[Counter, list[Any]]] = []
         self._now = now
         self._workspace = workspace = Workspace(state, store, locks, owner, deadline, at)
-        self._searches = Searches(workspace, store, snapshot, ranges)
+        self._new_searches = partial(Searches, workspace, store, snapshot, ranges)
         self._bound: dict[int, tuple[WritePlan, _Bound]] = {}
         """Plans and bound statements by the `id` of the statement, which they keep alive."""
         self._given: dict[int, list[dict[int, Value]]] = {}
         """The rows of VALUES by the `id` of the statement."""
         self._values_budget = budget_of_writes()
-        self._returned_budget = Budget(
-            MAX_ROW_BYTES, "What RETURNING gives, which is one row,", "stored", SPLIT
-        )
+        self._returned_budget = Budget(_RETURNED)
         # Operations of the parts are operations of the transaction.
         self._new_rows = NewRows(state, identity, uuids, now)
-        self._actions = ReferentialActions(workspace, self._new_rows.default, self._put_in_place)
-        checks, stored = ConstraintChecks(workspace, identity), StoredRows(workspace, store)
+        checks = ConstraintChecks(workspace, identity)
         self.lock, self.net_changes = workspace.lock, workspace.net_changes
         self.mutations, self.check = workspace.mutations, checks.check
         self.lock_joined, self.additions = workspace.lock_joined, workspace.additions
         self.overlay = workspace.overlay
-        self.validate, self.repair = stored.validate, stored.repair
+
+    # Most transactions need none of these parts.
+
+    @cached_property
+    def _searches(self) -> Searches:
+        return self._new_searches()
+
+    @cached_property
+    def _actions(self) -> ReferentialActions:
+        return ReferentialActions(self._workspace, self._new_rows.default, self._put_in_place)
+
+    @cached_property
+    def stored(self) -> StoredRows:
+        return StoredRows(self._workspace, self._store)
 
     async def read_ahead(self, work: Sequence[Work], plans: Sequence[WritePlan | None]) -> None:
         """If the store is remote, read all rows that the statements name by key at once.

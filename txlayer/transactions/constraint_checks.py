@@ -38,7 +38,8 @@ class ConstraintChecks:
                     await self._check_parent(relation, parent, changes)
             for unique in checks.unique:
                 await self._check_unique(relation, unique, changes)
-            for child in checks.children:
+            replaced = [change for change in changes if change.old is not None]
+            for child in checks.children if replaced else ():
                 if circles or not child.in_circle:
                     await self._check_children(relation, child, changes)
 

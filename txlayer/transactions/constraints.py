@@ -8,7 +8,7 @@ either order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hornbeam_server.maintain.changes import Change
@@ -23,7 +23,7 @@ from hornbeam_server.query.expressions.declared import (
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import NotNullViolation
 from hornbeam_server.schema.graph import in_circles
-from hornbeam_server.schema.model import ForeignKey, Relation
+from hornbeam_server.schema.model import Column, ForeignKey, Relation
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.rows import Codecs
@@ -119,6 +119,8 @@ class RelationChecks:
     not_null: tuple[int, ...]
     generated: tuple[GeneratedColumn, ...]
     row_checks: tuple[RowCheck, ...]
+    defaults: tuple[tuple[int, Column], ...]
+    """The columns with defaults, by position."""
     root_positions: frozenset[int]
     """Columns whose change can move a row: its key and its tree foreign key."""
 
@@ -154,16 +156,8 @@ class Constraints:
         checks = self[relation.name]
         if checks.generated:
             row = with_generated(checks.generated, row)
-        for position in checks.not_null:
-            if row[position] is None:
-                name = relation.columns[position].name
-                raise NotNullViolation(
-                    f"{relation.name}.{name} must not be NULL.",
-                    cure=f"Give {name} a value.",
-                    relation=relation.name,
-                    column=name,
-                    row=number,
-                )
+        if None in row:
+            _require_values(relation, row, checks.not_null, number)
         for check in checks.row_checks:
             check.require(row, number)
         return row
@@ -196,6 +190,11 @@ class Constraints:
             not_null=tuple(i for i, c in enumerate(relation.columns) if not c.nullable),
             generated=generated_columns(relation),
             row_checks=row_checks(relation),
+            defaults=tuple(
+                (i, column)
+                for i, column in enumerate(relation.columns)
+                if column.default is not None
+            ),
             root_positions=frozenset(key_positions | tree_positions),
         )
 
@@ -239,6 +238,22 @@ class Constraints:
             _taken(columns, condition_of(self._catalog, index.name), index.nulls_distinct),
             projection([layout.positions[column] for column in relation.primary_key]),
         )
+
+
+def _require_values(
+    relation: Relation, row: Row, positions: Iterable[int], number: int | None
+) -> None:
+    """Raises NotNullViolation if the row has NULL at one of the positions."""
+    for position in positions:
+        if row[position] is None:
+            name = relation.columns[position].name
+            raise NotNullViolation(
+                f"{relation.name}.{name} must not be NULL.",
+                cure=f"Give {name} a value.",
+                relation=relation.name,
+                column=name,
+                row=number,
+            )
 
 
 def _taken(

@@ -214,7 +214,10 @@ class LockTable:
 
     def last_release(self, names: Iterable[LockName]) -> int:
         """The number of the last release of any of `names`, or a higher number if forgotten."""
-        return max([self._released.get(name, self._unknown_until) for name in names], default=0)
+        released, newest = self._released, 0
+        for name in names:
+            newest = max(newest, released.get(name, self._unknown_until))
+        return newest
 
     async def guard(
         self, owner: LockOwner, ranges: Ranges, committer: Committer, deadline: float | None = None

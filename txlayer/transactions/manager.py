@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, TypeVar
 
 from hornbeam_server.maintain.changes import Mutation
 from hornbeam_server.query.engine import SHORT, QueryEngine
@@ -33,6 +34,7 @@ from hornbeam_server.schema.errors import (
     Unavailable,
     UniqueViolation,
 )
+from hornbeam_server.schema.time_limits import within
 from hornbeam_server.schema.turns import chunks, selected, turn
 from hornbeam_server.storage.ports import Clock, Ids, Put, TableStore
 from hornbeam_server.storage.read_ranges import ReadRange
@@ -40,6 +42,7 @@ from hornbeam_server.storage.snapshot import Overlay
 from hornbeam_server.storage.together import read_together, settled
 from hornbeam_server.txlayer.commit.committer import Committed, Committer, Prepared, encoded
 from hornbeam_server.txlayer.commit.hlc import HybridClock
+from hornbeam_server.txlayer.commit.lanes import LaneAddition
 from hornbeam_server.txlayer.commit.read_holds import Readers
 from hornbeam_server.txlayer.commit.snapshots import Snapshots
 from hornbeam_server.txlayer.transactions.attempt import Transaction
@@ -48,14 +51,15 @@ from hornbeam_server.txlayer.transactions.guards import Guarded, Ranges
 from hornbeam_server.txlayer.transactions.identity_columns import IdentityBlocks, Numbers
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks, Mode
 from hornbeam_server.txlayer.transactions.outcomes import (
-    TABLE as OUTCOMES,
-)
-from hornbeam_server.txlayer.transactions.outcomes import (
+    NO_HASH,
     Outcome,
     encode_outcome,
     find_outcome,
     request_hash,
     transaction_id_for,
+)
+from hornbeam_server.txlayer.transactions.outcomes import (
+    TABLE as OUTCOMES,
 )
 from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
 from hornbeam_server.txlayer.transactions.read_checks import (
@@ -89,6 +93,7 @@ one another without end."""
 TURN, PLANS_A_TURN = 25, 5
 """After this many statements of a transaction are run, or planned, other tasks have a turn, and the
 time limit is checked."""
+T = TypeVar("T")
 _SLOW_LANE = ("slow lane",)
 _WITHOUT_ROWS = (TransactionAborted, Unavailable, Overloaded, StatementTimeout)
 """Errors that rest on no rows."""
@@ -214,8 +219,9 @@ class TransactionManager:
             self._release(owner)
             return prepared
         # From here on the log decides the outcome, whether or not the caller waits for it.
-        answer = self._commit(attempt, prepared)
-        await settled(answer, max(deadline - self._clock.monotonic(), 0.0) + LOG_PATIENCE_S)
+        ended = asyncio.get_running_loop().create_future()
+        answer = self._commit(attempt, prepared, ended)
+        await settled(ended, max(deadline - self._clock.monotonic(), 0.0) + LOG_PATIENCE_S)
         if not answer.done():
             raise OutcomeUnknown(
                 f"The log has not answered in time; transaction {transaction_id} may commit.",
@@ -267,32 +273,26 @@ class TransactionManager:
             ranges=attempt.ranges if request.serializable else None,
         )
         attempt.plan_ms = self._ms_since(began)
-        async with _time_limit(attempt.deadline - self._clock.monotonic()):
-            recorded = await self._begin(attempt, transaction, plans)
-            if recorded is not None:
-                return recorded.answer_to(request)
-            await transaction.validate(request.reads, request.preconditions)
-            digests = request.replay.results if request.replay is not None else ()
-            attempt.results = await _run(transaction, request.statements, plans, digests)
-            await transaction.check()
-            joined = await transaction.lock_joined()
-            attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
-            mutations = await transaction.mutations()
-            additions = await self._committer.lanes.prepared(
-                await transaction.additions(joined), state.codecs
-            )
-            if request.ranges or attempt.ranges:
-                await self._require_unchanged(attempt, state.catalog)
-            await transaction.move_numbers()
-        shown = await selected(mutations, lambda m: m.layout not in state.catalog.copy)
+        left_s = attempt.deadline - self._clock.monotonic()
+        computed = await _limited(left_s, self._computed(attempt, transaction, plans, began))
+        if isinstance(computed, TransactionResult):
+            return computed
+        mutations, additions = computed
+        shown = mutations
+        if state.catalog.copy:
+            shown = await selected(mutations, lambda m: m.layout not in state.catalog.copy)
         attempt.affected, attempt.growth = await count_by_layout(shown)
         attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
-        if not mutations and not additions and request.idempotency_key is None:
+        key = request.idempotency_key
+        if not mutations and not additions and key is None:
             seen = self._locks.clock(attempt.owner)
             return attempt.result(max(self._committer.watermark(), seen))
-        hash_ = request_hash(request)
         outcome = await encode_outcome(
-            hash_, attempt.results, attempt.affected, request.owner, attempt.numbers.drawn
+            NO_HASH if key is None else request_hash(request),
+            attempt.results,
+            attempt.affected,
+            request.owner,
+            attempt.numbers.drawn,
         )
         return await encoded(
             attempt.transaction_id,
@@ -305,18 +305,50 @@ class TransactionManager:
             additions,
         )
 
+    async def _computed(
+        self,
+        attempt: _Attempt,
+        transaction: Transaction,
+        plans: Sequence[WritePlan | None],
+        began: float,
+    ) -> TransactionResult | _Computed:
+        """Run the statements, and compute all that they change. Returns the recorded answer if the
+        request was committed before."""
+        request, state = attempt.request, transaction.state
+        recorded = await self._begin(attempt, transaction, plans)
+        if recorded is not None:
+            return recorded.answer_to(request)
+        if request.reads or request.preconditions:
+            await transaction.stored.validate(request.reads, request.preconditions)
+        digests = request.replay.results if request.replay is not None else ()
+        attempt.results = await _run(transaction, request.statements, plans, digests)
+        await transaction.check()
+        joined = await transaction.lock_joined()
+        attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
+        mutations = await transaction.mutations()
+        additions: Sequence[LaneAddition] = ()
+        if joined:
+            added = await transaction.additions(joined)
+            additions = await self._committer.lanes.prepared(added, state.codecs)
+        if request.ranges or attempt.ranges:
+            await self._require_unchanged(attempt, state.catalog)
+        await transaction.move_numbers()
+        return mutations, additions
+
     async def _begin(
         self, attempt: _Attempt, transaction: Transaction, plans: Sequence[WritePlan | None]
     ) -> Outcome | None:
         """Lock a request with an idempotency key, and read ahead. Returns the outcome of an earlier
         commit of the request, if there is one."""
+        if attempt.request.idempotency_key is None:
+            await transaction.read_ahead(attempt.request.statements, plans)
+            return None
         work = attempt.request.statements
         reads: list[Callable[[], Awaitable[Outcome | None]]] = [
-            partial(transaction.read_ahead, work, plans)
+            partial(transaction.read_ahead, work, plans),
+            partial(find_outcome, self._store, attempt.transaction_id),
         ]
-        if attempt.request.idempotency_key is not None:
-            await transaction.lock([("request", attempt.transaction_id)])
-            reads.append(partial(find_outcome, self._store, attempt.transaction_id))
+        await transaction.lock([("request", attempt.transaction_id)])
         return (await read_together(self._store, reads))[-1]
 
     async def _searched(self, held: ExitStack, least: int, waited_for: int) -> int:
@@ -330,8 +362,8 @@ class TransactionManager:
         """Check, for an error of a serializable transaction, that what it rests on is unchanged.
         Raises ReadConflict, TransactionAborted, StatementTimeout."""
         if attempt.request.ranges or attempt.ranges:
-            async with _time_limit(attempt.deadline - self._clock.monotonic()):
-                await self._require_unchanged(attempt, self.state.catalog)
+            left_s = attempt.deadline - self._clock.monotonic()
+            await _limited(left_s, self._require_unchanged(attempt, self.state.catalog))
 
     async def _guard(self, attempt: _Attempt, ranges: Sequence[ReadRange]) -> Guarded:
         locks, found = self._locks, Ranges.of(ranges)
@@ -345,9 +377,11 @@ class TransactionManager:
         guarded = await self._guard(attempt, [*by_client, *by_statements])
         await require_unchanged(self._store, guarded, by_client, by_statements)
 
-    def _commit(self, attempt: _Attempt, prepared: Prepared) -> asyncio.Future[Committed]:
+    def _commit(
+        self, attempt: _Attempt, prepared: Prepared, ended: asyncio.Future[None]
+    ) -> asyncio.Future[Committed]:
         """Hand the transaction over to the committer. The answer decides whether its locks are
-        released, before any task that waits for the answer continues."""
+        released; `ended` is done afterwards. Cancelling `ended` has no effect on the answer."""
         try:
             # Nothing may suspend between these checks and the call of the committer.
             self._locks.require_in_force(attempt.owner)
@@ -365,8 +399,17 @@ class TransactionManager:
         # assume that they hold its lock; the copy that does may be in the log already.
         self.unfinished[attempt.transaction_id] = attempt.request.owner
         self._finishing.add(answer)
-        answer.add_done_callback(partial(self._finished, attempt))
+        answer.add_done_callback(partial(self._answered, attempt, ended))
         return answer
+
+    def _answered(
+        self, attempt: _Attempt, ended: asyncio.Future[None], answer: asyncio.Future[Committed]
+    ) -> None:
+        try:
+            self._finished(attempt, answer)
+        finally:
+            if not ended.done():
+                ended.set_result(None)
 
     def _finished(self, attempt: _Attempt, answer: asyncio.Future[Committed]) -> None:
         self._finishing.discard(answer)
@@ -383,7 +426,8 @@ class TransactionManager:
             return
         committed = answer.result()
         self.committed += 1
-        self.growth.own.update(attempt.growth)
+        for name, rows in attempt.growth.items():
+            self.growth.own[name] += rows
         if committed.applied_future is None or committed.applied:
             self._release(attempt.owner, committed.ts)
         else:
@@ -463,15 +507,7 @@ class TransactionManager:
                 uuids = self._uuids(replay)
                 transaction = self._unlocked(at, numbers, uuids, replay)
                 plans = await _plans(transaction.state, request.statements, limit_s)
-                async with _time_limit(limit_s):
-                    await transaction.read_ahead(request.statements, plans)
-                    await transaction.validate(request.reads, request.preconditions)
-                    results = await _run(transaction, request.statements, plans)
-                    await transaction.check(circles=False)  # a later statement may add the row
-                    mutations = await selected(
-                        await transaction.mutations(),
-                        lambda m: m.layout not in transaction.state.catalog.copy,
-                    )
+                results, mutations = await _limited(limit_s, _tried(transaction, request, plans))
         finally:
             self.gate.leave()
         affected, _ = await count_by_layout(mutations)
@@ -500,11 +536,7 @@ class TransactionManager:
         numbers = Numbers(self._identity, replay.numbers if replay else ())
         transaction = self._unlocked(at, numbers, self._uuids(replay), replay, ranges)
         limit_s = self._limits.timeout_s if timeout_s is None else timeout_s
-        async with _time_limit(limit_s):
-            plans = await _plans(transaction.state, statements, limit_s)
-            await transaction.read_ahead(statements, plans)
-            await _run(transaction, statements, plans)
-            return Overlay(await transaction.overlay())
+        return await _limited(limit_s, _overlay(transaction, statements, limit_s))
 
     def _unlocked(
         self,
@@ -552,12 +584,36 @@ class TransactionManager:
             await asyncio.wait(self._finishing)
 
 
-@asynccontextmanager
-async def _time_limit(seconds: float) -> AsyncIterator[None]:
-    """Limit the time of work that has written nothing yet. Raises StatementTimeout."""
+_Computed = tuple[Sequence[Mutation], Sequence[LaneAddition]]
+"""The changes of all stored rows, and what is added to immediate views."""
+
+
+async def _tried(
+    transaction: Transaction, request: TransactionRequest, plans: Sequence[WritePlan | None]
+) -> tuple[tuple[StatementResult, ...], list[Mutation]]:
+    """The results and the changes of a dry run."""
+    await transaction.read_ahead(request.statements, plans)
+    await transaction.stored.validate(request.reads, request.preconditions)
+    results = await _run(transaction, request.statements, plans)
+    await transaction.check(circles=False)  # a later statement may add the row
+    copies = transaction.state.catalog.copy
+    return results, await selected(await transaction.mutations(), lambda m: m.layout not in copies)
+
+
+async def _overlay(
+    transaction: Transaction, statements: Sequence[SqlWork], limit_s: float
+) -> Overlay:
+    plans = await _plans(transaction.state, statements, limit_s)
+    await transaction.read_ahead(statements, plans)
+    await _run(transaction, statements, plans)
+    return Overlay(await transaction.overlay())
+
+
+async def _limited(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """The result of work that has written nothing yet, within a time limit. Raises
+    StatementTimeout."""
     try:
-        async with asyncio.timeout(seconds):
-            yield
+        return await within(seconds, work)
     except TimeoutError:
         raise StatementTimeout(
             "The transaction took longer than its time limit; nothing was written.",
@@ -645,7 +701,7 @@ async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None)
         case InsertRows():
             return await transaction.insert(work)
         case RepairRows():
-            return await transaction.repair(work)
+            return await transaction.stored.repair(work)
         case Statement():
             assert plan is not None
             return await transaction.run(plan, work)
@@ -661,11 +717,14 @@ async def _plans(
     its subclasses."""
     if len(work) <= PLANS_A_TURN and _characters(work) <= SHORT:
         return _planned(state, work)
+    return await _limited(limit_s, _planned_in_turns(state, work))
+
+
+async def _planned_in_turns(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:
     plans: list[WritePlan | None] = []
-    async with _time_limit(limit_s):
-        for some in chunks(work, PLANS_A_TURN):
-            plans += await state.engine.read(_characters(some), partial(_planned, state, some))
-            await asyncio.sleep(0)
+    for some in chunks(work, PLANS_A_TURN):
+        plans += await state.engine.read(_characters(some), partial(_planned, state, some))
+        await asyncio.sleep(0)
     return plans
 
 

@@ -37,10 +37,11 @@ class NewRows:
     async def complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
         """A whole row: the given values, and defaults for the rest. Raises the errors of
         `Constraints.completed`."""
-        row = [
-            values[i] if i in values else await self.default(relation, column)
-            for i, column in enumerate(relation.columns)
-        ]
+        row = list(map(values.get, range(len(relation.columns))))
+        if len(values) < len(row):
+            for i, column in self._constraints[relation.name].defaults:
+                if i not in values:
+                    row[i] = await self.default(relation, column)
         return self._constraints.completed(relation, tuple(row))
 
     async def complete_each(

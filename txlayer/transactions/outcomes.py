@@ -36,6 +36,8 @@ from hornbeam_server.txlayer.transactions.requests import (
 
 TABLE = "s.transactions"
 _HASH_BYTES = 16
+NO_HASH = b""
+"""The hash of a request without an idempotency key, which nothing repeats."""
 
 
 @dataclass(frozen=True, slots=True)

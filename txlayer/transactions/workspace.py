@@ -11,8 +11,8 @@ from hornbeam_server.query.engine import QueryStream
 from hornbeam_server.schema.errors import BeingLoaded, LimitExceeded, TransactionAborted
 from hornbeam_server.schema.intervals import identical
 from hornbeam_server.schema.render import identifier
-from hornbeam_server.schema.sizes import Budget
-from hornbeam_server.schema.turns import chunks, made, selected, turn
+from hornbeam_server.schema.sizes import Budget, Limit
+from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.folds import OWN_LANE
 from hornbeam_server.storage.ports import TableReader
@@ -36,6 +36,11 @@ those that it writes."""
 MAX_STORED_BYTES = 2 * MAX_BYTES
 """Maximum size of the texts and byte strings that a transaction stores, with views and indexes."""
 SPLIT = "Split it into transactions over fewer rows, or smaller ones."
+_READ = Limit(MAX_BYTES, "What the transaction reads in order to write", "read", SPLIT)
+_WRITTEN = Limit(MAX_BYTES, "What the transaction writes", "written", SPLIT)
+_STORED = Limit(
+    MAX_STORED_BYTES, "What the transaction stores, with views and indexes,", "stored", SPLIT
+)
 
 Key = tuple[Value, ...]
 
@@ -77,6 +82,8 @@ class Workspace:
         self.state = state
         self.changes: dict[str, dict[bytes, Change]] = {}
         """Changes by relation and encoded key."""
+        self._net: list[Change] | None = None
+        """The net changes, if they are known since the last change."""
         self.repairs: list[Mutation] = []
         self.reader = RememberingSnapshot(store, state.codecs, at, budget_of_reads())
         self._store = store
@@ -105,24 +112,22 @@ class Workspace:
         locks, owner = self._locks, self._owner
         if locks is None:
             return False
-        missing = [name for name in names if not self._has(name, mode)]
+        held = self._held.get
+        missing = [name for name in names if held(name) not in (mode, Mode.EXCLUSIVE)]
         if not missing:
             return False
         for number, name in enumerate(missing):
             if not locks.take(owner, name, mode):
                 await locks.acquire(owner, missing[number:], mode, self._deadline)
                 break
-        self._held.update(dict.fromkeys(missing, mode))
+        for name in missing:
+            self._held[name] = mode
         await turn(missing)
         if locks.undisturbed(owner, missing, self._reading_since):
             return False
         self.reader.forget()
         self._reading_since = locks.known_releases()
         return True
-
-    def _has(self, name: LockName, mode: Mode) -> bool:
-        held = self._held.get(name)
-        return held is mode or held is Mode.EXCLUSIVE
 
     async def lock_roots(self, relation: str, rows: Sequence[Row]) -> None:
         """Lock the roots of `rows`. Finds them again under the locks, because they may have moved.
@@ -172,6 +177,8 @@ class Workspace:
 
     async def rows(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
         """The rows with these keys, with this transaction's changes; None for a missing row."""
+        if len(keys) < ROWS_A_TURN:
+            return await self._some_rows(relation, keys)
         found: list[Row | None] = []
         for some in chunks(keys):
             found += await self._some_rows(relation, some)
@@ -232,6 +239,7 @@ class Workspace:
         codec = self.state.codecs(relation)
         self._budget.take(codec.long_bytes(after) - codec.long_bytes(replaced))
         changes[key] = Change(relation, known.old if known is not None else before, after)
+        self._net = None
         require_few(relation, len(changes))
         for holders in self._holders.get(relation, {}).values():
             holders.note(key, replaced, after)
@@ -270,10 +278,12 @@ class Workspace:
 
     async def net_changes(self) -> list[Change]:
         """The changes whose old and new rows differ, by relation, in the order of first change."""
-        found: list[Change] = []
-        for changes in self.changes.values():
-            found += await selected(list(changes.values()), lambda c: not identical(c.old, c.new))
-        return found
+        if self._net is None:
+            found: list[Change] = []
+            for changes in self.changes.values():
+                found += await selected(list(changes.values()), _differs)
+            self._net = found
+        return self._net
 
     async def mutations(self) -> list[Mutation]:
         """The changes of all stored rows: of relations, views and indexes. Raises LimitExceeded."""
@@ -287,12 +297,7 @@ class Workspace:
     async def _require_moderate(self, mutations: Sequence[Mutation]) -> None:
         """Raises LimitExceeded for too large mutations. They may be much larger than the changes
         that cause them: a view repeats a parent's columns in the row of each child."""
-        budget = Budget(
-            MAX_STORED_BYTES,
-            "What the transaction stores, with views and indexes,",
-            "stored",
-            SPLIT,
-        )
+        budget = Budget(_STORED)
         codecs = self.state.codecs
         for some in chunks(mutations):
             budget.take(sum([codecs(m.layout).long_bytes(m.new) for m in some]))
@@ -312,7 +317,7 @@ class Workspace:
         """`joined`, under locks: a parent that a changed row is joined to must stay, and a parent
         that changes is locked exclusively, so that no other transaction changes the rows below it.
         docs/protocols/lanes.md has the reason. Raises TransactionAborted, StatementTimeout."""
-        while True:
+        while self.state.programs.adds:
             found = await self.joined()
             changed = {row for each in found for row in each.changed}
             kept = {row for each in found for row in each.kept} - changed
@@ -320,6 +325,7 @@ class Workspace:
             taken |= await self.lock(self._existence(kept), Mode.SHARED)
             if not taken:
                 return found
+        return []
 
     def _existence(self, rows: Iterable[tuple[str, Key]]) -> list[LockName]:
         codecs = self.state.codecs
@@ -350,6 +356,10 @@ class Workspace:
         return found
 
 
+def _differs(change: Change) -> bool:
+    return not identical(change.old, change.new)
+
+
 def changed_since(layout: str) -> TransactionAborted:
     return TransactionAborted(f"A row of {layout} changed after this transaction's snapshot.")
 
@@ -363,11 +373,11 @@ def require_few(relation: str, rows: int) -> None:
 
 
 def budget_of_reads() -> Budget:
-    return Budget(MAX_BYTES, "What the transaction reads in order to write", "read", SPLIT)
+    return Budget(_READ)
 
 
 def budget_of_writes() -> Budget:
-    return Budget(MAX_BYTES, "What the transaction writes", "written", SPLIT)
+    return Budget(_WRITTEN)
 
 
 async def gathered(stream: QueryStream, relation: str, budget: Budget) -> list[Row]:
