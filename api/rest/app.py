@@ -34,7 +34,12 @@ from hornbeam_server.api.rest.routes import (
 )
 from hornbeam_server.api.rest.same_origin import SameOrigin, is_guarded
 from hornbeam_server.api.rest.search_paths import SearchPaths
-from hornbeam_server.api.rest.short_queries import PATH, ShortQueries
+from hornbeam_server.api.rest.short_health import LIVEZ, READYZ, ShortLivez, ShortReadyz
+from hornbeam_server.api.rest.short_queries import PATH as QUERY
+from hornbeam_server.api.rest.short_queries import ShortQueries
+from hornbeam_server.api.rest.short_requests import ShortRequests, ShortRoute
+from hornbeam_server.api.rest.short_transactions import PATH as TRANSACTIONS
+from hornbeam_server.api.rest.short_transactions import ShortTransactions
 from hornbeam_server.api.security.roles import needed_role
 from hornbeam_server.api.security.tls import forwarding_context
 from hornbeam_server.node.database import Database
@@ -91,13 +96,15 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     routes = [route for route in found if isinstance(route, APIRoute)]
     if settings.store == "hbase":
         app.add_middleware(Forwarding, settings=settings, tls=forwarding_context(settings))
-    app.add_middleware(
-        ShortQueries,
-        serving=app.state.serving,
-        settings=settings,
-        metrics=app.state.metrics,
-        route=next(route for route in routes if route.path == PATH),
-    )
+    known = {route.path: route for route in routes}
+    given = app.state.serving, settings, app.state.metrics
+    short: dict[str, ShortRoute] = {
+        QUERY: ShortQueries(*given, known[QUERY]),
+        TRANSACTIONS: ShortTransactions(*given, known[TRANSACTIONS]),
+        LIVEZ: ShortLivez(known[LIVEZ]),
+        READYZ: ShortReadyz(app.state.serving, known[READYZ]),
+    }
+    app.add_middleware(ShortRequests, routes=short)
     asked = settings.authentication == "keys"
     app.add_middleware(Authentication, ring=app.state.keys if asked else None, settings=settings)
     if is_guarded(settings):

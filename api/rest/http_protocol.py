@@ -60,8 +60,6 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._head_due is None and self._idle():
-            self._await_head()
         room = HEAD_BYTES - self._unread
         self._unread += len(data)
         super().data_received(data[:room])
@@ -69,6 +67,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse()
         elif len(data) > room and not self.transport.is_closing():
             super().data_received(data[room:])
+        if self._unread and self._head_due is None and self._idle():
+            self._await_head()
 
     def on_headers_complete(self) -> None:
         self._unread = 0

@@ -20,6 +20,7 @@ from hornbeam_server.schema.errors import (
     Overloaded,
     Unavailable,
 )
+from hornbeam_server.schema.time_limits import within
 
 _LOG = structlog.get_logger(__name__)
 _ALWAYS = {"/livez", "/readyz", "/metrics", "/v1/status"}
@@ -125,8 +126,7 @@ def _stopped(scope: Scope) -> HornbeamError:
 
 async def _in_time(receive: Receive) -> Message:
     try:
-        async with asyncio.timeout(BODY_S):
-            return await receive()
+        return await within(BODY_S, receive())  # type: ignore[arg-type]
     except TimeoutError:
         raise problems.Refused(
             408,

@@ -100,6 +100,13 @@ def response(error: HornbeamError, status: int | None = None) -> Response:
     return _document(document["status"], document, headers)
 
 
+def reported(scope: Scope, error: HornbeamError) -> Response:
+    """The answer to a request that has failed. Damage is logged, too."""
+    if isinstance(error, Corruption):
+        log_damage(scope, error)
+    return response(error)
+
+
 def log_damage(scope: Scope, error: Corruption) -> None:
     """Log damage, so that an operator learns of it whatever the client does with the answer."""
     _LOG.error("damage found", path=scope["path"], error=error.message, cure=error.cure)
@@ -119,9 +126,7 @@ def install(app: FastAPI, routes: Sequence[APIRoute]) -> None:
 
     async def hornbeam_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HornbeamError)
-        if isinstance(error, Corruption):
-            log_damage(request.scope, error)
-        return response(error)
+        return reported(request.scope, error)
 
     async def invalid_request(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

@@ -42,7 +42,11 @@ from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.types import Kind, Row, Value
 from hornbeam_server.schema.views import DeferredView, PlainView, TransactionalView
 from hornbeam_server.storage.read_ranges import ReadRange
-from hornbeam_server.txlayer.transactions.requests import StatementResult, TransactionResult
+from hornbeam_server.txlayer.transactions.requests import (
+    StatementResult,
+    Timings,
+    TransactionResult,
+)
 from hornbeam_server.txlayer.views.verify import VerifyReport
 
 if TYPE_CHECKING:
@@ -122,10 +126,7 @@ def transaction_document(catalog: Catalog, result: TransactionResult) -> dict[st
         "bookmark": result.commit_ts,
         "statements": [_statement_document(statement) for statement in result.statements],
         "affected": dict(result.affected),
-        "timings_ms": {
-            name.removesuffix("_ms"): round(value, 3)
-            for name, value in asdict(result.timings).items()
-        },
+        "timings_ms": _timings_document(result.timings),
         "applied": result.applied,
     }
     if result.drawn:
@@ -135,6 +136,16 @@ def transaction_document(catalog: Catalog, result: TransactionResult) -> dict[st
     if result.mutations:
         document["mutations"] = [_mutation_document(catalog, m) for m in result.mutations]
     return document
+
+
+def _timings_document(timings: Timings) -> dict[str, float]:
+    return {
+        "plan": round(timings.plan_ms, 3),
+        "lock": round(timings.lock_ms, 3),
+        "compute": round(timings.compute_ms, 3),
+        "log": round(timings.log_ms, 3),
+        "apply": round(timings.apply_ms, 3),
+    }
 
 
 def _statement_document(statement: StatementResult) -> dict[str, Any]:

@@ -61,11 +61,7 @@ class Client(TClient):
                 complete = rows.take(pieces[-1])
         except Unfamiliar:
             self._stream.received = b"".join(pieces)
-            return [
-                Cell(row.row, column.timestamp, column.value)
-                for row in self._recv(FUNCTION)
-                for column in row.columnValues
-            ]
+            return _cells(self._recv(FUNCTION))
         return rows.cells
 
     def ask(self, name: str, call: bytes) -> Any:
@@ -75,15 +71,23 @@ class Client(TClient):
         return self.answer(name)
 
     def answer(self, name: str) -> Any:
-        """Read the answer of function `name`. For gets it is a list of cells as they are stored,
-        with None for absent rows."""
+        """Read the answer of function `name`. For gets and scans it is a list of cells as they are
+        stored, of gets with None for absent rows."""
         result = self._recv(name)
         match name:
             case "get":
                 return [_cell(result)]
             case "getMultiple":
                 return [_cell(one) for one in result]
+            case "getScannerResults":
+                return _cells(result)
         return result
+
+
+def _cells(rows: Any) -> list[Cell]:
+    return [
+        Cell(row.row, column.timestamp, column.value) for row in rows for column in row.columnValues
+    ]
 
 
 def _cell(result: Any) -> Cell | None:
@@ -111,6 +115,13 @@ def call_of_gets(table: bytes, rows: Sequence[bytes], behind: int) -> tuple[str,
     rest = b"%b%b\x08\0\5\0\0\0\1\0" % (_COLUMN, when)
     gets = [b"\x0b\0\1%b%b%b" % (len(row).to_bytes(4), row, rest) for row in rows]
     return _call_with("get", table, gets)
+
+
+def call_of_scan(table: bytes, scan: Any, count: int) -> tuple[str, bytes]:
+    """Function and encoded call that reads the first `count` rows of `scan`."""
+    written = _Written()
+    Client(written)._send(FUNCTION, table=table, tscan=scan, numRows=count)
+    return FUNCTION, written.data
 
 
 def _call_with(function: str, table: bytes, structs: Sequence[bytes]) -> tuple[str, bytes]:
@@ -144,7 +155,30 @@ def answer_to(name: str, data: bytes) -> Any:
     if name in ("get", "getMultiple"):
         with suppress(Unfamiliar):
             return cells_gotten(data)
+    if name == FUNCTION:
+        with suppress(Unfamiliar):
+            return _whole(data)
     return Client(_Memory(data)).answer(name)
+
+
+def _whole(data: bytes) -> list[Cell]:
+    """The rows of a whole answer to a scan. Raises Incomplete, Unfamiliar."""
+    rows = Rows()
+    if not rows.take(data):
+        raise Incomplete
+    return rows.cells
+
+
+class _Written:
+    """A stream that keeps the bytes that thriftpy2 writes."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def flush(self) -> None: ...
 
 
 class _Memory:

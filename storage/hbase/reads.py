@@ -12,7 +12,7 @@ from hornbeam_server.storage.codec.keys import successor
 from hornbeam_server.storage.hbase import ranges
 from hornbeam_server.storage.hbase.calls import Calls
 from hornbeam_server.storage.hbase.cells import is_plain, key_of, stored_key, value_of
-from hornbeam_server.storage.hbase.messages import AnswerTooLong, call_of_gets
+from hornbeam_server.storage.hbase.messages import AnswerTooLong, call_of_gets, call_of_scan
 from hornbeam_server.storage.hbase.sharing import SharedCalls
 from hornbeam_server.storage.ports import BATCH_BYTES, TOMBSTONE, Cell
 from hornbeam_server.storage.together import all_settled
@@ -193,6 +193,22 @@ class Reads:
             self._note_row_bytes(table, rows)
             return rows, count
 
+    async def _scanned_at_once(
+        self, table: str, parts: Sequence[ranges.Range], count: int, at: int
+    ) -> tuple[list[Cell], int]:
+        """`_scanned`, by the event loop itself if it can."""
+        name = self._calls.full_name(table)
+        while True:
+            wanted = ranges.scan(parts, count, timeRange=ranges.time_range(0, at))
+            call = call_of_scan(name, wanted, count)
+            try:
+                rows: list[Cell] = await self._calls.call_at_once(table, *call)
+            except AnswerTooLong:
+                count = _fewer(count)
+                continue
+            self._note_row_bytes(table, rows)
+            return rows, count
+
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None
     ) -> list[list[Cell]]:
@@ -212,9 +228,8 @@ class Reads:
         `room` bytes."""
         wanted = ranges.of_prefixes(prefixes)
         chunks = [wanted[i : i + PREFIXES] for i in range(0, len(wanted), PREFIXES)]
-        found = await self._calls.all(
-            [partial(self._under, table, chunk, at, room) for chunk in chunks]
-        )
+        self._calls.require_open()
+        found = await all_settled([self._under(table, chunk, at, room) for chunk in chunks])
         cells = [cell for part in found for cell in part]
         keys = [cell.key for cell in cells]
         groups = []
@@ -224,12 +239,14 @@ class Reads:
             groups.append(cells[bisect_left(keys, prefix) : last])
         return groups
 
-    def _under(self, table: str, left: list[ranges.Range], at: int, room: int | None) -> list[Cell]:
+    async def _under(
+        self, table: str, left: list[ranges.Range], at: int, room: int | None
+    ) -> list[Cell]:
         """All rows in the ranges `left`. Raises _NoRoom when they have more than `room` bytes."""
         cells: list[Cell] = []
         count = min(LARGEST_BATCH, self._expected_rows(table, CALL_BYTES))
         while left:
-            rows, count = self._scanned(table, left, count, at)
+            rows, count = await self._scanned_at_once(table, left, count, at)
             cells += _visible(rows)
             if room is not None and (room := room - bytes_of_values(rows)) < 0:
                 raise _NoRoom

@@ -36,6 +36,7 @@ from hornbeam_server.storage.hbase.messages import (
     answer_to,
     call_of_gets,
     call_of_puts,
+    call_of_scan,
 )
 from hornbeam_server.storage.hbase.store import HBaseStore
 from hornbeam_server.storage.hbase.tables import definition, difference
@@ -251,6 +252,23 @@ def test_unfamiliar_answers_are_decoded_by_thriftpy2(place, size, other):
     assert by_thriftpy2
     columns = [(row.row, column) for row in rows for column in row.columnValues]
     assert cells == [Cell(key, column.timestamp, column.value) for key, column in columns]
+
+
+@given(st.lists(st.tuples(PARTS, PARTS, st.integers(0, NEWEST))))
+def test_the_event_loop_reads_scan_answers_as_a_thread_does(rows):
+    answer = scan_answer(*(row_of(k, v, ts) for k, v, ts in rows))
+    assert answer_to(FUNCTION, answer) == [Cell(key, ts, value) for key, value, ts in rows]
+    for size in range(len(answer)):
+        with pytest.raises(Incomplete):
+            answer_to(FUNCTION, answer[:size])
+    other = scan_answer(row_of(b"a"), row_of(b"k", tags=b"some"))
+    assert answer_to(FUNCTION, other) == [Cell(b"a", 7, b"v"), Cell(b"k", 7, b"v")]
+
+
+def test_a_scan_is_encoded_as_thriftpy2_sends_it():
+    scan = ranges.scan(ranges.of_prefixes([b"a", b"b"]), 5, timeRange=ranges.time_range(0, 9))
+    expected = call_of(FUNCTION, table=b"n:t", tscan=scan, numRows=5)
+    assert call_of_scan(b"n:t", scan, 5) == (FUNCTION, expected)
 
 
 def gotten(cell):

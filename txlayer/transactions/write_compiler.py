@@ -408,8 +408,10 @@ class _Compiler:
         position = self._position(name)
         column = self.relation.columns[position]
         exact = _is_parameter(value) and self._is_bound_to(parameter_key(value), column)
+        others = len(self.by_values)
         scalar = self._scalar(value, scope)
-        return assignment(position, column, scalar, exact=exact, constant=_is_constant(value))
+        constant = isinstance(value, _CONSTANTS) and len(self.by_values) == others
+        return assignment(position, column, scalar, exact=exact, constant=constant)
 
     def _is_bound_to(self, parameter: int | str, column: Column) -> bool:
         """Is the parameter bound with the type of `column`? If it has no other use, it is bound as
@@ -590,14 +592,11 @@ def _relation_of(ast: exp.Expr) -> exp.Expr:
     return relation
 
 
-def _is_constant(value: exp.Expr) -> bool:
-    return isinstance(value, exp.Literal | exp.Boolean | exp.Null)
-
-
 def _is_parameter(value: exp.Expr) -> TypeGuard[exp.Placeholder]:
     return isinstance(value, exp.Placeholder) and not is_lifted(value)
 
 
+_CONSTANTS = (exp.Literal, exp.Boolean, exp.Null)
 _EXACT_NUMBERS = {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL}
 
 
