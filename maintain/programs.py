@@ -43,8 +43,9 @@ view serves the others. An update of an ancestor holds all view rows below it in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hornbeam_server.maintain.changes import Change, Mutation
 from hornbeam_server.maintain.copies import CopyProgram, compile_copy
@@ -66,6 +67,7 @@ from hornbeam_server.schema.types import Row
 from hornbeam_server.schema.views import JoinView
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.snapshot import RowReader
+from hornbeam_server.storage.together import all_settled
 
 Pair = tuple[Row | None, Row | None]
 """A row before and after."""
@@ -252,11 +254,14 @@ class Programs:
             for relation in relations
         }
 
-    async def mutations(self, changes: Sequence[Change], reader: RowReader) -> list[Mutation]:
+    async def mutations(
+        self, changes: Sequence[Change], reader: RowReader, *, remote: bool = False
+    ) -> list[Mutation]:
         """One mutation for every stored row that `changes` change, in relations, views and indexes.
 
         `changes` are the net changes of one transaction, unique per relation and key; `reader` is
-        the committed state before it. Raises the reader's errors.
+        the committed state before it. `remote`: its reads wait for another machine, so those of all
+        views are sent side by side. Raises the reader's errors.
         """
         base = BaseRows(reader, await self._by_key(changes))
         found: list[Mutation] = []
@@ -265,19 +270,31 @@ class Programs:
             found += await made(self._relations[name].mutations(pairs))
         # A view over several changed relations is run once, over all of their changes.
         views = dict.fromkeys(view for name in base.changed for view in self._views[name])
-        for view in views:
-            found += await made(view.stored.mutations(await view.pairs(base)))
         stars = dict.fromkeys(view for name in base.changed for view in self._projected[name])
-        for program, stored in stars:
-            found += await made(stored.mutations(await program.pairs(base)))
+        works: list[Callable[[], Awaitable[list[Pair]]]] = [
+            *(partial(view.pairs, base) for view in views),
+            *(partial(program.pairs, base) for program, _ in stars),
+        ]
+        kept = (*(view.stored for view in views), *(stored for _, stored in stars))
+        if remote:
+            read = await all_settled([work() for work in works])
+            for stored, of_view in zip(kept, read, strict=True):
+                found += await made(stored.mutations(of_view))
+        else:
+            for stored, work in zip(kept, works, strict=True):
+                found += await made(stored.mutations(await work()))
         return found
 
-    async def joined(self, changes: Sequence[Change], reader: RowReader) -> list[Joined]:
+    async def joined(
+        self, changes: Sequence[Change], reader: RowReader, *, remote: bool = False
+    ) -> list[Joined]:
         """What `changes` change in immediate views. The arguments are those of `mutations`."""
         programs = self._adding(changes)
         if not programs:
             return []
         base = BaseRows(reader, await self._by_key(changes))
+        if remote:
+            return await all_settled([program.joined(base) for program in programs])
         return [await program.joined(base) for program in programs]
 
     def _adding(self, changes: Sequence[Change]) -> list[StarProgram]:

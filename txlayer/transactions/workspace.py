@@ -290,7 +290,8 @@ class Workspace:
         changes = await self.net_changes()
         if not changes:
             return list(self.repairs)
-        found = await self.state.programs.mutations(changes, self.reader)
+        remote = self._store.remote
+        found = await self.state.programs.mutations(changes, self.reader, remote=remote)
         await self._require_moderate(found)
         return [*found, *self.repairs]
 
@@ -311,7 +312,8 @@ class Workspace:
         """What the changes change in immediate views."""
         if not self.state.programs.adds:
             return []
-        return await self.state.programs.joined(await self.net_changes(), self.reader)
+        changes, remote = await self.net_changes(), self._store.remote
+        return await self.state.programs.joined(changes, self.reader, remote=remote)
 
     async def lock_joined(self) -> list[Joined]:
         """`joined`, under locks: a parent that a changed row is joined to must stay, and a parent
