@@ -108,6 +108,7 @@ from hornbeam_server.query.dialect.jsonb import (
     is_jsonb,
     result_type,
 )
+from hornbeam_server.query.dialect.jsonb_rows import POPULATING, SCALAR, populated
 from hornbeam_server.query.dialect.macros import CAST_FROM, EPOCH, PARAMETER_TYPE, macro
 from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD
@@ -990,12 +991,17 @@ class _Binder:
         _name_values(node, shape, alias)
         visible = tuple(self._visible(node, shape.columns))
         item = derived_item(alias, visible, open_=shape.open)
+        item = replace(item, scalar=SCALAR in node.meta)
         self._add_item(item, node, select)
         return {alias}
 
     def _table_function(self, node: exp.Expr, select: _Select) -> set[str]:
         call = node.this if isinstance(node, exp.Table | exp.Lateral) else node
         name = function_name(call) if isinstance(call, exp.Func) else type(call).__name__.lower()
+        if name in POPULATING:
+            found = populated(node, self.catalog)
+            node.replace(found)
+            return self._from_item(found, select)
         if name not in TABLE_FUNCTIONS:
             raise Unsupported(
                 f"{name} may not stand in FROM{at(node, self.sql)}.",
@@ -1333,7 +1339,15 @@ class _Binder:
         self._no_column(node, select)
 
     def _no_column(self, node: exp.Column, select: _Select) -> None:
-        if select.frame.item(node.name) is not None:
+        called = select.frame.item(node.name)
+        if called is not None and called[1].scalar:
+            frame, item = called
+            name, column = item.columns[0]
+            node.set("table", exp.to_identifier(item.alias, quoted=True))
+            node.set("this", exp.to_identifier(name, quoted=True))
+            self._bind(node, frame, item, column)
+            return
+        if called is not None:
             raise _row_as_value(f"{node.name}{at(node, self.sql)}")
         constant = value_of_word(node)
         if constant is not None:

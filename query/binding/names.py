@@ -36,7 +36,8 @@ class Item:
     `relation` is set for relations and views of the catalog. `open`: the item has columns with
     unknown names (unnamed expressions). `hidden` columns resolve by name, but `*` omits them.
     `again` has the columns of a subquery whose name an earlier column has: the visible name, which
-    is DuckDB's, and the name that `*` shows.
+    is DuckDB's, and the name that `*` shows. `scalar`: the alias also means the one column, as it
+    does for a function of PostgreSQL that gives values.
     """
 
     alias: str
@@ -45,6 +46,7 @@ class Item:
     open: bool = False
     hidden: tuple[tuple[str, OutputColumn], ...] = ()
     again: tuple[tuple[str, str], ...] = ()
+    scalar: bool = False
 
     @cached_property
     def twice(self) -> frozenset[str]:

@@ -17,7 +17,7 @@ changes, and functions that reach outside the database.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -46,6 +46,7 @@ from hornbeam_server.query.dialect.duckdb_sql import check_cast
 from hornbeam_server.query.dialect.fidelity import check as check_faithful
 from hornbeam_server.query.dialect.functions import function_name, in_duckdb, is_translated
 from hornbeam_server.query.dialect.grammar import at
+from hornbeam_server.query.dialect.jsonb_rows import POPULATING, RECORDS
 from hornbeam_server.query.dialect.settings import show_as_query
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
@@ -557,8 +558,36 @@ def _cell(value: exp.Expr) -> exp.Expr:
     return value if plain else exp.Paren(this=value.copy())
 
 
+_BY_PATH = "Take the parts by ->, #> and @>, and by jsonb_array_elements in FROM."
+_OF_SETTINGS = "Send SHOW name, or SET name = value."
+_REFUSED: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(
+        (
+            *("jsonb_path_exists", "jsonb_path_match", "jsonb_path_query"),
+            *("jsonb_path_query_array", "jsonb_path_query_first"),
+            *("jsonb_path_exists_tz", "jsonb_path_match_tz", "jsonb_path_query_tz"),
+            *("jsonb_path_query_array_tz", "jsonb_path_query_first_tz"),
+        ),
+        ("takes a path of SQL/JSON, which is not supported", _BY_PATH),
+    ),
+    **dict.fromkeys(
+        ("current_setting", "set_config"), ("reaches the settings of a session", _OF_SETTINGS)
+    ),
+    **dict.fromkeys(
+        (*RECORDS, *POPULATING),
+        ("gives rows, and stands in FROM alone", "Write SELECT r.* FROM function(…) AS r."),
+    ),
+    "jsonb_set_lax": ("is not supported", "Write CASE WHEN value IS NULL … with jsonb_set."),
+}
+"""Functions of PostgreSQL that are refused: why, and what to write instead."""
+
+
 def _check_function(node: exp.Func, sql: str) -> None:
     name = function_name(node)
+    in_from = isinstance(node.parent, exp.Table | exp.Lateral)
+    if name in _REFUSED and not (in_from and name in {*RECORDS, *POPULATING}):
+        why, cure = _REFUSED[name]
+        raise Unsupported(f"Function {name} {why}{at(node, sql)}.", cure=cure)
     if _OUTSIDE.fullmatch(name):
         raise Unsupported(
             f"Function {name} reaches outside the database{at(node, sql)}.",

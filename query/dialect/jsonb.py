@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from hornbeam_server.query.dialect import json_values
 from hornbeam_server.query.dialect import jsonb_values as values
 from hornbeam_server.query.dialect.macros import call
 from hornbeam_server.query.dialect.text_arrays import texts_of
@@ -90,6 +91,7 @@ class Function:
 
 _BY_KEY, _BY_PLACE = (_P.JSONB, _P.TEXT), (_P.JSONB, _P.INTEGER)
 _BY_PATH = (_P.JSONB, _P.TEXTS)
+_OF_RECORDS = (_P.JSONB, _P.TEXT, _P.BOOLEAN)
 _CHANGE = (_P.JSONB, _P.TEXTS, _P.JSONB, _P.BOOLEAN)
 FUNCTIONS: Mapping[str, Function] = {
     "of_text": Function(values.of_text, JSONB_TYPE),
@@ -129,6 +131,14 @@ FUNCTIONS: Mapping[str, Function] = {
     "texts": Function(values.texts, _TEXT, (_P.TEXT,)),
     "elements": Function(values.elements, JSONB_TYPE, several=True),
     "element_texts": Function(values.element_texts, _TEXT, several=True),
+    "fields": Function(values.fields, _TEXT, _OF_RECORDS, several=True),
+    "field_values": Function(values.field_values, JSONB_TYPE, _OF_RECORDS, several=True),
+    "field_arrays": Function(values.field_arrays, _TEXT, _OF_RECORDS, several=True),
+    "json_elements": Function(json_values.elements, _JSON, several=True),
+    "json_element_texts": Function(json_values.element_texts, _TEXT, several=True),
+    "json_keys": Function(json_values.keys, _TEXT, several=True),
+    "json_member_values": Function(json_values.member_values, _JSON, several=True),
+    "json_member_texts": Function(json_values.member_texts, _TEXT, several=True),
     "keys": Function(values.keys, _TEXT, several=True),
     "member_values": Function(values.member_values, JSONB_TYPE, several=True),
     "member_texts": Function(values.member_texts, _TEXT, several=True),

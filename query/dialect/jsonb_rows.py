@@ -6,13 +6,15 @@ The parser writes both over DuckDB's lists: `jsonb_agg(x)` as a function of `arr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.jsonb import PREFIX
 from hornbeam_server.query.dialect.macros import call, macro
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, Unsupported
+from hornbeam_server.schema.sequences import named
 
 _AGGREGATES: Mapping[str, tuple[str, int]] = {
     "jsonb_agg": ("build_array", 1),
@@ -21,6 +23,11 @@ _AGGREGATES: Mapping[str, tuple[str, int]] = {
 }
 """PostgreSQL's aggregates: the function over the lists of their arguments, and their number."""
 _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "json_array_elements": (("value", f"{PREFIX}json_elements"),),
+    "json_array_elements_text": (("value", f"{PREFIX}json_element_texts"),),
+    "json_each": (("key", f"{PREFIX}json_keys"), ("value", f"{PREFIX}json_member_values")),
+    "json_each_text": (("key", f"{PREFIX}json_keys"), ("value", f"{PREFIX}json_member_texts")),
+    "json_object_keys": (("", f"{PREFIX}json_keys"),),
     "jsonb_array_elements": (("value", f"{PREFIX}elements"),),
     "jsonb_array_elements_text": (("value", f"{PREFIX}element_texts"),),
     "jsonb_each": (("key", f"{PREFIX}keys"), ("value", f"{PREFIX}member_values")),
@@ -32,15 +39,32 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 """PostgreSQL's functions that return rows: their columns, and the function that gives the list of
 its values. A column without a name has that of the function's alias."""
+RECORDS = {
+    "json_to_record": False,
+    "jsonb_to_record": False,
+    "json_to_recordset": True,
+    "jsonb_to_recordset": True,
+}
+"""PostgreSQL's functions whose columns the statement declares. True: they give a row for each
+object of an array."""
+POPULATING = {
+    "json_populate_record": False,
+    "jsonb_populate_record": False,
+    "json_populate_recordset": True,
+    "jsonb_populate_recordset": True,
+}
+"""Those whose columns are the columns of a relation."""
 _OF_TEXT = {"regexp_matches": (2, 3), "regexp_split_to_table": (2, 3), "string_to_table": (2, 3)}
 """The possible numbers of arguments; 1 for the other functions."""
+SCALAR = "scalar"
+"""Key in the meta of an item of FROM: its alias also means the value of its one column."""
 _AROUND = (exp.Filter, exp.Window)
 
 
 def has_rows(node: exp.Expr) -> bool:
     """Is the node one that `with_rows` writes?"""
     if isinstance(node, exp.Table | exp.Lateral):
-        return _rows_of(node.this) is not None
+        return _rows_of(node.this) is not None or _record_of(node.this) is not None
     if isinstance(node.parent, _AROUND) and node.arg_key == "this":
         return False  # written with the clauses around it
     if isinstance(node, _AROUND):
@@ -53,7 +77,7 @@ def has_rows(node: exp.Expr) -> bool:
 def with_rows(node: exp.Expr) -> exp.Expr:
     """The node, for which `has_rows` holds, over lists. Raises Unsupported and SqlError."""
     if isinstance(node, exp.Table | exp.Lateral):
-        return _lateral(node)
+        return _lateral(node) if _record_of(node.this) is None else _records(node)
     found = _aggregate(node)
     if found is not None:
         return _aggregated(node, found)
@@ -72,6 +96,84 @@ def _rows_of(node: exp.Expr | None) -> tuple[tuple[str, str], ...] | None:
     if name == "regexp_matches" and node is not None and _is_condition(node):
         return None  # DuckDB's function, which is a condition
     return _ROWS.get(name)
+
+
+def _record_of(node: exp.Expr | None) -> bool | None:
+    """Whether a function that gives records gives many; None for other nodes."""
+    return RECORDS.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None
+
+
+def _records(node: exp.Expr) -> exp.Expr:
+    """A function with declared columns in FROM as a query of them: `LATERAL (SELECT
+    CAST(unnest(…) AS INT) AS a, …) AS alias`."""
+    call_, alias = node.this, node.args.get("alias")
+    name, many = call_.name.lower(), RECORDS[call_.name.lower()]
+    columns = alias.columns if alias else []
+    if len(call_.expressions) != 1 or not columns or node.args.get("ordinality"):
+        raise SqlError(
+            f"{name} takes one value, and its columns are declared.",
+            cure=f"Write FROM {name}(value) AS r (a INTEGER, b TEXT).",
+        )
+    for column in columns:
+        if not isinstance(column, exp.ColumnDef) or column.args.get("kind") is None:
+            raise SqlError(
+                f"Column {column.name} of {name} has no type.",
+                cure=f"Write FROM {name}(value) AS r ({column.name} TEXT).",
+            )
+    titles = [(column.name, column.name, column.args["kind"]) for column in columns]
+    return _of_records(node.alias or name, call_.expressions[0], titles, many)
+
+
+def populated(node: exp.Expr, catalog: Catalog) -> exp.Expr:
+    """A function of `POPULATING` in FROM: its columns are those of the relation whose type NULL
+    has, as in jsonb_populate_record(NULL::item, value). Raises SqlError for other arguments."""
+    call_, alias = node.this, node.args.get("alias")
+    name = call_.name.lower()
+    base = call_.expressions[0] if len(call_.expressions) == 2 else None
+    typed = base.args["to"].args.get("kind") if isinstance(base, exp.Cast) else None
+    relation = named(typed) if isinstance(typed, str) else ""
+    if base is None or relation not in catalog.schema or not isinstance(base.this, exp.Null):
+        raise SqlError(
+            f"{name} takes NULL with the type of a relation, and one value.",
+            cure=f"Write {name}(NULL::relation, value).",
+        )
+    given = [column.name for column in alias.columns] if alias else []
+    columns = catalog.schema.relation(relation).visible
+    titles = [*given, *(column.name for column in columns[len(given) :])]
+    fields = [
+        (title, column.name, exp.DataType.build(column.type.sql(), dialect="duckdb"))
+        for title, column in zip(titles, columns, strict=False)
+    ]
+    return _of_records(node.alias or name, call_.expressions[1], fields, POPULATING[name])
+
+
+def _of_records(
+    alias: str, value: exp.Expr, columns: Iterable[tuple[str, str, exp.DataType]], many: bool
+) -> exp.Expr:
+    """The query of the columns of records: the name, the field and the type of each."""
+    items = [
+        exp.Alias(
+            this=_field(value, field, type_, many), alias=exp.to_identifier(title, quoted=True)
+        )
+        for title, field, type_ in columns
+    ]
+    title = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
+    return exp.Lateral(this=exp.Subquery(this=exp.Select(expressions=items)), alias=title)
+
+
+def _field(value: exp.Expr, field: str, type_: exp.DataType, many: bool) -> exp.Expr:
+    """The values of a field of all records."""
+    function = "fields"
+    if type_.this in (exp.DType.JSON, exp.DType.JSONB):
+        function = "field_values"
+    elif type_.this == exp.DType.ARRAY:
+        function = "field_arrays"
+    given = [value.copy(), exp.Literal.string(field), exp.Boolean(this=many)]
+    if not many:  # one row, also for NULL
+        given[0] = exp.Coalesce(this=given[0], expressions=[exp.Literal.string("{}")])
+    listed = exp.Anonymous(this=PREFIX + function, expressions=given)
+    unnested = exp.Anonymous(this="unnest", expressions=[listed])
+    return exp.Cast(this=unnested, to=type_.copy())
 
 
 def _is_condition(node: exp.Expr) -> bool:
@@ -169,4 +271,7 @@ def _lateral(node: exp.Expr) -> exp.Expr:
     ]
     query = exp.Subquery(this=exp.Select(expressions=items))
     title = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
-    return exp.Lateral(this=query, alias=title)
+    lateral = exp.Lateral(this=query, alias=title)
+    if len(names) == 1:
+        lateral.meta[SCALAR] = True
+    return lateral

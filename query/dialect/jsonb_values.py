@@ -338,6 +338,43 @@ def element_texts(text: str) -> list[str | None]:
     return [_plain(item) for item in _array(text, "elements")]
 
 
+def fields(text: str, key: str, many: bool) -> list[str | None]:
+    """The texts of a member in records, NULL where it is missing: in the objects of an array, or
+    if not `many` in one object."""
+    return [_plain(_field(record, key)) for record in _records(text, many)]
+
+
+def field_values(text: str, key: str, many: bool) -> list[str | None]:
+    """The members themselves, as JSONB."""
+    return [_shown(_field(record, key)) for record in _records(text, many)]
+
+
+def field_arrays(text: str, key: str, many: bool) -> list[str | None]:
+    """The members as texts of arrays of SQL."""
+    found = (_field(record, key) for record in _records(text, many))
+    return [_array_text(value) if isinstance(value, list) else _plain(value) for value in found]
+
+
+def _records(text: str, many: bool) -> list[dict[str, Any]]:
+    records = _array(text, "records") if many else [read(text)]
+    for record in records:
+        if not isinstance(record, dict):
+            raise TypeMismatch(
+                f"JSONB of type {_name(record)} is no record.", cure="Give it an object."
+            )
+    return records
+
+
+def _array_text(value: list[Any]) -> str:
+    parts = []
+    for item in value:
+        text = _array_text(item) if isinstance(item, list) else _plain(item)
+        if text is not None and not isinstance(item, list):
+            text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        parts.append("NULL" if text is None else text)
+    return "{" + ",".join(parts) + "}"
+
+
 def keys(text: str) -> list[str]:
     return sorted(_object(text), key=jsonb.key_order)
 

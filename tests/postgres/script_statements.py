@@ -128,6 +128,76 @@ ALTER TABLE empty ADD COLUMN k SERIAL
 INSERT INTO empty (id) VALUES (5), (6) RETURNING id
 SELECT id, n, k, u IS NOT NULL FROM empty ORDER BY id
 """,
+        "records of json": """
+CREATE TABLE j (id INT PRIMARY KEY, v JSONB, w JSON)
+INSERT INTO j VALUES (1, '{"a": 1, "b": "x", "c": [1, 2, {"d": null}], "e": {"f": true}}', '{"a": 1, "b": "x"}'), (2, '[1, 2, 3]', '[{"a": 1, "b": "q"}, {"a": 2}]'), (3, NULL, NULL)
+SELECT * FROM jsonb_to_record('{"a": 1, "b": "x", "z": 5}') AS r (a int, b text, c boolean)
+SELECT * FROM json_to_record('{"a": 1, "b": {"q": 1}}') AS r (a int, b text)
+SELECT * FROM jsonb_to_recordset('[{"a": 1, "b": "x"}, {"a": 2.5, "b": null}]') AS r (a numeric, b text)
+SELECT * FROM json_to_recordset('[{"a": 1, "b": "x"}, {"a": 2}]') AS r (a int, b text)
+SELECT j.id, r.a, r.b FROM j, LATERAL json_to_recordset(j.w) AS r (a int, b text) WHERE j.id = 2 ORDER BY 2
+SELECT j.id, r.a, r.b FROM j, jsonb_to_record(j.v) AS r (a int, b text) WHERE j.id = 1
+SELECT * FROM jsonb_to_record('{"a": [1, 2], "b": {"x": 1}}') AS r (a int[], b jsonb)
+SELECT * FROM jsonb_to_record('{"a": "2024-01-05", "b": "1.25"}') AS r (a date, b numeric(5,1))
+SELECT * FROM jsonb_populate_record(NULL::j, '{"id": 5, "v": [1]}')
+SELECT * FROM json_populate_record(NULL::j, '{"id": 5, "v": [1]}')
+SELECT * FROM jsonb_populate_recordset(NULL::j, '[{"id": 5, "v": [1]}, {"id": 6}]')
+SELECT * FROM jsonb_to_record(NULL) AS r (a int, b text)
+SELECT * FROM jsonb_to_recordset(NULL) AS r (a int, b text)
+SELECT * FROM jsonb_to_recordset('[]') AS r (a int, b text)
+SELECT * FROM jsonb_to_record('[1]') AS r (a int, b text)
+SELECT * FROM jsonb_to_recordset('[1]') AS r (a int, b text)
+SELECT * FROM jsonb_to_recordset('{"a": 1}') AS r (a int, b text)
+SELECT * FROM jsonb_to_record('{"a": "x"}') AS r (a int)
+SELECT * FROM jsonb_to_record('{"A": 1, "b": true}') AS r ("A" int, b boolean)
+SELECT r.a + 1, upper(b) FROM jsonb_to_recordset('[{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]') AS r (a int, b text) WHERE a > 1
+SELECT * FROM json_to_recordset('[{"a":[1,null,"3"]},{"a":"{4,5}"}]') AS r (a int[])
+SELECT * FROM json_to_recordset('[{"a":["x\\"y","b c",null]}]') AS r (a text[])
+SELECT sum(r.a) FROM jsonb_to_recordset('[{"a": 1}, {"a": 2.5}]') AS r (a numeric(5,2))
+INSERT INTO j (id, v) SELECT r.id, r.v FROM jsonb_to_recordset('[{"id": 10, "v": {"q": [1]}}, {"id": 11}]') AS r (id int, v jsonb) RETURNING id
+SELECT id, v FROM j ORDER BY id
+SELECT j.id, r.q FROM j LEFT JOIN LATERAL jsonb_to_record(j.v) AS r (q jsonb) ON true WHERE j.id IN (3, 10, 11) ORDER BY 1
+SELECT * FROM jsonb_to_record('{"a": 1}') AS r
+SELECT * FROM jsonb_to_record('{"a": 1}') AS r (a)
+SELECT * FROM jsonb_to_recordset('[{"a": "2024-02-03", "b": "12:30"}]') AS r (a date, b time)
+SELECT id FROM jsonb_populate_record(NULL::j, '{"id": 5, "v": [1]}') AS r
+SELECT q, v FROM jsonb_populate_record(NULL::j, '{"id": 5, "v": [1]}') AS r (q)
+SELECT * FROM jsonb_populate_record(NULL::nosuch, '{"id": 5}')
+INSERT INTO j SELECT * FROM jsonb_populate_recordset(NULL::j, '[{"id": 50}, {"id": 51, "v": {"a": 1}}]') RETURNING id
+SELECT id, v FROM j WHERE id >= 50 ORDER BY id
+""",
+        "parts of json": """
+CREATE TABLE j (id INT PRIMARY KEY, w JSON, v JSONB)
+INSERT INTO j VALUES (1, '{"b":1,  "a" : {"q":2,"p" :[ 1 ]}, "b": "x\\u00e9"}', '{"a": 1}'), (2, ' [1, "x", null, {"a":  1}, 1.50, true] ', '[1]'), (3, NULL, NULL)
+SELECT key, value FROM j, json_each(w) WHERE id = 1
+SELECT * FROM json_each('{"a":1,"b":"x","c":null}')
+SELECT * FROM json_each_text('{"a":1,"b":"x","c":null,"d":{"q":1}}')
+SELECT id, k FROM j, json_object_keys(w) AS k WHERE id = 1
+SELECT json_object_keys('{"b":1,"a":2}')
+SELECT * FROM json_array_elements('[1,"x",null,{"a":1},[ 2]]')
+SELECT * FROM json_array_elements_text('[1,"x",null,{"a":1},[ 2]]')
+SELECT e.value FROM j, json_array_elements(j.w) AS e WHERE id = 2
+SELECT id, json_array_elements_text(w) FROM j WHERE id = 2
+SELECT e ->> 'a' FROM j, json_array_elements(j.w) AS e WHERE id = 2 AND json_typeof(e) = 'object'
+SELECT * FROM json_array_elements('{"a":1}')
+SELECT * FROM json_each('[1]')
+SELECT * FROM json_array_elements('[]')
+SELECT * FROM json_each('{}')
+SELECT * FROM json_each(NULL)
+SELECT count(*) FROM j, json_array_elements(w) WHERE id = 3
+SELECT * FROM json_array_elements('[1,2]') WITH ORDINALITY AS t (v, n)
+SELECT * FROM json_array_elements('[1,')
+SELECT value::int + 1 FROM json_array_elements_text('[1,2]')
+SELECT string_agg(value, '-' ORDER BY value) FROM json_array_elements_text('["b","a"]')
+SELECT * FROM json_each_text('{"x\\"y":"q\\\\n"}')
+SELECT jsonb_agg(value) FROM jsonb_each('{"a": 1, "b": "x"}')
+SELECT key, count(*) FROM j, jsonb_each(v) WHERE jsonb_typeof(v) = 'object' GROUP BY key
+SELECT e FROM jsonb_array_elements('[1, {"a": 2}]') AS e
+SELECT e -> 'a', e.value FROM jsonb_array_elements('[{"a": 2}]') AS e
+SELECT x FROM j, jsonb_array_elements(v) x WHERE jsonb_typeof(v) = 'array'
+SELECT x || '!' FROM string_to_table('a,b', ',') AS x
+SELECT id FROM j WHERE EXISTS (SELECT 1 FROM jsonb_array_elements_text(j.v) AS e WHERE e = '1' AND j.id = 2) AND id = 2
+""",
     }
 )
 """The scripts, by name: one statement a line."""
