@@ -29,7 +29,7 @@ from hornbeam.ddl import execute_ddl
 from hornbeam.errors import Error, InterfaceError, NotSupportedError, ProgrammingError
 from hornbeam.isolation import DEFAULT_LEVEL, Action, Control, Modes, control_of, level_of
 from hornbeam.namespaces import PUBLIC, SearchPath, Setting
-from hornbeam.prepared import Prepared, deallocated, prepared_of
+from hornbeam.prepared import Prepared, deallocated, discarded, prepared_of
 from hornbeam.statements import Kind, calls_of_session, kind
 from hornbeam.transport import Transport, open_transport, parse_url, persistently
 from hornbeam.types import Parameters, wire_parameters
@@ -421,6 +421,21 @@ class Connection:
             self.prepared(name)
         for each in [name] if name else list(self._prepared):
             del self._prepared[each]
+
+    def discard(self, sql: str) -> None:
+        """DISCARD ALL forgets what statements have set in this session; DISCARD SEQUENCES the
+        numbers of currval and lastval. Nodes keep no plans or tables of a session."""
+        self._check_open()
+        what = discarded(sql)
+        if what == "all":
+            if not self._automatic:
+                raise ProgrammingError(
+                    "DISCARD ALL cannot run inside a transaction.\n  Commit or roll back before."
+                )
+            self._prepared.clear()
+            self._path.set(None, local=False)
+        if what in {"all", "sequences"}:
+            self._drawn, self._has_drawn = {}, False
 
     def query(self, sql: str, parameters: Parameters) -> dict[str, Any]:
         """Run a SELECT in the open transaction, and return the answer's document."""

@@ -114,6 +114,8 @@ class Cursor:
                 return self.execute(*self._executed(operation, parameters))
             case Kind.DEALLOCATE:
                 self.connection.deallocate(operation)
+            case Kind.DISCARD:
+                self.connection.discard(operation)
             case Kind.UPKEEP:
                 self.notice = notice_of(operation, self.connection.schema_document())
             case Kind.READ:

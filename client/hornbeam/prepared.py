@@ -14,6 +14,11 @@ from itertools import pairwise
 from hornbeam.errors import NotSupportedError, ProgrammingError
 from hornbeam.statements import Kind, Token, kind, name_of, separated, text_of, tokens
 
+_DISCARDED = {
+    **{word: word for word in ("all", "plans", "sequences", "temp")},
+    "temporary": "temp",
+}
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -83,6 +88,15 @@ def deallocated(sql: str) -> str:
     if len(words) != 1:
         raise _incomplete("DEALLOCATE", "DEALLOCATE name, or DEALLOCATE ALL")
     return "" if words[0].lower() == "all" else name_of(words[0])
+
+
+def discarded(sql: str) -> str:
+    """What DISCARD ends: "all", "plans", "sequences", or "temp". Raises ProgrammingError."""
+    words = [token.text.lower() for token in tokens(sql) if token.text != ";"][1:]
+    what = _DISCARDED.get(words[0]) if len(words) == 1 else None
+    if what is None:
+        raise _incomplete("DISCARD", "DISCARD ALL, PLANS, SEQUENCES or TEMP")
+    return what
 
 
 def _named(sql: str, found: Sequence[Token], word: str) -> tuple[str, tuple[str, ...]]:

@@ -29,6 +29,7 @@ class Kind(enum.Enum):
     PREPARE = "prepare"
     EXECUTE = "execute"
     DEALLOCATE = "deallocate"
+    DISCARD = "discard"
     UPKEEP = "upkeep"
     """VACUUM, ANALYZE and CHECKPOINT (`upkeep`)."""
 
@@ -84,10 +85,12 @@ def _comment_end(sql: str, position: int) -> int:
 
 
 def separated(found: Sequence[Token], depth: int) -> list[list[Token]]:
-    """The tokens, split at the commas inside `depth` parentheses."""
+    """The tokens, split at the commas inside `depth` parentheses and outside of brackets."""
     parts: list[list[Token]] = [[]]
+    brackets = 0
     for token in found:
-        if token.text == "," and token.depth == depth:
+        brackets += (token.text == "[") - (token.text == "]")
+        if token.text == "," and token.depth == depth and not brackets:
             parts.append([])
         else:
             parts[-1].append(token)
@@ -118,6 +121,7 @@ def kind(sql: str) -> Kind:
         ({"prepare"}, Kind.PREPARE),
         ({"execute"}, Kind.EXECUTE),
         ({"deallocate"}, Kind.DEALLOCATE),
+        ({"discard"}, Kind.DISCARD),
         (_UPKEEP, Kind.UPKEEP),
     ):
         if word in words_:

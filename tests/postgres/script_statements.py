@@ -198,6 +198,211 @@ SELECT x FROM j, jsonb_array_elements(v) x WHERE jsonb_typeof(v) = 'array'
 SELECT x || '!' FROM string_to_table('a,b', ',') AS x
 SELECT id FROM j WHERE EXISTS (SELECT 1 FROM jsonb_array_elements_text(j.v) AS e WHERE e = '1' AND j.id = 2) AND id = 2
 """,
+        "schemas": """
+CREATE SCHEMA shop
+CREATE SCHEMA shop
+CREATE SCHEMA IF NOT EXISTS shop
+CREATE TABLE shop.item (id INT PRIMARY KEY, name TEXT)
+CREATE TABLE item (id INT PRIMARY KEY, label TEXT)
+INSERT INTO shop.item VALUES (1, 'in shop')
+INSERT INTO item VALUES (1, 'in public'), (2, 'two')
+SELECT * FROM item ORDER BY id
+SELECT * FROM shop.item
+SELECT shop.item.name FROM shop.item
+SELECT item.name FROM shop.item
+SELECT i.name, item.label FROM shop.item i JOIN item ON i.id = item.id
+SELECT current_schema
+SELECT current_schema()
+SELECT current_schemas(false)
+SELECT current_schemas(true)
+SET search_path = shop, public
+SELECT current_schema()
+SELECT current_schemas(false)
+SELECT * FROM item
+SELECT * FROM public.item ORDER BY id
+CREATE TABLE box (id INT PRIMARY KEY, item_id INT REFERENCES item (id))
+INSERT INTO box VALUES (1, 1)
+INSERT INTO box VALUES (2, 2)
+SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN ('shop', 'public') ORDER BY 1, 2
+SET search_path TO nosuch
+SELECT current_schema()
+SELECT * FROM item
+CREATE TABLE nowhere (id INT PRIMARY KEY)
+SET search_path TO "$user", public
+SELECT current_schemas(false)
+RESET search_path
+SELECT * FROM box
+SELECT * FROM shop.box
+DROP SCHEMA shop
+SELECT * FROM shop.item
+SELECT * FROM shop.item
+SELECT * FROM box
+SELECT b.id, i.name FROM box b JOIN shop.item i ON i.id = b.item_id
+CREATE SEQUENCE shop.n
+SELECT nextval('shop.n')
+SELECT nextval('n')
+CREATE VIEW shop.v AS SELECT name FROM shop.item
+SELECT * FROM shop.v
+CREATE INDEX item_name ON shop.item (name)
+DROP INDEX item_name
+DROP INDEX shop.item_name
+DROP SCHEMA nosuch
+DROP SCHEMA IF EXISTS nosuch
+DROP SCHEMA shop RESTRICT
+DROP SCHEMA shop CASCADE
+SELECT * FROM shop.item
+SELECT * FROM box
+INSERT INTO box VALUES (5, 99)
+SELECT * FROM a.t
+SELECT * FROM a.w
+CREATE TABLE b.t (id INT PRIMARY KEY, n INT)
+INSERT INTO b.t SELECT id, 1 FROM a.t
+UPDATE b.t SET n = 2 WHERE b.t.id = 1
+DELETE FROM b.t WHERE t.id = 1
+SELECT nosuch.t.id FROM b.t
+SELECT a.t.id FROM b.t
+SELECT schema_name FROM information_schema.schemata WHERE schema_name NOT LIKE 'pg%' ORDER BY 1
+CREATE SCHEMA pg_x
+SELECT * FROM t
+""",
+        "prepared statements": """
+CREATE TABLE t (id INT PRIMARY KEY, x TEXT, n NUMERIC(8,2))
+INSERT INTO t VALUES (1, 'a', 1.5), (2, 'b', 2.5), (3, 'c', NULL)
+PREPARE q AS SELECT x FROM t WHERE id = $1
+EXECUTE q(2)
+EXECUTE q
+EXECUTE q(1, 2)
+EXECUTE q('x')
+EXECUTE q('3')
+EXECUTE nosuch(1)
+PREPARE q AS SELECT 1
+PREPARE r (int, text) AS INSERT INTO t (id, x) VALUES ($1, $2) RETURNING *
+EXECUTE r(4, 'd')
+EXECUTE r(4, 'd')
+EXECUTE r(2 + 3, upper('e') || 'f')
+PREPARE u (numeric) AS UPDATE t SET n = coalesce(n, 0) + $1 WHERE id < 3
+EXECUTE u(1.25)
+SELECT * FROM t ORDER BY id
+PREPARE d AS DELETE FROM t WHERE id = ANY($1::int[])
+EXECUTE d(ARRAY[4, 5])
+EXECUTE d('{1,9}')
+SELECT id FROM t ORDER BY id
+PREPARE z2 AS SELECT nosuch FROM t
+PREPARE i (int) AS SELECT id, $1 * id FROM t WHERE id > $1 ORDER BY id LIMIT $1
+EXECUTE i(1)
+EXECUTE i(NULL)
+DEALLOCATE q
+EXECUTE q(2)
+DEALLOCATE nosuch
+DEALLOCATE PREPARE r
+DEALLOCATE ALL
+EXECUTE u(1)
+PREPARE v AS VALUES ($1::int, $2::text)
+EXECUTE v(1, 'x')
+PREPARE w AS WITH c AS (SELECT * FROM t WHERE id = $1) SELECT x FROM c
+EXECUTE w(3)
+DISCARD PLANS
+EXECUTE w(3)
+DISCARD ALL
+EXECUTE w(3)
+CREATE SEQUENCE s
+SELECT nextval('s')
+DISCARD SEQUENCES
+SELECT currval('s')
+SELECT lastval()
+BEGIN
+DISCARD ALL
+ROLLBACK
+DISCARD nosuch
+""",
+        "select into and like": """
+CREATE TABLE t (id INT PRIMARY KEY, x TEXT NOT NULL, n NUMERIC(8,2) DEFAULT 3 CHECK (n > 0), UNIQUE (x))
+CREATE INDEX t_n ON t (n)
+INSERT INTO t VALUES (1, 'a', 1.5), (2, 'b', 2.5), (3, 'c', NULL)
+SELECT id, x INTO s FROM t WHERE id < 3
+SELECT * FROM s ORDER BY id
+SELECT * INTO TABLE s2 FROM t ORDER BY id
+SELECT * FROM s2 ORDER BY id
+INSERT INTO s2 VALUES (NULL, NULL, -5)
+SELECT count(*) FROM s2
+SELECT 1 AS a INTO s FROM t
+SELECT id, id FROM t
+SELECT id, id INTO s3 FROM t
+SELECT count(*), max(n) AS m INTO s4 FROM t
+SELECT * FROM s4
+CREATE TABLE l (LIKE t)
+INSERT INTO l VALUES (1, 'a', -1)
+INSERT INTO l VALUES (1, 'a', NULL)
+INSERT INTO l VALUES (1, NULL, 3)
+INSERT INTO l (id, x) VALUES (2, 'x')
+SELECT * FROM l ORDER BY n
+CREATE TABLE l2 (LIKE t INCLUDING ALL)
+INSERT INTO l2 VALUES (1, 'a', -1)
+INSERT INTO l2 (id, x) VALUES (1, 'a')
+INSERT INTO l2 (id, x) VALUES (1, 'b')
+INSERT INTO l2 (id, x) VALUES (2, 'a')
+SELECT * FROM l2
+CREATE TABLE l3 (LIKE t INCLUDING DEFAULTS, more INT)
+INSERT INTO l3 (id, x, more) VALUES (1, 'q', 9)
+SELECT * FROM l3
+CREATE TABLE l4 (LIKE t INCLUDING ALL EXCLUDING CONSTRAINTS, PRIMARY KEY (id, x))
+CREATE TABLE l4 (LIKE t INCLUDING CONSTRAINTS, PRIMARY KEY (id, x))
+INSERT INTO l4 VALUES (1, 'a', -1)
+INSERT INTO l4 VALUES (1, 'a', 1), (1, 'b', 1)
+CREATE TABLE l5 (LIKE nosuch)
+CREATE TABLE l6 (LIKE t, x TEXT)
+CREATE TABLE g (id INT PRIMARY KEY GENERATED ALWAYS AS IDENTITY, a INT, b INT GENERATED ALWAYS AS (a * 2) STORED)
+CREATE TABLE g2 (LIKE g INCLUDING IDENTITY INCLUDING GENERATED)
+INSERT INTO g2 (a) VALUES (5), (6)
+SELECT * FROM g2 ORDER BY id
+CREATE TABLE g3 (LIKE g)
+INSERT INTO g3 (a) VALUES (5)
+INSERT INTO g3 VALUES (1, 2, 3)
+SELECT * FROM g3
+""",
+        "renames": """
+CREATE TABLE t (id INT PRIMARY KEY, x TEXT CONSTRAINT xc CHECK (x <> ''), CONSTRAINT ux UNIQUE (x))
+CREATE TABLE c (id INT PRIMARY KEY, t_id INT CONSTRAINT fk REFERENCES t (id))
+CREATE VIEW v AS SELECT t.id, x FROM t
+INSERT INTO t VALUES (1, 'a')
+INSERT INTO c VALUES (1, 1)
+ALTER TABLE t RENAME TO u
+SELECT * FROM u
+SELECT * FROM t
+SELECT * FROM v
+INSERT INTO c VALUES (2, 5)
+INSERT INTO u VALUES (2, '')
+ALTER TABLE u RENAME COLUMN x TO y
+SELECT * FROM v
+SELECT y FROM u
+SELECT x FROM u
+ALTER TABLE u RENAME y TO z
+INSERT INTO u VALUES (2, '')
+INSERT INTO u VALUES (2, 'a')
+ALTER TABLE u RENAME CONSTRAINT ux TO uz
+ALTER TABLE u DROP CONSTRAINT uz
+INSERT INTO u VALUES (2, 'a')
+ALTER TABLE u RENAME TO c
+ALTER TABLE nosuch RENAME TO x
+ALTER TABLE IF EXISTS nosuch RENAME TO x
+ALTER TABLE u RENAME nosuch TO x
+ALTER TABLE u RENAME id TO z
+ALTER VIEW v RENAME TO w
+SELECT * FROM w ORDER BY id
+CREATE INDEX i ON u (z)
+ALTER INDEX i RENAME TO j
+DROP INDEX i
+DROP INDEX j
+CREATE TABLE t (id INT PRIMARY KEY)
+INSERT INTO c VALUES (3, 2)
+INSERT INTO t VALUES (7)
+INSERT INTO c VALUES (4, 7)
+SELECT * FROM t
+SELECT * FROM c ORDER BY id
+ALTER TABLE w RENAME TO ww
+SELECT * FROM ww ORDER BY id
+ALTER SEQUENCE nosuch RENAME TO x
+""",
     }
 )
 """The scripts, by name: one statement a line."""
