@@ -54,8 +54,9 @@ $(PEERS): $(READY) requirements-bench.lock
 $(SPEEDUPS): $(READY) $(wildcard speedups/src/*.rs) speedups/Cargo.toml speedups/Cargo.lock speedups/pyproject.toml
 	@command -v cargo >/dev/null || { echo "hornbeam-speedups is built by cargo 1.88 or newer: install it from https://rustup.rs" >&2; exit 1; }
 	@echo "Building hornbeam-speedups"
-	@$(BIN)/uv build --quiet --wheel --python $(BIN)/python --out-dir $(CARGO_TARGET_DIR)/wheels speedups
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --no-deps --reinstall $(CARGO_TARGET_DIR)/wheels/hornbeam_speedups-*.whl
+	@rm -rf $(VENV)/wheels
+	@$(BIN)/uv build --quiet --wheel --python $(BIN)/python --out-dir $(VENV)/wheels speedups
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --no-deps --reinstall $(VENV)/wheels/hornbeam_speedups-*.whl
 	@touch $@
 
 speedups: $(SPEEDUPS)  ## build hornbeam-speedups, and install it into the virtual environment (needs cargo)
