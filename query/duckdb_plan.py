@@ -4,7 +4,7 @@ Each relation of the statement is read through Hornbeam's access paths and regis
 under a generated name. Only necessary conditions narrow a read (filters, and the join values of
 sources read before); DuckDB evaluates the whole statement on the rows.
 
-Memory is bounded: a source of up to `BUFFER_ROWS` rows and `BUFFER_BYTES` becomes one Arrow batch.
+Memory is bounded: a source of up to `BUFFER_ROWS` rows and `BUFFER_BYTES` becomes one Arrow table.
 A larger source is streamed into a temporary table, which DuckDB spills to disk. Results are
 returned in batches.
 """
@@ -16,12 +16,20 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from hornbeam_server.query.duckdb.session import DuckSession
-from hornbeam_server.query.execution.lookups import Key, fetch, getter, lookup_rows
+from hornbeam_server.query.execution.lookups import (
+    Key,
+    fetch,
+    fetch_columns,
+    getter,
+    has_columns,
+    lookup_rows,
+)
 from hornbeam_server.query.execution.loops import NativePlan
 from hornbeam_server.query.optimizer.access_paths import Access, JoinColumn, Parameters
 from hornbeam_server.query.optimizer.key_ranges import value_of
@@ -29,14 +37,14 @@ from hornbeam_server.query.optimizer.uncorrelated_subqueries import Lift
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.sizes import bytes_at, long_positions, pieces
 from hornbeam_server.schema.types import Row, Value
-from hornbeam_server.storage.codec.arrow import to_record_batch
+from hornbeam_server.storage.codec.arrow import arrow_schema, to_record_batch
 from hornbeam_server.storage.snapshot import RowReader
 
 BUFFER_ROWS = 20_000
-"""Maximum rows of one source that are held as Python values; more go to a temporary table."""
+"""Maximum rows of one source that are held in this process; more go to a temporary table."""
 BUFFER_BYTES = 8 << 20
-"""Maximum bytes of their text and binary values. Memory also holds them as Arrow data, and again
-during the transfer."""
+"""Maximum bytes of their text and binary values, or of their Arrow data. Memory holds rows also as
+Arrow data, and Arrow data again during the transfer."""
 MAX_JOIN_VALUES = 2_000
 """Up to this many join values are always looked up; more are looked up only if reading the source
 alone would read `SCAN_SHARE` times as many rows."""
@@ -81,6 +89,17 @@ class ResidualPlan:
         inner = [access for item in self.lifted for access in item.plan.accesses]
         return (*own, *inner)
 
+    @cached_property
+    def _joined(self) -> frozenset[str]:
+        """The names of the sources whose values are looked up in other sources."""
+        return frozenset(
+            read.name
+            for reads in self.blocks
+            for alias in {c.alias for other in reads for c in other.access.join_columns}
+            for read in reads
+            if read.access.alias == alias
+        )
+
     async def batches(
         self, reader: RowReader, parameters: Parameters, session: DuckSession
     ) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -93,7 +112,8 @@ class ResidualPlan:
             rows = {name: kept for name, kept in loaded.items() if kept is not None}
             for read in reads:
                 if read.name not in loaded:
-                    loaded[read.name] = await _load(read, reader, values, session, rows)
+                    keep = read.name in self._joined
+                    loaded[read.name] = await _load(read, reader, values, session, rows, keep=keep)
                 if (kept := loaded[read.name]) is not None:
                     rows[read.access.alias] = kept
         given = {name: values[key] for name, key in self.parameters}
@@ -146,14 +166,41 @@ async def _store(
             rows.extend(piece)
             size += bytes_at(piece, long)
             if len(rows) > BUFFER_ROWS or size > BUFFER_BYTES:
-                await session.append(name, to_record_batch(columns, rows), first=not spilled)
+                await session.append(name, _table(columns, rows), first=not spilled)
                 spilled = True
                 rows, size = [], 0
     if spilled:
-        await session.append(name, to_record_batch(columns, rows), first=False)
+        await session.append(name, _table(columns, rows), first=False)
         return None
-    session.register(name, to_record_batch(columns, rows))
+    session.register(name, _table(columns, rows))
     return Kept(rows, {column.name: i for i, column in enumerate(columns)})
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Row]) -> pa.Table:
+    return pa.Table.from_batches([to_record_batch(columns, rows)])
+
+
+async def _store_columns(
+    name: str,
+    columns: Sequence[Column],
+    source: AsyncIterator[pa.RecordBatch],
+    session: DuckSession,
+) -> None:
+    """Register the rows as `name`, without keeping them."""
+    schema = arrow_schema(columns)
+    some: list[pa.RecordBatch] = []
+    rows, size, spilled = 0, 0, False
+    async for batch in source:
+        some.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows > BUFFER_ROWS or size > BUFFER_BYTES:
+            await session.append(name, pa.Table.from_batches(some, schema), first=not spilled)
+            some, rows, size, spilled = [], 0, 0, True
+    table = pa.Table.from_batches(some, schema)
+    if spilled:
+        await session.append(name, table, first=False)
+    else:
+        session.register(name, table)
 
 
 async def plan_rows(
@@ -179,16 +226,24 @@ async def _load(
     values: Parameters,
     session: DuckSession,
     kept: Mapping[str, Kept],
+    *,
+    keep: bool,
 ) -> Kept | None:
-    """Read one source and register its rows; the result is that of `_store`."""
+    """Read one source and register its rows. The result is that of `_store`; None unless `keep`, if
+    the source is read as columns."""
     wanted = _wanted(read, values, kept)
     access = read.alone if wanted is None else read.access
+    positions = access.output.positions
+    at = [positions[name] for name in read.columns]
+    columns = [access.output.columns[i] for i in at]
+    if wanted is None and not keep and has_columns(access):
+        async with aclosing(fetch_columns(access, reader, values, at)) as batches:
+            await _store_columns(read.name, columns, batches, session)
+        return None
     source = (
         fetch(access, reader, values) if wanted is None else lookup_rows(access, reader, wanted)
     )
-    positions = access.output.positions
-    columns = [access.output.columns[positions[name]] for name in read.columns]
-    pick = getter([positions[name] for name in read.columns])
+    pick = getter(at)
     async with aclosing(source):
         picked = ([pick(row) for row in batch] async for batch in source)
         return await _store(read.name, columns, picked, session)

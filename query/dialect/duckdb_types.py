@@ -198,11 +198,12 @@ def from_record_batch(
     range (years 1 to 9999).
     """
     wanted = types or [None] * batch.num_columns
-    columns = [_values(c, type_) for c, type_ in zip(batch.columns, wanted, strict=True)]
+    columns = [from_array(c, type_) for c, type_ in zip(batch.columns, wanted, strict=True)]
     return list(zip(*columns, strict=True)) if columns else [()] * batch.num_rows
 
 
-def _values(column: pa.Array, wanted: ColumnType | None) -> list[Any]:
+def from_array(column: pa.Array, wanted: ColumnType | None) -> list[Any]:
+    """`from_record_batch` for one column."""
     type_ = wanted or column_type(column.type)
     kind = type_.kind
     if type_.element is not None:
@@ -224,7 +225,7 @@ def _values(column: pa.Array, wanted: ColumnType | None) -> list[Any]:
 
 
 def _tuples(column: pa.Array, element: ColumnType | None) -> list[tuple[Any, ...] | None]:
-    elements = _values(column.flatten(), element)
+    elements = from_array(column.flatten(), element)
     found: list[tuple[Any, ...] | None] = []
     begin = 0
     for length in pc.list_value_length(column).to_pylist():

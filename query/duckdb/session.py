@@ -59,14 +59,14 @@ class DuckSession:
         self._long = within is not None and within.known_long
         self._restartable = restartable
 
-    def register(self, name: str, batch: pa.RecordBatch) -> None:
-        """Make `batch` visible as relation `name`."""
-        self._registered.append(Register(name, pa.Table.from_batches([batch])))
+    def register(self, name: str, table: pa.Table) -> None:
+        """Make `table` visible as relation `name`."""
+        self._registered.append(Register(name, table))
 
-    async def append(self, name: str, batch: pa.RecordBatch, *, first: bool) -> None:
+    async def append(self, name: str, table: pa.Table, *, first: bool) -> None:
         """Add rows to the temporary table `name`. The first call creates the table, or replaces it
         because a query may restart."""
-        await self._ask(Append(name, pa.Table.from_batches([batch]), first))
+        await self._ask(Append(name, table, first))
 
     async def query(
         self, sql: str, parameters: Mapping[str, Any]

@@ -94,3 +94,49 @@ async def test_reads_of_columns_are_measured(engine):
     measures = Measures(lambda: 0.0)
     found = await arrow(query, Measuring(await stored(), measures))
     assert measures.of(query.plan.first).rows == len(found) > 0
+
+
+class RecordingSnapshot(Snapshot):
+    """A snapshot that notes which layouts are scanned as columns, and which as rows."""
+
+    def noting(self):
+        self.columns, self.rows = [], []
+        return self
+
+    def scan_columns(self, layout, *args, **options):
+        self.columns.append(layout)
+        return super().scan_columns(layout, *args, **options)
+
+    def scan(self, layout, *args, **options):
+        self.rows.append(layout)
+        return super().scan(layout, *args, **options)
+
+
+async def recording():
+    plain = await stored()
+    return RecordingSnapshot(plain._store, plain._codecs, NEWEST).noting()
+
+
+async def test_duckdb_gets_columns_of_what_it_reads_whole(engine):
+    query = engine.prepare("SELECT i_title, i_price FROM item GROUP BY ALL HAVING 1 = 1", CATALOG)
+    assert not isinstance(query.plan, NativePlan)
+    reader = await recording()
+    found = await (await query.run(reader)).all()
+    assert sorted(found, key=str) == sorted({(r[2], r[4]) for r in sample()["item"]}, key=str)
+    assert (reader.columns, reader.rows) == (["item"], [])
+
+
+async def test_duckdb_gets_rows_of_a_source_whose_values_are_looked_up(engine):
+    sql = (
+        "SELECT a_name, sum(l_qty) OVER () FROM author, item, line"
+        " WHERE a_id = i_a_id AND i_id = l_i_id AND l_o_id = 3"
+    )
+    query = engine.prepare(sql, CATALOG, use_views=False)
+    reader = await recording()
+    found = await (await query.run(reader)).all()
+    data = sample()
+    items, authors = ({row[0]: row for row in data[name]} for name in ("item", "author"))
+    lines = [r for r in data["line"] if r[0] == 3 and r[2] in items and items[r[2]][1] in authors]
+    assert len(found) == len(lines) > 0
+    assert {name for name, _ in found} == {authors[items[r[2]][1]][1] for r in lines}
+    assert reader.columns == []

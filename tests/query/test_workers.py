@@ -290,10 +290,10 @@ def test_workers_end_when_the_server_process_is_killed(sql):
 
 async def test_a_session_leaves_no_tables_to_the_next():
     workers = Workers(Options())
-    batch = pa.RecordBatch.from_pydict({"x": [1]})
+    table = pa.table({"x": [1]})
     async with DuckSession(workers) as first:
-        first.register("seen", batch)
-        await first.append("made", batch, first=True)
+        first.register("seen", table)
+        await first.append("made", table, first=True)
         await first.run("CREATE TEMP TABLE other AS SELECT 1")
     for name in ("seen", "made", "other"):
         async with DuckSession(workers) as second:
