@@ -30,13 +30,13 @@ from hornbeam_server.maintain.deltas.relations import (
 from hornbeam_server.maintain.deltas.stages import Input, Stage, input_schema
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.pipeline.sources.changes import Segment, content
-from hornbeam_server.pipeline.sources.types import to_batch
+from hornbeam_server.pipeline.sources.types import for_spark
 from hornbeam_server.pipeline.spark.export import Export
 from hornbeam_server.pipeline.spark.sink import Sink, open_sink
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.schema.rows import projection
-from hornbeam_server.schema.types import ColumnType, Kind, Row
+from hornbeam_server.schema.types import ColumnType, Kind
 from hornbeam_server.storage.log.following import batches_between, changes
 from hornbeam_server.storage.ports import TableStore
 from hornbeam_server.storage.snapshot import RowReader, Snapshot
@@ -204,15 +204,15 @@ class _Changes:
 
     def _zset(self, parts: Sequence[tuple[Sequence[bytes], int]]) -> ZSet:
         fields = stored_fields(self._columns)
-        decoded = [(self._codec.decode_all(values), weight) for values, weight in parts]
-        if sum(len(rows) for rows, _ in decoded) <= FEW:
-            pick = projection(self._at)
-            return ZSet(fields, rows=[(pick(row), w) for rows, w in decoded for row in rows])
-        return ZSet(fields, table=pa.concat_tables([self._table(*part) for part in decoded]))
+        if sum(len(values) for values, _ in parts) <= FEW:
+            pick, decode = projection(self._at), self._codec.decode_all
+            return ZSet(fields, rows=[(pick(row), w) for some, w in parts for row in decode(some)])
+        return ZSet(fields, table=pa.concat_tables([self._table(*part) for part in parts]))
 
-    def _table(self, rows: Sequence[Row], weight: int) -> pa.Table:
-        table = pa.Table.from_batches([to_batch(self._columns, self._at, rows)])
-        return table.append_column(WEIGHT, pa.array([weight] * len(rows), pa.int8()))
+    def _table(self, values: Sequence[bytes], weight: int) -> pa.Table:
+        batch = for_spark(self._columns, self._codec.many.to_arrow(values, self._at))
+        table = pa.Table.from_batches([batch])
+        return table.append_column(WEIGHT, pa.array([weight] * len(values), pa.int8()))
 
 
 def _sent(job: Job, source: Source, changes: ZSet) -> Iterator[StageRow]:

@@ -42,7 +42,7 @@ from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.pipeline.sources.changes import ChangesSource
 from hornbeam_server.pipeline.sources.filters import key_range
 from hornbeam_server.pipeline.sources.options import OptionSource
-from hornbeam_server.pipeline.sources.types import chosen, spark_schema, to_batch
+from hornbeam_server.pipeline.sources.types import chosen, for_spark, spark_schema, to_batch
 from hornbeam_server.pipeline.sources.writer import Writer, open_writer
 from hornbeam_server.pipeline.spark.export import Export, begin
 from hornbeam_server.schema.catalog import Catalog, Layout, State
@@ -215,9 +215,9 @@ class Reader(DataSourceReader):
                 return
             cells = store.scan(codec.layout.table, part.start, part.end, self._export.snapshot)
             async for batch in cells:
-                rows = codec.decode_all([cell.value for cell in batch])
+                found = codec.many.to_arrow([cell.value for cell in batch], at)
                 self._export.require_kept()
-                yield to_batch(self._columns, at, rows)
+                yield for_spark(self._columns, found)
             self._export.require_kept()
         finally:
             await store.close()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 from pyspark.sql import types as spark
 
+from hornbeam_server.query.dialect.duckdb_types import from_array
 from hornbeam_server.schema.assignment import text_of
 from hornbeam_server.schema.catalog import Layout
 from hornbeam_server.schema.errors import NotFound
@@ -72,8 +73,22 @@ def to_batch(columns: Sequence[Column], at: Sequence[int], rows: Sequence[Row]) 
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
+def for_spark(columns: Sequence[Column], batch: pa.RecordBatch) -> pa.RecordBatch:
+    """`to_batch` for values that are Arrow's already: those of `columns`, in their order."""
+    arrays = [
+        _array(column.type, from_array(values, column.type)) if _is_text(column.type) else values
+        for column, values in zip(columns, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _is_text(type_: ColumnType) -> bool:
+    """Does Spark have text for values of this type?"""
+    return (type_ if type_.element is None else type_.element).kind in _TEXT
+
+
 def _array(type_: ColumnType, values: Sequence[object]) -> pa.Array:
-    if type_.element is not None and type_.element.kind in _TEXT:
+    if type_.element is not None and _is_text(type_):
         texts = [v if v is None else [_text(e) for e in v] for v in values]  # type: ignore[attr-defined]
         return pa.array(texts, pa.list_(pa.string()))
     if type_.kind not in _TEXT:

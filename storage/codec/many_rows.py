@@ -29,6 +29,11 @@ class ManyRows(Protocol):
     def keys(self, values: Sequence[bytes]) -> list[bytes]:
         """The encoded keys under which the rows belong. Raises Corruption."""
 
+    def with_keys(
+        self, values: Sequence[bytes], at: Sequence[int]
+    ) -> tuple[pa.RecordBatch, list[bytes]]:
+        """The results of both."""
+
 
 class PythonRows:
     """The reference."""
@@ -41,6 +46,13 @@ class PythonRows:
 
     def keys(self, values: Sequence[bytes]) -> list[bytes]:
         return list(map(self._codec.key, self._codec.decode_all(values)))
+
+    def with_keys(
+        self, values: Sequence[bytes], at: Sequence[int]
+    ) -> tuple[pa.RecordBatch, list[bytes]]:
+        rows = self._codec.decode_all(values)
+        batch = picked_batch(self._codec.layout.columns, at, rows)
+        return batch, list(map(self._codec.key, rows))
 
 
 class SpedUpRows:
@@ -63,6 +75,14 @@ class SpedUpRows:
     def keys(self, values: Sequence[bytes]) -> list[bytes]:
         found = self._native.keys(values)
         return self._reference.keys(values) if found is None else found
+
+    def with_keys(
+        self, values: Sequence[bytes], at: Sequence[int]
+    ) -> tuple[pa.RecordBatch, list[bytes]]:
+        batch, keys = self._native.decode(values, at), self._native.keys(values)
+        if batch is None or keys is None:
+            return self._reference.with_keys(values, at)
+        return batch, keys
 
 
 def many_rows(codec: LayoutCodec) -> ManyRows:

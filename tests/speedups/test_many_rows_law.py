@@ -117,6 +117,13 @@ def test_any_bytes_give_the_same_columns_or_the_same_error(native, case, data):
     assert content(found) == content(expected)
     if isinstance(found, pa.RecordBatch):
         found.validate(full=True)
+        keyed = outcome(lambda: sped_up.with_keys(rows, at))
+        assert shown(keyed) == shown(outcome(lambda: python.with_keys(rows, at)))
+
+
+def shown(keyed):
+    batch, keys = keyed
+    return content(batch), keys
 
 
 @given(case=stored())

@@ -16,6 +16,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import pyarrow as pa
+
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch, quoted
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.optimizer.partial_indexes import condition_sql, value_sql
@@ -27,7 +29,7 @@ from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.types import Row
 from hornbeam_server.schema.views import JoinView
 from hornbeam_server.storage.batches import bytes_of_values
-from hornbeam_server.storage.codec.arrow import to_record_batch
+from hornbeam_server.storage.codec.arrow import arrow_schema, to_record_batch
 from hornbeam_server.storage.codec.folds import Fold
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs
@@ -342,16 +344,15 @@ class _Check:
             await self._load_groups(name)
             self._loaded.add(name)
             return
-        await self._duck.append(table, to_record_batch(layout.columns, []), first=True)
+        whole = range(len(layout.columns))
+        await self._duck.append(table, arrow_schema(layout.columns).empty_table(), first=True)
         async for batch in self._batches(name):
-            rows = []
-            for key, value in batch:
-                row = codec.decode(value)
-                rows.append(row)
-                if (own := codec.key(row)) != key:
-                    self._misplaced.setdefault(name, {})[key] = own
-            records = to_record_batch(layout.columns, rows)
-            await self._duck.append(table, records, first=False)
+            keys, values = zip(*batch, strict=True)
+            records, own = codec.many.with_keys(values, whole)
+            for key, right in zip(keys, own, strict=True):
+                if key != right:
+                    self._misplaced.setdefault(name, {})[key] = right
+            await self._duck.append(table, pa.Table.from_batches([records]), first=False)
         self._loaded.add(name)
 
     async def _load_groups(self, name: str) -> None:
@@ -360,11 +361,11 @@ class _Check:
         view = self._catalog.immediate_view[self._catalog.layout(name).source]
         fold = Fold(view, index=name if name in self._catalog.index else None)
         table = _loaded(name)
-        await self._duck.append(table, to_record_batch(fold.columns, []), first=True)
+        await self._duck.append(table, arrow_schema(fold.columns).empty_table(), first=True)
         reads = FoldedReads(self._store, self._codecs, fold, self._at, None)
         async for groups in reads.scan(KeyRange(), reverse=False, limit=None):
             rows = to_record_batch(fold.columns, [group.row for group in groups])
-            await self._duck.append(table, rows, first=False)
+            await self._duck.append(table, pa.Table.from_batches([rows]), first=False)
 
     async def _batches(self, name: str) -> AsyncIterator[list[tuple[bytes, bytes]]]:
         table = self._catalog.layout(name).table
