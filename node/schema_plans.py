@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from hornbeam_server.maintain.copies import converter
+from hornbeam_server.maintain.deltas.catalog_programs import all_readable
 from hornbeam_server.maintain.deltas.nesting import written_out
 from hornbeam_server.maintain.deltas.program import (
     DeltaProgram,
@@ -374,7 +375,7 @@ def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) ->
 
 def _immediate(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> TransactionalView:
     with _errors_located(declared, catalog, request):
-        return stored_view(declared, _all_readable(catalog))
+        return stored_view(declared, all_readable(catalog))
 
 
 def _view_indexes(
@@ -441,17 +442,13 @@ def _can_be_answered(declared: DeclaredView, catalog: Catalog) -> bool:
 def _compiled(declared: DeclaredView, catalog: Catalog) -> DeltaProgram:
     """The program of a view once all indexes and views are readable: they are built before the
     first batch that looks rows up in them."""
-    return compile_view(declared, _all_readable(catalog))
-
-
-def _all_readable(catalog: Catalog) -> Catalog:
-    return replace(catalog, states=tuple((name, State.READABLE) for name, _ in catalog.states))
+    return compile_view(declared, all_readable(catalog))
 
 
 def program_of(catalog: Catalog, name: str) -> DeltaProgram:
     """The program that maintains a deferred view. Raises KeyError."""
     view = catalog.deferred_view[name]
-    return stored_program(view, _all_readable(catalog)) or _compiled(view.declared, catalog)
+    return stored_program(view, all_readable(catalog)) or _compiled(view.declared, catalog)
 
 
 def _keeps_rows(view: DeferredView | TransactionalView, catalog: Catalog, base: Catalog) -> bool:
@@ -473,7 +470,7 @@ def _select(view: DeferredView | TransactionalView, catalog: Catalog) -> str:
     """The SELECT of a view in one spelling, with the SELECTs of the views that it names written
     out."""
     tree = written_out(view.declared, catalog.schema.views)
-    return canonical(tree, view.declared.sql, _all_readable(catalog))
+    return canonical(tree, view.declared.sql, all_readable(catalog))
 
 
 def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:

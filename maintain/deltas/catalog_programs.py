@@ -17,25 +17,35 @@ CATALOGS = 4
 
 
 class Programs:
-    """The delta programs of a catalog's views, compiled when they are first used."""
+    """The delta programs of a catalog's views, compiled when they are first used. The programs of
+    `built` views look no rows up, since nothing is stored, so they may name every index."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, built: frozenset[str] = frozenset()) -> None:
         self.catalog = catalog
+        self._built = built
         self._found: dict[str, DeltaProgram] = {}
 
     def __getitem__(self, name: str) -> DeltaProgram:
         """The program of a view. Raises Corruption."""
         if name not in self._found:
-            self._found[name] = program_of(self.catalog, self.catalog.deferred_view[name])
+            catalog = all_readable(self.catalog) if name in self._built else self.catalog
+            self._found[name] = program_of(catalog, catalog.deferred_view[name])
         return self._found[name]
 
 
 @lru_cache(maxsize=CATALOGS)
-def programs_of(encoded: str, usable: frozenset[str] | None = None) -> Programs:
+def programs_of(
+    encoded: str, usable: frozenset[str] | None = None, built: frozenset[str] = frozenset()
+) -> Programs:
     """The programs of an encoded catalog, which the batches that have it share. `usable`: only
-    these views and indexes are readable."""
+    these views and indexes are readable; `built`: these views are built."""
     catalog = decode_catalog(encoded.encode())
-    return Programs(catalog if usable is None else _usable(catalog, usable))
+    return Programs(catalog if usable is None else _usable(catalog, usable), built)
+
+
+def all_readable(catalog: Catalog) -> Catalog:
+    """The catalog in which all indexes and views are readable."""
+    return replace(catalog, states=tuple((name, State.READABLE) for name, _ in catalog.states))
 
 
 def program_of(catalog: Catalog, view: DeferredView) -> DeltaProgram:

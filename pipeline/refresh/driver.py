@@ -106,7 +106,7 @@ def refresh(context: SparkContext, node: Transport, url: str, group: str) -> Don
 
 def run(context: SparkContext, batch: Batch, node: Transport, url: str) -> Counts:
     """Put all rows of a batch."""
-    programs = programs_of(batch.export.catalog, batch.usable)
+    programs = programs_of(batch.export.catalog, batch.usable, frozenset(batch.built))
     counts = Counts()
     if batch.built or batch.changes.segments:
         counts = _follow(context, batch, programs, url)
@@ -198,7 +198,8 @@ def rebuilt(
     """The rows that a build of `Refresh.DEFERRED` views would put as of an export, with their
     layouts. Nothing is put. Spark computes the rows when they are used."""
     at = export.snapshot
-    job = _job_of(export, programs_of(export.catalog), "", at, at, built=names, dry=True)
+    programs = programs_of(export.catalog, built=frozenset(names))
+    job = _job_of(export, programs, "", at, at, built=names, dry=True)
     tasks = _relation_tasks(export, job)
     read = context.parallelize(tasks, max(len(tasks), 1)).flatMap(reading_relations(job))
     rows = [read.persist(SPILLING), context.parallelize(job.seeds(), 1)]

@@ -190,3 +190,4 @@ def test_batches_of_one_catalog_share_its_programs():
     assert programs_of(str(encoded), frozenset(names))["v"] is program
     with pytest.raises(Unsupported, match="no access path"):
         programs_of(encoded, names - {"a_x"})["v"]
+    assert programs_of(encoded, names - {"a_x"}, frozenset({"v"}))["v"].columns == program.columns

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from hornbeam_server.maintain.deltas.catalog_programs import all_readable
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.errors import Corruption, StalePlan
 from hornbeam_server.schema.model import DeclaredView
@@ -33,7 +34,8 @@ def deferred(*names: str, group: str = "default") -> tuple[DeferredView, ...]:
 
 def catalog(version: int, *views: DeferredView, **numbers: int) -> Catalog:
     incarnations = tuple((view.name, numbers.get(view.name, 1)) for view in views)
-    return replace(shop(), version=version, deferred=views, incarnations=incarnations)
+    base = all_readable(shop())
+    return replace(base, version=version, deferred=views, incarnations=incarnations)
 
 
 ONE = catalog(3, *deferred("a", "b"))

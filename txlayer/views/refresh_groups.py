@@ -12,20 +12,22 @@ of an unfinished batch would be visible to every later one.
 States know views by their stored names (`Catalog.stored_name`), which stay when views are renamed.
 
 A view that is new in its group, or that is to be rebuilt, has empty tables of its own. A batch
-builds it as of `upto`, and maintains the other views from their changes at the same time.
+builds it as of `upto`, and maintains the other views from their changes at the same time. The view
+waits for the indexes on its relations that are being built: later batches look rows up in them as
+of `upto`, where an index has all rows only if it was built before.
 
 Each group's state is a value of the coordination service, changed by compare-and-set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec.structs import replace
 
 from hornbeam_server.schema.catalog import Catalog, State
-from hornbeam_server.schema.errors import Corruption, StalePlan
+from hornbeam_server.schema.errors import Corruption, StalePlan, Unavailable
 from hornbeam_server.schema.views import DeferredView
 from hornbeam_server.storage.ports import Coordination
 
@@ -76,10 +78,29 @@ class GroupState(msgspec.Struct, frozen=True):
 
     def begun(self, catalog: Catalog, group: str, upto: int) -> GroupState:
         """The state with a new batch up to `upto`. Pure. Requires that no batch is under way, and
-        that `upto` is after `as_of`: batches are known by their ends."""
+        that `upto` is after `as_of`: batches are known by their ends. Raises Unavailable if all
+        views of the group wait for indexes."""
         assert self.batch is None
         assert upto > self.as_of
-        return replace(self, batch=Batch(upto, catalog.version, members(catalog, group)))
+        views = members(catalog, group)
+        waiting = {view.name: index for view, index in self._waiting(catalog, group)}
+        if len(waiting) == len(views) > 0:
+            raise Unavailable(
+                f"{', '.join(waiting)} cannot be built before {', '.join({*waiting.values()})},"
+                " which is being built.",
+                cure="Ask again when it is readable: hornbeam view list.",
+            )
+        ready = {n: i for n, i in views.items() if catalog.named.get(n, n) not in waiting}
+        return replace(self, batch=Batch(upto, catalog.version, ready))
+
+    def _waiting(self, catalog: Catalog, group: str) -> Iterator[tuple[DeferredView, str]]:
+        """The views that are to be built, and must wait for an index, with the index."""
+        for view in views_of(catalog, group):
+            indexes = (index for name in view.relations for index in catalog.indexes_on(name))
+            built = (i.name for i in indexes if catalog.state[i.name] is State.BUILDING)
+            index = next(built, None)
+            if index is not None and not self.holds(catalog, view.name):
+                yield view, index
 
     def agreed(self, upto: int, view: str, digest: str) -> GroupState:
         """The state with `digest` of the rows that the batch is to put into `view`; the same state

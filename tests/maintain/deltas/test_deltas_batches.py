@@ -8,13 +8,15 @@ import pytest
 from hornbeam_server.maintain.deltas.batches import SmallBatch
 from hornbeam_server.maintain.deltas.catalog_programs import programs_of
 from hornbeam_server.node.schema_plans import PlanRequest
+from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.codec import encode_catalog
-from hornbeam_server.schema.errors import Corruption, SnapshotTooOld, SqlError
+from hornbeam_server.schema.errors import Corruption, SnapshotTooOld, SqlError, Unavailable
 from hornbeam_server.storage.log.following import final_segment
 from hornbeam_server.storage.source import open_logs
 from hornbeam_server.txlayer.views.refresh_groups import Finished
 from tests.maintain.deltas.deltas_world import segment_bytes
-from tests.txlayer.database_world import opened
+from tests.txlayer.database_world import opened, until
+from tests.txlayer.test_transactions_schema import hold_builds
 
 DDL = """
 CREATE TABLE shop (s_id INTEGER PRIMARY KEY, s_region TEXT);
@@ -28,6 +30,7 @@ CREATE MATERIALIZED VIEW empty WITH (refresh = 'deferred') AS
     SELECT s_id FROM shop WHERE NOT EXISTS (SELECT 1 FROM sale WHERE e_s_id = s_id);
 CREATE MATERIALIZED VIEW again WITH (refresh = 'recompute') AS SELECT s_id FROM shop LIMIT 1;
 """
+WITHOUT_KEYS = DDL.replace(" REFERENCES shop (s_id)", "")  # a foreign key has an index
 SELECTS = {
     "sums": "SELECT s_region, count(*), sum(e_value), max(e_value)"
     " FROM sale JOIN shop ON e_s_id = s_id GROUP BY s_region",
@@ -47,7 +50,8 @@ async def begun(db):
     work, logs = found.work, open_logs(found.changes.source)
     segments = await segment_bytes(logs, found.changes.segments)
     await logs.close()
-    programs = programs_of(encode_catalog(work.catalog).decode(), work.usable)
+    encoded, built = encode_catalog(work.catalog).decode(), frozenset(work.built)
+    programs = programs_of(encoded, work.usable, built)
     return SmallBatch(programs, work.as_of, work.upto, work.refreshed, work.built), segments
 
 
@@ -156,3 +160,46 @@ async def test_errors_of_rows_and_of_the_log_say_where(tmp_path):
         with pytest.raises(SnapshotTooOld, match="is not kept any more"):
             await final_segment(logs, segment.log, segment.epoch, segment.sequence + 99, 1)
         await logs.close()
+
+
+async def test_a_new_view_waits_for_the_indexes_that_are_being_built(tmp_path):
+    """The batches after its first look rows up in them, as of the end of the first."""
+    tables = WITHOUT_KEYS.partition("CREATE INDEX")[0]
+    async with opened(tmp_path) as db:
+        await declared(db, tables)
+        await db.load("shop", ["s_id", "s_region"], [(n, f"r{n % 3}") for n in range(5)])
+        await db.load("sale", ["e_id", "e_s_id"], [(n, n % 5) for n in range(2_000)])
+        held = hold_builds(db)
+        request = PlanRequest(WITHOUT_KEYS, "")
+        await db.apply_schema(request, db.plan_schema(request).plan_id)
+        await until(lambda: held.waiting > 0)
+        batch, _, _ = await refreshed(db)
+        assert batch.built == ("again",)  # its relation has no such index
+        assert db.catalog.state["sums"] is State.BUILDING
+        held.go.set()
+        await db.keeper.wait_built()
+        batch, _, _ = await refreshed(db)
+        assert set(batch.built) >= set(SELECTS)
+        await check(db, batch.upto)
+        await db.execute("UPDATE sale SET e_s_id = 1 WHERE e_id = 2")
+        batch, count, _ = await refreshed(db)
+        assert (count, batch.built) == (1, ())
+        await check(db, batch.upto)
+
+
+async def test_a_group_of_views_that_all_wait_has_no_batch(tmp_path):
+    tables = WITHOUT_KEYS.partition("CREATE INDEX")[0]
+    views = WITHOUT_KEYS.partition("CREATE MATERIALIZED VIEW again")[0]
+    async with opened(tmp_path) as db:
+        await declared(db, tables)
+        await db.load("sale", ["e_id"], [(n,) for n in range(2_000)])
+        held = hold_builds(db)
+        request = PlanRequest(views, "")
+        await db.apply_schema(request, db.plan_schema(request).plan_id)
+        await until(lambda: held.waiting > 0)
+        with pytest.raises(Unavailable, match="sums, empty cannot be built before sale_by_shop"):
+            await db.begin_batch("default")
+        held.go.set()
+        await db.keeper.wait_built()
+        batch, _, _ = await refreshed(db)
+        await check(db, batch.upto)
