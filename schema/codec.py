@@ -36,7 +36,7 @@ from hornbeam_server.schema.model import (
     Schema,
 )
 from hornbeam_server.schema.sequences import sequences_in
-from hornbeam_server.schema.types import MOMENTS, ColumnType, Declared, Kind, Value
+from hornbeam_server.schema.types import MOMENTS, REAL, ColumnType, Declared, Kind, Value
 from hornbeam_server.schema.views import (
     Computed,
     DeferredView,
@@ -93,6 +93,8 @@ class Format(enum.IntEnum):
     and their changes under other names); with sequences that are no identity columns', or defaults
     that take numbers from a sequence (an older server does not know them); or with schemas besides
     `public` (an older server would show their relations under other names)."""
+    THIRTEENTH = 13
+    """With columns of REAL (an older server would not round their values)."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -274,6 +276,8 @@ def encode_catalog(catalog: Catalog) -> bytes:
 
 
 def _format(catalog: Catalog) -> Format:
+    if any(_is_of_thirteenth(column.type) for column in _all_columns(catalog)):
+        return Format.THIRTEENTH
     drawn = catalog.schema.sequences or any(map(_draws, catalog.schema.relations))
     stored = any(name not in catalog.index for name, _ in catalog.stored_as)
     if drawn or catalog.schema.spaces or stored:
@@ -320,6 +324,10 @@ def _all_columns(catalog: Catalog) -> Iterator[Column]:
         yield from (*deferred.columns, *deferred.hidden)
     for view in catalog.transactional_view.values():
         yield from (*view.columns, *view.hidden)
+
+
+def _is_of_thirteenth(type_: ColumnType) -> bool:
+    return type_ == REAL or (type_.element is not None and _is_of_thirteenth(type_.element))
 
 
 def _is_of_eleventh(type_: ColumnType) -> bool:

@@ -16,7 +16,7 @@ from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
 from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.types import JSONB, Kind, encoded_alike, takes_all
 
-_ROUNDED = {Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+_ROUNDED = {Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.DOUBLE}
 """The kinds whose values are rounded when their type gets fewer digits."""
 
 

@@ -16,11 +16,13 @@ DuckDB (with RE2) uses the same patterns for text in rows (`query.dialect.duckdb
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
 
+from hornbeam_server.schema.reals import real_of
 from hornbeam_server.schema.seconds import time_at
 
 
@@ -107,6 +109,12 @@ def double(text: str) -> float:
     if lost or (abs(number) == float("inf") and "i" not in mantissa):
         raise ValueError("out of range")
     return number
+
+
+def real(text: str) -> float:
+    """A REAL, as a double; infinite or NaN only if the text says so."""
+    found = double(text)
+    return real_of(Decimal(text.strip())) if math.isfinite(found) else found
 
 
 def boolean(text: str) -> bool:

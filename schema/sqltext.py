@@ -1,7 +1,7 @@
 """SQL tokens, types and defaults, from sqlglot's form to Hornbeam's, for all loaders.
 
 A type has PostgreSQL's meaning, or is refused by its name with a cure. Only NUMERIC without
-precision and REAL become another type, and CHAR(n) is not padded; `type_note` says so.
+precision becomes another type, and CHAR(n) is not padded; `type_note` says so.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from hornbeam_server.schema.types import (
     MAX_DECIMAL_PRECISION,
     MOMENTS,
     NUMERIC_SCALE,
+    REAL,
     ColumnType,
     Declared,
     Kind,
@@ -104,7 +105,6 @@ _PLAIN: dict[T, Kind] = {
     T.BIGINT: Kind.BIGINT,
     T.BIGSERIAL: Kind.BIGINT,
     T.DOUBLE: Kind.DOUBLE,
-    T.FLOAT: Kind.DOUBLE,
     T.BOOLEAN: Kind.BOOLEAN,
     T.VARBINARY: Kind.BYTES,
     T.BLOB: Kind.BYTES,
@@ -184,6 +184,8 @@ def read_type(node: exp.DataType, place: Place) -> ColumnType:
         return _text(node, kind, place)
     if kind is T.DOUBLE and node.expressions:
         return _float(node, place)
+    if kind is T.FLOAT and not node.expressions:
+        return REAL
     if kind in _SMALL and not node.expressions:
         return _SMALLINT
     if kind is T.JSONB:
@@ -223,8 +225,6 @@ def type_note(node: exp.DataType) -> str:
             f"NUMERIC without precision is kept as {NUMERIC.sql()}; a value with more digits is"
             " refused (NUMERIC(p,s) rounds to s places)"
         )
-    if kind is T.FLOAT or (kind is T.DOUBLE and node.expressions and _digits(node) <= _REAL_BITS):
-        return "REAL is kept as DOUBLE; values are not rounded to its seven digits"
     if kind in _PADDED:
         return (
             "CHAR(n) is kept without the blanks at its end, which do not count; queries show it so"
@@ -256,11 +256,7 @@ def _kind(node: exp.DataType) -> T:
     return T.INTERVAL if isinstance(node.this, exp.Interval) else T.USERDEFINED
 
 
-_REAL_BITS, _DOUBLE_BITS = 24, 53
-
-
-def _digits(node: exp.DataType) -> int:
-    return int(node.expressions[0].name)
+REAL_BITS, DOUBLE_BITS = 24, 53
 
 
 def _moment(node: exp.DataType, kind: Kind, place: Place) -> ColumnType:
@@ -279,13 +275,13 @@ def _moment(node: exp.DataType, kind: Kind, place: Place) -> ColumnType:
 def _float(node: exp.DataType, place: Place) -> ColumnType:
     """The type FLOAT(n); n is in bits."""
     parameters = _parameters(node, place)
-    if len(parameters) > 1 or not 1 <= parameters[0] <= _DOUBLE_BITS:
+    if len(parameters) > 1 or not 1 <= parameters[0] <= DOUBLE_BITS:
         raise place.error(
             f"Type {node.sql('postgres')} is out of range.",
-            cure=f"FLOAT(n) needs 1 ≤ n ≤ {_DOUBLE_BITS}; DOUBLE has all digits.",
+            cure=f"FLOAT(n) needs 1 ≤ n ≤ {DOUBLE_BITS}; DOUBLE has all digits.",
             name=node.sql("postgres"),
         )
-    return ColumnType(Kind.DOUBLE)
+    return REAL if parameters[0] <= REAL_BITS else ColumnType(Kind.DOUBLE)
 
 
 def _array(node: exp.DataType, place: Place) -> ColumnType:

@@ -21,6 +21,7 @@ from typing import Any
 from hornbeam_server.schema import arrays, jsonb, spelling
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval, interval, of_timedelta, within_range
+from hornbeam_server.schema.reals import real_of
 from hornbeam_server.schema.seconds import SECOND_DIGITS, round_to
 
 Scalar = (
@@ -86,6 +87,12 @@ class Declared(enum.StrEnum):
     """JSON whose text is canonical (`schema.jsonb`), so that equal values have equal texts."""
     CHAR = "char"
     """Text without the blanks at its end, so that values that differ in them only are equal."""
+    REAL = "real"
+    """Floats of 32 bits, stored as DOUBLE (`schema.reals`)."""
+
+
+_KEPT = frozenset({None, Declared.JSONB, Declared.CHAR, Declared.REAL})
+"""The declared types that a stored type keeps."""
 
 
 PYTHON_TYPES: dict[Kind, type] = {
@@ -145,18 +152,20 @@ class ColumnType:
         return self.sql()
 
     def stored(self) -> ColumnType:
-        """The stored type: the type of computed values, and of values to compare with. JSONB and
-        CHAR(n), which are stored as JSON and text, remain: their values are compared by their
-        canonical texts."""
+        """The stored type: the type of computed values, and of values to compare with. JSONB,
+        CHAR(n) and REAL remain: values of JSONB and CHAR(n) are compared by their canonical texts,
+        and a REAL is computed and shown with its own digits."""
         if self.kind in MOMENTS and self.precision is not None:
             return ColumnType(self.kind)
         if self.element is not None:
             return array_of(self.element.stored())
-        kept = self.declared in (None, Declared.JSONB, Declared.CHAR)
-        return self if kept else replace(self, declared=None)
+        return self if self.declared in _KEPT else replace(self, declared=None)
 
     def sql(self) -> str:
-        """The name of the stored type, which DuckDB, PostgreSQL and Hornbeam's loader all read."""
+        """The name of the stored type, which DuckDB, PostgreSQL and Hornbeam's loader all read. A
+        REAL is a REAL there, too."""
+        if self.declared is Declared.REAL:
+            return "REAL"
         match self.kind:
             case Kind.DECIMAL:
                 return f"DECIMAL({self.precision},{self.scale})"
@@ -240,11 +249,20 @@ class ColumnType:
                 return replace(self, length=None).coerce(value)
             case Kind.ARRAY if not isinstance(value, str | None):
                 return arrays.values_of(value, self.element_type.comparand)
+            case Kind.DOUBLE if not isinstance(value, str):
+                return ColumnType(Kind.DOUBLE).coerce(value)
             case _:
                 return self.stored().coerce(value)
 
 
 JSONB = ColumnType(Kind.JSON, declared=Declared.JSONB)
+REAL = ColumnType(Kind.DOUBLE, declared=Declared.REAL)
+
+
+def compared_type(type_: ColumnType) -> ColumnType:
+    """The type of a number to compare with values of `type_`: a REAL is compared with a number as a
+    DOUBLE, so that 0.1::REAL is not 0.1."""
+    return ColumnType(Kind.DOUBLE) if type_ == REAL else type_
 
 
 def array_of(element: ColumnType) -> ColumnType:
@@ -265,7 +283,7 @@ def _encoding(type_: ColumnType) -> ColumnType:
             return ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, scale)
         case ColumnType(Kind.JSON) | ColumnType(Kind.TEXT):
             return ColumnType(Kind.TEXT)
-        case ColumnType(Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ as kind):
+        case ColumnType(Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.DOUBLE as kind):
             return ColumnType(kind)
         case ColumnType(Kind.ARRAY):
             return array_of(_encoding(type_.element_type))
@@ -286,6 +304,8 @@ def takes_all(wider: ColumnType, narrower: ColumnType) -> bool:
             return (wider.precision or 0) >= (narrower.precision or 0)
         case Kind.TEXT if wider.declared is Declared.CHAR is not narrower.declared:
             return False  # a text may have blanks at its end
+        case Kind.DOUBLE:
+            return wider != REAL or narrower == REAL
         case Kind.TEXT:
             return wider.length is None or wider.length >= (narrower.length or wider.length + 1)
         case Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
@@ -359,12 +379,12 @@ def _decimal(type_: ColumnType, value: Any) -> Decimal:
     return abs(rounded) if rounded == 0 else rounded  # no negative zero: keys and rows agree
 
 
-def _double(_: ColumnType, value: Any) -> float:
+def _double(type_: ColumnType, value: Any) -> float:
     if isinstance(value, str):
-        number = spelling.double(value)
+        number = spelling.real(value) if type_ == REAL else spelling.double(value)
     else:
         _check_number(value)
-        number = float(value)
+        number = real_of(value) if type_ == REAL else float(value)
     if math.isnan(number):
         raise ValueError("NaN has no place in an ordered key; use NULL")
     if math.isinf(number) and not isinstance(value, str) and "INF" not in str(value).upper():
@@ -544,7 +564,9 @@ _OWNS: dict[Kind, Callable[[ColumnType, Sequence[Any]], bool]] = {
     Kind.INTEGER: _owns_integers,
     Kind.BIGINT: _owns_integers,
     Kind.DECIMAL: _owns_decimals,
-    Kind.DOUBLE: lambda _, values: all(map(math.isfinite, values)) and all(values),
+    Kind.DOUBLE: lambda type_, values: (
+        type_ != REAL and all(map(math.isfinite, values)) and all(values)
+    ),
     Kind.BOOLEAN: lambda _, values: True,
     Kind.TEXT: _owns_texts,
     Kind.BYTES: lambda _, values: True,

@@ -448,6 +448,18 @@ def test_char_raises_the_format_number_and_is_decoded() -> None:
     assert [column.type.ddl() for column in columns] == ["CHAR(4)", "BPCHAR"]
 
 
+REALS = (Path(__file__).parent / "fixtures" / "catalog_13_real.json").read_bytes()
+"""A catalog with columns of REAL and REAL[]."""
+
+
+def test_real_raises_the_format_number_and_is_decoded() -> None:
+    schema = load_ddl("CREATE TABLE r (a INT PRIMARY KEY, b REAL DEFAULT 0.1, c FLOAT(24)[])")
+    catalog = Catalog(1, schema, Forest(("r",)))
+    assert encode_catalog(catalog) == REALS
+    assert decode_catalog(REALS) == catalog
+    assert [column.type.ddl() for column in schema.relation("r").columns[1:]] == ["REAL", "REAL[]"]
+
+
 RENAMED = (Path(__file__).parent / "fixtures" / "catalog_12_renamed.json").read_bytes()
 """A catalog with a renamed relation, and a new one of its old name."""
 

@@ -83,7 +83,7 @@ def test_every_type_and_default_is_read() -> None:
         column("d12", Kind.DECIMAL, precision=12, scale=0),
         Column("d5", ColumnType(Kind.DECIMAL, 5, 2), False, literal(Decimal("1.56"))),
         column("f", Kind.DOUBLE),
-        column("r", Kind.DOUBLE),
+        column("r", Kind.DOUBLE, declared=Declared.REAL),
         column("dp", Kind.DOUBLE, literal(1000.0)),
         column("db", Kind.DOUBLE),
         column("b", Kind.BOOLEAN, literal(True)),

@@ -61,9 +61,9 @@ def test_smallint_has_sixteen_bits(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "type_", "note"),
     [
-        ("REAL", "DOUBLE", "REAL is kept as DOUBLE"),
-        ("FLOAT4", "DOUBLE", "REAL is kept as DOUBLE"),
-        ("FLOAT(24)", "DOUBLE", "REAL is kept as DOUBLE"),
+        ("REAL", "REAL", ""),
+        ("FLOAT4", "REAL", ""),
+        ("FLOAT(24)", "REAL", ""),
         ("FLOAT(25)", "DOUBLE", ""),
         ("FLOAT", "DOUBLE", ""),
         ("FLOAT8", "DOUBLE", ""),
