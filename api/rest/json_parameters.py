@@ -15,14 +15,22 @@ from pydantic import AfterValidator, Field
 
 from hornbeam_server.schema.arrays import ONE_DIMENSION
 from hornbeam_server.schema.errors import TypeMismatch
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, MAX_TEXT, ColumnType, Kind, Value
+from hornbeam_server.schema.types import (
+    MAX_DECIMAL_PRECISION,
+    MAX_TEXT,
+    REAL,
+    ColumnType,
+    Kind,
+    Value,
+)
 from hornbeam_server.txlayer.transactions.manager import TransactionLimits
 
 Values = list[Any] | dict[str, Any]
 MAX_SETS = TransactionLimits().parameter_sets
 
 _UNNAMED = {Kind.DECIMAL, Kind.ARRAY}
-_TYPES = {ColumnType(kind).sql(): ColumnType(kind) for kind in Kind if kind not in _UNNAMED}
+_NAMED = (*(ColumnType(kind) for kind in Kind if kind not in _UNNAMED), REAL)
+_TYPES = {type_.sql(): type_ for type_ in _NAMED}
 _NAMES = ", ".join(sorted([*_TYPES, "DECIMAL"]))
 
 

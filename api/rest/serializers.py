@@ -38,6 +38,7 @@ from hornbeam_server.schema.model import (
     Identity,
     Relation,
 )
+from hornbeam_server.schema.reals import shortest
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.types import Kind, Row, Value
 from hornbeam_server.schema.views import DeferredView, PlainView, TransactionalView
@@ -75,10 +76,32 @@ def json_value(value: Value) -> Value:
 
 def json_rows(rows: Sequence[Row], columns: Sequence[OutputColumn]) -> Sequence[Row]:
     """`rows` with all values ready for msgspec; `rows` itself if no column needs a conversion."""
-    kinds = [None if column.type is None else column.type.kind for column in columns]
-    if _SPELLED.isdisjoint(kinds):
+    types = [column.type for column in columns]
+    if _SPELLED.isdisjoint(None if type_ is None else type_.kind for type_ in types):
         return rows
-    return [tuple(map(json_value, row)) for row in rows]
+    shown = [tuple(map(json_value, row)) for row in rows]
+    return with_shortest_reals(shown, [None if type_ is None else type_.sql() for type_ in types])
+
+
+def with_shortest_reals(rows: Sequence[Row], types: Sequence[str | None]) -> Sequence[Row]:
+    """`rows`, whose columns have these SQL types, with the digits that a REAL is shown with."""
+    reals = [i for i, type_ in enumerate(types) if type_ in _REALS]
+    if not reals:
+        return rows
+    changed = [list(row) for row in rows]
+    for row in changed:
+        for i in reals:
+            row[i] = _shortest(row[i])
+    return [tuple(row) for row in changed]
+
+
+_REALS = frozenset({"REAL", "REAL[]"})
+
+
+def _shortest(value: Value) -> Value:
+    if isinstance(value, tuple):
+        return tuple([_shortest(each) for each in value])  # type: ignore[misc]
+    return shortest(value) if isinstance(value, float) else value
 
 
 def column_documents(columns: Sequence[OutputColumn]) -> list[dict[str, Any]]:
@@ -153,17 +176,21 @@ def _statement_document(statement: StatementResult) -> dict[str, Any]:
     return {
         "affected": statement.affected,
         "columns": [{"name": name, "type": type_} for name, type_ in named],
-        "rows": [tuple(map(json_value, row)) for row in statement.rows],
+        "rows": with_shortest_reals(
+            [tuple(map(json_value, row)) for row in statement.rows], statement.types
+        ),
     }
 
 
 def _mutation_document(catalog: Catalog, mutation: Mutation) -> dict[str, Any]:
     layout = catalog.layout(mutation.layout)
+    types = [column.type.sql() for column in layout.columns]
 
     def named(row: Row | None) -> dict[str, Any] | None:
         if row is None:
             return None
-        return dict(zip(layout.column_names, map(json_value, row), strict=True))
+        (shown,) = with_shortest_reals([tuple(map(json_value, row))], types)
+        return dict(zip(layout.column_names, shown, strict=True))
 
     old, new = named(mutation.old), named(mutation.new)
     known = new or old or {}

@@ -285,9 +285,12 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
     visit_TIMESTAMP = visit_DATETIME
 
     def visit_FLOAT(self, type_: Any, **kw: Any) -> str:
-        return "DOUBLE"
+        return "DOUBLE" if (type_.precision or 53) > 24 else "REAL"  # in bits
 
-    visit_REAL = visit_DOUBLE = visit_DOUBLE_PRECISION = visit_FLOAT
+    visit_DOUBLE = visit_DOUBLE_PRECISION = visit_FLOAT
+
+    def visit_REAL(self, type_: Any, **kw: Any) -> str:
+        return "REAL"
 
     def visit_VARCHAR(self, type_: Any, **kw: Any) -> str:
         return f"VARCHAR({type_.length})" if type_.length else "TEXT"

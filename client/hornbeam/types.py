@@ -49,7 +49,7 @@ def base_name(sql_type: str) -> str:
 
 STRING = TypeObject("TEXT", "VARCHAR", "UUID", "JSON")
 BINARY = TypeObject("BLOB")
-NUMBER = TypeObject("INTEGER", "BIGINT", "DECIMAL", "DOUBLE", "HUGEINT", "BOOLEAN")
+NUMBER = TypeObject("INTEGER", "BIGINT", "DECIMAL", "DOUBLE", "REAL", "HUGEINT", "BOOLEAN")
 DATETIME = TypeObject("DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "INTERVAL")
 ROWID = TypeObject()
 
@@ -81,6 +81,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "TIMESTAMP WITH TIME ZONE": dt.datetime.fromisoformat,
     "UUID": uuid.UUID,
     "DOUBLE": float,
+    "REAL": float,
 }
 
 

@@ -31,7 +31,7 @@ from hornbeam_server.query.workers.messages import (
 )
 from hornbeam_server.query.workers.pool import ThreadWorkers
 from hornbeam_server.schema.model import Column
-from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.schema.types import REAL, ColumnType, Kind, Row, Value
 from hornbeam_server.storage.codec.arrow import arrow_type, to_record_batch
 
 WEIGHT = "_w"
@@ -230,8 +230,9 @@ def _declared(fields: Fields) -> str:
 
 
 def _duck(name: str) -> str:
-    """The type's name, with VARCHAR for an untyped NULL, as in every answer of the server."""
-    return "VARCHAR" if name == '"NULL"' else name
+    """The type's name, with VARCHAR for an untyped NULL, as in every answer of the server. Our
+    parser reads DuckDB's FLOAT as DOUBLE."""
+    return {'"NULL"': "VARCHAR", "FLOAT": REAL.sql(), "FLOAT[]": f"{REAL.sql()}[]"}.get(name, name)
 
 
 def columns_sql(fields: Iterable[Field], table: str = "") -> str:

@@ -66,7 +66,7 @@ from hornbeam_server.query.dialect.functions import is_aggregate
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
-from hornbeam_server.schema.types import Kind
+from hornbeam_server.schema.types import REAL, Kind
 
 _VALUES = (exp.Binary, exp.Paren, exp.Between)
 """The parents of a subquery that is used as a value in a condition."""
@@ -518,7 +518,9 @@ class Translator:
                 continue
             double = described.type.kind is Kind.DOUBLE
             # Adding 0.0 removes negative zero, so that keys and rows agree.
-            computed = f"({sql}) + 0.0" if double else f"CAST({sql} AS {described.duck})"
+            written = f"({sql}) + 0.0" if double else sql
+            exact = double and described.type != REAL
+            computed = written if exact else f"CAST({written} AS {described.duck})"
             parts.append((named(described, name), computed, None))
         return mapped(node, parts)
 

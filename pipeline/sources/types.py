@@ -16,7 +16,7 @@ from hornbeam_server.schema.assignment import text_of
 from hornbeam_server.schema.catalog import Layout
 from hornbeam_server.schema.errors import NotFound
 from hornbeam_server.schema.model import Column
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind, Row
 from hornbeam_server.storage.codec.arrow import arrow_type
 
 _TEXT = frozenset({Kind.TIME, Kind.INTERVAL, Kind.UUID, Kind.JSON})
@@ -40,6 +40,8 @@ _SPARK: dict[Kind, spark.DataType] = {
 def spark_type(type_: ColumnType) -> spark.DataType:
     if type_.kind is Kind.DECIMAL:
         return spark.DecimalType(type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0)
+    if type_ == REAL:
+        return spark.FloatType()
     if type_.element is not None:
         return spark.ArrayType(spark_type(type_.element))
     return _SPARK[type_.kind]

@@ -69,7 +69,8 @@ _FITTING: Final[dict[Kind, tuple[type[spark.DataType], ...]]] = {
 }
 """Spark types whose values a column takes without conversion; numbers must be in its range."""
 _KINDS = {ColumnType(kind).sql().partition("(")[0]: kind for kind in _FITTING} | {
-    "VARCHAR": Kind.TEXT
+    "VARCHAR": Kind.TEXT,
+    "REAL": Kind.DOUBLE,
 }
 
 

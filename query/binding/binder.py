@@ -112,6 +112,7 @@ from hornbeam_server.query.dialect.jsonb_rows import POPULATING, SCALAR, populat
 from hornbeam_server.query.dialect.macros import CAST_FROM, EPOCH, PARAMETER_TYPE, macro
 from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD
+from hornbeam_server.query.dialect.reals import mark_reals
 from hornbeam_server.query.dialect.session import value_of_word
 from hornbeam_server.query.dialect.sums import (
     SUMMED,
@@ -130,14 +131,13 @@ from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, joined
 from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.types import JSONB as JSONB_TYPE
-from hornbeam_server.schema.types import UNORDERED, ColumnType, Declared, Kind, array_of
+from hornbeam_server.schema.types import REAL, UNORDERED, ColumnType, Declared, Kind, array_of
 
 __all__ = ["BoundQuery", "OutputColumn", "bind", "bind_tree"]
 
 MAX_COLUMNS = 1_664
 """Maximum number of columns of a SELECT, as in PostgreSQL."""
 _BIGINT = ColumnType(Kind.BIGINT)
-_DOUBLE = ColumnType(Kind.DOUBLE)
 _INTERVAL = ColumnType(Kind.INTERVAL)
 _TEXT = ColumnType(Kind.TEXT)
 _TEXT_FUNCTIONS = (
@@ -552,6 +552,19 @@ class _Binder:
         self._expression(value, select)
         self._set_type(value, column.type)
         self._read_bytes(value, column.type)
+        if column.type is not None and column.type.kind is Kind.TEXT:
+            self._write_real(value)
+
+    def _write_real(self, value: exp.Expr) -> None:
+        """Cast a REAL that is assigned to text, so that it is written with its own digits."""
+        if number_type(value, self._number_type) != REAL:
+            return
+        inner = value.unnest()
+        if isinstance(inner, exp.Select):
+            self._write_real(inner.expressions[0].unalias())
+            return
+        value.replace(cast := exp.Cast(to=exp.DataType(this=exp.DType.TEXT)))
+        cast.set("this", value)
 
     def _read_bytes(self, value: exp.Expr, type_: ColumnType | None) -> None:
         """Replace a string literal assigned to BYTES by its bytes: TEXT values cannot be
@@ -1474,7 +1487,9 @@ class _Binder:
         return None
 
     def _double(self, node: exp.Expr) -> ColumnType | None:
-        return _DOUBLE if self._number(node) is Kind.DOUBLE else None
+        """The type of an expression whose value is a DOUBLE or a REAL; None for others."""
+        type_ = number_type(node, self._number_type)
+        return type_ if type_ is not None and type_.kind is Kind.DOUBLE else None
 
     def _number(self, node: exp.Expr) -> Kind | None:
         return number_kind(node, self._number_type)
@@ -1564,6 +1579,7 @@ class _Binder:
         mark_jsonb(node, self._type, self._argument, self.sql)
         if JSONB not in node.meta:
             mark_array(node, self._type, self._argument)
+            mark_reals(node, self._number_type)
         mark_values(node, self._number_type, self._argument)
         if isinstance(node, MEETING):
             mark_operands_that_meet(node, self._number_type, self._argument)

@@ -25,7 +25,13 @@ from hornbeam_server.query.binding.literals import typed, without_exponent, writ
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.trees import supersede
-from hornbeam_server.schema.types import ColumnType, Kind, Value, without_padding
+from hornbeam_server.schema.types import (
+    ColumnType,
+    Kind,
+    Value,
+    compared_type,
+    without_padding,
+)
 
 TypeOf = Callable[[exp.Expr], ColumnType | None]
 Comparison = type[exp.Binary]
@@ -133,18 +139,23 @@ def _compared(node: exp.Binary, type_of: TypeOf) -> exp.Expr:
     if isinstance(value, Gap):
         return _beside_gap(kind, left, type_, value)
     if not _plain(right, type_):
-        right.replace(typed(type_, value))
+        right.replace(_constant(type_, value))
     return node
+
+
+def _constant(type_: ColumnType, value: Value) -> exp.Expr:
+    """A constant that is compared with values of `type_`."""
+    return typed(compared_type(type_), value)
 
 
 def _beside_gap(kind: Comparison, left: exp.Expr, type_: ColumnType, gap: Gap) -> exp.Expr:
     if kind in (exp.LT, exp.LTE) and gap.below is not None:
-        return exp.LTE(this=left, expression=typed(type_, gap.below))
+        return exp.LTE(this=left, expression=_constant(type_, gap.below))
     if kind in (exp.GT, exp.GTE) and gap.above is not None:
-        return exp.GTE(this=left, expression=typed(type_, gap.above))
+        return exp.GTE(this=left, expression=_constant(type_, gap.above))
     never = _never(left, type_)
     if kind is exp.NEQ:
-        return exp.GTE(this=left, expression=typed(type_, lowest(type_)))
+        return exp.GTE(this=left, expression=_constant(type_, lowest(type_)))
     if kind is exp.NullSafeEQ:
         return _is_true(never)
     return exp.Not(this=_is_true(never)) if kind is exp.NullSafeNEQ else never
@@ -152,7 +163,7 @@ def _beside_gap(kind: Comparison, left: exp.Expr, type_: ColumnType, gap: Gap) -
 
 def _never(left: exp.Expr, type_: ColumnType) -> exp.Expr:
     """A comparison that is false, or NULL if `left` is NULL."""
-    return exp.LT(this=left, expression=typed(type_, lowest(type_)))
+    return exp.LT(this=left, expression=_constant(type_, lowest(type_)))
 
 
 def _is_true(node: exp.Expr) -> exp.Expr:
@@ -187,7 +198,7 @@ def _between(node: exp.Between, type_of: TypeOf) -> exp.Expr:
                 return _never(subject, type_)
         elif _plain(bound, type_):
             continue
-        bounds[key] = typed(type_, value)
+        bounds[key] = _constant(type_, value)
     for key, bound in bounds.items():
         node.set(key, bound)
     return node
@@ -217,7 +228,7 @@ def _members(items: list[exp.Expr], type_: ColumnType) -> Iterator[exp.Expr]:
             continue
         value = meant(type_, constant.value)
         if not isinstance(value, Gap):
-            yield item if _plain(item, type_) else typed(type_, value)
+            yield item if _plain(item, type_) else _constant(type_, value)
 
 
 def _alternatives(subject: exp.Expr, items: list[exp.Expr], type_of: TypeOf) -> exp.Expr:
@@ -241,7 +252,7 @@ def _candidate(subject: exp.Expr, other: exp.Expr, type_of: TypeOf) -> exp.Expr:
     value = meant(type_, constant.value)
     if isinstance(value, Gap):
         return exp.Null()
-    return other if _plain(other, type_) else typed(type_, value)
+    return other if _plain(other, type_) else _constant(type_, value)
 
 
 def _count(node: exp.Expr) -> None:

@@ -18,7 +18,16 @@ from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.sqltext import NUMERIC
-from hornbeam_server.schema.types import JSONB, MOMENTS, UNORDERED, ColumnType, Kind, array_of
+from hornbeam_server.schema.types import (
+    JSONB,
+    MOMENTS,
+    REAL,
+    UNORDERED,
+    ColumnType,
+    Kind,
+    array_of,
+    compared_type,
+)
 
 Constant = bool | int | Decimal | float | str | Any
 
@@ -54,6 +63,8 @@ def named_type(node: exp.Expr | None) -> ColumnType | None:
     if isinstance(node, exp.DataType) and node.this is exp.DType.ARRAY:
         element = named_type(node.expressions[0])
         return None if element is None or element.kind in UNORDERED else array_of(element.stored())
+    if isinstance(node, exp.DataType) and node.this is exp.DType.FLOAT:
+        return REAL
     kind = _KINDS.get(node.this) if isinstance(node, exp.DataType) else None
     if kind is None or node is None:
         return None
@@ -128,7 +139,7 @@ def comparable(value: Constant | None, type_: ColumnType | None) -> Constant | N
     if type_.kind in _UNFOLDED or not _same_family(value, type_.kind):
         return None
     try:
-        coerced = type_.stored().coerce(value)
+        coerced = compared_type(type_.stored()).coerce(value)
     except TypeMismatch:
         return None
     return coerced if _exact(value, coerced, type_.kind) else None
@@ -151,7 +162,8 @@ def _cast(value: Constant | None, type_: ColumnType | None) -> Constant | None:
         return None  # its value is known only at run time
     if type_ is not None and type_.kind is Kind.BYTES and isinstance(value, str):
         return sql_bytes(value)
-    return comparable(value, type_)
+    found = comparable(value, type_)
+    return REAL.coerce(found) if type_ == REAL and found is not None else found
 
 
 def _same_family(value: Constant, kind: Kind) -> bool:

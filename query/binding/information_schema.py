@@ -27,7 +27,7 @@ from hornbeam_server.schema.namespaces import bare, parted
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.seconds import SECOND_DIGITS
 from hornbeam_server.schema.sequences import default_bounds
-from hornbeam_server.schema.types import MOMENTS, ColumnType, Declared, Kind, Value
+from hornbeam_server.schema.types import MOMENTS, REAL, ColumnType, Declared, Kind, Value
 
 SYSTEM = "system"
 """Key in the meta of the VALUES that stand for a relation of the information schema: its name."""
@@ -150,6 +150,8 @@ def _type_names(type_: ColumnType) -> tuple[str, str]:
         return "smallint", "int2"
     if type_.declared is Declared.JSONB:
         return "jsonb", "jsonb"
+    if type_ == REAL:
+        return "real", "float4"
     if type_.declared is Declared.CHAR:
         return "character", "bpchar"
     if type_.kind is Kind.TEXT and type_.length is not None:
@@ -175,6 +177,7 @@ _TYPES: dict[Kind, tuple[str, str]] = {
     Kind.JSON: ("json", "json"),
 }
 _BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64, Kind.DOUBLE: 53}
+_DECLARED_BITS: dict[Declared | None, int] = {Declared.SMALLINT: 16, Declared.REAL: 24}
 
 
 def _second_digits(type_: ColumnType) -> int | None:
@@ -189,7 +192,7 @@ def _numeric(type_: ColumnType) -> tuple[int | None, int | None, int | None]:
     """(precision, its radix, scale)."""
     if type_.kind is Kind.DECIMAL:
         return type_.precision, 10, type_.scale or 0
-    bits = 16 if type_.declared is Declared.SMALLINT else _BITS.get(type_.kind)
+    bits = _DECLARED_BITS.get(type_.declared) or _BITS.get(type_.kind)
     return bits, None if bits is None else 2, None if type_.kind not in _BITS else 0
 
 

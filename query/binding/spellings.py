@@ -21,7 +21,7 @@ from typing import Any
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import interval
-from hornbeam_server.schema.types import LONG, MAX_TEXT, UNORDERED, ColumnType, Kind
+from hornbeam_server.schema.types import LONG, MAX_TEXT, REAL, UNORDERED, ColumnType, Kind
 
 _MOMENT = re.compile(
     r"\s*(?P<year>\d{4,6})(?P<sign>[-/])(?P<month>\d{1,2})(?P=sign)(?P<day>\d{1,2})"
@@ -47,6 +47,8 @@ def read_text(type_: ColumnType, text: str) -> Any:
     try:
         if len(text) > MAX_TEXT and type_.kind not in LONG:
             raise ValueError
+        if type_ == REAL:
+            return spelling.real(text)
         return type_.coerce(text) if type_.kind in UNORDERED else _READERS[type_.kind](text)
     except (ValueError, ArithmeticError) as error:
         reason = f": {error}" if isinstance(error, ValueError) and str(error) else ""

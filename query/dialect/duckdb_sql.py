@@ -25,15 +25,19 @@ from hornbeam_server.query.dialect.numerics import write_numeric
 from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD, write_overload
 from hornbeam_server.query.dialect.patterns import is_plain_pattern
+from hornbeam_server.query.dialect.reals import READ, ROUNDED, wrap_real
 from hornbeam_server.query.dialect.sums import write_average, write_sum
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.intervals import interval
+from hornbeam_server.schema.reals import real_of
 from hornbeam_server.schema.seconds import SECOND_DIGITS
+from hornbeam_server.schema.sqltext import DOUBLE_BITS, REAL_BITS
 from hornbeam_server.schema.trees import supersede, unlink, written
 from hornbeam_server.schema.types import (
     MAX_DECIMAL_PRECISION,
     NUMERIC_SCALE,
+    REAL,
     ColumnType,
     Kind,
 )
@@ -80,6 +84,7 @@ def duckdb_sql(tree: exp.Expr) -> str:
         nodes = list(root.walk(bfs=False))
     check_copies(nodes, _copies_made)
     for node in reversed(nodes):  # inner nodes first, and FILTER and OVER before their aggregate
+        wrap_real(node)
         if not (_write_marked(node) or write_numeric(node)):
             _write(node)
     bind_arguments(root)
@@ -174,7 +179,7 @@ def _is_rewritten(item: exp.Expr) -> bool:
     )
 
 
-_MARKS = frozenset({ARRAY, SHOWN, MEETS})
+_MARKS = frozenset({ARRAY, SHOWN, MEETS, READ, ROUNDED})
 _REWRITTEN = (
     exp.Cast, exp.Sum, exp.Avg, exp.Div, exp.Mul, exp.Like, exp.ILike, exp.Substring, exp.Round,
     exp.DPipe, exp.RegexpLike, exp.RegexpILike, exp.JSONExtract, exp.JSONExtractScalar,
@@ -239,8 +244,9 @@ def _write_cast(node: exp.Cast) -> None:
         _write_text(node, to)
     elif kind is _D.DECIMAL and not to.expressions:
         _write_numeric(node)
-    elif kind in (_D.DOUBLE, _D.FLOAT):  # REAL and FLOAT(n) are DOUBLE, as in columns
-        node.set("to", exp.DataType(this=_D.DOUBLE))
+    elif kind is _D.FLOAT:
+        _write_real(node)
+    elif kind is _D.DOUBLE:
         node.set("this", _read_as("double", node))
     elif kind is _D.ARRAY:
         _write_array(node, to)
@@ -248,6 +254,39 @@ def _write_cast(node: exp.Cast) -> None:
         node.set("this", _read_as(_READ_AS[kind], node))
         if kind in _MOMENTS and to.expressions:
             _write_rounded(node, to)
+
+
+def _write_real(node: exp.Cast) -> None:
+    """Rewrite a cast to REAL, which refuses a number that is out of range. DuckDB rounds integers
+    exactly, Python decimals."""
+    given = node.meta.get(CAST_FROM)
+    kind = None if given is None else given.kind
+    number = _written_real(node.this)
+    if number is not None:
+        node.set("this", exp.Literal.number(f"{number!r}e0" if "e" not in repr(number) else number))
+    elif given == REAL or kind in _INTEGER_DIGITS:
+        return
+    elif isinstance(node, exp.TryCast):
+        inner = exp.TryCast(this=_read_as("double", node), to=exp.DataType(this=_D.DOUBLE))
+        node.set("this", inner)
+    elif kind is Kind.DECIMAL:
+        supersede(node, call("real_of_decimal", node.this.copy()))
+    else:
+        double = exp.Cast(this=_read_as("double", node), to=exp.DataType(this=_D.DOUBLE))
+        supersede(node, call("real", double))
+
+
+def _written_real(node: exp.Expr) -> float | None:
+    """The REAL of a literal number; None for other nodes, and for a number that is out of range."""
+    inner = node.unnest()
+    number = inner.this if isinstance(inner, exp.Neg) else inner
+    if not isinstance(number, exp.Literal) or number.is_string:
+        return None
+    try:
+        found = real_of(Decimal(number.name))
+    except (ValueError, ArithmeticError):
+        return None
+    return -found if number is not inner else found
 
 
 _SPANS: Mapping[tuple[Kind, exp.DType | None], str] = {
@@ -273,8 +312,6 @@ def _write_array(node: exp.Cast, to: exp.DataType) -> None:
         node.set("this", _each(node.this, element, inner, type(node)))
     if inner.this in _TEXTS:
         supersede(inner, exp.DataType(this=_D.TEXT))
-    elif inner.this is _D.FLOAT:
-        supersede(inner, exp.DataType(this=_D.DOUBLE))
     elif inner.this is _D.DECIMAL and not inner.expressions:
         supersede(inner, _decimal(MAX_DECIMAL_PRECISION, NUMERIC_SCALE))
     elif inner.this in _MOMENTS:
@@ -341,6 +378,8 @@ def _read_as(what: str, node: exp.Cast) -> exp.Expr:
         return exp.Anonymous(this="unhex", expressions=[digits])
     if type_ is not None and type_.kind in _TEXT_KINDS:
         return call(f"{what}_of_text", value)
+    if what == "decimal" and type_ is not None and type_.kind is Kind.DOUBLE:
+        return call("digits_of_real" if type_ == REAL else "digits_of_double", value)
     zoned = is_current_time(value) or (type_ is not None and type_.kind is Kind.TIMESTAMPTZ)
     if zoned and what == "time":
         return exp.cast(value, "TIMESTAMP", dialect="duckdb")
@@ -365,7 +404,8 @@ def _write_text(node: exp.Cast, to: exp.DataType) -> None:
     if type_ is not None and type_.kind is Kind.BYTES:
         supersede(whole.this, call("text_of_bytes", node.this.copy()))
     elif type_ is not None and type_.kind is Kind.DOUBLE:
-        supersede(whole.this, call("text_of_double", node.this.copy()))
+        name = "text_of_real" if type_ == REAL else "text_of_double"
+        supersede(whole.this, call(name, node.this.copy()))
     elif type_ is not None and type_.element is not None:
         supersede(whole.this, _text_of_array(node.this, type_.element))
     elif type_ is not None and type_.kind is Kind.INTERVAL:
@@ -396,6 +436,8 @@ def _write_numeric(node: exp.Cast) -> None:
     text = written_text(value)
     if text is not None or (isinstance(value, exp.Literal) and not value.is_string):
         supersede(node, _number(spelling.decimal(text if text is not None else value.name)))
+    elif type_ == REAL:
+        supersede(node, call("numeric_of_real", value.copy()))
     elif kind is Kind.DOUBLE:
         _write_numeric_of_double(node)
     elif kind in _INTEGER_DIGITS:
@@ -450,6 +492,8 @@ def check_cast(node: exp.Cast) -> None:
     if to.this is _D.ARRAY:
         _check_array_cast(node, to)
         return
+    if to.this is _D.DOUBLE and to.expressions:  # FLOAT(n)
+        _check_bits(to)
     if to.this in _MOMENTS and to.expressions:
         _check_second_digits(to)
     written = written_text(node.this)
@@ -480,6 +524,18 @@ def _check_array_cast(node: exp.Cast, to: exp.DataType) -> None:
         cast = type(node)(this=element.copy(), to=inner.copy())
         supersede(element, cast)
         check_cast(cast)
+
+
+def _check_bits(to: exp.DataType) -> None:
+    """Write FLOAT(n) as REAL or DOUBLE. Raises Unsupported."""
+    bits = [size.name for size in to.expressions]
+    if len(bits) > 1 or bits[0] not in map(str, range(1, DOUBLE_BITS + 1)):
+        raise Unsupported(
+            f"Type {to.sql(NAME)} is out of range: FLOAT(n) has 1 to {DOUBLE_BITS} bits.",
+            cure="Write DOUBLE.",
+        )
+    to.set("this", _D.FLOAT if int(bits[0]) <= REAL_BITS else _D.DOUBLE)
+    to.set("expressions", [])
 
 
 def _check_second_digits(to: exp.DataType) -> None:

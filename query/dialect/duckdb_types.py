@@ -20,6 +20,7 @@ from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.seconds import time_at
 from hornbeam_server.schema.types import (
     MAX_DECIMAL_PRECISION,
+    REAL,
     UNORDERED,
     ColumnType,
     Kind,
@@ -43,7 +44,7 @@ _DUCKDB: dict[str, ColumnType] = {
     "bigint": ColumnType(Kind.BIGINT),
     "ubigint": ColumnType(Kind.DECIMAL, 20, 0),
     "hugeint": ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, 0),
-    "float": ColumnType(Kind.DOUBLE),
+    "float": REAL,
     "double": ColumnType(Kind.DOUBLE),
     "boolean": ColumnType(Kind.BOOLEAN),
     "varchar": ColumnType(Kind.TEXT),
@@ -148,6 +149,8 @@ def _from_arrow(type_: pa.DataType) -> ColumnType:
         return _array_of(_from_arrow(type_.value_type), type_)
     if pa.types.is_decimal(type_):
         return ColumnType(Kind.DECIMAL, type_.precision, type_.scale)
+    if pa.types.is_float32(type_):
+        return REAL
     for belongs, kind in _ARROW_KINDS:
         if belongs(type_):
             return ColumnType(kind)

@@ -50,6 +50,41 @@ _TEXT_OF_DOUBLE = (
     rf" 'NaN' ELSE regexp_replace(regexp_replace({_DIGITS}, '\.?0+e', 'e'), '\.0$', '') END"
 )
 """A DOUBLE as PostgreSQL prints it: an exponent from 1e15 on (DuckDB: 1e16), no `.0`."""
+_SHORT_REAL = "printf('%.6g', CAST(x AS DOUBLE))"
+"""A REAL with 6 significant digits, as PostgreSQL converts it to NUMERIC."""
+_FLOAT = "TRY_CAST(CAST(x AS TEXT) AS DOUBLE)"
+"""A REAL as a DOUBLE, in an expression that DuckDB binds for all types."""
+_REAL_DIGITS = "CASE {} ELSE printf('%.8e', {}) END".format(
+    " ".join(
+        f"WHEN CAST(printf('%.{n}e', {_FLOAT}) AS REAL) = CAST({_FLOAT} AS REAL)"
+        f" THEN printf('%.{n}e', {_FLOAT})"
+        for n in (5, 6, 7)
+    ),
+    _FLOAT,
+)
+"""A REAL with the digits that distinguish it, and an exponent."""
+_TEXT_OF_REAL = (
+    f"CASE WHEN {_FLOAT} = 0 OR NOT isfinite({_FLOAT}) THEN {_TEXT_OF_DOUBLE}"
+    f" WHEN abs({_FLOAT}) BETWEEN 0.00009999999 AND 999999.96"
+    rf" THEN regexp_replace(CAST(CAST({_REAL_DIGITS} AS DOUBLE) AS TEXT), '\.0$', '')"
+    rf" ELSE regexp_replace({_REAL_DIGITS}, '\.?0+e', 'e') END"
+)
+"""A REAL as PostgreSQL prints it, where only DuckDB knows the type. Where Hornbeam knows it, Python
+writes the text (`schema.reals`), which has fewer digits for a number below 1.2e-38."""
+_REAL = (
+    f"CASE WHEN x = 0 OR isinf(x) OR isnan(x) THEN {_TEXT_OF_DOUBLE}"
+    " WHEN abs(x) >= 0.0001::REAL AND abs(x) < 999999.97"
+    rf" THEN regexp_replace(CAST(CAST({_REAL_DIGITS} AS DOUBLE) AS TEXT), '\.0$', '')"
+    rf" ELSE regexp_replace({_REAL_DIGITS}, '\.?0+e', 'e') END"
+)
+"""A REAL as PostgreSQL prints it, where only DuckDB knows the type. Where Hornbeam knows it, Python
+writes the text (`schema.reals`), which has fewer digits for a number below 1.2e-38."""
+_REAL = (
+    "CASE WHEN isinf(x) OR isnan(x) THEN CAST(x AS REAL)"
+    " WHEN abs(x) >= 3.4028235677973366e38 OR (x <> 0 AND abs(x) <= 7.006492321624085e-46)"
+    " THEN error('The number is out of range for type real.') ELSE CAST(x AS REAL) END"
+)
+"""A DOUBLE as a REAL. DuckDB's own cast makes zero of numbers that are too small."""
 _SHORT_INTERVAL = (
     "regexp_replace(replace(CAST(x AS TEXT), 'month', 'mon'),"
     r" '(^| )(-1 (?:year|mon|day))( |$)', '\1\2s\3', 'g')"
@@ -60,7 +95,8 @@ _TEXT_OF_INTERVAL = (
 )
 """A part that follows a negative one has its sign."""
 _TEXT = (
-    f"CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') THEN {_TEXT_OF_DOUBLE} WHEN typeof(x) = 'INTERVAL'"
+    f"CASE WHEN typeof(x) = 'DOUBLE' THEN {_TEXT_OF_DOUBLE} WHEN typeof(x) = 'FLOAT'"
+    f" THEN hornbeam_text_of_float(x) WHEN typeof(x) = 'INTERVAL'"
     f" THEN {_TEXT_OF_INTERVAL} WHEN starts_with(typeof(x), 'DECIMAL')"
     r" THEN regexp_replace(CAST(x AS TEXT), '^(-?)\.', '\10.') ELSE CAST(x AS TEXT) END"
 )
@@ -75,7 +111,8 @@ _JSON = (
     " WHEN typeof(x) = 'BLOB'"
     " THEN '\"\\\\x' || lower(hex(CAST(CAST(x AS VARCHAR) AS BLOB))) || '\"'"
     " WHEN typeof(x) IN ('DOUBLE', 'FLOAT') AND CAST(x AS VARCHAR) IN ('inf', '-inf', 'nan')"
-    f" THEN '\"' || {_TEXT_OF_DOUBLE} || '\"' ELSE CAST(to_json(x) AS VARCHAR) END"
+    f" THEN '\"' || {_TEXT_OF_DOUBLE} || '\"'"
+    " WHEN typeof(x) = 'FLOAT' THEN hornbeam_text_of_float(x) ELSE CAST(to_json(x) AS VARCHAR) END"
 )
 """A value of any type as text of JSON, as to_jsonb of PostgreSQL."""
 _PART = "CAST(date_part('microseconds', x) AS BIGINT)"
@@ -110,9 +147,12 @@ _ARRAY_TEXT = (
     f" THEN {_QUOTED_ELEMENT} ELSE e END), ',') || '}}'"
 )
 """A list of texts as PostgreSQL prints an array."""
-_ELEMENTS = {"VARCHAR": "e", "DOUBLE": _TEXT_OF_DOUBLE.replace("CAST(x", "CAST(e")} | dict.fromkeys(
-    ("INTEGER", "BIGINT", "DATE", "TIMESTAMP"), "CAST(e AS VARCHAR)"
-)
+_ELEMENTS = {
+    "VARCHAR": "e",
+    "DOUBLE": _TEXT_OF_DOUBLE.replace("CAST(x", "CAST(e"),
+    "FLOAT": "hornbeam_text_of_float(e)",
+    **dict.fromkeys(("INTEGER", "BIGINT", "DATE", "TIMESTAMP"), "CAST(e AS VARCHAR)"),
+}
 _TEXTS_OF_LISTS = tuple(
     f"(x {type_}[]) AS hornbeam_array_text(list_transform(x, lambda e: {text}))"
     for type_, text in _ELEMENTS.items()
@@ -189,13 +229,19 @@ _MACROS: dict[str, Sequence[str]] = {
         f"(x VARCHAR) AS {_OF_TEXT['numeric']}",
     ),
     "numeric_of_double": (f"(x) AS {_OF_DOUBLE}",),
+    "numeric_of_real": (f"(x) AS CAST({_SHORT_REAL} AS {_LONG})",),
     "digits_of_double": (f"(x) AS {_SHORT}",),
+    "digits_of_real": (f"(x) AS {_SHORT_REAL}",),
+    "real": (f"(x) AS {_REAL}",),
+    "equal_double": ("(x) AS CAST(x AS DOUBLE)",),
+    "shortest": ("(x) AS CAST(hornbeam_text_of_real(x) AS DOUBLE)",),
     "array_text": (f"(x) AS {_ARRAY_TEXT}",),
     "array_of_any": ("(x) AS x", "(x VARCHAR) AS hornbeam_array_elements(x)"),
     "text": (f"(x) AS {_TEXT}", r"(x BLOB) AS '\x' || lower(hex(x))", *_TEXTS_OF_LISTS),
     "text_of_any": (f"(x) AS {_TEXT}",),
     "text_of_bytes": (r"(x) AS '\x' || lower(hex(x))",),
     "text_of_double": (f"(x) AS {_TEXT_OF_DOUBLE}",),
+    "text_of_float": (f"(x) AS {_TEXT_OF_REAL}",),
     **{name: (reading,) for name, reading in ARRAY_MACROS.items()},
     "shift_left": (f"(a, n) AS {_SHIFTED}",),
     "shift_right": (f"(a, n) AS {_SHIFTED_BACK}",),

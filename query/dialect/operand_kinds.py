@@ -15,9 +15,9 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.macros import call
 from hornbeam_server.query.dialect.numerics import mark_product
-from hornbeam_server.query.dialect.sums import number_kind
+from hornbeam_server.query.dialect.sums import number_kind, number_type
 from hornbeam_server.schema.trees import supersede
-from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind
+from hornbeam_server.schema.types import MOMENTS, REAL, ColumnType, Kind
 
 KINDS = "kinds"
 """Key in the meta of ROUND, `||`, CONCAT, `/` and `-`: for each operand its kind if that matters,
@@ -53,7 +53,7 @@ def mark_operands(node: exp.Expr, type_of: TypeOf) -> None:
         return
     joined = isinstance(node, exp.Anonymous) and node.name.lower() in _JOINED
     if joined or isinstance(node, exp.Round | exp.DPipe):
-        node.meta[KINDS] = [_kind(operand, type_of) for operand in _operands(node)]
+        node.meta[KINDS] = [_kind(node, operand, type_of) for operand in _operands(node)]
 
 
 def is_rounded_to_even(node: exp.Round) -> bool:
@@ -128,8 +128,10 @@ def is_interval(node: exp.Expr, type_of: TypeOf) -> bool:
     return type_ is not None and type_.kind is Kind.INTERVAL
 
 
-def _kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:
-    inner = node.unnest()
+def _kind(node: exp.Expr, operand: exp.Expr, type_of: TypeOf) -> Kind | None:
+    inner = operand.unnest()
+    if number_type(inner, type_of) == REAL and not isinstance(node, exp.Round):
+        return None  # `query.dialect.reals` writes it
     if isinstance(inner, exp.Pow) or number_kind(inner, type_of) is Kind.DOUBLE:
         return Kind.DOUBLE
     if isinstance(inner, exp.Anonymous) and inner.name.lower() in _DOUBLE_FUNCTIONS:

@@ -19,7 +19,7 @@ from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.quotients import PLACES
 from hornbeam_server.schema.quotients import QUOTIENT as NUMERIC
 from hornbeam_server.schema.trees import supersede
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind
 
 SUMMED = "summed"
 """Key in the meta of a SUM or AVG: the kind of number that it adds, or INTERVAL, if the syntax
@@ -244,13 +244,17 @@ def number_type(node: exp.Expr, type_of: TypeOf) -> ColumnType | None:
     match node:
         case (
             exp.Paren() | exp.Neg() | exp.Abs() | exp.Order() | exp.Distinct(expressions=[_])
-            | exp.Window() | exp.Filter() | exp.Round() | exp.Nullif() | exp.Min() | exp.Max()
+            | exp.Window() | exp.Filter() | exp.Nullif() | exp.Min() | exp.Max()
             | exp.FirstValue() | exp.LastValue() | exp.NthValue() | exp.IgnoreNulls()
         ):  # fmt: skip
             inner = node.expressions[0] if isinstance(node, exp.Distinct) else node.this
             return number_type(inner, type_of)
+        case exp.Round():
+            return _never_real(number_type(node.this, type_of))
         case exp.Div():
-            return _of_quotient(_kind_of_quotient(node, type_of))
+            found = _of_quotient(_kind_of_quotient(node, type_of))
+            doubles = found is not None and found.kind is Kind.DOUBLE
+            return _computed(node, type_of) if doubles else found
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod():
             days = isinstance(node, exp.Sub) and all(map(_is_date, map(type_of, _sides(node))))
             return ColumnType(Kind.BIGINT) if days else _computed(node, type_of)
@@ -269,7 +273,8 @@ def number_type(node: exp.Expr, type_of: TypeOf) -> ColumnType | None:
             return ColumnType(Kind.DECIMAL, _WHOLE_DIGITS[Kind.BIGINT], 0)
         case exp.Anonymous(expressions=[value, *_]) if node.name.lower() in {*_SAME, "mod"}:
             same = node.name.lower() in _SAME
-            return number_of_all([value] if same else node.expressions, type_of)
+            found = number_of_all([value] if same else node.expressions, type_of)
+            return found if node.name.lower() == "nullif" else _never_real(found)
         case exp.Literal() if not node.is_string:
             return _literal_type(node.name)
     met = operands_that_meet(node)
@@ -298,8 +303,10 @@ def operands_that_meet(node: exp.Expr) -> Sequence[exp.Expr]:
 
 def common_number(types: Sequence[ColumnType]) -> ColumnType | None:
     """The type that has room for numbers of all these types; None of none. A DECIMAL has at least
-    all decimal places."""
+    all decimal places. It is a REAL if the doubles among them are, as in PostgreSQL."""
     kind = widest([type_.kind for type_ in types])
+    if kind is Kind.DOUBLE and ColumnType(Kind.DOUBLE) not in types:
+        return REAL
     if kind is not Kind.DECIMAL or any(map(is_unlimited, types)):
         return None if kind is None else ColumnType(kind)
     sizes = [_size(type_) for type_ in types]
@@ -318,6 +325,11 @@ def number_of_all(nodes: Sequence[exp.Expr], type_of: TypeOf) -> ColumnType | No
     known."""
     given = (node for node in nodes if not isinstance(node, exp.Null))
     return common_if_known([number_type(node, type_of) for node in given])
+
+
+def _never_real(type_: ColumnType | None) -> ColumnType | None:
+    """The type of a function that has a DOUBLE for a REAL."""
+    return ColumnType(Kind.DOUBLE) if type_ == REAL else type_
 
 
 def is_unlimited(type_: ColumnType) -> bool:
@@ -353,9 +365,12 @@ def _of_quotient(kind: Kind | None) -> ColumnType | None:
 
 
 def _computed(node: exp.Binary, type_of: TypeOf) -> ColumnType | None:
-    """The type of a sum, difference, product or remainder."""
+    """The type of a sum, difference, product, remainder or quotient of doubles. It is a REAL if all
+    sides are."""
     sides = [number_type(s, type_of) for s in _sides(node) if not isinstance(s, exp.Null)]
     common = common_if_known(sides)
+    if common == REAL and any(side != REAL for side in sides):
+        return ColumnType(Kind.DOUBLE)
     if common is None or common.kind is not Kind.DECIMAL or is_unlimited(common):
         return common
     sizes = [_size(type_) for type_ in sides if type_ is not None]

@@ -30,8 +30,9 @@ from hornbeam_server.query.values import (
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval, interval
+from hornbeam_server.schema.reals import text_of_real
 from hornbeam_server.schema.sqltext import NUMERIC
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, array_of
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind, array_of
 
 if TYPE_CHECKING:  # only workers load DuckDB, not the server process
     import duckdb
@@ -143,6 +144,8 @@ CALLED: Mapping[str, Function] = {
 }
 """By PostgreSQL's names."""
 _INNER: Mapping[str, Function] = {
+    "real_of_decimal": Function(numbers.real_of_decimal, (_NUMERIC,), REAL),
+    "text_of_real": Function(text_of_real, (REAL,), _TEXT),
     "numeric_gcd": Function(numbers.greatest_divisor, (_NUMERIC, _NUMERIC), NUMERIC),
     "numeric_lcm": Function(numbers.least_multiple, (_NUMERIC, _NUMERIC), NUMERIC),
     "make_interval": Function(times.make_interval, (*(_INTEGER,) * 6, _DOUBLE), _INTERVAL),

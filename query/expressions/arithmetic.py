@@ -9,7 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from hornbeam_server.query.expressions.casts import cast
+from hornbeam_server.query.expressions.casts import cast, to_real
 from hornbeam_server.query.expressions.literals import in_range
 from hornbeam_server.query.expressions.operands import (
     BIGINT,
@@ -30,7 +30,7 @@ from hornbeam_server.query.expressions.operands import (
 )
 from hornbeam_server.schema import quotients
 from hornbeam_server.schema.errors import DivisionByZero, TypeMismatch
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind
 
 Binary = Callable[[Any, Any], Any]
 
@@ -57,15 +57,19 @@ def arithmetic(function: Binary, left: Operand, right: Operand) -> Operand:
     if not kinds <= NUMBERS:
         raise NotNativeError
     if Kind.DOUBLE in kinds:
-        return _double(function, convert(left, DOUBLE), convert(right, DOUBLE))
+        return _double(function, left, right)
     if kinds <= INTEGERS:
         return _integer(function, left, right)
     return _decimal(function, left, right)
 
 
 def _double(function: Binary, left: Operand, right: Operand) -> Operand:
-    result = binary(left, right, DOUBLE, function)
-    return Operand(DOUBLE, result.evaluate, may_be_nan=True)
+    """`function` of doubles. The result of two REALs is rounded to a REAL, as if computed so: a
+    double has more than twice its digits."""
+    real = left.type == right.type == REAL
+    result = binary(convert(left, DOUBLE), convert(right, DOUBLE), DOUBLE, function)
+    found = unary(result, REAL, to_real) if real else result
+    return Operand(found.type, found.evaluate, may_be_nan=True)
 
 
 def _integer(function: Binary, left: Operand, right: Operand) -> Operand:
@@ -90,8 +94,7 @@ def quotient(left: Operand, right: Operand) -> Operand:
         return whole_quotient(left, right)
     if left.text is not None or right.text is not None or not kinds <= NUMBERS:
         raise NotNativeError
-    result = binary(convert(left, DOUBLE), convert(right, DOUBLE), DOUBLE, _divided)
-    return Operand(DOUBLE, result.evaluate, may_be_nan=True)
+    return _double(_divided, left, right)
 
 
 def numeric_quotient(left: Operand, right: Operand) -> Operand:
@@ -240,11 +243,11 @@ def rounded(operand: Operand, digits: int, *, even: bool = False) -> Operand:
     if type_ is None:
         raise NotNativeError
     if type_.kind is Kind.DOUBLE and even:
-        return unary(operand, type_, _whole_double(round), may_be_nan=operand.may_be_nan)
+        return unary(operand, DOUBLE, _whole_double(round), may_be_nan=operand.may_be_nan)
     if type_.kind is Kind.DOUBLE:
         if digits > _EXACT_POWER:
             raise NotNativeError
-        return unary(operand, type_, _double_rounder(10.0**digits), may_be_nan=operand.may_be_nan)
+        return unary(operand, DOUBLE, _double_rounder(10.0**digits), may_be_nan=operand.may_be_nan)
     assert type_.scale is not None
     if digits >= type_.scale:
         return operand

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -27,8 +27,9 @@ from hornbeam_server.query.expressions.operands import (
 from hornbeam_server.schema import arrays
 from hornbeam_server.schema.assignment import text_of, text_of_double, text_of_time
 from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.reals import real_of, text_of_real
 from hornbeam_server.schema.seconds import round_to
-from hornbeam_server.schema.types import MOMENTS, ColumnType, Kind, array_of
+from hornbeam_server.schema.types import MOMENTS, REAL, ColumnType, Kind, array_of
 
 Cast = Callable[[Any], Any]
 
@@ -58,6 +59,8 @@ def target_type(node: DataType) -> ColumnType:
             raise NotNativeError
         precision, scale = sizes
         return ColumnType(Kind.DECIMAL, precision, scale)
+    if node.this is DataType.Type.FLOAT:
+        return REAL
     if node.this is DataType.Type.ARRAY:
         return array_of(target_type(node.expressions[0]))
     kind = _KINDS.get(node.this)
@@ -106,7 +109,8 @@ def cast(operand: Operand, to: ColumnType) -> Operand:
         if value is None:
             raise NotNativeError
         return constant(to, value)
-    if operand.type.kind is to.kind is not Kind.DECIMAL or _widens(operand.type, to):
+    same = operand.type.kind is to.kind is not Kind.DECIMAL and to != REAL
+    if same or _widens(operand.type, to):
         return replace(operand, type=to, text=None)
     return _folded(operand, to, _function(operand.type, to))
 
@@ -159,6 +163,8 @@ def _folded(operand: Operand, to: ColumnType, function: Cast) -> Operand:
 def _function(from_: ColumnType, to: ColumnType) -> Cast:
     if to.kind in INTEGERS:
         return _to_integer(from_, to)
+    if to == REAL and from_.kind in NUMBERS:
+        return to_real
     if to.kind is Kind.DECIMAL and from_.kind in INTEGERS | {Kind.DECIMAL}:
         return _to_decimal(to)
     if to.kind is Kind.DOUBLE and from_.kind in NUMBERS:
@@ -179,6 +185,14 @@ _MOMENTS: dict[tuple[Kind, Kind], Cast] = {
     (Kind.TIMESTAMP, Kind.TIME): dt.datetime.time,
     (Kind.TIMESTAMPTZ, Kind.TIME): dt.datetime.time,
 }
+
+
+def to_real(value: float | Decimal) -> float:
+    """The nearest REAL. Raises TypeMismatch for a number that is out of range."""
+    try:
+        return real_of(value)
+    except ValueError as error:
+        raise TypeMismatch(f"{value} is {error}.") from None
 
 
 def _to_integer(from_: ColumnType, to: ColumnType) -> Cast:
@@ -214,12 +228,18 @@ def _to_decimal(to: ColumnType) -> Cast:
 def _to_text(from_: ColumnType) -> Cast:
     if from_.kind is Kind.DECIMAL and from_.precision != from_.scale:  # DuckDB writes .5
         return lambda value: format(value, "f")
+    if from_.element == REAL:
+        return _text_of_reals
     if from_.element is not None:
         return lambda value: text_of(value) or ""
-    found = _TEXTS.get(from_.kind)
+    found = text_of_real if from_ == REAL else _TEXTS.get(from_.kind)
     if found is None:
         raise NotNativeError
     return found
+
+
+def _text_of_reals(array: Sequence[float | None]) -> str:
+    return arrays.text_of_elements(e if e is None else text_of_real(e) for e in array)
 
 
 _TEXTS: dict[Kind, Cast] = {

@@ -44,7 +44,7 @@ from hornbeam_server.query.expressions.operands import (
     column_getter,
     constant,
 )
-from hornbeam_server.schema.types import ColumnType, Row, Value
+from hornbeam_server.schema.types import ColumnType, Row, Value, compared_type
 
 MAY_BE_NAN = "may_be_nan"
 """Key in the meta of a column's node: the column may hold NaN. Stored rows of relations do not."""
@@ -179,6 +179,7 @@ def _placeholder(compiler: _Compiler, node: exp.Placeholder) -> Operand:
     type_ = compiler.scope.parameter_type(key)
     if type_ is None:
         raise NotNativeError
+    type_ = compared_type(type_)  # it is not rounded
     return Operand(type_, lambda _row, parameters: parameters[key])  # type: ignore[index]
 
 

@@ -22,13 +22,15 @@ from hornbeam_server.query.dialect.value_functions import function_of
 from hornbeam_server.query.expressions import (
     arithmetic,
     arrays,
+    casts,
     dates,
     jsonb,
     logic,
     text,
     value_functions,
 )
-from hornbeam_server.query.expressions.operands import NotNativeError, Operand
+from hornbeam_server.query.expressions.operands import DOUBLE, NotNativeError, Operand
+from hornbeam_server.schema.types import REAL
 
 Function = Callable[..., Operand]
 
@@ -92,6 +94,8 @@ _FUNCTIONS: dict[str, tuple[range, Function]] = {
     macro("epoch"): (_ONE, dates.exact_epoch),
     macro("quotient"): (_TWO, arithmetic.numeric_quotient),
     macro("product"): (_TWO, arithmetic.long_product),
+    macro("real"): (_ONE, partial(casts.cast, to=REAL)),
+    macro("equal_double"): (_ONE, partial(casts.cast, to=DOUBLE)),
     "floor": (_ONE, partial(arithmetic.whole, math.floor)),
     "ceil": (_ONE, partial(arithmetic.whole, math.ceil)),
     "ceiling": (_ONE, partial(arithmetic.whole, math.ceil)),

@@ -25,7 +25,8 @@ from hornbeam_server.query.expressions.operands import (
 from hornbeam_server.schema import jsonb
 from hornbeam_server.schema.assignment import text_of
 from hornbeam_server.schema.errors import TypeMismatch
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
+from hornbeam_server.schema.reals import shortest
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind, Row
 
 _KINDS = {
     Parameter.JSONB: (Kind.JSON, Kind.TEXT),
@@ -89,7 +90,7 @@ def as_json(operand: Operand) -> Operand:
         return operand
     if kind not in _TEXTS:
         raise NotNativeError
-    return unary(operand, _JSON, _TEXTS[kind])
+    return unary(operand, _JSON, _real if operand.type == REAL else _TEXTS[kind])
 
 
 def _timestamp(value: dt.datetime) -> str:
@@ -99,6 +100,10 @@ def _timestamp(value: dt.datetime) -> str:
 
 def _double(value: float) -> str:
     return repr(value) if math.isfinite(value) else jsonb.write(text_of(value))
+
+
+def _real(value: float) -> str:
+    return _double(shortest(value))
 
 
 def _quoted(value: dt.date | uuid.UUID | bytes) -> str:

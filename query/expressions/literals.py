@@ -14,8 +14,9 @@ from decimal import Decimal
 from typing import Any
 
 from hornbeam_server.schema.intervals import interval
+from hornbeam_server.schema.reals import real_of
 from hornbeam_server.schema.spelling import sql_bytes
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind
 
 _DAY = r"\d{4}-\d\d-\d\d"
 _CLOCK = r"\d\d:\d\d:\d\d(\.\d{1,6})?"
@@ -57,6 +58,8 @@ def parse_text(text: str, type_: ColumnType) -> Any:
     if spelling is None or not spelling.fullmatch(text):
         return None
     try:
+        if type_ == REAL:
+            return real_of(Decimal(text))
         value = _READERS[type_.kind](text)
     except (ValueError, OverflowError):
         return None  # like 2021-02-30

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from hornbeam_server.query.expressions.literals import parse_text
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind, Row
 from hornbeam_server.storage.codec.folds import double_of_total
 
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -168,6 +168,8 @@ def _wider(a: ColumnType, b: ColumnType) -> ColumnType:
     kinds = {a.kind, b.kind}
     if a.element is not None and b.element is not None:
         return _wider_array(a, b, a.element, b.element)
+    if a != b and REAL in (a, b):
+        return _beside_real(a if b == REAL else b)
     if len(kinds) == 1 and a.kind is not Kind.DECIMAL:
         return a
     if kinds == INTEGERS:
@@ -177,6 +179,12 @@ def _wider(a: ColumnType, b: ColumnType) -> ColumnType:
     if kinds == {Kind.DATE, Kind.TIMESTAMP}:
         return TIMESTAMP
     raise NotNativeError
+
+
+def _beside_real(other: ColumnType) -> ColumnType:
+    if other.kind is Kind.DOUBLE:
+        return other
+    raise NotNativeError  # a REAL, to which DuckDB converts the number
 
 
 def _wider_array(a: ColumnType, b: ColumnType, of_a: ColumnType, of_b: ColumnType) -> ColumnType:
@@ -204,6 +212,7 @@ def comparable(operands: Sequence[Operand]) -> list[Operand]:
 
     Both compare integers and decimals exactly; only doubles need rounding first.
     """
+    operands = _as_doubles(operands)
     type_ = common_type(operands)
     if type_.kind is not Kind.DECIMAL:
         return [convert(operand, type_) for operand in operands]
@@ -211,6 +220,14 @@ def comparable(operands: Sequence[Operand]) -> list[Operand]:
         operand if operand.type is not None and operand.text is None else convert(operand, type_)
         for operand in operands
     ]
+
+
+def _as_doubles(operands: Sequence[Operand]) -> Sequence[Operand]:
+    """The operands, where each REAL is the equal DOUBLE if others are of another type."""
+    types = {o.type for o in operands if o.type is not None and o.text is None}
+    if REAL not in types or len(types) == 1:
+        return operands
+    return [replace(o, type=DOUBLE) if o.type == REAL else o for o in operands]
 
 
 def convert(operand: Operand, type_: ColumnType) -> Operand:

@@ -17,7 +17,7 @@ from hornbeam_server.query.expressions.operands import (
     strict,
     unary,
 )
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import REAL, ColumnType, Kind
 
 _ANY_DECIMAL = ColumnType(Kind.DECIMAL)
 
@@ -39,6 +39,8 @@ def called(function: Function, operands: Sequence[Operand]) -> Operand:
 
 
 def _argument(operand: Operand, type_: ColumnType | None) -> Operand:
+    if type_ is ANY and operand.type == REAL:
+        raise NotNativeError  # the value alone does not show its type
     if operand.type is None or type_ is ANY:
         return operand
     if type_.kind is Kind.DECIMAL and operand.text is None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import ROUND_DOWN, Context, Decimal
 
 from hornbeam_server.schema.errors import DivisionByZero, TypeMismatch
+from hornbeam_server.schema.reals import real_of
 from hornbeam_server.schema.types import NUMERIC_SCALE
 
 Number = float | Decimal
@@ -80,6 +81,14 @@ def width_bucket(value: Number, low: Number, high: Number, count: int) -> int:
     if value >= high:
         return count + 1
     return int((value - low) * count / (high - low)) + 1  # type: ignore[operator]
+
+
+def real_of_decimal(number: Decimal) -> float:
+    """The REAL that is nearest to a number. Raises TypeMismatch."""
+    try:
+        return real_of(number)
+    except ValueError as error:
+        raise TypeMismatch(f"{number} is {error}.") from None
 
 
 # ---------------------------------------------------------------- angles in degrees

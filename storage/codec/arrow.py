@@ -13,7 +13,7 @@ import pyarrow as pa
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.rows import projection
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind, Row, Value
 
 _ARROW: dict[Kind, pa.DataType] = {
     Kind.INTEGER: pa.int32(),
@@ -33,6 +33,8 @@ _ARROW: dict[Kind, pa.DataType] = {
 
 
 def arrow_type(type_: ColumnType) -> pa.DataType:
+    if type_ == REAL:
+        return pa.float32()
     if type_.kind is Kind.DECIMAL:
         return pa.decimal128(type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0)
     if type_.element is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from hornbeam_server.schema.catalog import Layout
+from hornbeam_server.schema.types import REAL, ColumnType, Kind, array_of
 from hornbeam_server.storage.codec.arrow import arrow_type, picked_batch
 from hornbeam_server.storage.codec.implementation import Native, implementation
 
@@ -66,11 +67,19 @@ class SpedUpRows:
             for position, part in zip(layout.key_positions, layout.key, strict=True)
         ]
         self._reference = PythonRows(codec)
+        types = [column.type for column in layout.columns]
+        self._reals = {i: arrow_type(t) for i, t in enumerate(types) if _decoded(t) != t}
         self._native = native.Rows(_schema(layout), older, key)
 
     def to_arrow(self, values: Sequence[bytes], at: Sequence[int]) -> pa.RecordBatch:
         found = self._native.decode(values, at)
-        return self._reference.to_arrow(values, at) if found is None else found
+        if found is None:
+            return self._reference.to_arrow(values, at)
+        if not self._reals:
+            return found
+        pairs = zip(found.columns, at, strict=True)
+        columns = [c.cast(self._reals[i]) if i in self._reals else c for c, i in pairs]
+        return pa.RecordBatch.from_arrays(columns, names=found.schema.names)
 
     def keys(self, values: Sequence[bytes]) -> list[bytes]:
         found = self._native.keys(values)
@@ -92,6 +101,13 @@ def many_rows(codec: LayoutCodec) -> ManyRows:
 
 
 def _schema(layout: Layout) -> pa.Schema:
-    """The Arrow types of a layout, and whether a column may be NULL."""
-    fields = [pa.field(c.name, arrow_type(c.type), c.nullable) for c in layout.columns]
+    """The Arrow types in which the module decodes a layout, and whether a column may be NULL. A
+    REAL, which is stored as a DOUBLE, is decoded as one."""
+    fields = [pa.field(c.name, arrow_type(_decoded(c.type)), c.nullable) for c in layout.columns]
     return pa.schema(fields)
+
+
+def _decoded(type_: ColumnType) -> ColumnType:
+    if type_.element is not None:
+        return array_of(_decoded(type_.element))
+    return ColumnType(Kind.DOUBLE) if type_ == REAL else type_

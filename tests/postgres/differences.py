@@ -22,7 +22,8 @@ from pathlib import Path
 
 from hornbeam_server.schema.arrays import elements_of, text_of_elements
 from hornbeam_server.schema.intervals import Interval
-from hornbeam_server.schema.types import Kind, Value
+from hornbeam_server.schema.reals import text_of_real
+from hornbeam_server.schema.types import Declared, Kind, Value
 from tests.postgres.corpus import Answer, corpus, is_ordered, recorded
 from tests.postgres.hornbeam import Found, answers, database
 
@@ -36,12 +37,12 @@ KINDS = {
 }
 """The kinds of differences, most harmful first."""
 
-_KINDS_OF_TYPE = {
+_KINDS_OF_TYPE: Mapping[str, Kind | Declared] = {
     "smallint": Kind.INTEGER,
     "integer": Kind.INTEGER,
     "bigint": Kind.BIGINT,
     "numeric": Kind.DECIMAL,
-    "real": Kind.DOUBLE,
+    "real": Declared.REAL,
     "double precision": Kind.DOUBLE,
     "boolean": Kind.BOOLEAN,
     "text": Kind.TEXT,
@@ -58,10 +59,9 @@ _KINDS_OF_TYPE = {
     "json": Kind.JSON,
     "jsonb": Kind.JSON,
 }
-"""How Hornbeam shows a type of PostgreSQL: it shows SMALLINT as INTEGER and REAL as DOUBLE."""
-_FLOATS = {"real": 1e-6, "double precision": 1e-14}
-"""Relative errors of floats that count as equal: of a REAL as a DOUBLE, and of transcendental
-functions."""
+"""How Hornbeam shows a type of PostgreSQL: it shows SMALLINT as INTEGER."""
+_ERROR = 1e-14
+"""The relative error of doubles that count as equal: that of transcendental functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,11 @@ def _same_number(type_: str, wanted: str, found: int | float | Decimal) -> bool:
         return False
     if not number.is_finite() or not math.isfinite(found):
         return str(number) == str(Decimal(found))
-    if type_ in _FLOATS or isinstance(found, float):
-        return math.isclose(float(number), found, rel_tol=_FLOATS.get(type_, 1e-14))
+    if type_ == "real":
+        same = text_of_real(found) == wanted if isinstance(found, float) else number == found
+        return same or number == found == 0  # there is one zero
+    if type_ == "double precision" or isinstance(found, float):
+        return math.isclose(float(number), found, rel_tol=_ERROR)
     return number == found
 
 

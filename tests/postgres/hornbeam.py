@@ -11,7 +11,7 @@ from pathlib import Path
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import HornbeamError, Unsupported
-from hornbeam_server.schema.types import Kind, Row
+from hornbeam_server.schema.types import REAL, ColumnType, Declared, Kind, Row
 from tests.postgres.corpus import is_statement, statement
 from tests.postgres.statements import ROWS, TABLES
 from tests.txlayer.database_world import catalog_of, opened, run_all
@@ -25,10 +25,10 @@ _UNKNOWN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Kinds and rows of a result, or the error's message. `refused`: the error names what is not
-    supported."""
+    """Kinds of a result (of a REAL its declared type) and its rows, or the error's message.
+    `refused`: the error names what is not supported."""
 
-    kinds: tuple[Kind | None, ...] = ()
+    kinds: tuple[Kind | Declared | None, ...] = ()
     rows: tuple[Row, ...] = ()
     error: str | None = None
     refused: bool = False
@@ -73,11 +73,15 @@ async def _together(database: Database, cases: Sequence[str]) -> dict[str, Found
     return await _together(database, first) | await _together(database, second)
 
 
+def _kind(type_: ColumnType | None) -> Kind | Declared | None:
+    return type_ and (Declared.REAL if type_ == REAL else type_.kind)
+
+
 async def _answer(database: Database, sql: str) -> Found:
     try:
         async with database.reads.query(sql) as result:
             rows = await result.stream.all()
-            kinds = tuple(column.type and column.type.kind for column in result.stream.columns)
+            kinds = tuple(_kind(column.type) for column in result.stream.columns)
     except HornbeamError as error:
         refused = isinstance(error, Unsupported) or _UNKNOWN.search(error.message) is not None
         return Found(error=f"{error.code}: {error.message}", refused=refused)

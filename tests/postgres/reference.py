@@ -18,8 +18,8 @@ BEGIN, END = f"<!-- `{COMMAND}` writes this section -->\n", "<!-- end of the sec
 INTRODUCTION = """
 The test `tests/postgres` asks Hornbeam and PostgreSQL {version} the same {all} expressions and queries. {equal} answers
 are equal. The tables show each kind of difference by an example. `tests/postgres/differences.toml` lists all cases. A
-test fails if a difference is missing there, or no longer occurs. `SMALLINT` counts as `INTEGER` and `REAL` as `DOUBLE`,
-since queries show them so. Trailing zeros of decimals do not count.
+test fails if a difference is missing there, or no longer occurs. `SMALLINT` counts as `INTEGER`,
+since queries show it so. Trailing zeros of decimals do not count.
 """  # noqa: E501
 WIDTH = 40
 """Maximum characters of an answer in the table."""

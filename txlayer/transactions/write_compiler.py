@@ -28,7 +28,7 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.trees import unlink
-from hornbeam_server.schema.types import ColumnType, Kind, Value
+from hornbeam_server.schema.types import REAL, ColumnType, Kind, Value
 from hornbeam_server.txlayer.transactions.conflict_targets import target_of
 from hornbeam_server.txlayer.transactions.identity_assignments import (
     ignored_identities,
@@ -219,6 +219,17 @@ class _Compiler:
             self._readers(),
             tuple(self.by_values),
             outputs,
+            self._reals_as_text(query, positions) if outputs is None else frozenset(),
+        )
+
+    def _reals_as_text(self, query: Subquery | None, positions: Sequence[int]) -> frozenset[int]:
+        """The places of the columns of INSERT … SELECT that are REAL and are assigned to text."""
+        given = () if query is None else query.prepared.columns
+        return frozenset(
+            place
+            for place, (column, position) in enumerate(zip(given, positions, strict=False))
+            if REAL in (column.type, column.number)
+            and self.relation.columns[position].type.kind is Kind.TEXT
         )
 
     def update(self, ast: exp.Update) -> UpdatePlan:
@@ -421,7 +432,7 @@ class _Compiler:
         if self.mentions[parameter] == 1 and parameter not in self.bound.uses:
             self.assigned[parameter] = column
             return True
-        return column.type.kind not in {Kind.DECIMAL, Kind.TEXT}
+        return column.type.kind not in {Kind.DECIMAL, Kind.TEXT} and column.type != REAL
 
     def _readers(self) -> tuple[Reader, ...]:
         assigned = self.assigned

@@ -19,7 +19,7 @@ from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.errors import SqlError, TypeMismatch
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.trees import written
-from hornbeam_server.schema.types import ColumnType, Declared, Kind, Value
+from hornbeam_server.schema.types import ColumnType, Kind, Value
 from hornbeam_server.txlayer.transactions.requests import Parameters
 from hornbeam_server.txlayer.transactions.write_plans import WritePlan, named
 
@@ -75,7 +75,7 @@ def _taken_as_it_is(type_: ColumnType) -> Callable[[Any], bool]:
     """A fast check that a column of the type takes a value as it is. A false negative only costs
     time."""
     fits, length = own(type_), type_.length
-    if type_ != type_.stored() or type_.declared is Declared.CHAR:
+    if type_ != type_.stored() or type_.declared is not None:
         return lambda _: False
     if length is None:
         return fits

@@ -20,6 +20,7 @@ from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Column, Relation
+from hornbeam_server.schema.reals import text_of_real
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 from hornbeam_server.txlayer.transactions.conflict_targets import Target
 from hornbeam_server.txlayer.transactions.requests import Parameters
@@ -228,6 +229,8 @@ class InsertPlan:
     by_values: tuple[ByValues, ...]
     outputs: Outputs | None = None
     """The columns of `query` that take numbers from sequences."""
+    reals: frozenset[int] = frozenset()
+    """The places of the columns of `query` that are REAL and are assigned to text."""
 
     def given(self, parameters: Parameters) -> Iterator[dict[int, Value]]:
         """The values of each row of VALUES, by position. Raises TypeMismatch."""
@@ -236,8 +239,13 @@ class InsertPlan:
     def selected(self, row: Row) -> dict[int, Value]:
         """The values by position that a row of INSERT … SELECT assigns. Raises TypeMismatch."""
         columns = self.relation.columns
+        if self.reals:
+            row = tuple([self._as_text(place, value) for place, value in enumerate(row)])
         typed = ((i, columns[i].type, v) for i, v in zip(self.query_positions, row, strict=True))
         return {i: assigned(value, t) for i, t, value in typed}
+
+    def _as_text(self, place: int, value: Value) -> Value:
+        return text_of_real(value) if place in self.reals and isinstance(value, float) else value
 
 
 @dataclass(frozen=True, slots=True)
