@@ -9,7 +9,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from hornbeam.statements import (
     tokens,
     workload_text,
 )
-from hornbeam.transport import Transport, replanned
+from hornbeam.transport import Requests, replanned
 from hornbeam.views import require_fresh, wait_until_all_readable, wait_until_readable
 
 DDL = ""
@@ -40,10 +40,10 @@ PASSED_OVER = "passed over: view "
 """The beginning of a note about a plain view that cannot be read."""
 
 
-def execute_ddl(
-    transport: Transport,
+async def execute_ddl(
+    requests: Requests,
     statement: str,
-    insert: Callable[[str], object],
+    insert: Callable[[str], Awaitable[object]],
     parameters: Sequence[Any] | Mapping[str, Any] = (),
     path: Sequence[str] | None = None,
 ) -> dict[str, Any] | None:
@@ -59,25 +59,29 @@ def execute_ddl(
     statement = table_of_select(statement) or statement
     if _restarts(statement):
         body = _body(statement, path) | {"parameters": parameters}
-        answer: dict[str, Any] = transport.json("POST", "/v1/schema/restart", body)
+        answer: dict[str, Any] = await requests.json("POST", "/v1/schema/restart", body)
         return answer if is_setval(statement) else None
     asked = _read(statement)
     if asked.verb == "refresh":
-        names = _names(transport.json("GET", "/v1/schema")["ddl"], path)
-        require_fresh(transport, names.old(MATERIALIZED, asked.parts))
+        names = _names((await requests.json("GET", "/v1/schema"))["ddl"], path)
+        await require_fresh(requests, names.old(MATERIALIZED, asked.parts))
         return None
-    fill, before = replanned(lambda: _plan_and_apply(transport, statement, path))
+    fill, before = await replanned(
+        lambda: _plan_and_apply(requests, statement, path), requests.pause
+    )
     if fill:
         try:
-            insert(fill)
+            await insert(fill)
         except BaseException:
             name = ".".join(map(quote, asked.parts))
-            replanned(lambda: _plan_and_apply(transport, f"DROP TABLE {name}", path))
+            await replanned(
+                lambda: _plan_and_apply(requests, f"DROP TABLE {name}", path), requests.pause
+            )
             raise
     if (asked.verb, asked.what) == ("create", MATERIALIZED):
-        wait_until_readable(transport, _names(before, path).new(asked.parts))
+        await wait_until_readable(requests, _names(before, path).new(asked.parts))
     if asked.verb in _ALTERS:
-        wait_until_all_readable(transport)
+        await wait_until_all_readable(requests)
     return None
 
 
@@ -96,17 +100,17 @@ def _restarts(statement: str) -> bool:
     )
 
 
-def _plan_and_apply(
-    transport: Transport, statement: str, path: Sequence[str] | None
+async def _plan_and_apply(
+    requests: Requests, statement: str, path: Sequence[str] | None
 ) -> tuple[str, str]:
     """Change the schema. Returns the INSERT that fills a new table, or "", and the text of the
     schema before the change."""
-    current = transport.json("GET", "/v1/schema")
-    changed = _changed(transport, current["ddl"], statement, path)
+    current = await requests.json("GET", "/v1/schema")
+    changed = await _changed(requests, current["ddl"], statement, path)
     ddl = str(changed["ddl"])
     try:
-        put_into_force(
-            transport,
+        await put_into_force(
+            requests,
             current,
             ddl,
             allow_drop=True,
@@ -119,14 +123,14 @@ def _plan_and_apply(
     return str(changed.get("insert", "")), current["ddl"]
 
 
-def _changed(
-    transport: Transport, ddl: str, statement: str, path: Sequence[str] | None
+async def _changed(
+    requests: Requests, ddl: str, statement: str, path: Sequence[str] | None
 ) -> dict[str, Any]:
     """The schema in force, `ddl`, after `statement`, as the member `ddl`. The server adds `insert`,
     which fills a new table, and the `renames`, and the `usings` of columns."""
     if not _needs_server(statement, ddl):
         return {"ddl": evolve(ddl, statement, path)}
-    answer: dict[str, Any] = transport.json("POST", "/v1/schema/alter", _body(statement, path))
+    answer: dict[str, Any] = await requests.json("POST", "/v1/schema/alter", _body(statement, path))
     return answer | {"ddl": ddl} if answer["same"] else answer
 
 
@@ -145,8 +149,8 @@ def _needs_server(statement: str, ddl: str) -> bool:
     return words[0] in _ALTERS or (words[:1] == ["drop"] and words[-1] in _BEHIND_DROP)
 
 
-def put_into_force(
-    transport: Transport,
+async def put_into_force(
+    requests: Requests,
     current: dict[str, Any],
     ddl: str,
     *,
@@ -172,9 +176,9 @@ def put_into_force(
         "renames": list(renames),
         "usings": list(usings),
     }
-    planned = transport.json("POST", "/v1/schema/plan", body)
+    planned = await requests.json("POST", "/v1/schema/plan", body)
     confirmed = body | {"plan_id": planned["plan_id"], "allow_drop": allow_drop}
-    transport.json("POST", "/v1/schema/apply", confirmed)
+    await requests.json("POST", "/v1/schema/apply", confirmed)
     lines = (line.strip() for line in planned["text"].splitlines())
     return [line for line in lines if line.startswith(PASSED_OVER)]
 

@@ -19,12 +19,11 @@ _UNCODED = "Accept-Encoding: identity\r\n"
 _HTTP = b"HTTP/1."
 _HEAD_END = b"\r\n\r\n"
 _STATUS = re.compile(r"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n\0]*)?")
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"[^\r\n\0]*")
-_SENT_VALUE = re.compile(r"[\t -~\x80-\xff]*")
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_HEADERS = re.compile(rf"(?:\r\n{_TOKEN}:[^\r\n\0]*(?:\r\n[ \t]+[^\r\n\0]*)*)*")
+_REQUEST = re.compile(rf"[A-Z]+ [!-~]+ HTTP/1\.1\r\n(?:{_TOKEN}: [\t -~\x80-\xff]*\r\n)+")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
-_ONE_LINE = re.compile(r"[!-~]+")
 _CHANGES_PROTOCOL = 101
 _WITHOUT_BODY = {204, 304}
 _CLOSED = "the node has closed the connection"
@@ -44,19 +43,15 @@ def host_of(parts: SplitResult) -> str:
 
 def request_bytes(request: Request, host: str) -> bytes:
     """A request with its body. Raises ValueError for a character that would end a line."""
-    if not _ONE_LINE.fullmatch(request.path):
-        raise ValueError(f"the path {request.path!r} has characters that a URL cannot have")
-    lines = [
-        f"{request.method} {request.path} HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: identity\r\n"
-    ]
+    head = f"{request.method} {request.path} HTTP/1.1\r\nHost: {host}\r\n{_UNCODED}"
     for name, value in request.headers.items():
-        if not _SENT_VALUE.fullmatch(value) or not _NAME.fullmatch(name):
-            raise ValueError(f"the header {name} has characters that a header cannot have")
-        lines.append(f"{name}: {value}\r\n")
+        head += f"{name}: {value}\r\n"
+    # One check of the whole head: each header and the request line are one line.
+    if head.count("\n") != len(request.headers) + 3 or not _REQUEST.fullmatch(head):
+        raise ValueError("a path or a header has characters that it cannot have")
     if request.body or request.method != "GET":
-        lines.append(f"Content-Length: {len(request.body)}\r\n")
-    lines.append("\r\n")
-    return "".join(lines).encode("latin-1") + request.body
+        head += f"Content-Length: {len(request.body)}\r\n"
+    return head.encode("latin-1") + b"\r\n" + request.body
 
 
 class AnswerReader:
@@ -215,23 +210,23 @@ def _length(text: str | None) -> int:
 
 def _head_of(text: str) -> tuple[int, str, dict[str, str]]:
     """Status, minor version, and headers with their names in lower case. Raises Garbled."""
-    first, *lines = text.split("\r\n")
-    found = _STATUS.fullmatch(first)
-    if found is None:
+    end = text.find("\r\n")
+    first = text if end < 0 else text[:end]
+    status = _STATUS.fullmatch(first)
+    if status is None:
         raise Garbled("the answer is not HTTP/1.1")
+    if not _HEADERS.fullmatch(text, len(first)):
+        raise Garbled("the answer has a header that cannot be read")
     headers: dict[str, str] = {}
     name = ""
-    for line in lines:
-        if line[:1] in {" ", "\t"} and name:  # a value over several lines, of old servers
+    for line in text.split("\r\n")[1:]:
+        if line[0] in " \t":  # a value over several lines, of old servers
             headers[name] = f"{headers[name]} {line.strip()}".strip()
             continue
-        name, colon, value = line.partition(":")
-        value = value.strip(" \t")
-        if not colon or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise Garbled("the answer has a header that cannot be read")
-        name = name.lower()
+        named, _, value = line.partition(":")
+        name, value = named.lower(), value.strip(" \t")
         headers[name] = _merged(name, headers[name], value) if name in headers else value
-    return int(found[2]), found[1], headers
+    return int(status[2]), status[1], headers
 
 
 def _merged(name: str, before: str, value: str) -> str:

@@ -44,7 +44,7 @@ class Token(NamedTuple):
 
 
 CACHED_LENGTH = 10_000
-"""Maximum length, in characters, of statements whose parameter names are cached."""
+"""Maximum length, in characters, of statements about which facts are cached."""
 _WRITES = {"insert", "update", "delete", "replace", "truncate", "merge"}
 _DDL = {"create", "drop", "alter", "rename", "refresh"}
 _CONTROL = {"begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release"}
@@ -104,6 +104,10 @@ def text_of(found: Sequence[Token], sql: str) -> str:
 
 def kind(sql: str) -> Kind:
     """The kind of the statement. An unknown statement counts as a read, which changes nothing."""
+    return (_cached_kind if len(sql) <= CACHED_LENGTH else _kind)(sql)
+
+
+def _kind(sql: str) -> Kind:
     words = (token for token in tokens(sql) if token.text != "(")
     word = next(words, Token("", 0, 0)).text.lower()
     if word == "with":
@@ -127,6 +131,9 @@ def kind(sql: str) -> Kind:
         if word in words_:
             return meaning
     return Kind.READ
+
+
+_cached_kind = lru_cache(512)(_kind)
 
 
 def _sets_transactions(words: Sequence[str]) -> bool:

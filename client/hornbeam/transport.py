@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from hornbeam.errors import Error, InterfaceError, OperationalError, from_problem
@@ -19,6 +20,7 @@ from hornbeam.exchange import Answer, Carrier, CutShort, Lost, NotSent, Request
 from hornbeam.http import Http
 from hornbeam.nodes import BEHIND, Nodes
 from hornbeam.security import Secret, Tls, key_of, redacted, require_private, tls_of
+from hornbeam.waiting import Pause, blocking_pause, finished
 
 T = TypeVar("T")
 ARROW = "application/vnd.apache.arrow.stream"
@@ -31,6 +33,10 @@ GRACE_S = 5.0
 """Seconds that the client waits beyond the request's time limit. So the server gives up first, and
 its answer states the outcome of the request."""
 _RETRIED = {"transaction-aborted", "overloaded", "unavailable"}
+_LOST = {"unreachable", "outcome-unknown"}
+ERROR = 400
+"""The lowest status of an error."""
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Target(NamedTuple):
@@ -81,21 +87,93 @@ def _nodes(parts: SplitResult, options: dict[str, str]) -> list[tuple[str, int]]
     return [(node.hostname or "", node.port or DEFAULT_PORT) for node in nodes]
 
 
-class Transport:
-    """Sends requests, and turns problem documents into exceptions. One thread uses it at a time.
+class Requests(Protocol):
+    """Requests for a database, as the code awaits them that both kinds of connections share
+    (`hornbeam/waiting.py`)."""
 
-    `where` names the database in messages. `headers` are sent with every request.
-    """
-
-    def __init__(
-        self, carrier: Carrier, where: str, headers: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
-        self._carrier = carrier
-        self._where = where
-        self._headers = dict(headers)
-        self.behind_s = 0.0
+    @property
+    def behind_s(self) -> float:
         """Seconds since the node that sent the last answer last learned of commits. 0: the node is
         connected to the other nodes."""
+
+    async def json(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = NONE
+    ) -> Any:
+        """The answer's JSON document. `body`: a document, or its bytes. Raises DatabaseError."""
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+
+
+class Envelope:
+    """Makes requests, and takes the documents out of their answers: problem documents become
+    exceptions. `where` names the database in messages. `headers` are sent with every request."""
+
+    def __init__(self, where: str, headers: Mapping[str, str] = NONE) -> None:
+        self._where = where
+        self._headers = dict(headers)
+        self._json_headers = {**self._headers, "Content-Type": "application/json"}
+        self.behind_s = 0.0
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] = NONE,
+        params: Mapping[str, str] | None = None,
+    ) -> Request:
+        """A request. `body`: a document, or its bytes. Raises InterfaceError."""
+        target = quoted(path)
+        if params:
+            target += f"?{urlencode(params)}"
+        if body is None:
+            return Request(method, target, {**self._headers, **headers})
+        given = {**self._json_headers, **headers} if headers else self._json_headers
+        content = body if isinstance(body, bytes) else encode(body)
+        return Request(method, target, given, content)
+
+    def sent(self, request: Request) -> Request:
+        """A request of bytes, with the headers of every request."""
+        return request._replace(headers={**self._headers, **request.headers})
+
+    def document(self, status: int, headers: Mapping[str, str], body: bytes) -> Any:
+        """The document of an answer. Raises DatabaseError, and ValueError for another text."""
+        if status >= ERROR:
+            raise problem_of(status, body)
+        behind = headers.get(BEHIND)
+        self.behind_s = float(behind) if behind else 0.0
+        document = _decode(body.decode())
+        if type(document) is dict and isinstance(document.get("error"), dict):
+            # The request failed after the server had begun its answer.
+            raise from_problem(document["error"])
+        return document
+
+    def unreached(self, error: NotSent | Lost) -> OperationalError:
+        """A carrier's error. Without a connection nothing was sent. With a connection the outcome
+        is unknown."""
+        sent = isinstance(error, Lost)
+        problem = {
+            "code": "unreachable",
+            "retryable": not sent,
+            "outcome": "unknown" if sent else "none",
+        }
+        fault = "has not ended its answer" if isinstance(error, CutShort) else "does not answer"
+        return OperationalError(f"The database at {self._where} {fault}: {error}", problem)
+
+
+class Transport:
+    """Sends requests, and waits for their answers. One thread uses it at a time. The arguments are
+    those of `Envelope`."""
+
+    def __init__(self, carrier: Carrier, where: str, headers: Mapping[str, str] = NONE) -> None:
+        self._carrier = carrier
+        self._envelope = Envelope(where, headers)
+
+    @property
+    def behind_s(self) -> float:
+        """See `Requests`."""
+        return self._envelope.behind_s
 
     def json(
         self,
@@ -103,100 +181,92 @@ class Transport:
         path: str,
         body: Any = None,
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] = NONE,
         params: Mapping[str, str] | None = None,
     ) -> Any:
         """The answer's JSON document. Raises DatabaseError."""
-        document = self._document(self._send(method, path, body, headers, params))
-        if isinstance(document, dict) and isinstance(document.get("error"), dict):
-            # The request failed after the server had begun its answer.
-            raise from_problem(document["error"])
-        return document
+        return self._document(self._envelope.request(method, path, body, headers, params))
 
     def post(self, path: str, content: bytes, headers: Mapping[str, str]) -> Any:
         """POST bytes. Returns the answer's JSON document. Raises DatabaseError."""
-        return self._document(
-            self._sent(Request("POST", _quoted(path), {**self._headers, **headers}, content))
-        )
+        return self._document(self._envelope.sent(Request("POST", quoted(path), headers, content)))
 
     def text(self, path: str, params: Mapping[str, str] | None = None) -> str:
         """The answer's text. Raises DatabaseError."""
-        answer = self._send("GET", path, None, None, params)
-        with self._reaching():
+        try:
+            answer = self._sent(self._envelope.request("GET", path, params=params))
             return answer.read().decode()
+        except (NotSent, Lost) as error:
+            raise self._envelope.unreached(error) from error
 
     @contextmanager
-    def stream(
-        self, path: str, body: Any, headers: Mapping[str, str] | None = None
-    ) -> Iterator[Answer]:
+    def stream(self, path: str, body: Any, headers: Mapping[str, str] = NONE) -> Iterator[Answer]:
         """POST `body`. The caller reads the answer piece by piece. Raises DatabaseError."""
-        answer = self._send("POST", path, body, headers)
         try:
-            with self._reaching():
+            answer = self._sent(self._envelope.request("POST", path, body, headers))
+            try:
                 yield answer
-        finally:
-            answer.close()
+            finally:
+                answer.close()
+        except (NotSent, Lost) as error:
+            raise self._envelope.unreached(error) from error
 
     def close(self) -> None:
         """Close the carrier. Idempotent."""
         self._carrier.close()
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        headers: Mapping[str, str] | None,
-        params: Mapping[str, str] | None = None,
-    ) -> Answer:
-        target = _quoted(path) + (f"?{urlencode(params)}" if params else "")
-        given = {**self._headers, **(headers or {})}
-        if body is None:
-            return self._sent(Request(method, target, given))
-        given["Content-Type"] = "application/json"
-        return self._sent(Request(method, target, given, _encode(body)))
-
     def _sent(self, request: Request) -> Answer:
-        with self._reaching():
-            answer = self._carrier.send(request)
-            if answer.is_error:
-                raise _problem(answer)
-        self.behind_s = float(answer.headers.get(BEHIND, 0))
+        """An answer that is no error. Raises NotSent, Lost, DatabaseError."""
+        answer = self._carrier.send(request)
+        if answer.status >= ERROR:
+            raise problem_of(answer.status, answer.read())
         return answer
 
-    def _document(self, answer: Answer) -> Any:
-        with self._reaching():
-            return answer.json()
-
-    @contextmanager
-    def _reaching(self) -> Iterator[None]:
-        """Raise a carrier's errors as OperationalError. Without a connection nothing was sent. With
-        a connection the outcome is unknown."""
+    def _document(self, request: Request) -> Any:
         try:
-            yield
+            answer = self._carrier.send(request)
+            return self._envelope.document(answer.status, answer.headers, answer.read())
         except (NotSent, Lost) as error:
-            sent = isinstance(error, Lost)
-            problem = {
-                "code": "unreachable",
-                "retryable": not sent,
-                "outcome": "unknown" if sent else "none",
-            }
-            fault = "has not ended its answer" if isinstance(error, CutShort) else "does not answer"
-            message = f"The database at {self._where} {fault}: {error}"
-            raise OperationalError(message, problem) from error
+            raise self._envelope.unreached(error) from error
 
 
-def _quoted(path: str) -> str:
+class Blocking:
+    """`Requests` over a transport that blocks: its coroutines never wait."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @property
+    def behind_s(self) -> float:
+        return self._transport.behind_s
+
+    async def json(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = NONE
+    ) -> Any:
+        return self._transport.json(method, path, body, headers=headers)
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251
+
+
+@lru_cache(maxsize=128)
+def quoted(path: str) -> str:
     """A path in URL encoding. Names in it may be quoted already. Raises InterfaceError."""
-    return quote(_utf8(path), safe="/%")
+    return quote(utf8(path), safe="/%")
 
 
-def _encode(body: Any) -> bytes:
+encode_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+"""A body as the text of JSON."""
+_decode = json.JSONDecoder().decode
+
+
+def encode(body: Any) -> bytes:
     """A body as JSON. Raises InterfaceError."""
-    return _utf8(json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+    return utf8(encode_text(body))
 
 
-def _utf8(text: str) -> bytes:
+def utf8(text: str) -> bytes:
+    """Text as bytes. Raises InterfaceError for half a pair of surrogates."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -206,18 +276,17 @@ def _utf8(text: str) -> bytes:
         ) from None
 
 
-def _problem(answer: Answer) -> Error:
+def problem_of(status: int, body: bytes) -> Error:
     """The exception for an error answer. An answer without a problem document does not come from
     Hornbeam's code, but for example from a proxy. If its status is 500 or above, the request may
     have taken effect."""
     try:
-        problem = answer.json()
+        problem = json.loads(body)
     except ValueError:
         problem = None
     if not isinstance(problem, dict):
-        outcome = "unknown" if answer.status >= 500 else "none"
-        detail = f"HTTP status {answer.status}"
-        problem = {"detail": detail, "code": "internal", "outcome": outcome}
+        outcome = "unknown" if status >= 500 else "none"
+        problem = {"detail": f"HTTP status {status}", "code": "internal", "outcome": outcome}
     return from_problem(problem)
 
 
@@ -227,21 +296,31 @@ def open_transport(target: Target, timeout_s: float) -> Transport:
         from hornbeam.embedded import EmbeddedTransport
 
         return EmbeddedTransport(target.folder)
+    nodes = [Http(**options) for options in http_options(target, timeout_s)]
+    carrier = nodes[0] if len(nodes) == 1 else Nodes(nodes)
+    return Transport(carrier, target.addresses[0], standing_headers(target))
+
+
+def http_options(target: Target, timeout_s: float) -> list[dict[str, Any]]:
+    """The arguments of the carrier to each node."""
     tls = None if target.tls is None else target.tls.context()
-    nodes = [
-        Http(
-            address,
-            connect_timeout_s=min(timeout_s, 10.0),
-            timeout_s=timeout_s + GRACE_S,
-            tls=tls,
-        )
+    return [
+        {
+            "address": address,
+            "connect_timeout_s": min(timeout_s, 10.0),
+            "timeout_s": timeout_s + GRACE_S,
+            "tls": tls,
+        }
         for address in target.addresses
     ]
-    headers = {"Authorization": Secret(f"Bearer {target.key}")} if target.key else {}
-    return Transport(Nodes(nodes), target.addresses[0], headers)
 
 
-def persistently(send: Callable[[], T]) -> T:
+def standing_headers(target: Target) -> dict[str, str]:
+    """The headers of every request to `target`."""
+    return {"Authorization": Secret(f"Bearer {target.key}")} if target.key else {}
+
+
+async def repeated(send: Callable[[], Awaitable[T]], pause: Pause) -> T:
     """Call `send` until it succeeds, fails with an error that a retry would not change, or
     PATIENCE_S have passed since the first failure.
 
@@ -252,7 +331,7 @@ def persistently(send: Callable[[], T]) -> T:
     unknown, give_up, pause_s = False, math.inf, 0.005
     while True:
         try:
-            return send()
+            return await send()
         except Error as error:
             # PATIENCE_S begins at the first failure: a frozen node delays the first attempt.
             give_up = min(give_up, time.monotonic() + PATIENCE_S)
@@ -262,21 +341,35 @@ def persistently(send: Callable[[], T]) -> T:
                 if unknown and error.code in _LOST | _RETRIED:
                     error.outcome, error.retryable = "unknown", False
                 raise
-        time.sleep(pause_s)
+        await pause(pause_s)
         pause_s = min(pause_s * 2, 0.5)
 
 
-def replanned(apply: Callable[[], T]) -> T:
+def persistently(send: Callable[[], T]) -> T:
+    """`repeated` for a function that blocks."""
+    return finished(repeated(_awaited(send), blocking_pause))
+
+
+async def replanned(apply: Callable[[], Awaitable[T]], pause: Pause) -> T:
     """Call `apply`, which plans and applies a schema, until its plan is not stale, at most
     MAX_ATTEMPTS times. New row counts and concurrent schema changes make a plan stale."""
     for attempt in range(MAX_ATTEMPTS - 1):
         try:
-            return apply()
+            return await apply()
         except OperationalError as error:
             if error.code != "stale-plan":
                 raise
-        time.sleep(0.01 * 2**attempt)
-    return apply()
+        await pause(0.01 * 2**attempt)
+    return await apply()
 
 
-_LOST = {"unreachable", "outcome-unknown"}
+def replanned_blocking(apply: Callable[[], T]) -> T:
+    """`replanned` for a function that blocks."""
+    return finished(replanned(_awaited(apply), blocking_pause))
+
+
+def _awaited(call: Callable[[], T]) -> Callable[[], Awaitable[T]]:
+    async def awaited() -> T:
+        return call()
+
+    return awaited

@@ -152,12 +152,18 @@ def to_wire(value: Any) -> Any:
     raise InterfaceError(f"A parameter cannot be a {type(value).__name__}.")
 
 
+_PLAIN = {int, str, bool, type(None)}
+"""Types whose values JSON has. Their subclasses have other texts, or none."""
+
+
 def _typed(name: str, value: str) -> dict[str, str]:
     return {"type": name, "value": value}
 
 
 def wire_parameters(sql: str, parameters: Parameters) -> list[Any] | dict[str, Any]:
     """Parameters as JSON, without those that `sql` does not name. Raises InterfaceError."""
+    if type(parameters) is list or type(parameters) is tuple:
+        return [value if type(value) in _PLAIN else to_wire(value) for value in parameters]
     if isinstance(parameters, Mapping):
         named = names_in(sql)
         return {name: to_wire(value) for name, value in parameters.items() if name in named}

@@ -6,7 +6,7 @@ import time
 from urllib.parse import quote
 
 from hornbeam.errors import NotSupportedError, OperationalError, ProgrammingError
-from hornbeam.transport import Transport
+from hornbeam.transport import Requests
 
 BUILD_S = 600.0
 """Time that CREATE MATERIALIZED VIEW waits for its build, in seconds."""
@@ -16,12 +16,12 @@ _UNFINISHED = ("building", "catching up")
 """The states of a view whose build has not ended."""
 
 
-def wait_until_readable(transport: Transport, name: str) -> None:
+async def wait_until_readable(requests: Requests, name: str) -> None:
     """Wait until the build of an immediate view has ended. A view that batches refresh is built by
     its next batch. Raises OperationalError if the build fails or takes longer than `BUILD_S`."""
     end, pause = time.monotonic() + BUILD_S, _FIRST_PAUSE_S
     while True:
-        view = transport.json("GET", f"/v1/views/{quote(name, safe='')}")
+        view = await requests.json("GET", f"/v1/views/{quote(name, safe='')}")
         state = view["state"]
         if state == "readable" or view["immediate"] is None:
             return
@@ -31,22 +31,22 @@ def wait_until_readable(transport: Transport, name: str) -> None:
                 f"View {name} is declared, and cannot be read yet: {why}.\n"
                 "  Follow its build: hornbeam view list"
             )
-        time.sleep(pause)
+        await requests.pause(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
-def wait_until_all_readable(transport: Transport) -> None:
+async def wait_until_all_readable(requests: Requests) -> None:
     """Wait for the builds of all immediate views, as `wait_until_readable` does for one."""
-    for view in transport.json("GET", "/v1/schema")["views"]:
+    for view in (await requests.json("GET", "/v1/schema"))["views"]:
         if view["immediate"] is not None and view["state"] in _UNFINISHED:
-            wait_until_readable(transport, view["name"])
+            await wait_until_readable(requests, view["name"])
 
 
-def require_fresh(transport: Transport, name: str) -> None:
+async def require_fresh(requests: Requests, name: str) -> None:
     """REFRESH MATERIALIZED VIEW: transactions keep an immediate view, so nothing is to be done.
     Raises NotSupportedError for a view that batches refresh, ProgrammingError if there is no such
     view."""
-    for view in transport.json("GET", "/v1/schema")["views"]:
+    for view in (await requests.json("GET", "/v1/schema"))["views"]:
         if view["name"] == name and view["deferred"] is not None:
             raise NotSupportedError(
                 f"View {name} is refreshed by batches.\n"

@@ -16,7 +16,7 @@ import typer
 
 import hornbeam
 from hornbeam.cli.csvtext import csv_line, records
-from hornbeam.connection import Connection
+from hornbeam.session import Session
 from hornbeam.errors import OperationalError
 from hornbeam.transport import Transport
 from tests.client import client_world
@@ -276,14 +276,14 @@ def test_the_prompt_describes_defaults_and_checks(prompted: Callable[..., str]) 
 def test_ctrl_c_ends_the_statement_but_not_the_transaction(
     prompted: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = Connection.query
+    query = Session.query
 
-    def interrupted(self: Connection, sql: str, parameters: Any) -> Any:
+    def interrupted(self: Session, sql: str, parameters: Any) -> Any:
         if "long" in sql:
             raise KeyboardInterrupt
         return query(self, sql, parameters)
 
-    monkeypatch.setattr(Connection, "query", interrupted)
+    monkeypatch.setattr(Session, "query", interrupted)
     begun = (r"\begin", "INSERT INTO author VALUES (70, 'kept');", "SELECT 'long';")
     assert "Interrupted" in prompted(*begun, r"\commit", r"\q")
     shown = prompted("SELECT a_name FROM author WHERE a_id = 70;", r"\q")

@@ -21,6 +21,7 @@ import structlog
 import hornbeam
 from hornbeam.connection import Connection
 from hornbeam.exchange import Answer, Lost, NotSent, Request
+from hornbeam.options import Options
 from hornbeam.transport import Transport, parse_url
 from hornbeam.types import row_reader, to_wire
 from tests.client import client_world
@@ -57,7 +58,7 @@ def answered(status: int, document: Any) -> Answer:
 
 def connected(*answers: Scripted, autocommit: bool = False) -> tuple[Connection, Script]:
     script = Script(*answers)
-    return Connection(Transport(script, "test"), autocommit=autocommit), script
+    return Connection(Transport(script, "test"), Options(autocommit=autocommit)), script
 
 
 def rows(*values: list[Any], snapshot: int = 7, reads: Any = ()) -> dict[str, Any]:

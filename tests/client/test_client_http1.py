@@ -218,8 +218,8 @@ def test_a_request_cannot_contain_another_one():
         b"A: b\r\nContent-Length: 2\r\n\r\n{}"
     )
     for header in ({"A": "b\r\nC: d"}, {"A": "b\n"}, {"A: b\r\nC": "d"}, {"A": "\0"}, {"": ""}):
-        with pytest.raises(ValueError, match="a header cannot have"):
+        with pytest.raises(ValueError, match="cannot have"):
             request_bytes(request._replace(headers=header), "here")
     for path in ("/ HTTP/1.1\r\nA: b", "/a b", "/ä", ""):
-        with pytest.raises(ValueError, match="a URL cannot have"):
+        with pytest.raises(ValueError, match="cannot have"):
             request_bytes(request._replace(path=path), "here")

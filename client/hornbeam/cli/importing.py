@@ -43,6 +43,8 @@ from hornbeam.connection import Connection
 from hornbeam.ddl import put_into_force
 from hornbeam.errors import from_problem
 from hornbeam.server_package import server_module
+from hornbeam.transport import Blocking
+from hornbeam.waiting import finished
 
 _PROPOSE = (
     "To edit a proposed schema and import into it: hornbeam schema plan {file} --suggest >"
@@ -167,7 +169,9 @@ def _prepared(
     passed: Sequence[str] = ()
     if any(reading.schema.relations for reading in declared):
         text = ddl.render_ddl(whole)
-        passed = put_into_force(db.transport, current, text, allow_drop=False, file=_SCHEMA)
+        requests = Blocking(db.transport)
+        applied = put_into_force(requests, current, text, allow_drop=False, file=_SCHEMA)
+        passed = finished(applied)
     return parts, passed
 
 

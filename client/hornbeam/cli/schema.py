@@ -32,7 +32,7 @@ from hornbeam.errors import DatabaseError, OperationalError, from_problem
 from hornbeam.namespaces import joined, parted
 from hornbeam.server_package import server_module
 from hornbeam.statements import workload_text
-from hornbeam.transport import replanned
+from hornbeam.transport import replanned_blocking
 
 _POLL_S = 0.2
 _LONG_FILE = 1_000_000
@@ -252,7 +252,7 @@ def apply(
             return applied
 
         # A plan that the user confirms is applied exactly as shown, or not at all.
-        answer = replanned(put_into_force) if yes else put_into_force()
+        answer = replanned_blocking(put_into_force) if yes else put_into_force()
         if wait or "hornbeam:///" in url:  # an embedded database builds only while it is open
             _watch_builds(db)
             # The views become readable in a later catalog version.

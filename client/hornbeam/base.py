@@ -1,0 +1,149 @@
+"""The parts of connections and cursors that need no request, for both kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hornbeam import errors
+from hornbeam.results import Description, Results
+from hornbeam.session import Session
+
+
+class BaseConnection:
+    """The state of a connection.
+
+    `bookmark` is the commit timestamp of the last transaction on this connection. Later reads on
+    this connection, or on another connection that gets the bookmark, see that transaction (except
+    in statements that name deferred views). In autocommit, reads raise it to their snapshot,
+    unless the connection allows staleness. `use_views` and `max_staleness_s` apply from the next
+    statement on.
+    """
+
+    Warning = errors.Warning
+    Error = errors.Error
+    InterfaceError = errors.InterfaceError
+    DatabaseError = errors.DatabaseError
+    DataError = errors.DataError
+    OperationalError = errors.OperationalError
+    IntegrityError = errors.IntegrityError
+    InternalError = errors.InternalError
+    ProgrammingError = errors.ProgrammingError
+    NotSupportedError = errors.NotSupportedError
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def bookmark(self) -> int:
+        return self._session.bookmark
+
+    @bookmark.setter
+    def bookmark(self, value: int) -> None:
+        self._session.bookmark = value
+
+    @property
+    def use_views(self) -> bool:
+        return self._session.use_views
+
+    @use_views.setter
+    def use_views(self, value: bool) -> None:
+        self._session.use_views = value
+
+    @property
+    def max_staleness_s(self) -> float | None:
+        return self._session.max_staleness_s
+
+    @max_staleness_s.setter
+    def max_staleness_s(self, value: float | None) -> None:
+        self._session.max_staleness_s = value
+
+    @property
+    def autocommit(self) -> bool:
+        """True: each statement is its own transaction."""
+        return self._session.autocommit
+
+    @autocommit.setter
+    def autocommit(self, value: bool) -> None:
+        self._session.autocommit = value
+
+    @property
+    def isolation(self) -> str:
+        """The isolation level of the open transaction. Setting it sets the level of transactions
+        that name no other. Raises InterfaceError inside a transaction that has read or written, or
+        for an unknown level."""
+        return self._session.isolation
+
+    @isolation.setter
+    def isolation(self, level: str) -> None:
+        self._session.isolation = level
+
+    @property
+    def behind_s(self) -> float:
+        """Staleness, in seconds, of the node that sent the last answer. A node that is disconnected
+        from the other nodes reports the seconds since it last learned of commits: its answers are
+        as of that time. 0.0: the node is connected."""
+        return self._session.behind_s
+
+    @property
+    def closed(self) -> bool:
+        return self._session.closed
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether there is an open transaction, which commit or rollback would end."""
+        return self._session.in_transaction
+
+
+class BaseCursor:
+    """The state of a cursor, without its results."""
+
+    lastrowid: None = None
+
+    def __init__(self, session: Session) -> None:
+        self._results = Results(session)
+
+    @property
+    def arraysize(self) -> int:
+        """The number of rows that `fetchmany` fetches by default."""
+        return self._results.arraysize
+
+    @arraysize.setter
+    def arraysize(self, value: int) -> None:
+        self._results.arraysize = value
+
+    @property
+    def served_by(self) -> list[str]:
+        """Views, indexes and relations that answered the last SELECT."""
+        return self._results.served_by
+
+    @property
+    def notice(self) -> str:
+        """Why the last statement had nothing to do, as VACUUM has."""
+        return self._results.notice
+
+    @property
+    def description(self) -> list[Description] | None:
+        """(name, SQL type, None …) for each column of the result; None without a result."""
+        return self._settled().description
+
+    @property
+    def rowcount(self) -> int:
+        """Number of rows of the result, or of rows that the write changed; -1 before the first
+        statement."""
+        return self._settled().rowcount
+
+    @property
+    def rownumber(self) -> int | None:
+        """Index of the next row to fetch; None without a result."""
+        return self._settled().rownumber
+
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """Do nothing (PEP 249 allows that)."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Do nothing (PEP 249 allows that)."""
+
+    def _settled(self) -> Results:
+        """The results, after the writes of the last statement have run."""
+        raise NotImplementedError

@@ -1,0 +1,242 @@
+"""Statements of a cursor and their results, for cursors of both kinds (`waiting.py`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from hornbeam.errors import InterfaceError, NotSupportedError
+from hornbeam.explaining import explained_of
+from hornbeam.namespaces import setting_of_path
+from hornbeam.prepared import execute_of
+from hornbeam.session import Session
+from hornbeam.statements import Kind, kind, setting_of
+from hornbeam.types import Parameters, row_reader
+from hornbeam.upkeep import notice_of
+from hornbeam.writes import Write
+
+Row = tuple[Any, ...]
+Description = tuple[str, str, None, None, None, None, None]
+_EXPLAIN_COLUMNS = [{"name": "explanation", "type": "TEXT"}]
+_EXPLAIN_JSON = [{"name": "explanation", "type": "JSON"}]
+
+
+class Results:
+    """Runs the statements of one cursor, and keeps the results of the last one. Before results are
+    read, `settle` takes those of writes that a pipeline has collected."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.arraysize = 1
+        self.served_by: list[str] = []
+        """Views, indexes and relations that answered the last SELECT."""
+        self.notice = ""
+        """Why the last statement had nothing to do, as VACUUM has."""
+        self._closed = False
+        self._description: list[Description] | None
+        self._rows: list[Row] | None
+        self._rowcount: int
+        self._next: int
+        self._waiting: list[Write]
+        self._clear()
+
+    @property
+    def description(self) -> list[Description] | None:
+        """(name, SQL type, None …) for each column of the result; None without a result."""
+        return self._description
+
+    @property
+    def rowcount(self) -> int:
+        """Number of rows of the result, or of rows that the write changed; -1 before the first
+        statement."""
+        return self._rowcount
+
+    @property
+    def rownumber(self) -> int | None:
+        """Index of the next row to fetch; None without a result."""
+        return None if self._rows is None else self._next
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the last writes have run."""
+        return not self._waiting
+
+    async def execute(self, operation: str, parameters: Parameters = ()) -> None:
+        """Run a statement with `?` (a sequence) or `:name` (a mapping) parameters. A mapping may
+        contain further names."""
+        self.begin()
+        match kind(operation):
+            case Kind.WRITE:
+                await self._write([Write.of(operation, parameters, self.session.path_member)])
+            case Kind.DDL:
+                answer = await self.session.ddl(operation, parameters)
+                if answer is not None:
+                    self._rowcount = 1
+                    self._take([{"name": "setval", "type": "BIGINT"}], [[answer["value"]]])
+            case Kind.EXPLAIN:
+                await self._explain(operation, parameters)
+            case Kind.SET:
+                await self._set(operation)
+            case Kind.CONTROL:
+                await self.session.control(operation)
+            case Kind.PREPARE:
+                await self.session.prepare(operation)
+            case Kind.EXECUTE:
+                await self.execute(*await self._executed(operation, parameters))
+            case Kind.DEALLOCATE:
+                self.session.deallocate(operation)
+            case Kind.DISCARD:
+                self.session.discard(operation)
+            case Kind.UPKEEP:
+                self.notice = notice_of(operation, await self.session.schema_document())
+            case Kind.READ:
+                await self._read(operation, parameters)
+
+    async def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> None:
+        """Run a write once for each set of parameters, in their order, as one statement of one
+        request. All runs succeed, or none. `rowcount` and the rows of RETURNING are those of all
+        runs."""
+        self.begin()
+        if kind(operation) is not Kind.WRITE:
+            raise InterfaceError("executemany is for INSERT, UPDATE and DELETE.")
+        write = Write.repeated(operation, seq_of_parameters, self.session.path_member)
+        await self._write([] if write is None else [write])
+
+    def fetchone(self) -> Row | None:
+        rows = self._result()
+        if self._next >= len(rows):
+            return None
+        self._next += 1
+        return rows[self._next - 1]
+
+    def fetchmany(self, size: int | None = None) -> list[Row]:
+        rows = self._result()
+        taken = rows[self._next : self._next + (self.arraysize if size is None else size)]
+        self._next += len(taken)
+        return taken
+
+    def fetchall(self) -> list[Row]:
+        rows = self._result()
+        taken = rows[self._next :]
+        self._next = len(rows)
+        return taken
+
+    def close(self) -> None:
+        """Close the cursor. Idempotent. The cursor's writes stay part of the transaction, and
+        `rowcount` stays valid."""
+        self._closed = True
+        self._rows = None
+
+    def begin(self) -> None:
+        """Forget the results before. Raises InterfaceError if the cursor is closed."""
+        if self._closed:
+            raise InterfaceError("The cursor is closed.")
+        self._clear()
+
+    # ------------------------------------------------------------ inside
+
+    def _clear(self) -> None:
+        self._description = None
+        self._rows = None
+        self._rowcount = -1
+        self.notice = ""
+        self._next = 0
+        self._waiting = []
+
+    def _result(self) -> list[Row]:
+        if self._closed:
+            raise InterfaceError("The cursor is closed.")
+        if self._rows is None:
+            raise InterfaceError("There are no rows: the last statement returned none.")
+        return self._rows
+
+    async def _read(self, sql: str, parameters: Parameters) -> None:
+        answer = await self.session.query(sql, parameters)
+        self.served_by = answer["served_by"]
+        self._rowcount = len(answer["rows"])
+        self._take(answer["columns"], answer["rows"])
+
+    async def _explain(self, sql: str, parameters: Parameters) -> None:
+        asked = explained_of(sql)
+        statement = asked.statement
+        if kind(statement) is Kind.EXECUTE:
+            statement, parameters = await self._executed(statement, parameters)
+        if kind(statement) is not Kind.READ:
+            raise NotSupportedError(
+                "EXPLAIN takes a query.\n  Explain the SELECT that finds the rows of a write."
+            )
+        found = await self.session.explain(statement, parameters, asked.flags)
+        if asked.format == "json":
+            self._rowcount = 1
+            self._take(_EXPLAIN_JSON, [[json.dumps([found])]])
+            return
+        lines = found["text"].splitlines()
+        self._rowcount = len(lines)
+        self._take(_EXPLAIN_COLUMNS, [[line] for line in lines])
+
+    async def _executed(self, operation: str, parameters: Parameters) -> tuple[str, list[Any]]:
+        """The statement of EXECUTE, and its values."""
+        asked = execute_of(operation)
+        statement = self.session.prepared(asked.name)
+        values: Row = ()
+        if select := statement.select(asked.name, asked.arguments):
+            await self._read(select, parameters)
+            (values,) = self.fetchall()
+            self.begin()
+        return statement.sql, [values[number] for number in statement.order]
+
+    async def _set(self, operation: str) -> None:
+        """SET of the search path, or of another setting to the value that it has. Raises
+        NotSupportedError for another value."""
+        if (path := setting_of_path(operation)) is not None:
+            await self.session.set_path(path)
+            return
+        name, wanted = setting_of(operation)
+        await self._read(f"SHOW {name}", ())
+        ((value,),) = self.fetchall()
+        self.begin()
+        if wanted.lower() not in (str(value).lower(), "default"):
+            raise NotSupportedError(
+                f"{name} is {value}, and cannot be set to {wanted}.\n  Leave the statement out."
+            )
+
+    async def _write(self, writes: list[Write]) -> None:
+        if not writes:
+            self._rowcount = 0
+            return
+        await self.session.write(writes)
+        self._waiting = writes
+        if all(write.result is not None for write in writes):
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Take the results of the last writes. Runs them first if they have not run."""
+        writes, self._waiting = self._waiting, []
+        if not writes:
+            return
+        if any(write.result is None for write in writes):
+            await self.session.settle()
+        results = [write.result for write in writes if write.result is not None]
+        if len(results) < len(writes):
+            raise InterfaceError("The write has no result, since it was rolled back.")
+        self._rowcount = sum(result["affected"] for result in results)
+        if results[0]["columns"]:
+            rows = [row for result in results for row in result["rows"]]
+            self._take(results[0]["columns"], rows)
+
+    def _take(self, columns: list[dict[str, str]], rows: list[list[Any]]) -> None:
+        description, read = _shape(tuple((column["name"], column["type"]) for column in columns))
+        self._description = list(description)
+        self._rows = [read(row) for row in rows]
+        self._next = 0
+
+
+@lru_cache(maxsize=512)
+def _shape(
+    columns: tuple[tuple[str, str], ...],
+) -> tuple[tuple[Description, ...], Callable[[list[Any]], Row]]:
+    """The description of columns, each a name and a type, and the reader of their rows."""
+    description = tuple((name, type_, None, None, None, None, None) for name, type_ in columns)
+    return description, row_reader([type_ for _, type_ in columns])

@@ -1,0 +1,584 @@
+"""Sessions: transactions, bookmarks, retries, for connections of both kinds.
+
+Outside autocommit a transaction is optimistic. Its first read fixes its snapshot. Writes stay in
+the client until the commit. The server also tries each write at once, as a dry run on top of the
+earlier writes, so that row counts, RETURNING and errors come at the call that caused them. Reads
+see the snapshot with those writes, and the client records the rows that they read. `commit` sends
+everything as one transaction, which succeeds if no row that was read has changed.
+
+The answer of a dry run may contain its external inputs (numbers of identity columns, the time) and
+their results (`replay`). The client sends them back with every request that repeats the dry run. So
+the results that the caller has read stay valid; otherwise the server refuses the commit.
+
+A dry run repeats the writes before it. If the results are not needed one by one, `pipeline` sends
+the writes together, as `executemany` does.
+
+What may wait is a coroutine. `connection.py` runs it over requests that block, `aio.py` in an event
+loop (`waiting.py`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from hornbeam.ddl import execute_ddl
+from hornbeam.errors import Error, InterfaceError, NotSupportedError, ProgrammingError
+from hornbeam.isolation import Action, Control, Modes, control_of, level_of
+from hornbeam.namespaces import PUBLIC, SearchPath, Setting
+from hornbeam.options import Options
+from hornbeam.prepared import Prepared, deallocated, discarded, prepared_of
+from hornbeam.statements import CACHED_LENGTH, Kind, calls_of_session, kind
+from hornbeam.transport import NONE, Requests, encode, encode_text, repeated, utf8
+from hornbeam.types import Parameters, wire_parameters
+from hornbeam.writes import Write
+
+
+class Session:
+    """The transactions of one connection, over `requests`.
+
+    `bookmark` is the commit timestamp of the last transaction on this connection. Later reads on
+    this connection, or on another connection that gets the bookmark, see that transaction (except
+    in statements that name deferred views). In autocommit, reads raise it to their snapshot,
+    unless the connection allows staleness. `use_views` and `max_staleness_s` apply from the next
+    statement on.
+    """
+
+    def __init__(self, requests: Requests, options: Options) -> None:
+        self._requests = requests
+        self.bookmark = 0
+        self.use_views = options.use_views
+        self.max_staleness_s = options.max_staleness_s
+        self._timeout_ms = max(int(options.timeout_s * 1000), 1)
+        self._autocommit = options.autocommit
+        self._modes = Modes(options.isolation)
+        self._path = SearchPath(options.search_path)
+        self._pipelines = 0
+        self._closed = False
+        self._drawn: dict[str, int] = {}
+        """The last number that this connection has taken from each sequence, for currval; the last
+        one at the end, for lastval."""
+        self._has_drawn = False
+        """Has nextval given one of them? Then lastval is defined."""
+        self._prepared: dict[str, Prepared] = {}
+        self._snapshot: int | None
+        self._writes: list[Write]
+        self._reads: dict[tuple[str, str], int | None]
+        self._ranges: dict[tuple[Any, ...], None]
+        self._savepoints: dict[str, int]
+        self._replay: dict[str, Any]
+        self._forget()
+
+    # ------------------------------------------------------------ transactions
+
+    async def commit(self) -> None:
+        """Make the transaction's writes durable, all or none.
+
+        Raises OperationalError with code "read-conflict" when a row that the transaction read has
+        changed; at SERIALIZABLE also when a row has begun to match one of its queries. Then retry
+        the transaction (`run` does so automatically).
+        """
+        self.check_open()
+        self._check_sound()
+        writes, replay, level = self._writes, self._replay, self._modes.level.lower()
+        rests_on = {
+            "reads": [[layout, key, ts] for (layout, key), ts in self._reads.items()],
+            "ranges": list(self._ranges),
+        }
+        bookmark = max(self.bookmark, self._snapshot or 0)
+        self._end()
+        self._path.commit()
+        if writes:
+            more = {"bookmark": bookmark, "isolation": level, **replay}
+            await self._transact(writes, {**rests_on, **more})
+        self.bookmark = max(self.bookmark, bookmark)
+
+    def rollback(self) -> None:
+        """Discard the transaction. The server holds no state of it."""
+        self.check_open()
+        self._end()
+        self._path.rollback()
+
+    def close(self) -> bool:
+        """Roll back. Returns whether the session was open."""
+        was_open = not self._closed
+        if was_open:
+            self._end()
+            self._closed = True
+        return was_open
+
+    @property
+    def autocommit(self) -> bool:
+        """True: each statement is its own transaction."""
+        return self._autocommit
+
+    @autocommit.setter
+    def autocommit(self, value: bool) -> None:
+        if value != self._autocommit:
+            if self._writes:
+                raise InterfaceError("Commit or roll back before changing autocommit.")
+            self._autocommit = value
+            self._forget()
+
+    @property
+    def isolation(self) -> str:
+        """The isolation level of the open transaction. Setting it sets the level of transactions
+        that name no other. Raises InterfaceError inside a transaction that has read or written, or
+        for an unknown level."""
+        return self._modes.level
+
+    @isolation.setter
+    def isolation(self, level: str) -> None:
+        self._set_modes(Control(Action.SET_SESSION, level_of(level)))
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """The schemas in which names without a schema are searched for, in their order. A new
+        relation is in the first one that exists. SET search_path sets it, too."""
+        return (PUBLIC,) if self._path.names is None else self._path.names
+
+    @property
+    def behind_s(self) -> float:
+        """Staleness, in seconds, of the node that sent the last answer. A node that is disconnected
+        from the other nodes reports the seconds since it last learned of commits: its answers are
+        as of that time. 0.0: the node is connected."""
+        return self._requests.behind_s
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether there is an open transaction, which commit or rollback would end."""
+        return self._modes.block or self._has_begun
+
+    def check_open(self) -> None:
+        if self._closed:
+            raise InterfaceError("The connection is closed.")
+
+    def begin_pipeline(self) -> None:
+        """Collect the writes that follow."""
+        self._pipelines += 1
+
+    async def end_pipeline(self, *, failed: bool) -> None:
+        """Run the collected writes at the end of the outermost pipeline. `failed`: the block of the
+        pipeline raised an exception."""
+        self._pipelines -= 1
+        if failed and self._autocommit:
+            self._forget()
+        if not failed and not self._pipelines:
+            await self.settle()
+
+    async def savepoint(self, name: str) -> None:
+        """Set a savepoint. It replaces an older savepoint with the same name.
+
+        Raises InterfaceError in autocommit, as `rollback_to` and `release` do: there each statement
+        is its own transaction, which has no savepoints.
+        """
+        self.check_open()
+        self._check_transactional()
+        self._check_sound()
+        await self.settle()
+        self._savepoints.pop(name, None)
+        self._savepoints[name] = len(self._writes)
+
+    def rollback_to(self, name: str) -> None:
+        """Discard the writes since a savepoint. The savepoint stays. The recorded reads also stay:
+        the commit validates them."""
+        self.check_open()
+        self._check_transactional()
+        self._writes = self._writes[: self._savepoints[self._later_than(name)]]
+        self._accepted = self._failed = False
+
+    def release(self, name: str) -> None:
+        """Remove a savepoint and the later ones. The writes stay."""
+        self.check_open()
+        self._check_transactional()
+        self._check_sound()
+        del self._savepoints[self._later_than(name)]
+
+    async def schema_document(self) -> dict[str, Any]:
+        """The schema in force: the document of /v1/schema."""
+        self.check_open()
+        document: dict[str, Any] = await self._requests.json("GET", "/v1/schema")
+        return document
+
+    async def ping(self) -> None:
+        """Check the connection. Raises OperationalError when the database cannot be reached."""
+        self.check_open()
+        await self._requests.json("GET", "/livez")
+
+    def retry_pause_s(self, error: BaseException, attempt: int, attempts: int) -> float | None:
+        """Roll back after attempt `attempt` of `attempts`, from 0. Returns the seconds until the
+        next one; None if the error is final."""
+        self._end()
+        retryable = isinstance(error, Error) and error.retryable
+        return min(0.002 * 2**attempt, 0.2) if retryable and attempt < attempts - 1 else None
+
+    # ------------------------------------------------------------ for cursors
+
+    async def set_path(self, setting: Setting) -> None:
+        """Set the search path of later statements. Raises InterfaceError for SET LOCAL outside of a
+        transaction."""
+        self.check_open()
+        await self.settle()
+        if setting.local and self._automatic:
+            raise InterfaceError("SET LOCAL belongs into a transaction: BEGIN first.")
+        self._path.set(setting.path, local=setting.local)
+        if self._automatic:
+            self._path.commit()
+
+    @property
+    def path_member(self) -> dict[str, list[str]]:
+        """The search path as a member of a request's body."""
+        return self._path.member
+
+    async def control(self, sql: str) -> None:
+        """Run BEGIN, COMMIT, ROLLBACK, SAVEPOINT, SET TRANSACTION and the like. Outside of a
+        transaction, on a connection in autocommit, COMMIT and ROLLBACK do nothing, as in
+        PostgreSQL. Raises ProgrammingError, NotSupportedError, InterfaceError."""
+        self.check_open()
+        control = control_of(sql)
+        match control.action:
+            case Action.BEGIN:
+                await self.settle()
+                self._set_modes(control)
+                self._modes.block = True
+            case Action.SET if self._automatic:
+                raise InterfaceError("SET TRANSACTION belongs into a transaction: BEGIN first.")
+            case Action.SET | Action.SET_SESSION:
+                self._set_modes(control)
+            case Action.COMMIT:
+                await self.commit()
+            case Action.ROLLBACK:
+                self.rollback()
+            case Action.SAVEPOINT:
+                await self.savepoint(control.name)
+            case Action.ROLLBACK_TO:
+                self.rollback_to(control.name)
+            case Action.RELEASE:
+                self.release(control.name)
+
+    async def prepare(self, sql: str) -> None:
+        """Keep the statement of PREPARE under its name. A query is planned at once. Raises
+        ProgrammingError, NotSupportedError, and the errors of the plan."""
+        self.check_open()
+        name, statement = prepared_of(sql)
+        if name in self._prepared:
+            raise ProgrammingError(
+                f"There is a prepared statement {name} already.\n  DEALLOCATE {name} before."
+            )
+        if kind(statement.sql) is Kind.READ:
+            await self.explain(statement.sql, ())
+        self._prepared[name] = statement
+
+    def prepared(self, name: str) -> Prepared:
+        """A prepared statement. Raises ProgrammingError."""
+        if name not in self._prepared:
+            raise ProgrammingError(
+                f"There is no prepared statement {name}.\n  PREPARE it on this connection."
+            )
+        return self._prepared[name]
+
+    def deallocate(self, sql: str) -> None:
+        """Forget the prepared statement that DEALLOCATE names, or all."""
+        self.check_open()
+        name = deallocated(sql)
+        if name:
+            self.prepared(name)
+        for each in [name] if name else list(self._prepared):
+            del self._prepared[each]
+
+    def discard(self, sql: str) -> None:
+        """DISCARD ALL forgets what statements have set in this session; DISCARD SEQUENCES the
+        numbers of currval and lastval. Nodes keep no plans or tables of a session."""
+        self.check_open()
+        what = discarded(sql)
+        if what == "all":
+            if not self._automatic:
+                raise ProgrammingError(
+                    "DISCARD ALL cannot run inside a transaction.\n  Commit or roll back before."
+                )
+            self._prepared.clear()
+            self._path.set(None, local=False)
+        if what in {"all", "sequences"}:
+            self._drawn, self._has_drawn = {}, False
+
+    async def query(self, sql: str, parameters: Parameters) -> dict[str, Any]:
+        """Run a SELECT in the open transaction, and return the answer's document."""
+        body = await self._query_body(sql, parameters, trace=True)
+        answer = await self._persistently("/v1/query", body)
+        self._note_snapshot(answer["snapshot"])
+        self._note_drawn(answer)
+        if reads := answer["reads"]:
+            for layout, key, ts in reads:
+                self._reads.setdefault((layout, key), ts)
+        if ranges := answer.get("ranges"):
+            self._ranges.update(dict.fromkeys(map(tuple, ranges)))
+        return answer
+
+    async def streamed_body(self, sql: str, parameters: Parameters) -> bytes:
+        """The body of a SELECT whose answer does not list the rows that it read.
+
+        The transaction may not write afterwards, since its commit could not be validated.
+        """
+        if self._writes and not self._automatic:
+            raise NotSupportedError("In a transaction that writes, use execute; or commit first.")
+        return await self._query_body(sql, parameters)
+
+    def note_streamed(self, headers: Mapping[str, str]) -> None:
+        """Note the snapshot of an answer that is streamed."""
+        self._untraced = self._is_traced
+        self._note_snapshot(int(headers["hornbeam-snapshot"]))
+
+    async def explain(
+        self, sql: str, parameters: Parameters, flags: Mapping[str, bool] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        """The plan of a SELECT: the document of /v1/explain. `flags`: its members `analyze`,
+        `costs`, `timing`, `summary` and `verbose`."""
+        self.check_open()
+        body: dict[str, Any] = {
+            "sql": sql,
+            "use_views": self.use_views,
+            "trace": self._is_traced,
+            "bookmark": self.bookmark,
+            **self._staleness(),
+            **flags,
+            **self._path.member,
+        }
+        if parameters:
+            body["parameters"] = wire_parameters(sql, parameters)
+        answer: dict[str, Any] = await self._requests.json("POST", "/v1/explain", body)
+        return answer
+
+    async def write(self, writes: Sequence[Write]) -> None:
+        """Run writes: in autocommit as a transaction, else as a dry run on top of the earlier
+        writes. Inside a pipeline the writes run later."""
+        self.check_open()
+        self._check_sound()
+        if self._untraced:
+            raise NotSupportedError(
+                "This transaction has read Arrow results, which cannot be validated at commit.\n"
+                "  Commit or roll back before writing, or read with execute."
+            )
+        if self._modes.read_only:
+            raise ProgrammingError("This transaction is READ ONLY.")
+        self._writes += writes
+        if sessions := [found for each in writes if (found := self._session(each.body["sql"]))]:
+            # The first write of the request: a later one would undo what those before it draw.
+            first = next(write for write in self._writes if write.result is None)
+            first.body |= sessions[0]
+        if self._pipelines:
+            self._accepted = True
+        else:
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Run all writes that have no result yet, with one request."""
+        waiting = [write for write in self._writes if write.result is None]
+        if not waiting:
+            return
+        self.check_open()
+        try:
+            if self._automatic:
+                self._writes = []
+                await self._transact(waiting, {"isolation": self._modes.level.lower()})
+            else:
+                await self._try()
+        except BaseException:
+            # The pipeline accepted writes that are now dropped. Without them the transaction would
+            # not be the one that the caller wanted.
+            self._failed = self._accepted and not self._automatic
+            self._writes = [write for write in self._writes if write.result is not None]
+            raise
+        self._accepted = False
+
+    async def ddl(self, statement: str, parameters: Parameters = ()) -> dict[str, Any] | None:
+        """Change the schema at once. The change cannot be rolled back. Returns the answer to
+        setval, whose arguments may be `parameters`.
+
+        Raises ProgrammingError inside a transaction that has written, or is READ ONLY."""
+        self.check_open()
+        if self._modes.read_only:
+            raise ProgrammingError("This transaction is READ ONLY.")
+        if self._writes:
+            raise ProgrammingError(
+                "This transaction has written, and a schema change would not be part of it.\n"
+                "  Commit or roll back before changing the schema."
+            )
+        answer = await execute_ddl(
+            self._requests,
+            statement,
+            lambda sql: self._transact([Write.of(sql, ())], {}),
+            wire_parameters(statement, parameters),
+            self._path.names,
+        )
+        self._forget()
+        # As in PostgreSQL, setval sets what currval gives, and leaves lastval at its sequence.
+        drawn = (answer or {}).get("drawn") or {}
+        self._drawn = {**dict.fromkeys(drawn, 0), **self._drawn, **drawn}
+        return answer
+
+    # ------------------------------------------------------------ inside
+
+    @property
+    def _automatic(self) -> bool:
+        """Is each statement its own transaction now?"""
+        return self._autocommit and not self._modes.block
+
+    @property
+    def _is_traced(self) -> bool:
+        """Does a commit validate what queries read now?"""
+        return not self._automatic and self._modes.level != "READ COMMITTED"
+
+    @property
+    def _has_begun(self) -> bool:
+        """Has the open transaction read or written?"""
+        return bool(self._writes) or self._snapshot is not None or self._failed
+
+    def _set_modes(self, control: Control) -> None:
+        if self._has_begun and control[1:3] != (None, None):
+            raise InterfaceError(
+                "The modes of a transaction are set before its first statement.\n"
+                "  Commit or roll back before."
+            )
+        self._modes.set(control)
+
+    def _check_transactional(self) -> None:
+        if self._automatic:
+            raise InterfaceError(
+                "Savepoints need a transaction, and this connection is in autocommit.\n"
+                "  Set autocommit to False."
+            )
+
+    def _later_than(self, name: str) -> str:
+        """Remove the savepoints after `name`. Returns `name`. Raises InterfaceError."""
+        if name not in self._savepoints:
+            raise InterfaceError(f"There is no savepoint {name}.")
+        names = list(self._savepoints)
+        for later in names[names.index(name) + 1 :]:
+            del self._savepoints[later]
+        return name
+
+    def _check_sound(self) -> None:
+        if self._failed:
+            raise InterfaceError("A write of this transaction has failed: roll back.")
+
+    def _end(self) -> None:
+        """End the open transaction."""
+        self._forget()
+        self._modes.end()
+
+    def _forget(self) -> None:
+        self._snapshot = None
+        self._writes = []
+        self._reads = {}
+        self._ranges = {}
+        self._savepoints = {}
+        self._replay = {}
+        self._untraced = self._accepted = self._failed = False
+
+    async def _query_body(self, sql: str, parameters: Parameters, *, trace: bool = False) -> bytes:
+        """The body of a query, as JSON. Outside of a transaction it has only members that a node
+        can answer directly (decision 76). `trace`: inside a transaction the answer lists the rows
+        that were read."""
+        self.check_open()
+        self._check_sound()
+        await self.settle()
+        values = encode_text(wire_parameters(sql, parameters))
+        members = f'"sql":{_literal(sql)},"parameters":{values},{self._standard()}'
+        more: dict[str, Any] = {**self._session(sql), **self._path.member}
+        if not self._automatic:
+            read_committed = self._modes.level == "READ COMMITTED"
+            more |= {
+                "isolation": self._modes.level.lower(),
+                "snapshot": None if read_committed else self._snapshot,
+                "pending": [write.body for write in self._writes],
+                **self._replay,
+            }
+            if trace:
+                more["trace"] = True
+        return utf8(f"{{{members},{encode_text(more)[1:]}" if more else f"{{{members}}}")
+
+    def _standard(self) -> str:
+        """Members of each query, as JSON."""
+        staleness = self._staleness()
+        views = "true" if self.use_views else "false"
+        text = f'"bookmark":{self.bookmark:d},"use_views":{views},"timeout_ms":{self._timeout_ms}'
+        return f"{text},{encode_text(staleness)[1:-1]}" if staleness else text
+
+    def _session(self, sql: str) -> dict[str, dict[str, int]]:
+        """What a statement needs to know of this session: the last numbers of sequences. It learns
+        none if it asks for lastval, and setval alone has given them: lastval is an error then."""
+        calls = calls_of_session(sql)
+        known = self._drawn and (self._has_drawn or "lastval" not in calls)
+        return {"session": dict(self._drawn)} if calls and known else {}
+
+    def _note_drawn(self, answer: Mapping[str, Any]) -> None:
+        for name, number in (answer.get("drawn") or {}).items():
+            self._has_drawn = True
+            self._drawn.pop(name, None)
+            self._drawn[name] = number
+
+    def _staleness(self) -> dict[str, int]:
+        staleness = self.max_staleness_s
+        return {} if staleness is None else {"max_staleness_ms": max(int(staleness * 1000), 1)}
+
+    def _note_snapshot(self, snapshot: int) -> None:
+        each_newer = self._automatic or self._modes.level == "READ COMMITTED"
+        if each_newer and self.max_staleness_s is None:  # else later reads may be earlier
+            self.bookmark = max(self.bookmark, snapshot)
+        if not self._automatic and self._snapshot is None:
+            self._snapshot = snapshot
+
+    async def _try(self) -> None:
+        body = self._body(self._writes, {"dry_run": True, **self._replay})
+        answer = await self._persistently("/v1/transactions", body)
+        self._replay = {"replay": answer["replay"]} if "replay" in answer else {}
+        self._note_drawn(answer)
+        _give_results(self._writes, answer)
+
+    async def _transact(self, writes: Sequence[Write], more: Mapping[str, Any]) -> None:
+        """Send a transaction. The request has an idempotency key, so repeating it is safe."""
+        headers = {"Idempotency-Key": uuid.uuid4().hex}
+        body = self._body(writes, more)
+        answer = await self._persistently("/v1/transactions", body, headers)
+        self.bookmark = max(self.bookmark, answer["bookmark"])
+        self._note_drawn(answer)
+        _give_results(writes, answer)
+
+    async def _persistently(
+        self, path: str, body: Any, headers: Mapping[str, str] = NONE
+    ) -> dict[str, Any]:
+        """The answer to a request that is safe to repeat."""
+        content = body if isinstance(body, bytes) else encode(body)
+        requests = self._requests
+        answer: dict[str, Any] = await repeated(
+            lambda: requests.json("POST", path, content, headers), requests.pause
+        )
+        return answer
+
+    def _body(self, writes: Sequence[Write], more: Mapping[str, Any]) -> dict[str, Any]:
+        statements = [write.body for write in writes]
+        standard = {"bookmark": self.bookmark, "timeout_ms": self._timeout_ms}
+        return {"statements": statements, **standard, **more}
+
+
+def _give_results(writes: Sequence[Write], answer: Mapping[str, Any]) -> None:
+    """Set the results of writes that have none. Existing results do not change, since the caller
+    may have read them."""
+    for write, result in zip(writes, answer["statements"], strict=True):
+        if write.result is None:
+            write.result = result
+
+
+def _literal(sql: str) -> str:
+    """A statement as a string of JSON."""
+    return (_cached_literal if len(sql) <= CACHED_LENGTH else encode_text)(sql)
+
+
+_cached_literal = lru_cache(512)(encode_text)
