@@ -105,8 +105,9 @@ class Cursor(BaseCursor):
             yield iter(answer.pieces)
 
     def _settled(self) -> Results:
-        if not self._results.is_settled:
+        if self._results.must_wait:
             finished(self._results.settle())
+        self._results.collect()
         return self._results
 
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from hornbeam.errors import InterfaceError, from_problem
-from hornbeam.exchange import Answer, Lost, Request
+from hornbeam.exchange import Answer, AsyncAnswer, Lost, Request
 from hornbeam.server_package import server_module
 from hornbeam.transport import Transport
 
 T = TypeVar("T")
 Headers = list[tuple[bytes, bytes]]
 _CHUNKS_AHEAD = 4
+_SHORT_BYTES = 1 << 20
 
 
 class EmbeddedTransport(Transport):
@@ -29,7 +30,7 @@ class EmbeddedTransport(Transport):
     last closes it. Raises InterfaceError and DatabaseError when the folder cannot be opened."""
 
     def __init__(self, folder: str) -> None:
-        self._embedded: _Embedded | None = _borrow(Path(folder).resolve())
+        self._embedded: _Embedded | None = _borrow(folder)
         super().__init__(_InProcess(self._embedded), folder)
 
     def close(self) -> None:
@@ -55,6 +56,10 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    async def awaited(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` in the loop, from another loop. Cancelling the caller cancels `work`."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def close(self) -> None:
         """Cancel the running tasks, wait for their end, and stop the loop."""
@@ -97,7 +102,8 @@ _open_folders: dict[Path, _Embedded] = {}
 _registry_lock = threading.Lock()
 
 
-def _borrow(folder: Path) -> _Embedded:
+def _borrow(path: str) -> _Embedded:
+    folder = Path(path).resolve()
     with _registry_lock:
         embedded = _open_folders.get(folder) or _Embedded(folder)
         _open_folders[folder] = embedded
@@ -139,12 +145,59 @@ class _InProcess:
     def send(self, request: Request) -> Answer:
         exchange = _Exchange(self._app, request)
         status, headers = self._loop.run(exchange.begin())
-        named = {name.decode().lower(): value.decode("latin-1") for name, value in headers}
         body = _Body(exchange, self._loop)
-        return Answer(status, named, body, body.close)
+        return Answer(status, _named(headers), body, body.close)
 
     def close(self) -> None:
         pass
+
+
+class AsyncInProcess:
+    """The twin of `_InProcess` for callers in another event loop, which also closes the folder."""
+
+    def __init__(self, embedded: _Embedded) -> None:
+        self._embedded: _Embedded | None = embedded
+        self._app = embedded.app
+        self._loop = embedded.loop
+
+    @classmethod
+    async def open(cls, folder: str) -> AsyncInProcess:
+        """Open `folder` in a thread. Raises InterfaceError and DatabaseError."""
+        opening = asyncio.ensure_future(asyncio.to_thread(_borrow, folder))
+        try:
+            return cls(await asyncio.shield(opening))
+        except asyncio.CancelledError:  # the thread cannot be stopped, and opens the folder
+            opening.add_done_callback(_give_back_opened)
+            raise
+
+    async def send(self, request: Request) -> AsyncAnswer:
+        exchange = _Exchange(self._app, request)
+        status, headers = await self._loop.awaited(exchange.begin())
+        if _is_short(headers):
+            content = await self._loop.awaited(exchange.rest())
+            return AsyncAnswer.whole(status, _named(headers), content)
+        body = _AsyncBody(exchange, self._loop)
+        return AsyncAnswer(status, _named(headers), body, body.close)
+
+    async def close(self) -> None:
+        if self._embedded is not None:
+            embedded, self._embedded = self._embedded, None
+            await asyncio.to_thread(_give_back, embedded)
+
+
+def _give_back_opened(opening: asyncio.Future[_Embedded]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        threading.Thread(target=_give_back, args=(opening.result(),)).start()
+
+
+def _named(headers: Headers) -> dict[str, str]:
+    return {name.decode().lower(): value.decode("latin-1") for name, value in headers}
+
+
+def _is_short(headers: Headers) -> bool:
+    """Whether a body is gathered in one step, since each step changes the thread."""
+    length = _named(headers).get("content-length")
+    return length is not None and int(length) <= _SHORT_BYTES
 
 
 class _Exchange:
@@ -173,6 +226,16 @@ class _Exchange:
         if not self._chunks.empty():
             return self._chunks.get_nowait()
         return await self._unless_ended(asyncio.ensure_future(self._chunks.get()))
+
+    async def rest(self) -> bytes:
+        """The whole body."""
+        pieces = []
+        try:
+            while (piece := await self.next()) is not None:
+                pieces.append(piece)
+        finally:
+            await self.end()
+        return b"".join(pieces)
 
     async def end(self) -> None:
         """Cancel the application if it still runs, and wait for its end."""
@@ -245,3 +308,21 @@ class _Body:
 
     def close(self) -> None:
         self._loop.run(self._exchange.end())
+
+
+class _AsyncBody:
+    """The body of an exchange, piece by piece, for another loop."""
+
+    def __init__(self, exchange: _Exchange, loop: LoopThread) -> None:
+        self._exchange = exchange
+        self._loop = loop
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            while (chunk := await self._loop.awaited(self._exchange.next())) is not None:
+                yield chunk
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        await self._loop.awaited(self._exchange.end())

@@ -4,7 +4,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -76,4 +84,50 @@ class Carrier(Protocol):
         """Send a request. Raises NotSent, Lost."""
 
     def close(self) -> None:
+        """Close the connections. Idempotent."""
+
+
+async def _nothing_more() -> None:
+    pass
+
+
+@dataclass
+class AsyncAnswer:
+    """The twin of `Answer` in an event loop."""
+
+    status: int
+    headers: Mapping[str, str]
+    pieces: AsyncIterable[bytes]
+    close: Callable[[], Awaitable[None]] = _nothing_more
+    _content: bytes | None = None
+
+    @classmethod
+    def whole(cls, status: int, headers: Mapping[str, str], content: bytes) -> AsyncAnswer:
+        """An answer whose body has arrived."""
+        return cls(status, headers, _Whole(content), _content=content)
+
+    async def read(self) -> bytes:
+        """The whole body. Can be called several times."""
+        if self._content is None:
+            self._content = b"".join([piece async for piece in self.pieces])
+        return self._content
+
+
+class _Whole:
+    """A body that has arrived."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._content
+
+
+class AsyncCarrier(Protocol):
+    """The twin of `Carrier` in an event loop. One task uses it at a time."""
+
+    async def send(self, request: Request) -> AsyncAnswer:
+        """Send a request. Raises NotSent, Lost."""
+
+    async def close(self) -> None:
         """Close the connections. Idempotent."""

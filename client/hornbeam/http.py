@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 from hornbeam.exchange import Answer, CutShort, Lost, NotSent, Request
@@ -44,7 +45,7 @@ class Http:
                 reader.feed(line.socket.recv(PIECE_BYTES))
         except (OSError, Garbled) as error:
             line.close()
-            raise Lost(_reason(error)) from error
+            raise Lost(reason_of(error)) from error
         except BaseException:  # the answer would be that of the next request
             line.close()
             raise
@@ -79,7 +80,7 @@ class Http:
         try:
             plain = socket.create_connection(self._place, self._connect_timeout_s)
         except OSError as error:
-            raise NotSent(_reason(error)) from error
+            raise NotSent(reason_of(error)) from error
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected = plain
@@ -88,7 +89,7 @@ class Http:
             connected.settimeout(self._timeout_s)
         except OSError as error:
             plain.close()
-            raise NotSent(_reason(error)) from error
+            raise NotSent(reason_of(error)) from error
         except BaseException:
             plain.close()
             raise
@@ -96,25 +97,26 @@ class Http:
 
 
 class _Line:
-    """A connection, with the means to look at it without waiting."""
+    """A connection. `is_readable`: see `glance`."""
 
-    __slots__ = ("_poll", "socket")
+    __slots__ = ("is_readable", "socket")
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
-        self._poll = None
-        if hasattr(select, "poll"):  # `select` supports only descriptors below about a thousand
-            self._poll = select.poll()
-            self._poll.register(connected, select.POLLIN)
-
-    def is_readable(self) -> bool:
-        """Whether the connection has data, or was closed by the node."""
-        if self._poll is not None:
-            return bool(self._poll.poll(0))
-        return bool(select.select([self.socket], [], [], 0)[0])
+        self.is_readable = glance(connected)
 
     def close(self) -> None:
         self.socket.close()
+
+
+def glance(connected: socket.socket) -> Callable[[], bool]:
+    """A function that says, without waiting, whether a connection has data, or was closed by the
+    node."""
+    if not hasattr(select, "poll"):
+        return lambda: bool(select.select([connected], [], [], 0)[0])
+    poll = select.poll()  # `select` supports only descriptors below about a thousand
+    poll.register(connected.fileno(), select.POLLIN)
+    return lambda: bool(poll.poll(0))
 
 
 class _Body:
@@ -135,7 +137,7 @@ class _Body:
                 yield from reader.take()
         except (OSError, Garbled) as error:
             self.close()
-            raise CutShort(f"after {reader.count:,} bytes: {_reason(error)}") from error
+            raise CutShort(f"after {reader.count:,} bytes: {reason_of(error)}") from error
         except BaseException:
             self.close()
             raise
@@ -149,5 +151,8 @@ class _Body:
             self._line.close()
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """The text of an error of a connection."""
+    if isinstance(error, ConnectionError) and error.errno:
+        return f"[Errno {error.errno}] {os.strerror(error.errno)}"  # asyncio has other texts
     return str(error) or type(error).__name__

@@ -26,7 +26,7 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 _CHANGES_PROTOCOL = 101
 _WITHOUT_BODY = {204, 304}
-_CLOSED = "the node has closed the connection"
+CLOSED = "the node has closed the connection"
 
 
 class Garbled(Exception):
@@ -84,7 +84,7 @@ class AnswerReader:
     def feed(self, data: bytes) -> None:
         """Take the next bytes; none: the connection has ended. Raises Garbled."""
         if not data:
-            raise Garbled(_CLOSED)
+            raise Garbled(CLOSED)
         self._data = self._data[self._at :] + data if self._at < len(self._data) else data
         self._at = 0
         while self._step(self):

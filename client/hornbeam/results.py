@@ -59,9 +59,9 @@ class Results:
         return None if self._rows is None else self._next
 
     @property
-    def is_settled(self) -> bool:
-        """Whether the last writes have run."""
-        return not self._waiting
+    def must_wait(self) -> bool:
+        """Whether a pipeline has collected writes of this cursor, which have not run yet."""
+        return any(write.result is None for write in self._waiting)
 
     async def execute(self, operation: str, parameters: Parameters = ()) -> None:
         """Run a statement with `?` (a sequence) or `:name` (a mapping) parameters. A mapping may
@@ -208,16 +208,22 @@ class Results:
             return
         await self.session.write(writes)
         self._waiting = writes
-        if all(write.result is not None for write in writes):
-            await self.settle()
+        if not self.must_wait:
+            self.collect()
 
     async def settle(self) -> None:
-        """Take the results of the last writes. Runs them first if they have not run."""
+        """Run the last writes, if they have not run, and take their results."""
+        if self.must_wait:
+            writes, self._waiting = self._waiting, []
+            await self.session.settle()
+            self._waiting = writes
+        self.collect()
+
+    def collect(self) -> None:
+        """Take the results of the last writes."""
         writes, self._waiting = self._waiting, []
         if not writes:
             return
-        if any(write.result is None for write in writes):
-            await self.session.settle()
         results = [write.result for write in writes if write.result is not None]
         if len(results) < len(writes):
             raise InterfaceError("The write has no result, since it was rolled back.")

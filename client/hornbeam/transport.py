@@ -141,13 +141,16 @@ class Envelope:
         """The document of an answer. Raises DatabaseError, and ValueError for another text."""
         if status >= ERROR:
             raise problem_of(status, body)
-        behind = headers.get(BEHIND)
-        self.behind_s = float(behind) if behind else 0.0
+        self.note(headers)
         document = _decode(body.decode())
         if type(document) is dict and isinstance(document.get("error"), dict):
             # The request failed after the server had begun its answer.
             raise from_problem(document["error"])
         return document
+
+    def note(self, headers: Mapping[str, str]) -> None:
+        """Note the state of the node that has answered."""
+        self.behind_s = float(headers.get(BEHIND) or 0)
 
     def unreached(self, error: NotSent | Lost) -> OperationalError:
         """A carrier's error. Without a connection nothing was sent. With a connection the outcome
@@ -220,6 +223,7 @@ class Transport:
         answer = self._carrier.send(request)
         if answer.status >= ERROR:
             raise problem_of(answer.status, answer.read())
+        self._envelope.note(answer.headers)
         return answer
 
     def _document(self, request: Request) -> Any:

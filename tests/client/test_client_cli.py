@@ -16,8 +16,8 @@ import typer
 
 import hornbeam
 from hornbeam.cli.csvtext import csv_line, records
-from hornbeam.session import Session
 from hornbeam.errors import OperationalError
+from hornbeam.session import Session
 from hornbeam.transport import Transport
 from tests.client import client_world
 from tests.client.client_world import Run

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 import pytest
 
 from hornbeam import DatabaseError, OperationalError
-from hornbeam.exchange import CutShort, Lost, NotSent, Request
+from hornbeam.aio.http import AsyncHttp
+from hornbeam.embedded import LoopThread
+from hornbeam.exchange import Answer, CutShort, Lost, NotSent, Request
 from hornbeam.http import Http
 from hornbeam.transport import Transport
 
@@ -75,15 +79,59 @@ def received(connection: socket.socket) -> bytes:
     return text
 
 
-@contextmanager
-def http_to(*scripts: Served) -> Iterator[tuple[Http, Node]]:
-    node = Node(*scripts)
-    with closing(node), closing(Http(node.address, connect_timeout_s=5, timeout_s=5)) as http:
-        yield http, node
+class OnLoop:
+    """The carrier of event loops, in a loop of its own, for tests that block."""
+
+    def __init__(self, address: str, **options: Any) -> None:
+        self._loop = LoopThread("test", asyncio.new_event_loop())
+        self._http = AsyncHttp(address, **options)
+
+    def send(self, request: Request) -> Answer:
+        answer = self._loop.run(self._http.send(request))
+        return Answer(
+            answer.status,
+            answer.headers,
+            self._pieces(aiter(answer.pieces)),
+            lambda: self._loop.run(answer.close()),
+        )
+
+    def _pieces(self, pieces: AsyncIterator[bytes]) -> Iterator[bytes]:
+        async def following() -> bytes | None:
+            return await anext(pieces, None)
+
+        while (piece := self._loop.run(following())) is not None:
+            yield piece
+
+    def close(self) -> None:
+        self._loop.run(self._http.close())
+        self._loop.close()
+
+
+HttpTo = Callable[..., Any]
+
+
+@pytest.fixture(params=[Http, OnLoop])
+def carrier(request: pytest.FixtureRequest) -> Any:
+    """The class of a carrier over HTTP."""
+    return request.param
+
+
+@pytest.fixture
+def http_to(carrier: Any) -> HttpTo:
+    """A function that opens a carrier to a node with the scripts given, and yields both."""
+
+    @contextmanager
+    def opened(*scripts: Served, timeout_s: float = 5) -> Iterator[tuple[Any, Node]]:
+        node = Node(*scripts)
+        http = carrier(node.address, connect_timeout_s=5, timeout_s=timeout_s)
+        with closing(node), closing(http):
+            yield http, node
+
+    return opened
 
 
 @pytest.mark.parametrize(("status", "outcome"), [(404, "none"), (500, "unknown"), (502, "unknown")])
-def test_a_server_error_without_a_problem_document_has_an_unknown_outcome(status, outcome):
+def test_a_server_error_without_a_problem_document_has_an_unknown_outcome(http_to, status, outcome):
     answer = f"HTTP/1.1 {status} Oh\r\nContent-Length: 3\r\n\r\nBad".encode()
     with http_to(answers(answer)) as (http, node):
         transport = Transport(http, node.address)
@@ -92,7 +140,7 @@ def test_a_server_error_without_a_problem_document_has_an_unknown_outcome(status
         assert failed.value.outcome == outcome
 
 
-def test_a_connection_serves_many_requests():
+def test_a_connection_serves_many_requests(http_to):
     with http_to(answers(OK, OK, OK)) as (http, node):
         for _ in range(3):
             answer = http.send(GET)
@@ -101,7 +149,7 @@ def test_a_connection_serves_many_requests():
         assert node.connections == 1
 
 
-def test_a_connection_closed_by_the_node_is_replaced():
+def test_a_connection_closed_by_the_node_is_replaced(http_to):
     with http_to(answers(OK), answers(OK)) as (http, node):
         assert http.send(GET).read() == b"ok"
         node._threads[1].join(10)  # the node has closed the connection
@@ -109,7 +157,7 @@ def test_a_connection_closed_by_the_node_is_replaced():
         assert node.connections == 2
 
 
-def test_a_connection_is_not_reused_after_connection_close():
+def test_a_connection_is_not_reused_after_connection_close(http_to):
     closing_answer = OK.replace(b"Name: value", b"Connection: close")
     with http_to(answers(closing_answer), answers(OK)) as (http, node):
         for _ in range(2):
@@ -117,7 +165,7 @@ def test_a_connection_is_not_reused_after_connection_close():
         assert node.connections == 2
 
 
-def test_a_request_during_a_stream_uses_another_connection():
+def test_a_request_during_a_stream_uses_another_connection(http_to):
     going_on = threading.Event()
 
     def stream(connection: socket.socket) -> None:
@@ -135,7 +183,7 @@ def test_a_request_during_a_stream_uses_another_connection():
         assert node.connections == 2
 
 
-def test_closing_an_unfinished_answer_closes_its_connection():
+def test_closing_an_unfinished_answer_closes_its_connection(http_to):
     ended = []
 
     def stream(connection: socket.socket) -> None:
@@ -162,7 +210,7 @@ def test_closing_an_unfinished_answer_closes_its_connection():
         CHUNKED + b"none\r\nok",
     ],
 )
-def test_an_answer_that_is_cut_off_is_lost(text):
+def test_an_answer_that_is_cut_off_is_lost(http_to, text):
     with http_to(answers(text), answers(OK)) as (http, node):
         with pytest.raises(Lost):
             http.send(GET).read()
@@ -173,7 +221,7 @@ def test_an_answer_that_is_cut_off_is_lost(text):
 @pytest.mark.parametrize(
     "text", [b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok", CHUNKED + b"2\r\nok\r\n"]
 )
-def test_an_answer_that_is_cut_off_is_distinct_from_a_missing_one(text):
+def test_an_answer_that_is_cut_off_is_distinct_from_a_missing_one(http_to, text):
     with http_to(answers(text)) as (http, _):
         pieces = []
         with pytest.raises(CutShort, match="after 2 bytes: the node has"):
@@ -185,34 +233,33 @@ def test_an_answer_that_is_cut_off_is_distinct_from_a_missing_one(text):
             transport.json("GET", "/")
 
 
-def test_an_answer_that_times_out_is_lost():
+def test_an_answer_that_times_out_is_lost(http_to):
     over = threading.Event()
-    node = Node(lambda _: over.wait(10))
-    with closing(node), closing(Http(node.address, connect_timeout_s=5, timeout_s=0.05)) as http:
+    with http_to(lambda _: over.wait(10), timeout_s=0.05) as (http, _):
         with pytest.raises(Lost, match="timed out"):
             http.send(GET)
         over.set()
 
 
-def test_without_a_connection_nothing_is_sent():
+def test_without_a_connection_nothing_is_sent(carrier):
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
-    http = Http(f"http://127.0.0.1:{port}", connect_timeout_s=5, timeout_s=5)
+    http = carrier(f"http://127.0.0.1:{port}", connect_timeout_s=5, timeout_s=5)
     with closing(http), pytest.raises(NotSent, match="refused"):
         http.send(GET)
 
 
-def test_a_handshake_that_fails_has_sent_nothing():
+def test_a_handshake_that_fails_has_sent_nothing(carrier):
     """The node does not use TLS."""
     node = Node(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     address = node.address.replace("http:", "https:")
-    http = Http(address, connect_timeout_s=5, timeout_s=5, tls=ssl.create_default_context())
+    http = carrier(address, connect_timeout_s=5, timeout_s=5, tls=ssl.create_default_context())
     with closing(node), closing(http), pytest.raises(NotSent):
         http.send(GET)
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_bytes_behind_an_answer_are_not_read_as_the_next_one(late):
+def test_bytes_behind_an_answer_are_not_read_as_the_next_one(http_to, late):
     answered = threading.Event()
 
     def serve(connection: socket.socket) -> None:
@@ -232,7 +279,7 @@ def test_bytes_behind_an_answer_are_not_read_as_the_next_one(late):
         assert node.connections == 2
 
 
-def test_an_answer_that_arrives_byte_by_byte_is_whole():
+def test_an_answer_that_arrives_byte_by_byte_is_whole(http_to):
     def serve(connection: socket.socket) -> None:
         received(connection)
         for place in range(len(text)):
@@ -244,12 +291,12 @@ def test_an_answer_that_arrives_byte_by_byte_is_whole():
 
 
 @pytest.mark.parametrize("text", [b"A" * 100_000, b"HTTP/1.1 200 OK\r\nA: " + b"b" * 100_000])
-def test_a_head_without_an_end_is_lost(text):
+def test_a_head_without_an_end_is_lost(http_to, text):
     with http_to(answers(text)) as (http, _), pytest.raises(Lost, match=r"too long|not HTTP"):
         http.send(GET)
 
 
-def test_a_node_that_stops_in_a_body_is_given_up():
+def test_a_node_that_stops_in_a_body_is_given_up(http_to):
     over = threading.Event()
 
     def serve(connection: socket.socket) -> None:
@@ -257,14 +304,13 @@ def test_a_node_that_stops_in_a_body_is_given_up():
         connection.sendall(OK[:-1])
         over.wait(10)
 
-    node = Node(serve)
-    with closing(node), closing(Http(node.address, connect_timeout_s=5, timeout_s=0.05)) as http:
+    with http_to(serve, timeout_s=0.05) as (http, _):
         with pytest.raises(CutShort, match="after 1 bytes: timed out"):
             http.send(GET).read()
         over.set()
 
 
-def test_an_interrupted_request_leaves_no_answer_behind():
+def test_an_interrupted_request_leaves_no_answer_behind(http_to):
     """The answer to the interrupted request must not be that of the next one."""
 
     def serve(connection: socket.socket) -> None:

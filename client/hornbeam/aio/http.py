@@ -1,0 +1,201 @@
+"""HTTP to one node in an event loop, over persistent connections (decision 81)."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+from hornbeam.exchange import AsyncAnswer, CutShort, Lost, NotSent, Request
+from hornbeam.http import glance, reason_of
+from hornbeam.http1 import CLOSED, AnswerReader, Garbled, host_of, request_bytes
+
+AHEAD_BYTES = 1 << 18
+"""Bytes of a body that arrive before their reader takes them."""
+
+
+class AsyncHttp:
+    """The twin of `hornbeam.http.Http` in an event loop, with the same arguments."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        connect_timeout_s: float,
+        timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        parts = urlsplit(address)
+        self._place = parts.hostname or "", parts.port or (443 if tls else 80)
+        self._host = host_of(parts)
+        self._connect_timeout_s = connect_timeout_s
+        self._timeout_s = timeout_s
+        self._tls = tls
+        self._idle: list[_Line] = []
+
+    async def send(self, request: Request) -> AsyncAnswer:
+        data = request_bytes(request, self._host)
+        line = self._idle_line() or await self._new_line()
+        reader = line.ask(data)
+        try:
+            while not reader.status:
+                await line.advance(self._timeout_s)
+        except (OSError, Garbled) as error:
+            line.close()
+            raise Lost(reason_of(error)) from error
+        except BaseException:  # the answer would be that of the next request
+            line.close()
+            raise
+        if reader.done:
+            self._release(line, reader)
+            return AsyncAnswer.whole(reader.status, reader.headers, b"".join(reader.take()))
+        body = _Body(self, line, reader)
+        return AsyncAnswer(reader.status, reader.headers, body, body.close)
+
+    async def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+        await asyncio.sleep(0)  # the loop closes the sockets in its next turn
+
+    async def rest(self, line: _Line, reader: AnswerReader) -> AsyncIterator[bytes]:
+        """The pieces of a body as they arrive. The connection is reused after the last one."""
+        try:
+            while reader.pieces or not reader.done:  # pieces arrive while one of them is used
+                if not reader.pieces:
+                    await line.advance(self._timeout_s)
+                for piece in reader.take():
+                    yield piece
+        except (OSError, Garbled) as error:
+            line.close()
+            raise CutShort(f"after {reader.count:,} bytes: {reason_of(error)}") from error
+        except BaseException:
+            line.close()
+            raise
+        self._release(line, reader)
+
+    def _release(self, line: _Line, reader: AnswerReader) -> None:
+        if reader.keeps and line.is_open:
+            self._idle.append(line)
+        else:
+            line.close()
+
+    def _idle_line(self) -> _Line | None:
+        """An idle connection that the node has not closed, and that has no unexpected data."""
+        while self._idle:
+            line = self._idle.pop()
+            if line.is_open and not line.is_readable():
+                return line
+            line.close()
+        return None
+
+    async def _new_line(self) -> _Line:
+        """A new connection. Raises NotSent."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, line = await loop.create_connection(_Line, *self._place, ssl=self._tls)
+        except OSError as error:
+            raise NotSent(reason_of(error)) from error
+        return line
+
+
+class _Line(asyncio.Protocol):
+    """A connection. What arrives goes to the reader of the answer that is under way."""
+
+    def __init__(self) -> None:
+        self._reader: AnswerReader | None = None
+        self._fault: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._taken = 0
+        """Bytes of the body that had arrived when the reader last waited."""
+        self._paused = False
+
+    # ------------------------------------------------------------ for the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.is_readable = glance(transport.get_extra_info("socket"))
+
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        if reader is None or reader.done:
+            self._end(Garbled("the node has sent data behind its answer"))
+            return
+        try:
+            reader.feed(data)
+        except Garbled as error:
+            self._end(error)
+            return
+        if reader.count - self._taken > AHEAD_BYTES and not reader.done:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        self._end(Garbled(CLOSED))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(exc or Garbled(CLOSED))
+
+    # ------------------------------------------------------------ for the carrier
+
+    @property
+    def is_open(self) -> bool:
+        return self._fault is None and not self._transport.is_closing()
+
+    def ask(self, data: bytes) -> AnswerReader:
+        """Send a request. Returns the reader of its answer."""
+        self._reader = reader = AnswerReader()
+        self._taken = 0
+        self._transport.write(data)
+        return reader
+
+    async def advance(self, timeout_s: float) -> None:
+        """Wait for the next data of the answer. Raises OSError, Garbled."""
+        if self._fault is not None:
+            raise self._fault
+        assert self._reader is not None
+        self._taken = self._reader.count
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._waiter
+        except TimeoutError:
+            raise TimeoutError("timed out") from None
+        finally:
+            self._waiter = None
+
+    def close(self) -> None:
+        self._transport.abort()
+
+    # ------------------------------------------------------------ inside
+
+    def _end(self, fault: Exception) -> None:
+        self._fault = self._fault or fault
+        self._transport.abort()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class _Body:
+    """The rest of an answer."""
+
+    def __init__(self, http: AsyncHttp, line: _Line, reader: AnswerReader) -> None:
+        self._http = http
+        self._line = line
+        self._reader = reader
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._http.rest(self._line, self._reader)
+
+    async def close(self) -> None:
+        if not self._reader.done:
+            self._line.close()
