@@ -125,18 +125,18 @@ class BaseCursor:
     @property
     def description(self) -> list[Description] | None:
         """(name, SQL type, None …) for each column of the result; None without a result."""
-        return self._settled().description
+        return self.results().description
 
     @property
     def rowcount(self) -> int:
         """Number of rows of the result, or of rows that the write changed; -1 before the first
         statement."""
-        return self._settled().rowcount
+        return self.results().rowcount
 
     @property
     def rownumber(self) -> int | None:
         """Index of the next row to fetch; None without a result."""
-        return self._settled().rownumber
+        return self.results().rownumber
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
         """Do nothing (PEP 249 allows that)."""
@@ -144,6 +144,6 @@ class BaseCursor:
     def setoutputsize(self, size: int, column: int | None = None) -> None:
         """Do nothing (PEP 249 allows that)."""
 
-    def _settled(self) -> Results:
+    def results(self) -> Results:
         """The results, after the writes of the last statement have run."""
         raise NotImplementedError

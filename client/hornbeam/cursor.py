@@ -40,13 +40,13 @@ class Cursor(BaseCursor):
         return self
 
     def fetchone(self) -> Row | None:
-        return self._settled().fetchone()
+        return self.results().fetchone()
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
-        return self._settled().fetchmany(size)
+        return self.results().fetchmany(size)
 
     def fetchall(self) -> list[Row]:
-        return self._settled().fetchall()
+        return self.results().fetchall()
 
     def close(self) -> None:
         """Close the cursor. Idempotent. The cursor's writes stay part of the transaction, and
@@ -104,7 +104,7 @@ class Cursor(BaseCursor):
             session.note_streamed(answer.headers)
             yield iter(answer.pieces)
 
-    def _settled(self) -> Results:
+    def results(self) -> Results:
         if self._results.must_wait:
             finished(self._results.settle())
         self._results.collect()

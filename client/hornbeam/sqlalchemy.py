@@ -38,7 +38,7 @@ from sqlalchemy.sql.compiler import InsertmanyvaluesSentinelOpts
 
 from hornbeam.intervals import interval_text
 from hornbeam.isolation import LEVELS
-from hornbeam.namespaces import parted
+from hornbeam.namespaces import PUBLIC, parted
 from hornbeam.sqlalchemy_ddl import HornbeamDDLCompiler
 from hornbeam.sqlalchemy_sequences import (
     HornbeamExecutionContext,
@@ -436,6 +436,9 @@ class HornbeamDialect(SequenceReflection, default.DefaultDialect):
         return [plain.render_as_string(hide_password=False)], {}
 
     def _get_default_schema_name(self, connection: Any) -> str:
+        """The first schema of the search path that exists. `public` always does."""
+        if _driver(connection).search_path[:1] == (PUBLIC,):
+            return PUBLIC
         return str(connection.exec_driver_sql("SELECT current_schema()").scalar())
 
     def get_isolation_level_values(self, dbapi_connection: Any) -> Sequence[IsolationLevel]:

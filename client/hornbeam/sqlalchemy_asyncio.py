@@ -1,45 +1,49 @@
-"""The SQLAlchemy dialect for `create_async_engine`: `hornbeam://…` or `hornbeam+asyncio://…`.
+"""The dialect for `create_async_engine`: `hornbeam://…` or `hornbeam+asyncio://…`.
 
-The driver is synchronous. Each call that may wait for the database runs in a thread, so the event
-loop does not wait. A connection has one lock: a call that its caller has given up on still ends
-before the next one begins. Needs greenlet, as all asynchronous dialects do
+SQLAlchemy calls a driver that looks synchronous, in a greenlet; each call that may wait for the
+database awaits `hornbeam.aio` there. Needs greenlet, as all asynchronous dialects do
 (`pip install 'hornbeam[asyncio]'`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import pool
 from sqlalchemy.engine import AdaptedConnection
 from sqlalchemy.util.concurrency import await_
 
 import hornbeam
-from hornbeam.connection import Connection
-from hornbeam.cursor import Cursor
+from hornbeam import aio
 from hornbeam.sqlalchemy import HornbeamDialect
-
-T = TypeVar("T")
 
 __all__ = ["HornbeamAsyncDialect"]
 
 
 class _AsyncCursor:
-    """A cursor whose statements run in a thread. Its rows are in memory, so fetching them does not
-    wait."""
+    """A cursor that looks synchronous. Its rows are in memory, so fetching them does not wait."""
 
-    def __init__(self, connection: _AsyncConnection, cursor: Cursor) -> None:
-        self._connection = connection
+    def __init__(self, cursor: aio.Cursor) -> None:
         self._cursor = cursor
 
     def execute(self, operation: str, parameters: Any = ()) -> Any:
-        return self._connection.apart(self._cursor.execute, operation, parameters)
+        return await_(self._cursor.execute(operation, parameters))
 
     def executemany(self, operation: str, parameters: Sequence[Any]) -> Any:
-        return self._connection.apart(self._cursor.executemany, operation, parameters)
+        return await_(self._cursor.executemany(operation, parameters))
+
+    def fetchone(self) -> Any:
+        return self._cursor.results().fetchone()
+
+    def fetchmany(self, size: int | None = None) -> Any:
+        return self._cursor.results().fetchmany(size)
+
+    def fetchall(self) -> Any:
+        return self._cursor.results().fetchall()
+
+    def close(self) -> None:
+        """Do nothing: the cursor holds rows only."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cursor, name)
@@ -51,41 +55,37 @@ class _AsyncCursor:
 class _AsyncConnection(AdaptedConnection):
     """A connection that looks synchronous to SQLAlchemy. `driver_connection` is the driver's."""
 
-    __slots__ = ("_lock",)
+    __slots__ = ()
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: aio.Connection) -> None:
         self._connection = connection  # type: ignore[assignment]
-        self._lock = threading.Lock()
-
-    def apart(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Run a call of the driver in a thread, behind the calls before it."""
-
-        def run() -> T:
-            with self._lock:
-                return call(*arguments)
-
-        return await_(asyncio.to_thread(run))
 
     def cursor(self) -> _AsyncCursor:
-        return _AsyncCursor(self, self._driver.cursor())
+        return _AsyncCursor(self._driver.cursor())
 
     def commit(self) -> None:
-        self.apart(self._driver.commit)
+        await_(self._driver.commit())
 
     def rollback(self) -> None:
-        self.apart(self._driver.rollback)
+        await_(self._driver.rollback())
 
     def close(self) -> None:
-        self.apart(self._driver.close)
+        await_(self._driver.close())
 
     def ping(self) -> None:
-        self.apart(self._driver.ping)
+        await_(self._driver.ping())
 
     def schema_document(self) -> dict[str, Any]:
-        return self.apart(self._driver.schema_document)
+        return await_(self._driver.schema_document())
 
     def savepoint(self, name: str) -> None:
-        self.apart(self._driver.savepoint, name)
+        await_(self._driver.savepoint(name))
+
+    def rollback_to(self, name: str) -> None:
+        await_(self._driver.rollback_to(name))
+
+    def release(self, name: str) -> None:
+        await_(self._driver.release(name))
 
     @property
     def autocommit(self) -> bool:
@@ -104,7 +104,7 @@ class _AsyncConnection(AdaptedConnection):
         self._driver.isolation = value
 
     @property
-    def _driver(self) -> Connection:
+    def _driver(self) -> aio.Connection:
         return self._connection  # type: ignore[return-value]
 
     def __getattr__(self, name: str) -> Any:
@@ -115,10 +115,14 @@ class _AsyncModule:
     """The driver's module, whose connections are asynchronous ones."""
 
     def connect(self, url: str, **options: Any) -> _AsyncConnection:
-        return _AsyncConnection(await_(asyncio.to_thread(hornbeam.connect, url, **options)))
+        return _AsyncConnection(await_(_connected(url, options)))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(hornbeam, name)
+
+
+async def _connected(url: str, options: dict[str, Any]) -> aio.Connection:
+    return await aio.connect(url, **options)
 
 
 class HornbeamAsyncDialect(HornbeamDialect):

@@ -84,6 +84,14 @@ def filled(engine: Engine) -> Engine:
     return engine
 
 
+def test_an_engine_connects_without_a_request() -> None:
+    """Nothing listens at the address."""
+    engine = create_engine("hornbeam://127.0.0.1:9")
+    with engine.connect() as connection:
+        assert connection.dialect.default_schema_name == "public"
+    engine.dispose()
+
+
 def test_the_orm_writes_reads_and_cascades(filled: Engine) -> None:
     with Session(filled) as session:
         author = session.scalars(select(Author).where(Author.name == "A")).one()

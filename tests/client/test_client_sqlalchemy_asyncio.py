@@ -25,6 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, selectinload
 
 import hornbeam
+from hornbeam import aio
 from hornbeam.sqlalchemy_asyncio import HornbeamAsyncDialect
 from tests.client import client_world
 
@@ -116,7 +117,7 @@ async def test_autocommit_and_the_connection_of_the_driver(engine: AsyncEngine) 
     async with automatic.connect() as connection:
         await connection.execute(text("DELETE FROM book"))
         raw = await connection.get_raw_connection()
-        assert isinstance(raw.driver_connection, hornbeam.Connection)
+        assert isinstance(raw.driver_connection, aio.Connection)
         assert raw.driver_connection.autocommit
     async with engine.connect() as connection:
         assert await connection.scalar(select(func.count()).select_from(Book)) == 0

@@ -119,7 +119,7 @@ class Cursor(BaseCursor):
             session.note_streamed(answer.headers)
             yield aiter(answer.pieces)
 
-    def _settled(self) -> Results:
+    def results(self) -> Results:
         if self._results.must_wait:
             raise InterfaceError(
                 "The write has not run yet.\n  End the pipeline, or await cursor.settle()."
