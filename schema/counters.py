@@ -12,6 +12,7 @@ from hornbeam_server.schema.model import (
     Schema,
     sequence_of_column,
 )
+from hornbeam_server.schema.render import spelled
 
 SEQUENCE = ""
 """The relation in the key of a declared sequence's counter; the column there is the sequence."""
@@ -48,6 +49,8 @@ class Counter:
     """The names of relation and column in the keys of its cells."""
     again: int | None = None
     sequence: str = ""
+    written: str = ""
+    """The relation or the declared sequence in SQL."""
 
     @property
     def shown(self) -> str:
@@ -65,7 +68,10 @@ def counters_of(schema: Schema, beginnings: Iterable[Beginning]) -> dict[tuple[s
     for key, identity, last, again, sequence in _counted(schema):
         began = begun.get(key, Beginning(*key, 0, identity.start))
         cell = began.cell or "\0".join(key)
-        found[key] = Counter(*key, began.number, began.at, identity, last, cell, again, sequence)
+        written = spelled(key[0] or key[1], schema.spaces)
+        found[key] = Counter(
+            *key, began.number, began.at, identity, last, cell, again, sequence, written
+        )
     return found
 
 

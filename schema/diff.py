@@ -1,8 +1,8 @@
 """The changes from one schema to the next, and the changes among them that are refused.
 
 Relations, indexes, constraints and columns can be added and dropped. Rows that are older than a
-column read its literal default, or NULL. Stored rows are checked before a column becomes NOT NULL
-or gets a narrower type. A type whose values have other bytes, and a generated column, need a copy
+column show its default, or NULL. Stored rows are checked before a column becomes NOT NULL or gets
+a narrower type. A type whose values have other bytes, and a generated column, need a copy
 of the rows (`schema/copies.py`); no other change writes rows again. Changes that would give stored
 rows another meaning are refused, with the reason and a cure.
 """
@@ -10,7 +10,7 @@ rows another meaning are refused, with the reason and a cure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hornbeam_server.schema.copies import Copy, Using, copies_for, is_generated, needs_conversion
 from hornbeam_server.schema.model import (
@@ -65,7 +65,7 @@ class SchemaDiff:
     or get a type with fewer values; `redefaulted_columns` have another default, and
     `renumbered_columns` new options for their next numbers. The indexes and constraints of a
     dropped relation are dropped with it and not listed. Nor are the constraints of an added
-    relation; its indexes are listed.
+    relation; its indexes are listed. `spaces` are the schemas of both besides `public`.
     """
 
     added_relations: tuple[Relation, ...] = ()
@@ -96,6 +96,8 @@ class SchemaDiff:
     dropped_spaces: tuple[str, ...] = ()
     """Schemas in the sense of `namespaces.py`."""
 
+    spaces: tuple[str, ...] = field(default=(), compare=False)
+
     def __bool__(self) -> bool:
         return any(True for _ in self.rows())
 
@@ -109,7 +111,8 @@ class SchemaDiff:
             ("change", self.changed_sequences),
         ):
             for sequence in sequences:
-                yield DiffRow(action, "sequence", sequence.name, render_options(sequence, ()))
+                detail = render_options(sequence, self.spaces)
+                yield DiffRow(action, "sequence", sequence.name, detail)
         for action, spaces in (("drop", self.dropped_spaces), ("add", self.added_spaces)):
             yield from (DiffRow(action, "schema", space) for space in spaces)
         for relation in self.dropped_relations:
@@ -225,6 +228,7 @@ def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
     return SchemaDiff(
         added_relations=tuple(r for r in new.relations if r.name not in old),
         dropped_relations=tuple(r for r in old.relations if r.name not in new),
+        spaces=tuple(dict.fromkeys((*old.spaces, *new.spaces))),
         appended_columns=tuple(
             (n.name, c) for o, n in kept for c in n.visible if c.name not in o.visible_names
         ),
@@ -362,6 +366,6 @@ def _refused_append(relation: str, column: Column) -> Iterator[Refusal]:
             column.name,
             "new column",
             "it is NOT NULL and stored rows have no value for it",
-            "allow NULL, or give it a literal default; if it is a column in force with another"
+            "allow NULL, or give it a default; if it is a column in force with another"
             " name, say so: --rename relation.old=new",
         )

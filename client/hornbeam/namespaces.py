@@ -128,6 +128,14 @@ class Names:
     def _existing(self) -> list[str]:
         return [space for space in self.path if space in {PUBLIC, *self.spaces}]
 
+    @property
+    def _first(self) -> str:
+        if not self._existing:
+            raise ProgrammingError(
+                "No schema of the search path exists.\n  Write the schema before the name."
+            )
+        return self._existing[0]
+
     def new(self, parts: Sequence[str]) -> str:
         """The full name of an object that is created. Raises ProgrammingError without a schema."""
         if len(parts) > 1:
@@ -137,15 +145,14 @@ class Names:
                     f"  Write CREATE SCHEMA {quote(parts[-2])} first."
                 )
             return joined(*parts[-2:])
-        if not self._existing:
-            raise ProgrammingError(
-                "No schema of the search path exists.\n  Write the schema before the name."
-            )
-        return joined(self._existing[0], parts[0])
+        return joined(self._first, parts[0])
 
     def old(self, kind: str, parts: Sequence[str]) -> str:
-        """The full name of an object of this kind that is declared, found along the path."""
+        """The full name of an object of this kind that is declared, found along the path. One that
+        is not found is no object of a schema outside of the path. Raises ProgrammingError without a
+        schema."""
         if len(parts) > 1:
             return joined(*parts[-2:])
-        found = (joined(space, parts[0]) for space in self._existing)
-        return next((name for name in found if (kind, name) in self.known), parts[0])
+        found = [joined(space, parts[0]) for space in self._existing]
+        missing = parts[0] if PUBLIC in self._existing else joined(self._first, parts[0])
+        return next((name for name in found if (kind, name) in self.known), missing)

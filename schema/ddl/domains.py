@@ -93,7 +93,7 @@ def domain_of(
     parts = _type_name(kind)
     if statement.source.folds_quoted:
         parts = [part.lower() for part in parts]
-    return domains.get(statement.spaces.full(parts)) if parts else None
+    return domains.get(statement.spaces.full(parts)) if parts and domains else None
 
 
 def _type_name(kind: exp.Expr | None) -> list[str]:

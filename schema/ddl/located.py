@@ -11,7 +11,7 @@ from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.spaces import NAME, Spaces
 from hornbeam_server.schema.drafts import Name
 from hornbeam_server.schema.model import PUBLIC
-from hornbeam_server.schema.namespaces import SYSTEM_SCHEMAS, joined
+from hornbeam_server.schema.namespaces import joined
 from hornbeam_server.schema.problems import Problems
 
 _CREATE_SCHEMA = re.compile(
@@ -86,7 +86,7 @@ def located(found: Sequence[Piece], source: Source, known: Spaces, problems: Pro
         names=known.names | full,
     )
     pieces = tuple(
-        replace(piece, spaces=replace(spaces, path=_existing(path, spaces)))
+        replace(piece, spaces=_along(path, spaces))
         for piece, path in zip(found, paths, strict=True)
     )
     for piece in names.created.values():
@@ -122,11 +122,10 @@ def _unquoted(part: str, spaces: Spaces) -> str:
     return spaces.space(named[-1]) if named else ""
 
 
-def _existing(path: Sequence[str], spaces: Spaces) -> tuple[str, ...]:
-    """The schemas of a path that exist and hold relations; `public` for none."""
-    found = [spaces.space(each) for each in path if each not in SYSTEM_SCHEMAS]
-    known = {PUBLIC, *spaces.declared}
-    return tuple(each for each in dict.fromkeys(found) if each in known) or (PUBLIC,)
+def _along(path: Sequence[str], spaces: Spaces) -> Spaces:
+    """The schemas at a statement of a file: `public` if the path has none."""
+    found = spaces.along(path)
+    return found if found.path else replace(found, path=(PUBLIC,))
 
 
 def _names(found: Sequence[Piece], paths: Sequence[Sequence[str]], spaces: Spaces) -> _Names:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.errors import UnknownName
 from hornbeam_server.schema.model import DATABASE, PUBLIC
 from hornbeam_server.schema.model import Schema as _Schema
 from hornbeam_server.schema.namespaces import SYSTEM_SCHEMAS, existing, joined, parted
-from hornbeam_server.schema.render import spelled
+from hornbeam_server.schema.render import identifier, spelled
 
 _PART = r"(?:\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|\w+)"
 NAME = rf"{_PART}(?:\s*\.\s*{_PART})*"
@@ -41,26 +42,34 @@ class Spaces:
         """The schemas of the schema in force, for a statement under a search path."""
         named = {view.name for view in schema.views} | {index.name for index in schema.indexes}
         names = sequence_names(schema).union(schema.names, named)
-        found = tuple(s for s in existing(path, schema.spaces) if s not in SYSTEM_SCHEMAS)
-        return cls(Source.POSTGRES, frozenset(schema.spaces), frozenset(), names, found)
+        return cls(Source.POSTGRES, frozenset(schema.spaces), frozenset(), names).along(path)
 
-    @property
-    def home(self) -> str:
-        """The schema of a new relation whose name has none."""
-        return self.path[0] if self.path else PUBLIC
+    def along(self, path: Sequence[str]) -> Spaces:
+        """These schemas, with those of a search path that exist and hold relations."""
+        written = [self.space(each) for each in path]
+        found = (each for each in existing(written, self.declared) if each not in SYSTEM_SCHEMAS)
+        return replace(self, path=tuple(found))
 
     def full(self, parts: Sequence[str]) -> str:
         """The full name of the parts of a name, for example ("shop", "item"). Among several parts
-        the last two count. A name without a schema is searched for along the path."""
+        the last two count. A name without a schema is searched for along the path; a new one is in
+        its first schema. Raises UnknownName if the path has none."""
         *before, name = parts
         if before:
             return joined(self.space(before[-1]), name)
+        if not self.path:
+            raise UnknownName(
+                f"{name} has no schema, and no schema of the search path exists.",
+                cure=f"Write {PUBLIC}.{identifier(name)}, or SET search_path TO {PUBLIC}.",
+                name=name,
+            )
         found = (joined(space, name) for space in self.path)
-        return next((each for each in found if each in self.names), joined(self.home, name))
+        return next((each for each in found if each in self.names), joined(self.path[0], name))
 
     def found(self, name: str) -> str:
         """The full name for one that may lack its schema, and that was joined already."""
-        return name if self.parted(name)[0] != PUBLIC else self.full([name])
+        searched = self.path and self.parted(name)[0] == PUBLIC
+        return self.full([name]) if searched else name
 
     def in_query(self, parts: Sequence[str]) -> str | None:
         """The SQL that names the relation without a search path; None if `parts` do."""

@@ -403,6 +403,30 @@ ALTER TABLE w RENAME TO ww
 SELECT * FROM ww ORDER BY id
 ALTER SEQUENCE nosuch RENAME TO x
 """,
+        "search paths without schemas": """
+CREATE TABLE t (id INT PRIMARY KEY)
+CREATE SCHEMA a
+SET search_path TO nosuch
+CREATE TABLE n (id INT PRIMARY KEY)
+DROP TABLE t
+ALTER TABLE t ADD COLUMN x INT
+CREATE INDEX i ON t (id)
+CREATE SEQUENCE s
+CREATE VIEW v AS SELECT 1 AS a
+SELECT * FROM t
+INSERT INTO t VALUES (1)
+CREATE TABLE public.n (id INT PRIMARY KEY)
+CREATE TABLE a.n (id INT PRIMARY KEY)
+ALTER TABLE public.t ADD COLUMN x INT
+CREATE INDEX i ON public.t (x)
+DROP INDEX i
+SET search_path TO ''
+CREATE TABLE m (id INT PRIMARY KEY)
+ALTER SEQUENCE s RESTART
+SELECT nextval('s')
+CREATE TABLE public.r (id INT PRIMARY KEY REFERENCES public.t (id))
+SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN ('a', 'public') ORDER BY 1, 2
+""",
     }
 )
 """The scripts, by name: one statement a line."""

@@ -455,7 +455,10 @@ class Transaction:
                 raise UniqueViolation(
                     f"{name} has a row with this primary key already:"
                     f" {shown(relation.primary_key, values)}.",
-                    cure=numbers_cure(self._identity, name, relation.primary_key, values) or cure,
+                    cure=numbers_cure(
+                        self.state.catalog, self._identity, name, relation.primary_key, values
+                    )
+                    or cure,
                     relation=name,
                     constraint="primary key",
                 )
@@ -653,7 +656,7 @@ class Transaction:
         count = 0
         for relation, search in plan.relations:
             stream = await self._searches.run(search, ())
-            keys = await all_keys(stream, relation.name)
+            keys = await all_keys(stream, relation.name, self.state.catalog.schema.spaces)
             found = await self._workspace.lock_and_read(relation.name, keys)
             rows = [row for row in found if row is not None]
             await self._actions.delete_level(relation.name, rows)

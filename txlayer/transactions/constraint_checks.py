@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from hornbeam_server.maintain.changes import Change
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import ForeignKeyViolation, UniqueViolation
 from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.sqltext import literal_sql, shown
@@ -142,7 +143,7 @@ class ConstraintChecks:
         columns = tuple(part.column for part in check.index.columns)
         return UniqueViolation(
             f"{relation} has a row with {shown(columns, values)} already.",
-            cure=numbers_cure(self._identity, relation, columns, values)
+            cure=numbers_cure(self._state.catalog, self._identity, relation, columns, values)
             or "Use another value, or ON CONFLICT.",
             relation=relation,
             constraint=check.index.name,
@@ -150,13 +151,17 @@ class ConstraintChecks:
 
 
 def numbers_cure(
-    identity: Numbers, relation: str, columns: Sequence[str], values: Sequence[Value]
+    catalog: Catalog,
+    identity: Numbers,
+    relation: str,
+    columns: Sequence[str],
+    values: Sequence[Value],
 ) -> str | None:
     """The cure for an identity column that has given a number which a row has already. None if
     the statement itself gave the `values`."""
     for column, value in zip(columns, values, strict=True):
         if (relation, column, value) in identity.taken:
-            table, name = identifier(relation), identifier(column)
+            table, name = catalog.counters[relation, column].written, identifier(column)
             return (
                 f"Identity column {column} lies behind numbers that rows were given: ALTER"
                 f" TABLE {table} ALTER COLUMN {name} RESTART WITH n, where n is free and behind"

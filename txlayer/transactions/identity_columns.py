@@ -172,16 +172,15 @@ def _span(counter: Counter, start: int, stop: int) -> range:
 
 def _exhausted(counter: Counter) -> LimitExceeded:
     if counter.relation == SEQUENCE:
-        name = identifier(counter.column)
         return LimitExceeded(
             f"Sequence {counter.column} has no number behind {counter.last}.",
-            cure=f"ALTER SEQUENCE {name} RESTART WITH n, or give it another bound, or CYCLE.",
+            cure=f"ALTER SEQUENCE {counter.written} RESTART WITH n, or give it another bound, or"
+            " CYCLE.",
         )
-    table, column = identifier(counter.relation), identifier(counter.column)
     return LimitExceeded(
         f"Identity column {counter.relation}.{counter.column} has no number behind {counter.last}.",
-        cure=f"ALTER TABLE {table} ALTER COLUMN {column} RESTART WITH n, where n is free, or give"
-        " the number in INSERT.",
+        cure=f"ALTER TABLE {counter.written} ALTER COLUMN {identifier(counter.column)} RESTART WITH"
+        " n, where n is free, or give the number in INSERT.",
     )
 
 

@@ -10,7 +10,7 @@ from hornbeam_server.maintain.immediate.program import Joined
 from hornbeam_server.query.engine import QueryStream
 from hornbeam_server.schema.errors import BeingLoaded, LimitExceeded, TransactionAborted
 from hornbeam_server.schema.intervals import identical
-from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.render import spelled
 from hornbeam_server.schema.sizes import Budget, Limit
 from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
@@ -394,7 +394,7 @@ async def gathered(stream: QueryStream, relation: str, budget: Budget) -> list[R
     return rows
 
 
-async def all_keys(stream: QueryStream, relation: str) -> list[Key]:
+async def all_keys(stream: QueryStream, relation: str, spaces: Sequence[str]) -> list[Key]:
     """The keys of all rows of a relation, for TRUNCATE. Raises LimitExceeded."""
     try:
         return await gathered(stream, relation, budget_of_reads())
@@ -403,7 +403,8 @@ async def all_keys(stream: QueryStream, relation: str) -> list[Key]:
         raise LimitExceeded(
             f"{relation} has too many rows for TRUNCATE, which deletes them in one transaction of"
             f" at most {MAX_CHANGES} rows.",
-            cure=f"Delete them in parts: DELETE FROM {identifier(relation)} WHERE key IN ({key}).",
+            cure=f"Delete them in parts: DELETE FROM {spelled(relation, spaces)} WHERE key IN"
+            f" ({key}).",
         ) from error
 
 

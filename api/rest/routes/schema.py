@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -123,7 +124,7 @@ async def alter_schema(body: AlterBody, db: Db) -> Response:
 
     422 when something uses what the statement would drop; CASCADE drops that, too.
     """
-    catalog, path = db.catalog, body.search_path or (PUBLIC,)
+    catalog, path = db.catalog, _path(body.search_path)
     if creates_from_query(body.sql):
         table = await asyncio.to_thread(query_table, body.sql, catalog, path)
         return encoded(
@@ -164,7 +165,7 @@ async def restart_identity(body: RestartBody, request: Request, db: Db) -> Respo
     if sql is None:  # setval is strict
         answer = {"relation": "", "column": "", "next": None, "value": None}
         return encoded(answer | {"catalog_version": db.catalog.version})
-    restart = load_restart(sql, db.catalog.schema, path=body.search_path or (PUBLIC,))
+    restart = load_restart(sql, db.catalog.schema, path=_path(body.search_path))
     note(request.scope, restarted=f"{restart.relation}.{restart.column}")
     counter = await db.keeper.restart(restart.relation, restart.column, restart.at)
     drawn = {counter.sequence: restart.value} if restart.called else None
@@ -245,3 +246,8 @@ async def _view(
         document = view_document(db, shown, name)
     counted = (await db.sizes([name]))[name] if sizes else None
     return document | {"bytes": counted}
+
+
+def _path(search_path: Sequence[str] | None) -> Sequence[str]:
+    """The search path of a request; an empty one has no schemas."""
+    return (PUBLIC,) if search_path is None else search_path
