@@ -2,6 +2,7 @@
 
 import tracemalloc
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -107,7 +108,9 @@ async def test_a_write_of_more_than_fits_in_memory_is_refused_and_leaves_nothing
     tmp_path, monkeypatch, sql
 ):
     async with filled(tmp_path, "doc", "par", "kid") as database:
-        monkeypatch.setattr(workspace, "MAX_BYTES", 6 << 20)
+        for name in ("READ", "WRITTEN"):
+            limit = replace(getattr(workspace, name), most=6 << 20)
+            monkeypatch.setattr(workspace, name, limit)
         tracemalloc.start()
         try:
             with pytest.raises(LimitExceeded, match="more than 6291456 bytes"):
@@ -143,7 +146,8 @@ async def test_the_limit_counts_every_repetition_of_a_value_in_a_view(tmp_path, 
         await database.execute("INSERT INTO a VALUES (1, 'short')")
         values = ", ".join(f"({i}, 1)" for i in range(30))
         await database.execute(f"INSERT INTO b VALUES {values}")
-        monkeypatch.setattr(workspace, "MAX_STORED_BYTES", 6 << 20)
+        limit = replace(workspace.STORED, most=6 << 20)
+        monkeypatch.setattr(workspace, "STORED", limit)
         with pytest.raises(LimitExceeded, match="views and indexes"):
             await database.execute("UPDATE a SET text = ?", ("x" * BYTES,))
         await database.execute("UPDATE a SET text = ?", ("x" * 1000,))

@@ -36,9 +36,9 @@ those that it writes."""
 MAX_STORED_BYTES = 2 * MAX_BYTES
 """Maximum size of the texts and byte strings that a transaction stores, with views and indexes."""
 SPLIT = "Split it into transactions over fewer rows, or smaller ones."
-_READ = Limit(MAX_BYTES, "What the transaction reads in order to write", "read", SPLIT)
-_WRITTEN = Limit(MAX_BYTES, "What the transaction writes", "written", SPLIT)
-_STORED = Limit(
+READ = Limit(MAX_BYTES, "What the transaction reads in order to write", "read", SPLIT)
+WRITTEN = Limit(MAX_BYTES, "What the transaction writes", "written", SPLIT)
+STORED = Limit(
     MAX_STORED_BYTES, "What the transaction stores, with views and indexes,", "stored", SPLIT
 )
 
@@ -298,7 +298,7 @@ class Workspace:
     async def _require_moderate(self, mutations: Sequence[Mutation]) -> None:
         """Raises LimitExceeded for too large mutations. They may be much larger than the changes
         that cause them: a view repeats a parent's columns in the row of each child."""
-        budget = Budget(_STORED)
+        budget = Budget(STORED)
         codecs = self.state.codecs
         for some in chunks(mutations):
             budget.take(sum([codecs(m.layout).long_bytes(m.new) for m in some]))
@@ -375,11 +375,11 @@ def require_few(relation: str, rows: int) -> None:
 
 
 def budget_of_reads() -> Budget:
-    return Budget(_READ)
+    return Budget(READ)
 
 
 def budget_of_writes() -> Budget:
-    return Budget(_WRITTEN)
+    return Budget(WRITTEN)
 
 
 async def gathered(stream: QueryStream, relation: str, budget: Budget) -> list[Row]:
