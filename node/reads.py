@@ -22,12 +22,14 @@ from hornbeam_server.schema.errors import (
     Corruption,
     InvalidRequest,
     SnapshotTooOld,
+    SqlError,
     Unavailable,
     Unsupported,
 )
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.direct import DirectSnapshot
+from hornbeam_server.storage.ports import DirectReader
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay, ReadItem, RowReader, Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
@@ -128,8 +130,28 @@ class Reads:
         if store is None:
             return None
         prepared = self._engine.known(sql, state.catalog, use_views=use_views)
+        if prepared is None and not parameters:
+            return self._directly_shared(sql, bookmark, use_views=use_views)
         if prepared is None or not prepared.direct:
             return None
+        return self._run_directly(prepared, store, parameters, bookmark)
+
+    def _directly_shared(self, sql: str, bookmark: int, *, use_views: bool) -> DirectResult | None:
+        """Answer by a plan that the statement shares with others; None also for an error, which
+        names the statement as it is when `query` meets it."""
+        store, catalog = self._store.direct, self._manager.state.catalog
+        try:
+            shared = self._engine.shared(sql, catalog, use_views=use_views)
+            if shared is None or store is None:
+                return None
+            return self._run_directly(shared[0], store, shared[1], bookmark)
+        except SqlError:
+            return None
+
+    def _run_directly(
+        self, prepared: PreparedQuery, store: DirectReader, parameters: Parameters, bookmark: int
+    ) -> DirectResult | None:
+        state = self._manager.state
         at = self._ownership.snapshots.at_once(max(bookmark, state.catalog.since))
         if at is None or self._ownership.behind_s is not None:
             return None

@@ -9,7 +9,7 @@ are cached by text and catalog version. Running a statement resolves its paramet
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import replace
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from hornbeam_server.query.binding.algebra import StatementKind
-from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind
+from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, Use, bind
 from hornbeam_server.query.binding.locking import LOCKING
 from hornbeam_server.query.binding.parameters import Misfit, read, readers, with_literals
 from hornbeam_server.query.dialect.duckdb_types import from_record_batch
@@ -32,13 +32,14 @@ from hornbeam_server.query.explain import Explanation, Ran, explain
 from hornbeam_server.query.optimizer.plain_views import with_merged_views
 from hornbeam_server.query.optimizer.rewrite import Rewritten, rewrite
 from hornbeam_server.query.planner import Plan, plan_query, plan_spilling
+from hornbeam_server.query.sharing import Split, split
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.places import Preempted
 from hornbeam_server.query.workers.pool import PLACES, PROCESSES, Workers, new_threads
 from hornbeam_server.query.workers.processes import Worker, fork_worker, timed_out
 from hornbeam_server.schema.caches import TextCache
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
+from hornbeam_server.schema.errors import HornbeamError, LimitExceeded, SqlError, Unsupported
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.sizes import long_positions, pieces
 from hornbeam_server.schema.trees import unlink
@@ -50,6 +51,14 @@ from hornbeam_server.storage.snapshot import RowReader
 
 T = TypeVar("T")
 _Key = tuple[str, int, bool, bool, bool, frozenset[str]]
+_Shape = tuple[Catalog, tuple[int, ...]]
+"""The places of literals that become parameters, under a catalog."""
+_KINDS = {
+    "integer": {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL},
+    "decimal": {Kind.DECIMAL},
+    "text": {Kind.TEXT, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.UUID},
+}
+"""The types to which literals become parameters, by the kind of the literal."""
 PREPARED = 1_024
 """Maximum number of cached prepared statements."""
 SHORT = 2_000
@@ -83,6 +92,7 @@ class QueryEngine:
         alone = replace(options, threads=1, spill_folder=None)
         self._expressions = new_pool(alone, places=places, processes=processes)
         self._prepared: TextCache[_Key, PreparedQuery] = TextCache(prepared)
+        self._shapes: TextCache[tuple[str, int, bool], _Shape] = TextCache(prepared)
         self._new_threads = new_threads
         self._reading: Executor | None = None
 
@@ -112,6 +122,41 @@ class QueryEngine:
             )
             self._prepared.put(key, len(sql), found)
         return found
+
+    def shared(
+        self, sql: str, catalog: Catalog, *, use_views: bool = True
+    ) -> tuple[PreparedQuery, Sequence[Value]] | None:
+        """A plan that `sql` shares with texts that differ from it in literals, and the values of
+        these literals as its parameters. None if there is no such plan, or it is not `direct`."""
+        found = split(sql) if len(sql) <= SHORT else None
+        if found is None:
+            return None
+        key = (found.shape, catalog.version, use_views)
+        known = self._shapes.get(key)
+        if known is None or known[0] is not catalog:
+            places = self._places(found, catalog, use_views=use_views)
+            known = catalog, places
+            self._shapes.put(key, len(sql), known)
+        if not known[1]:
+            return None
+        text, values = found.taking(known[1])
+        return self.prepare(text, catalog, use_views=use_views), values
+
+    def _places(self, found: Split, catalog: Catalog, *, use_views: bool) -> tuple[int, ...]:
+        """The places of the literals of a shape that become parameters."""
+        places = found.compared()
+        while places:
+            try:
+                prepared = self.prepare(found.taking(places)[0], catalog, use_views=use_views)
+            except HornbeamError:
+                return ()
+            if not prepared.direct or _has_partial_index(prepared.sources, catalog):
+                return ()
+            kept = prepared.taken([found.kinds[place] for place in places])
+            if len(kept) == len(places):
+                return places
+            places = tuple(places[i] for i in kept)
+        return ()
 
     def known(self, sql: str, catalog: Catalog, *, use_views: bool = True) -> PreparedQuery | None:
         """The plan of a SELECT, if it is cached."""
@@ -180,12 +225,23 @@ class QueryEngine:
     def close(self) -> None:
         """End all workers. Idempotent."""
         self._prepared.clear()
+        self._shapes.clear()
         if self._reading is not None:
             self._reading.shutdown(cancel_futures=True)
             self._reading = None
         self._expressions.close()
         self.checking.close()
         self.workers.close()
+
+
+def _belongs(kind: str, use: Use) -> bool:
+    type_ = use.type
+    return type_ is not None and not use.cast and type_.kind in _KINDS[kind]
+
+
+def _has_partial_index(relations: Iterable[str], catalog: Catalog) -> bool:
+    """Is there an index that only some literals make readable?"""
+    return any(index.where for name in relations for index in catalog.indexes_on(name))
 
 
 class PreparedQuery:
@@ -227,6 +283,15 @@ class PreparedQuery:
         )
         """May the query be run by `run_directly`?"""
         self._attempts = Attempts()
+
+    def taken(self, kinds: Sequence[str]) -> list[int]:
+        """The parameters whose values may be literals of these kinds: each is compared with one
+        known type, to which the literal belongs."""
+        return [
+            number
+            for number, kind in enumerate(kinds)
+            if len(uses := self._bound.uses.get(number, ())) == 1 and _belongs(kind, uses[0])
+        ]
 
     def run_directly(
         self, reader: DirectSnapshot, parameters: Sequence[Any] | Mapping[str, Any] = ()

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import Corruption, HornbeamError, Unavailable
 from hornbeam_server.storage.direct import MOST_ROWS
 from hornbeam_server.storage.ports import BATCH_BYTES, TOMBSTONE, Put
 from tests.txlayer.database_world import catalog_of, opened
+from tests.txlayer.database_world import settings as settings_of
+from tests.txlayer.test_plain_views import applied
 
 SCHEMA = load_ddl(
     """
@@ -195,8 +198,12 @@ async def test_the_newest_commit_and_the_schema_in_force_are_read(tmp_path):
         await database.execute("DELETE FROM book WHERE b_a_id = 1")
         await database.execute("DELETE FROM author WHERE a_id = 1")
         assert database.directly(sql).rows == []
+        read = "SELECT a_name FROM author WHERE a_id = ?"
+        await database.fetch(read, (1,))
+        assert database.directly(read, (1,)) is not None
         await database.keeper.apply(catalog_of(SCHEMA, views=[], base=database.catalog))
-        assert database.directly(sql) is None, "the plan is that of an earlier schema"
+        assert database.directly(read, (1,)) is None, "the plan is that of an earlier schema"
+        assert database.directly(sql).rows == [], "a shared plan is made for the schema in force"
 
 
 async def test_an_index_entry_without_a_row_is_damage(tmp_path):
@@ -250,3 +257,90 @@ async def test_random_reads_are_as_queries(tmp_path):
             answered += direct is not None
             assert direct is None or direct.rows == rows, sql
     assert answered > 50
+
+
+# ------------------------------------------------------------ shared plans
+
+VALUES = {
+    "a_id": ("1", "3", "'2'", "2.5", "99999999999", "'x'"),
+    "b_a_id": ("1", "3", "'2'", "2.5", "99999999999", "-1", "1e0", "NULL"),
+    "b_no": ("0", "7", "7.0", "'x'", "' 4 '", "3.000001"),
+    "b_price": ("2", "2.00", "2.005", "'3.0'", "99999999999999999999.5", "'many'"),
+    "b_title": ("'title 3'", "'title 3 '", "''", "'it''s'", "5", "'ä'"),
+    "a_born": ("'2024-01-02'", "'2024-01-02 00:00'", "'nonsense'", "2024", "DATE '2024-01-02'"),
+    "a_name": ("'author 2'", "'author'", "'AUTHOR 2'"),
+}
+TESTS = ("= {}", "<> {}", "< {}", ">= {}", "IN ({}, {})", "BETWEEN {} AND {}", "NOT IN ({})")
+
+
+def with_literals(draw):
+    """A random SELECT with random literals, some of which have no value of their column's type."""
+    table = draw.choice(["author", "book"])
+    columns = [name for name in VALUES if name.startswith(table[0])]
+    key = "b_a_id" if table == "book" else "a_id"
+    conditions = [f"{key} = {draw.randint(0, 5)}"] if draw.random() < 0.7 else []
+    for column in draw.sample(columns, draw.randint(1, 2)):
+        test = draw.choice(TESTS)
+        values = [draw.choice(VALUES[column]) for _ in range(test.count("{}"))]
+        conditions.append(f"{column} {test.format(*values)}")
+    joined = draw.choice([*[" AND "] * 4, " OR "]).join(conditions)
+    key = "b_a_id, b_no" if table == "book" else "a_id"
+    limit = draw.choice(["", " LIMIT 2"])
+    columns = draw.choice(["*", f"{key}, 7 AS n", f"'5' || {columns[0]}"])
+    return f"SELECT {columns} FROM {table} WHERE {joined} ORDER BY {key}{limit}"
+
+
+async def test_a_shared_plan_answers_as_the_plan_of_the_text_itself(tmp_path):
+    draw, shared, refused = random.Random(7), 0, 0
+    async with library(tmp_path) as database:
+        for _ in range(600):
+            sql = with_literals(draw)
+            known = database.engine.known(sql, database.catalog) is not None
+            direct = database.directly(sql)  # before the text itself is planned
+            try:
+                rows, columns, _ = await queried(database, sql)
+            except HornbeamError:
+                refused += 1
+                assert direct is None, sql
+                continue
+            if direct is not None:
+                shared += not known
+                assert (direct.rows, direct.columns) == (rows, columns), sql
+    assert shared > 100
+    assert refused > 20
+
+
+async def test_texts_that_differ_in_literals_are_planned_once(tmp_path, monkeypatch):
+    async with library(tmp_path) as database:
+        database.directly("SELECT a_name FROM author WHERE a_id = 0")
+        planned = []
+        prepare = type(database.engine).prepare_bound
+
+        def noted(self, bound, catalog, **options):
+            planned.append(bound.statement.sql)
+            return prepare(self, bound, catalog, **options)
+
+        monkeypatch.setattr(type(database.engine), "prepare_bound", noted)
+        for number in range(5):
+            sql = f"SELECT a_name FROM author WHERE a_id = {number}"
+            assert (await database.fetch(sql)) == [(f"author {number}",)]
+            assert database.directly(sql).rows == [(f"author {number}",)]
+        assert planned == []
+
+
+async def test_no_plan_is_shared_where_literals_choose_an_index(tmp_path):
+    async with await Database.open(settings_of(tmp_path)) as database:
+        await applied(
+            database,
+            """
+            CREATE TABLE task (id INTEGER PRIMARY KEY, state TEXT, due INTEGER);
+            CREATE INDEX by_due ON task (due);
+            CREATE INDEX open_tasks ON task (due) WHERE state = 'open';
+            """,
+        )
+        await database.execute("INSERT INTO task VALUES (1, 'open', 5), (2, 'done', 5)")
+        for state in ("done", "open"):
+            sql = f"SELECT id FROM task WHERE state = '{state}' AND due = 5"
+            assert database.directly(sql) is None
+            await queried(database, sql)
+            assert database.directly(sql) is not None

@@ -1,0 +1,143 @@
+"""Statements that differ only in literals share one plan.
+
+Literals of a text become parameters, which compare as their literals (decision 44). Only literals
+that are compared with a plain column are taken. All others stay in the text: they may decide its
+meaning or its plan, as in LIMIT, ORDER BY, types and intervals. Which ones are taken depends on the
+*shape* of a text, which is the text without its literals; it is parsed once. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from sqlglot import exp
+
+from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.types import Value
+
+MAX_LITERALS = 100
+"""A text with more literals is not split."""
+_PART = re.compile(
+    r"""(?P<odd>[^\W\d]\w*'|--|/\*|[$?`{}]|(?<!:):(?!:))
+    |[^\W\d]\w*
+    |"(?:[^"]|"")*"
+    |(?P<text>'(?:[^']|'')*'(?!'))
+    |(?P<decimal>\d+\.\d+(?![\w.]))
+    |(?P<integer>(?<![\w.])\d+(?![\w.]))
+    |(?P<other>[\d'"])""",
+    re.VERBOSE,
+)
+"""The parts of a text in which digits and quotes have a meaning. `odd` and `other`: the text is not
+split, since it has comments, parameters, strings of other forms or numbers of other forms."""
+_MARKS = {"text": "\1", "decimal": "\2", "integer": "\3"}
+_FIRST = 7_000_000_000_001
+"""The number of the first stand-in for a literal, which no usual text contains."""
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+_CONDITIONS = (exp.And, exp.Or, exp.Not, exp.Paren)
+_OTHER_ROWS = (exp.AggFunc, exp.Window, exp.Group, exp.Query)
+"""Parts of statements whose plans may depend on a literal, since views may answer them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A text without its literals: `parts` are the texts between them, `kinds` and `literals` their
+    kinds and spellings."""
+
+    parts: tuple[str, ...]
+    kinds: tuple[str, ...]
+    literals: tuple[str, ...]
+
+    @property
+    def shape(self) -> str:
+        """Equal for texts that differ only in literals."""
+        return self._joined([_MARKS[kind] for kind in self.kinds])
+
+    def taking(self, places: Sequence[int]) -> tuple[str, tuple[Value, ...]]:
+        """The text with `?` in place of the literals at `places`, and their values."""
+        spelt = list(self.literals)
+        for place in places:
+            spelt[place] = "?"
+        return self._joined(spelt), tuple([self._value(place) for place in places])
+
+    def _value(self, place: int) -> Value:
+        kind, spelt = self.kinds[place], self.literals[place]
+        if kind == "text":
+            return spelt[1:-1].replace("''", "'")
+        return int(spelt) if kind == "integer" else Decimal(spelt)
+
+    def _joined(self, between: Sequence[str]) -> str:
+        pairs = zip(self.parts, (*between, ""), strict=True)
+        return "".join([piece for pair in pairs for piece in pair])
+
+    def compared(self) -> tuple[int, ...]:
+        """The places of literals that a WHERE or ON of a simple SELECT compares with a column."""
+        names = [str(_FIRST + place) for place in range(len(self.literals))]
+        try:
+            tree = parse(self._joined(list(map(_stand_in, self.kinds, names))))
+        except SqlError:
+            return ()
+        try:
+            if not isinstance(tree, exp.Select) or _reads_other_rows(tree):
+                return ()
+            nodes = {node.name.partition(".")[0]: node for node in tree.find_all(exp.Literal)}
+            return tuple(i for i, name in enumerate(names) if _is_compared(nodes.get(name)))
+        finally:
+            unlink(tree)
+
+
+def split(sql: str) -> Split | None:
+    """The text without its literals; None if it has none, too many, or parts of unusual forms."""
+    if "\\" in sql:  # it may have a meaning in a string
+        return None
+    parts: list[str] = []
+    kinds: list[str] = []
+    literals: list[str] = []
+    end = 0
+    for found in _PART.finditer(sql):
+        kind = found.lastgroup
+        if kind is None:
+            continue
+        if kind in ("odd", "other") or len(literals) == MAX_LITERALS:
+            return None
+        parts.append(sql[end : found.start()])
+        kinds.append(kind)
+        literals.append(found[0])
+        end = found.end()
+    return Split((*parts, sql[end:]), tuple(kinds), tuple(literals)) if literals else None
+
+
+def _stand_in(kind: str, name: str) -> str:
+    match kind:
+        case "text":
+            return f"'{name}'"
+        case "decimal":
+            return f"{name}.5"
+    return name
+
+
+def _reads_other_rows(tree: exp.Select) -> bool:
+    return any(node is not tree and isinstance(node, _OTHER_ROWS) for node in tree.walk())
+
+
+def _is_compared(node: exp.Expr | None) -> bool:
+    """Is the literal compared with a column, in a condition of WHERE or ON?"""
+    if node is None:
+        return False
+    test = node.parent
+    match test:
+        case exp.In() | exp.Between():
+            others = [test.this]
+        case exp.Expr() if isinstance(test, _COMPARISONS):
+            others = [side for side in (test.this, test.expression) if side is not node]
+        case _:
+            return False
+    place = test.parent
+    while isinstance(place, _CONDITIONS):
+        place = place.parent
+    conditional = isinstance(place, exp.Where | exp.Join)
+    return conditional and all(isinstance(each, exp.Column) for each in others)
