@@ -171,8 +171,9 @@ def _merge(view: exp.Subquery, outer: exp.Select, namer: Namer) -> None:
     name_projections(outer)
     for column in outer.find_all(exp.Column):
         qualify(column)
+    own_columns = [column for column in inner.find_all(exp.Column) if _is_of(column, inner)]
     aliases = _renamed(inner, namer)
-    for column in inner.find_all(exp.Column):
+    for column in own_columns:
         if column.table in aliases:
             column.set("table", identifier(aliases[column.table]))
     listed = [column.name for column in view.args["alias"].columns]
@@ -189,6 +190,15 @@ def _merge(view: exp.Subquery, outer: exp.Select, namer: Namer) -> None:
     where = inner.args.get("where")
     conditions += split(where.this) if where is not None else []
     _put(view, outer, items, conditions)
+
+
+def _is_of(column: exp.Column, select: exp.Select) -> bool:
+    """Whether a column is one of a table in the FROM of the SELECT itself. An inner SELECT may
+    have a table with the same alias."""
+    place = column.meta.get("column")
+    if place is None:  # a star
+        return column.parent_select is select
+    return bool(place[0] == select.args["from_"].this.meta["source"][0])
 
 
 def _renamed(select: exp.Select, namer: Namer) -> Mapping[str, str]:
