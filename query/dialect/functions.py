@@ -229,6 +229,16 @@ def _joined(call: exp.Anonymous) -> exp.Expr:
     return filled(_OWN_SEPARATORS, {"rows": rows})
 
 
+def _in_order(call: exp.Anonymous) -> exp.Expr:
+    """Translate array_agg of distinct values: PostgreSQL sorts them, DuckDB has them in any
+    order."""
+    values = call.expressions[0] if len(call.expressions) == 1 else None
+    if isinstance(values, exp.Distinct) and len(values.expressions) == 1:
+        keys = [exp.Ordered(this=values.expressions[0].copy(), nulls_first=False)]
+        call.set("expressions", [exp.Order(this=values.copy(), expressions=keys)])
+    return call
+
+
 def _is_null(node: exp.Expr) -> bool:
     inner = node.unnest()
     return isinstance(inner.this if isinstance(inner, exp.Cast) else inner, exp.Null)
@@ -316,6 +326,15 @@ def _document_of_row(call: exp.Anonymous) -> exp.Expr:
     return exp.Anonymous(this="json_object", expressions=pairs)
 
 
+def _json(call: exp.Anonymous) -> exp.Expr:
+    """Translate to_json: a timestamp has a T, a number all its digits."""
+    found = _document_of_row(call)
+    if found is not call or len(call.expressions) != 1:
+        return found
+    text = macro_call("json", call.expressions[0].copy())
+    return exp.cast(text, exp.DType.JSON)
+
+
 def _added_up(template: str) -> Callable[[exp.Anonymous], exp.Expr]:
     """Translate a call to a sum, in which the template stands for each argument."""
 
@@ -332,12 +351,13 @@ def _sum(left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 
 _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
+    "array_agg": _in_order,
     "date_part": _date_part,
     "generate_series": _series,
     "generate_subscripts": _subscripts,
     "string_agg": _joined,
     "to_hex": _to_hex,
-    "to_json": _document_of_row,
+    "to_json": _json,
     "to_jsonb": _document_of_row,
     "to_number": _to_number,
     "format": formatted,

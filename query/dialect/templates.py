@@ -65,6 +65,8 @@ TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
         ("date_trunc", 2): _TRUNCATED,
         ("date_trunc", 3): "timezone(c, date_trunc(a, timezone(c, b)))",
         ("date_bin", 3): "time_bucket(CAST(a AS INTERVAL), b, c)",
+        ("gcd", 2): "cast_to_type(greatest_common_divisor(a, b), greatest(a, b))",
+        ("lcm", 2): "cast_to_type(least_common_multiple(a, b), greatest(a, b))",
         ("generate_subscripts", 2): f"unnest({_PLACES})",
         ("generate_subscripts", 3): f"unnest(CASE WHEN c THEN {_BACKWARDS} ELSE {_PLACES} END)",
         ("initcap", 1): _CAPITALS,

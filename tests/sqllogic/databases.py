@@ -156,7 +156,7 @@ class PostgreSQL:
                 cursor = self._connection(connection).execute(statement)
                 rows = cursor.fetchall() if cursor.description else []
                 answer = Answer(tuple(rows), cursor.rowcount)
-        except (psycopg.Error, ValueError) as error:
+        except (psycopg.Error, ValueError, NotImplementedError) as error:
             state = getattr(error, "sqlstate", None)
             message = str(error) or type(error).__name__
             return Answer(error=message, unknown=state in _UNKNOWN_STATES)
