@@ -7,6 +7,7 @@
 ...     print(cursor.fetchall())
 
 `hornbeam:///folder` opens an embedded database in this process (needs `hornbeam-server`).
+`hornbeam.aio` has connections for asyncio, `hornbeam.pool` has pools of both.
 """
 
 from hornbeam.connection import Connection, connect

@@ -51,11 +51,18 @@ def connect(
 
 
 class Connection(BaseConnection):
-    """A PEP 249 connection. One thread uses it at a time (threadsafety 1)."""
+    """A PEP 249 connection. One thread uses it at a time (threadsafety 1). `release` runs at the
+    end, instead of closing the transport."""
 
-    def __init__(self, transport: Transport, options: Options = DEFAULTS) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        options: Options = DEFAULTS,
+        release: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(Session(Blocking(transport), options))
         self.transport = transport
+        self._release = release or transport.close
 
     # ------------------------------------------------------------ PEP 249
 
@@ -80,7 +87,7 @@ class Connection(BaseConnection):
     def close(self) -> None:
         """Roll back, and release the transport. Idempotent."""
         if self._session.close():
-            self.transport.close()
+            self._release()
 
     # ------------------------------------------------------------ beyond PEP 249
 
