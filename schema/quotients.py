@@ -37,7 +37,29 @@ def quotient(dividend: Decimal | int, divisor: Decimal | int) -> Decimal:
 
 def quotient_of_texts(dividend: str, divisor: str) -> str:
     """`quotient` of numbers as DuckDB writes them."""
-    return _text(_quotient(_read(dividend), _read(divisor)))
+    found = _quotient_by_count(dividend, divisor)
+    return _text(_quotient(_read(dividend), _read(divisor))) if found is None else found
+
+
+def _quotient_by_count(total: str, count: str) -> str | None:
+    """The quotient of a number of 1 or more by a whole number, as most averages are, in two thirds
+    of the time: the texts show the digits that `_first_group` finds. None for other numbers."""
+    sign = "-" if total[:1] == "-" else ""
+    whole, _, behind = total.removeprefix("-").partition(".")
+    by_whole = count.isdecimal() and count[0] != "0"
+    if not (by_whole and whole.isdecimal() and whole[0] != "0"):
+        return None
+    if max(len(whole), len(behind)) > _SIGNIFICANT or not f"0{behind}".isdecimal():
+        return None
+    above, below = len(whole) - 1, len(count) - 1
+    smaller = int(whole[: above % _GROUP + 1]) <= int(count[: below % _GROUP + 1])
+    weight = above // _GROUP - below // _GROUP - smaller
+    places = min(max(_SIGNIFICANT - weight * _GROUP, len(behind)), PLACES)
+    divisor = int(count)
+    units, rest = divmod(int(whole + behind) * _POWERS[places - len(behind)], divisor)
+    digits = str(units + (2 * rest >= divisor)).rjust(places + 1, "0")
+    point = len(digits) - places
+    return f"{sign}{digits[:point]}.{digits[point:]:0<{PLACES}}"
 
 
 def product(a: Decimal | int, b: Decimal | int) -> Decimal:

@@ -17,7 +17,7 @@ from hornbeam_server.query.expressions.compiler import compile_expression
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import DivisionByZero, SqlError, TypeMismatch, Unsupported
-from hornbeam_server.schema.quotients import QUOTIENT, product, quotient
+from hornbeam_server.schema.quotients import QUOTIENT, product, quotient, quotient_of_texts
 from tests.duckdb_oracle import connect
 from tests.query.aggregate_world import World
 from tests.query.query_world import ask
@@ -281,3 +281,14 @@ def _wide(sql, duckdb):
     )
     duckdb.executemany("INSERT INTO w VALUES (?, ?, ?, ?, ?)", WIDE_ROWS)
     return [value for (value,) in ask(duckdb, duckdb_sql(bind(sql, WIDE_CATALOG).ast))]
+
+
+@given(
+    st.one_of(st.integers(-(10**6), 10**6), st.integers(-(10**18), 10**18)),
+    st.integers(0, 18),
+    st.one_of(st.integers(1, 2_000), st.integers(1, 10**17)),
+)
+def test_quotients_of_texts_have_the_digits_of_quotients(units, places, count):
+    """Most averages take a shorter way over the texts."""
+    total = Decimal(units).scaleb(-places)
+    assert quotient_of_texts(f"{total:f}", str(count)) == f"{quotient(total, count):f}"
