@@ -19,6 +19,7 @@ _CREATE_SCHEMA = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _OWNER = re.compile(rf"\s*(?:AUTHORIZATION\s+{NAME}\s*)?;?\s*", re.IGNORECASE)
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _PATH = re.compile(
     r"SET\s+(?:SESSION\s+|LOCAL\s+)?search_path\s*(?:=|\s+TO\s)\s*(?P<path>.*)|"
     r"SET\s+SCHEMA\s+(?P<schema>.*)|USE\s+(?P<database>.*)",
@@ -110,7 +111,7 @@ def _paths(found: Sequence[Piece], spaces: Spaces) -> Iterator[tuple[str, ...]]:
             path = tuple(listed) if is_path or spaces.source is Source.MYSQL else tuple(listed[:1])
             if spaces.source is Source.SQLSERVER:  # USE names a database
                 path = spaces.path
-        yield path
+        yield (spaces.last_name(piece.schema), *path) if piece.schema else path
 
 
 def _unquoted(part: str, spaces: Spaces) -> str:
@@ -161,12 +162,13 @@ def makes_schema(piece: Piece) -> bool:
 
 
 def _refuse_elements(piece: Piece) -> None:
-    """Refuse CREATE SCHEMA with the statements that make its relations."""
+    """Refuse CREATE SCHEMA with further words: of a file, its elements are statements already."""
     found = _CREATE_SCHEMA.match(piece.text)
     of_schema = piece.words[1:2] == ("SCHEMA",)
-    if found is not None and of_schema and not _OWNER.fullmatch(found["more"]):
+    more = "" if found is None else _COMMENT.sub(" ", found["more"])
+    if of_schema and not _OWNER.fullmatch(more):
         raise piece.place.error(
-            "CREATE SCHEMA with the statements of its relations is not supported here.",
+            "CREATE SCHEMA with the statements of its relations is only supported in files.",
             cure="Write CREATE SCHEMA name, and the other statements behind it.",
             name="CREATE SCHEMA",
         )

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from hornbeam_server.schema.ddl.sources import Source
-from hornbeam_server.schema.ddl.spaces import PUBLIC_ALONE, Spaces
+from hornbeam_server.schema.ddl.spaces import NAME, PUBLIC_ALONE, Spaces
 from hornbeam_server.schema.drafts import Place
 
 _PLAIN = r"'(?:[^']++|'')*+'|\"(?:[^\"]++|\"\")*+\""
@@ -56,6 +57,10 @@ _BEGINNINGS = (
 _GO = r"GO[ \t]*(?:\d+[ \t]*)?;?[ \t\r]*$"
 _CLIENT_LINE = re.compile(rf"{_GO}|:[^\n]*", re.IGNORECASE | re.MULTILINE)
 """A line for SQL Server's client: GO, :setvar name value."""
+_CREATED_SCHEMA = re.compile(
+    rf"CREATE\s+SCHEMA\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:AUTHORIZATION\s+)?(?P<name>{NAME})",
+    re.IGNORECASE,
+)
 _EDGE = re.compile(r"/\*|\*/")
 _COPY = re.compile(r"COPY\b[^;]*\bFROM\s+stdin\b", re.IGNORECASE)
 _COPY_END = re.compile(r"^\\\.\r?$\n?", re.MULTILINE)
@@ -82,6 +87,8 @@ class Piece:
     rows: tuple[int, int] | None = None
     spaces: Spaces = PUBLIC_ALONE
     """The schemas that are known at the statement (`located.py`)."""
+    schema: str = ""
+    """The schema of the CREATE SCHEMA that the statement is an element of, as it is written."""
 
     @property
     def text(self) -> str:
@@ -118,6 +125,10 @@ class _Scanner:
                 at = self._beginning(after)
                 continue
             piece = self._piece(at, end)
+            if self._has_elements(piece):
+                yield from self._elements(piece)
+                at = self._beginning(after)
+                continue
             rows = None
             if piece.words[:1] == ("COPY",) and _COPY.match(self._text, at, end):
                 rows, after = self._copied(after)
@@ -217,6 +228,36 @@ class _Scanner:
                 case "unclosed":
                     raise self._unclosed(found.start(stop))
         return self._trimmed(start, len(self._text)), len(self._text)
+
+    def _has_elements(self, piece: Piece) -> bool:
+        """May it be a CREATE SCHEMA of a file with the statements of its relations?"""
+        of_file = self._source is Source.POSTGRES and self._file != ""
+        return of_file and piece.words[:2] == ("CREATE", "SCHEMA")
+
+    def _elements(self, whole: Piece) -> Iterator[Piece]:
+        """CREATE SCHEMA by itself, and its elements as statements."""
+        begins = [whole.start, *self._element_starts(whole), whole.end]
+        named = _CREATED_SCHEMA.match(self._text, whole.start)
+        for start, end in pairwise(begins):
+            piece = self._piece(start, self._trimmed(start, end))
+            inside = start > whole.start and named is not None
+            yield replace(piece, schema=named["name"]) if inside and named else piece
+
+    def _element_starts(self, whole: Piece) -> Iterator[int]:
+        signs = r"(?P<opens>\()|(?P<closes>\))|\b(?P<begin>CREATE|GRANT)\b"
+        stops = re.compile(f"{self._skip}|{signs}", _FLAGS)
+        at, depth = whole.start + len("CREATE"), 0
+        while found := stops.search(self._text, at, whole.end):
+            at = found.end()
+            match found.lastgroup:
+                case "block":
+                    at = self._comment_end(found.start())
+                case "opens":
+                    depth += 1
+                case "closes":
+                    depth -= 1
+                case "begin" if depth == 0:
+                    yield found.start()
 
     def _trimmed(self, start: int, end: int) -> int:
         while end > start and self._text[end - 1].isspace():

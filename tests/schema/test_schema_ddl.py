@@ -476,7 +476,7 @@ ERRORS = [
         "begins with the name of a schema",
         "Write a.t",
     ),
-    ("CREATE SCHEMA a CREATE TABLE t (a INT PRIMARY KEY)\n^", "with the statements", "behind it"),
+    ("CREATE SCHEMA a WITH TABLE t (a INT PRIMARY KEY)\n^", "with the statements", "behind it"),
     (
         "CREATE TABLE shop.t (a INT PRIMARY KEY); "
         "CREATE MATERIALIZED VIEW shop AS SELECT a FROM shop.t\n^",

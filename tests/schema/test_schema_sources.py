@@ -438,3 +438,26 @@ def test_a_file_of_rows_may_drop_constraints_and_add_them_again() -> None:
     reading = read_file(f"{drop}\nINSERT INTO a VALUES (1);\n{add}")
     assert list(reading.problems.found()) == []
     assert reading.schema.notes == ("passed over: ALTER TABLE (lines 1, 3)",)
+
+
+def test_the_elements_of_create_schema_are_in_it():
+    """Each begins with CREATE or GRANT, and may name a later one."""
+    schema = load_ddl("""
+        CREATE SCHEMA Shop -- CREATE TABLE in a comment
+          CREATE TABLE item (i INT PRIMARY KEY, t TEXT DEFAULT 'CREATE TABLE x',
+            k INT REFERENCES kind CHECK (k > (0)) /* CREATE */)
+          CREATE TABLE kind (i INT PRIMARY KEY)
+          CREATE INDEX by_t ON item (t)
+          CREATE VIEW texts AS SELECT t FROM item
+          GRANT SELECT ON item TO PUBLIC;
+        CREATE TABLE item (i INT PRIMARY KEY);
+        CREATE SCHEMA hr AUTHORIZATION joe
+          CREATE TABLE "T" (i INT PRIMARY KEY REFERENCES shop.item);
+        CREATE SCHEMA plain;
+    """)
+    assert schema.spaces == ("shop", "hr", "plain")
+    assert [r.name for r in schema.relations] == ["shop.item", "shop.kind", "item", "hr.T"]
+    parents = [[key.parent for key in r.foreign_keys] for r in schema.relations]
+    assert parents == [["shop.kind"], [], [], ["shop.item"]]
+    assert [view.name for view in schema.views] == ["shop.texts"]
+    assert [index.name for index in schema.indexes] == ["shop.by_t"]
