@@ -186,10 +186,14 @@ class HornbeamCompiler(SequenceCompiler):
         return str(borrowed(self, element, **kw))
 
     def fetch_clause(self, select: Any, **kw: Any) -> str:  # type: ignore[override]
-        """FETCH FIRST as LIMIT, which takes expressions."""
+        """FETCH FIRST as LIMIT, unless it has WITH TIES."""
         options = select._fetch_clause_options
-        if options["percent"] or options["with_ties"]:
-            raise exc.CompileError("FETCH FIRST has neither PERCENT nor WITH TIES.")
+        if options["percent"]:
+            raise exc.CompileError("FETCH FIRST has no PERCENT.")
+        if options["with_ties"]:
+            behind = self._limit_and_offset(None, select._offset_clause, kw)
+            number = self.process(select._fetch_clause, **kw)
+            return f"{behind}\n FETCH FIRST ({number}) ROWS WITH TIES"
         return self._limit_and_offset(select._fetch_clause, select._offset_clause, kw)
 
     def limit_clause(self, select: Any, **kw: Any) -> str:

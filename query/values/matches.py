@@ -163,7 +163,6 @@ def similar_part(text: str, pattern: str, escape: str) -> str | None:
     return found[1] if found.re.groups else found[0]
 
 
-_NEVER = "(?!)"
 _SIGNS = {"%": ".*", "_": ".", "(": "(?:"} | {sign: f"\\{sign}" for sign in ".^$\\"}
 
 
@@ -182,7 +181,7 @@ def _regex(pattern: str, escape: str) -> str:
                 parts.append((")(", ")(?:")[quotes] if quotes < 2 else "")
                 quotes += 1
             else:
-                parts.append(f"\\{escaped}" if escaped else _NEVER)
+                parts.append(f"\\{escaped}" if escaped else "")
         elif bracket:
             parts.append("\\\\" if sign == "\\" else sign)
             bracket = bracket + sign if sign != "]" or bracket in ("[", "[^") else ""

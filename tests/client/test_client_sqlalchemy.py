@@ -412,8 +412,19 @@ def test_rows_are_limited_made_distinct_and_replaced(filled: Engine) -> None:
         assert connection.scalars(on).all() == ["A", "B"]
         replaced = author.c.name.regexp_replace("[AB]", "x")
         assert connection.scalars(select(replaced)).all() == ["x", "x"]
-        with pytest.raises(exc.CompileError, match="WITH TIES"):
-            connection.execute(first.fetch(1, with_ties=True))
+        with pytest.raises(exc.CompileError, match="PERCENT"):
+            connection.execute(first.fetch(1, percent=True))
+
+
+def test_fetch_first_takes_rows_that_equal_the_last_one(filled: Engine) -> None:
+    author = Author.__table__
+    with filled.begin() as connection:
+        connection.execute(insert(Author).values([{"id": 8, "name": "CC"}]))
+        names = select(author.c.name).order_by(func.length(author.c.name))
+        first = names.fetch(1, with_ties=True)
+        assert sorted(connection.scalars(first).all()) == ["A", "B"]
+        assert len(connection.scalars(names.fetch(literal(3), with_ties=True)).all()) == 3
+        assert len(connection.scalars(first.offset(1)).all()) == 1
 
 
 def test_strings_are_aggregated(filled: Engine) -> None:

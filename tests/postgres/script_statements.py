@@ -427,6 +427,106 @@ SELECT nextval('s')
 CREATE TABLE public.r (id INT PRIMARY KEY REFERENCES public.t (id))
 SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN ('a', 'public') ORDER BY 1, 2
 """,
+        "a day of statements": """
+CREATE TABLE dept (id INT PRIMARY KEY, name TEXT NOT NULL UNIQUE, budget NUMERIC(10,2) DEFAULT 0)
+CREATE TABLE emp (id INT PRIMARY KEY, name TEXT NOT NULL, dept_id INT REFERENCES dept (id) ON DELETE SET NULL, salary NUMERIC(8,2) CHECK (salary > 0), hired DATE, boss INT REFERENCES emp (id), tags TEXT[], info JSONB)
+INSERT INTO dept VALUES (1, 'eng', 1000), (2, 'ops', 500.5), (3, 'hr', DEFAULT), (4, 'law', NULL)
+INSERT INTO emp VALUES (1, 'ann', 1, 100, '2020-01-15', NULL, '{a,b}', '{"lvl": 3, "k": [1,2]}'), (2, 'bob', 1, 80.50, '2021-03-01', 1, '{b}', '{"lvl": 2}'), (3, 'cyd', 2, 70, '2019-07-30', 1, NULL, NULL), (4, 'dan', 2, 70, '2022-12-31', 3, '{}', '{"lvl": null}'), (5, 'eve', NULL, 55.25, NULL, 3, '{c,NULL}', '[]')
+SELECT d.name, count(e.id), coalesce(sum(e.salary), 0), avg(e.salary)::numeric(10,3) FROM dept d LEFT JOIN emp e ON e.dept_id = d.id GROUP BY d.id, d.name ORDER BY d.name
+SELECT name, salary, rank() OVER (PARTITION BY dept_id ORDER BY salary DESC), sum(salary) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM emp ORDER BY id
+SELECT name, lag(salary, 1, 0) OVER w, lead(name) OVER w, first_value(name) OVER w, ntile(2) OVER w FROM emp WINDOW w AS (ORDER BY id) ORDER BY id
+SELECT name, percent_rank() OVER (ORDER BY salary), cume_dist() OVER (ORDER BY salary), nth_value(name, 2) OVER (ORDER BY salary, id) FROM emp ORDER BY salary, id
+SELECT d.name, t.name, t.salary FROM dept d CROSS JOIN LATERAL (SELECT name, salary FROM emp e WHERE e.dept_id = d.id ORDER BY salary DESC, id LIMIT 1) t ORDER BY 1
+WITH RECURSIVE chain AS (SELECT id, name, 1 AS lvl, name AS path FROM emp WHERE boss IS NULL UNION ALL SELECT e.id, e.name, c.lvl + 1, c.path || '>' || e.name FROM emp e JOIN chain c ON e.boss = c.id) SELECT * FROM chain ORDER BY path
+WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 5) SELECT sum(i), array_agg(i ORDER BY i DESC) FROM n
+SELECT dept_id, string_agg(name, ', ' ORDER BY name DESC) FROM emp GROUP BY dept_id ORDER BY dept_id NULLS FIRST
+SELECT dept_id, extract(year FROM hired) AS y, count(*) FROM emp GROUP BY ROLLUP (dept_id, extract(year FROM hired)) ORDER BY 1 NULLS LAST, 2 NULLS LAST, 3
+SELECT dept_id, boss, count(*), grouping(dept_id, boss) FROM emp GROUP BY GROUPING SETS ((dept_id), (boss), ()) ORDER BY 4, 1, 2
+SELECT dept_id, boss, count(*) FROM emp GROUP BY CUBE (dept_id, boss) ORDER BY 1 NULLS FIRST, 2 NULLS FIRST, 3
+SELECT name FROM emp WHERE 'b' = ANY (tags) ORDER BY 1
+SELECT name FROM emp WHERE tags @> ARRAY['a'] OR tags && ARRAY['c'] ORDER BY 1
+SELECT name, tags[1], array_length(tags, 1), cardinality(tags), array_to_string(tags, '-', '?') FROM emp ORDER BY id
+SELECT unnest(tags) AS t, count(*) FROM emp GROUP BY 1 ORDER BY 1 NULLS LAST
+SELECT e.name, u.t, u.n FROM emp e, unnest(e.tags) WITH ORDINALITY AS u(t, n) ORDER BY 1, 3
+SELECT array_agg(DISTINCT dept_id ORDER BY dept_id) FROM emp
+SELECT array_append(tags, 'z'), array_prepend('y', tags), array_cat(tags, '{q}'), array_remove(tags, 'b'), array_position(tags, 'b') FROM emp WHERE id <= 2 ORDER BY id
+SELECT info ->> 'lvl', info -> 'k' -> 0, info #>> '{k,1}', jsonb_typeof(info) FROM emp ORDER BY id
+SELECT name FROM emp WHERE info @> '{"lvl": 3}'
+SELECT jsonb_agg(jsonb_build_object('id', id) ORDER BY id) FROM emp WHERE dept_id = 1
+SELECT CASE WHEN salary >= 80 THEN 'high' WHEN salary >= 60 THEN 'mid' ELSE 'low' END AS band, count(*) FROM emp GROUP BY band ORDER BY band
+SELECT count(*) FILTER (WHERE salary > 70), count(DISTINCT dept_id), bool_and(salary > 50), every(boss IS NOT NULL), bit_or(id) FROM emp
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY salary), percentile_disc(0.5) WITHIN GROUP (ORDER BY salary), mode() WITHIN GROUP (ORDER BY dept_id) FROM emp
+SELECT DISTINCT ON (dept_id) dept_id, name, salary FROM emp ORDER BY dept_id, salary DESC, id
+SELECT name FROM emp e WHERE EXISTS (SELECT 1 FROM emp x WHERE x.boss = e.id) ORDER BY 1
+SELECT name FROM emp WHERE dept_id IN (SELECT id FROM dept WHERE budget > 600) OR dept_id IS NULL ORDER BY 1
+SELECT name FROM emp WHERE salary > ALL (SELECT salary FROM emp WHERE dept_id = 2) ORDER BY 1
+SELECT name FROM emp WHERE (dept_id, salary) = (2, 70) ORDER BY 1
+SELECT name FROM emp WHERE (dept_id, salary) IN ((1, 100), (2, 70)) ORDER BY 1
+SELECT name, (SELECT count(*) FROM emp x WHERE x.boss = e.id) AS reports FROM emp e ORDER BY 2 DESC, 1
+SELECT name FROM emp WHERE hired BETWEEN '2020-01-01' AND '2021-12-31' ORDER BY hired
+SELECT to_char(hired, 'DD Mon YYYY'), extract(dow FROM hired), date_part('week', hired), extract(epoch FROM hired) FROM emp WHERE hired IS NOT NULL ORDER BY id
+SELECT to_char(salary, 'FM9990.00'), to_char(1234567.891, '9,999,999.99'), to_char(-5, 'S99'), to_char(0.5, '90.9%')
+SELECT name FROM emp UNION SELECT name FROM dept ORDER BY 1 LIMIT 3 OFFSET 1
+SELECT dept_id FROM emp EXCEPT SELECT id FROM dept
+SELECT dept_id FROM emp INTERSECT SELECT id FROM dept ORDER BY 1
+SELECT dept_id FROM emp EXCEPT ALL SELECT 1 ORDER BY 1
+(SELECT id FROM emp ORDER BY id LIMIT 1) UNION ALL (SELECT id FROM emp ORDER BY id DESC LIMIT 1)
+VALUES (1, 'a'), (2, 'b') ORDER BY 1 DESC
+TABLE dept ORDER BY id
+SELECT * FROM (VALUES (1, 'x'), (2, NULL)) AS v (a, b) WHERE b IS NULL
+SELECT * FROM dept NATURAL JOIN (SELECT 1 AS id) q
+SELECT * FROM emp JOIN dept USING (name)
+SELECT d.id, e.id FROM dept d FULL JOIN emp e ON e.dept_id = d.id AND e.salary > 75 ORDER BY 1 NULLS LAST, 2 NULLS LAST
+SELECT a.id, b.id FROM dept a, dept b WHERE a.id < b.id AND a.budget IS NOT NULL ORDER BY 1, 2
+UPDATE emp SET salary = salary * 1.1 WHERE dept_id = 1 RETURNING id, salary
+UPDATE emp SET (name, salary) = ('bobby', 81) WHERE id = 2 RETURNING name, salary
+UPDATE emp SET (name, hired) = (SELECT upper(d.name), DATE '2000-01-01' FROM dept d WHERE d.id = 2) WHERE id = 5 RETURNING name, hired
+UPDATE emp e SET salary = e.salary + d.budget / 100 FROM dept d WHERE d.id = e.dept_id AND d.name = 'ops' RETURNING e.id, e.salary, d.name
+UPDATE emp SET salary = -1 WHERE id = 1
+UPDATE emp SET dept_id = 99 WHERE id = 1
+UPDATE emp SET tags = array_replace(tags, 'b', 'bb') WHERE id = 2 RETURNING tags
+UPDATE emp SET info = info || '{"new": true}', tags = tags || 'more' WHERE id = 1 RETURNING info, tags
+UPDATE emp SET info = jsonb_set(info, '{lvl}', '9') WHERE info ? 'lvl' AND id = 2 RETURNING info
+DELETE FROM emp USING dept WHERE emp.dept_id = dept.id AND dept.name = 'zzz' RETURNING emp.id
+DELETE FROM dept WHERE id = 2
+SELECT id, dept_id FROM emp ORDER BY id
+DELETE FROM emp WHERE id = 1
+INSERT INTO dept (id, name) SELECT id + 10, name || '2' FROM dept WHERE id < 3 RETURNING *
+INSERT INTO dept VALUES (1, 'dup') ON CONFLICT DO NOTHING RETURNING id
+INSERT INTO dept VALUES (9, 'eng') ON CONFLICT (name) DO UPDATE SET budget = coalesce(dept.budget, 0) + 1 RETURNING *
+INSERT INTO dept VALUES (9, 'eng')
+INSERT INTO dept DEFAULT VALUES
+INSERT INTO dept (name) VALUES ('x')
+WITH gone AS (DELETE FROM dept WHERE id > 10 RETURNING *), added AS (INSERT INTO dept SELECT id + 100, name || '!', budget FROM gone RETURNING id, name) SELECT * FROM added ORDER BY id
+MERGE INTO dept d USING (VALUES (1, 'eng', 5), (50, 'new', 7)) AS s (id, name, b) ON d.id = s.id WHEN MATCHED THEN UPDATE SET budget = d.budget + s.b WHEN NOT MATCHED THEN INSERT (id, name, budget) VALUES (s.id, s.name, s.b)
+SELECT * FROM dept ORDER BY id
+BEGIN
+SAVEPOINT a
+INSERT INTO dept VALUES (60, 'sp')
+ROLLBACK TO a
+SELECT count(*) FROM dept WHERE id = 60
+INSERT INTO dept VALUES (61, 'sp2')
+SAVEPOINT b
+insert INTO dept VALUES (61, 'dup')
+ROLLBACK TO SAVEPOINT b
+RELEASE SAVEPOINT a
+COMMIT
+SELECT id FROM dept WHERE id >= 60 ORDER BY id
+START TRANSACTION READ ONLY
+insert INTO dept VALUES (70, 'ro')
+ROLLBACK
+BEGIN ISOLATION LEVEL SERIALIZABLE
+SELECT count(*) FROM emp
+ROLLBACK
+TRUNCATE emp
+SELECT count(*) FROM emp
+TRUNCATE dept
+TRUNCATE dept CASCADE
+SELECT count(*) FROM dept
+""",
+        "similar to": """
+SELECT p, 'a' SIMILAR TO p ESCAPE '!', 'a!' SIMILAR TO p ESCAPE '!' FROM (VALUES (1, 'a!'), (2, 'a!!'), (3, '!')) AS v(i, p) ORDER BY i
+""",
     }
 )
 """The scripts, by name: one statement a line."""

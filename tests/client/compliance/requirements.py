@@ -136,7 +136,7 @@ CLOSED: Mapping[str, str] = {
     " fk_constraint_option_reflection_ondelete_restrict"
     " fk_constraint_option_reflection_onupdate_restrict",
     "A table has at least one column.": "reflect_tables_no_columns",
-    "FETCH FIRST has neither PERCENT nor WITH TIES.": "fetch_percent fetch_ties",
+    "FETCH FIRST has no PERCENT.": "fetch_percent",
     "RANGE with an INTERVAL takes a TIMESTAMP, no DATE.": "window_range_non_numeric",
     "There is no two-phase commit.": "two_phase_transactions",
     "A cursor fetches all rows; Arrow results are streamed.": "server_side_cursors",
