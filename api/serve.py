@@ -39,6 +39,7 @@ from hornbeam_server.query.workers.processes import FORK_SERVER
 from hornbeam_server.schema.allocator import keep_trimmed, return_freed_memory
 from hornbeam_server.schema.collector import collect_when_calm, settle_collector, spare_present
 from hornbeam_server.schema.errors import Corruption, HornbeamError, InvalidRequest, Unavailable
+from hornbeam_server.storage.codec.implementation import implementation
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.tcp.peers import Tls
 
@@ -61,6 +62,7 @@ def serve(**given: Any) -> None:
     with _exit_codes():
         require_known(os.environ)
         settings = load_settings(**given)
+        implementation()  # a wrong choice ends the server before it opens anything
         if settings.workers > 1:
             _supervise(settings)
         else:

@@ -137,7 +137,7 @@ async def start(settings: Settings, ports: Ports) -> Parts:
     async with contextlib.AsyncExitStack() as undo:
         undo.push_async_callback(coordination.close)
         undo.push_async_callback(store.close)
-        speedups = implementation().name
+        speedups = implementation().shown
         await create_tables(store, SYSTEM_TABLES)
         claim = await Claim.take(store, coordination, ports.clock)
         epoch = await _next_epoch(coordination, settings.slave)
@@ -182,7 +182,7 @@ async def join(settings: Settings, ports: Ports, address: str) -> tuple[Parts, M
         undo.push_async_callback(coordination.close)
         undo.push_async_callback(store.close)
         undo.push_async_callback(ports.peers.close)
-        speedups = implementation().name
+        speedups = implementation().shown
         await create_tables(store, SYSTEM_TABLES)
         if ports.logs is not None:
             undo.push_async_callback(ports.logs.close)

@@ -335,7 +335,7 @@ class Database:
         return {
             "uptime_s": self.clock.monotonic() - self._opened_at,
             "data": str(self.settings.data),
-            "speedups": implementation().name,
+            "speedups": implementation().shown,
             "catalog_version": self.catalog.version,
             "watermark": self.watermark(),
             "wall_ms": self.clock.wall_ms(),

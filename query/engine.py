@@ -509,15 +509,16 @@ class QueryStream:
 
     async def arrow(self) -> AsyncGenerator[pa.RecordBatch, None]:
         """Yield the rows as record batches of `schema`."""
-        fields = _fields(self.columns)
+        fields, schema = _fields(self.columns), self.schema
+        types, names = schema.types, schema.names
         long = long_positions(column.type for column in self.columns)
         async with aclosing(self._parts()) as parts:
             async for part in parts:
                 if isinstance(part, list):
                     for rows in pieces(part, long, BATCH_BYTES):
                         yield to_record_batch(fields, rows)
-                elif part.schema.types == self.schema.types:
-                    yield part.rename_columns(self.schema.names)
+                elif part.schema.types == types:
+                    yield part.rename_columns(names)
                 else:
                     yield to_record_batch(fields, self._rows(part))
 

@@ -268,8 +268,10 @@ class LogAnswer(Answer):
 class Status(BaseModel):
     uptime_s: float
     data: str
-    speedups: Literal["python", "native"] = Field(
-        description="Whether many stored rows are read by Python or by hornbeam-speedups."
+    speedups: str = Field(
+        description="The implementation that reads many stored rows: `native`, or `python` with the"
+        " reason.",
+        examples=["native", "python: hornbeam-speedups is not installed"],
     )
     catalog_version: int
     watermark: int

@@ -52,8 +52,9 @@ class Implementation:
     reason: str | None = None
 
     @property
-    def name(self) -> str:
-        return "python" if self.native is None else "native"
+    def shown(self) -> str:
+        """The choice for operators, such as `native` or `python: HORNBEAM_SPEEDUPS is python`."""
+        return "native" if self.native is not None else f"python: {self.reason}"
 
 
 @cache

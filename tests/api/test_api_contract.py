@@ -14,6 +14,7 @@ from hornbeam_server.api.rest import response_models
 from hornbeam_server.api.rest.problems import STATUS
 from hornbeam_server.api.rest.request_models import LAST_MS
 from hornbeam_server.schema import errors
+from hornbeam_server.storage.codec.implementation import implementation
 from tests.api.api_world import world
 
 ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
@@ -48,6 +49,7 @@ def test_the_health_of_the_server_is_readable(shop):
     assert shop.client.get("/livez").json() == {"status": "live"}
     assert shop.client.get("/readyz").json() == {"status": "ready"}
     status = shop.client.get("/v1/status").json()
+    assert status["speedups"] == implementation().shown
     response_models.Status.model_validate(status)
     assert "bytes" not in status
     assert shop.client.get("/v1/status?sizes=true").json()["bytes"]["customer"] >= 0

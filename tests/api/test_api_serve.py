@@ -26,6 +26,7 @@ from hornbeam_server.node.settings import (
     require_known,
 )
 from hornbeam_server.schema.errors import HornbeamError, InvalidRequest
+from hornbeam_server.storage.codec.implementation import implementation
 
 ROOT = Path(__file__).parents[2]
 
@@ -134,6 +135,17 @@ def test_an_unknown_variable_is_an_error(tmp_path, capsys, monkeypatch):
     reported = capsys.readouterr().err
     assert "HORNBEAM_AUTHENTICATON" in reported
     assert "Did you mean HORNBEAM_AUTHENTICATION?" in reported
+
+
+def test_an_implementation_that_there_is_not_ends_the_server(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HORNBEAM_SPEEDUPS", "rust")
+    implementation.cache_clear()
+    with pytest.raises(SystemExit) as ended:
+        serve(data=tmp_path / "data", port=0)
+    implementation.cache_clear()
+    assert ended.value.code == 78
+    assert "HORNBEAM_SPEEDUPS is 'rust'" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
 
 
 def test_variables_of_settings_and_other_programs_are_accepted():

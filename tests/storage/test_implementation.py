@@ -26,13 +26,14 @@ def installed(monkeypatch):
 def test_the_module_is_chosen_if_it_is_there(installed):
     module = installed(__version__)
     for asked in ("auto", "native"):
-        assert (choose(asked).native, choose(asked).name) == (module, "native")
-    assert (choose("python").native, choose("python").name) == (None, "python")
+        assert (choose(asked).native, choose(asked).shown) == (module, "native")
+    assert choose("python").native is None
+    assert choose("python").shown == "python: HORNBEAM_SPEEDUPS is python"
 
 
 def test_without_the_module_only_native_fails(installed):
     installed(None)
-    assert choose("auto").name == "python"
+    assert choose("auto").shown == "python: hornbeam-speedups is not installed"
     with pytest.raises(InvalidRequest, match="not installed") as caught:
         choose("native")
     assert "pip install hornbeam-speedups==" in caught.value.cure
@@ -40,8 +41,8 @@ def test_without_the_module_only_native_fails(installed):
 
 def test_a_module_of_another_version_is_refused(installed):
     installed("0.0.9")
-    assert choose("auto").name == "python"
-    assert "0.0.9" in choose("auto").reason
+    assert choose("auto").native is None
+    assert "0.0.9" in choose("auto").shown
     with pytest.raises(InvalidRequest, match=r"has version 0\.0\.9"):
         choose("native")
 
