@@ -190,6 +190,16 @@ def _shown(number: _Number) -> Decimal:
 # ---------------------------------------------------------------- decimal places
 
 
+def scale_of(number: Decimal) -> int:
+    """The decimal places that PostgreSQL has for a number."""
+    return _scale(_number(number))
+
+
+def first_group(number: Decimal) -> tuple[int, int]:
+    """The power of 10 000 of a number, and the first four digits that PostgreSQL stores as one."""
+    return _first_group(_number(number))
+
+
 def _places(a: _Number, b: _Number) -> int:
     """The decimal places that PostgreSQL computes."""
     return max(_significant(a, b), _scale(a), _scale(b))

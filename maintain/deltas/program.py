@@ -44,6 +44,7 @@ from hornbeam_server.maintain.deltas.translate import Translator
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
 from hornbeam_server.query.dialect.macros import macro
+from hornbeam_server.query.dialect.overloads import leave_to_duckdb
 from hornbeam_server.query.dialect.sums import KIND, SUMMED, WIDE
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
@@ -164,9 +165,11 @@ def translated(
 
 
 def with_double_quotients(tree: exp.Expr) -> exp.Expr:
-    """A copy of a SELECT in which quotients and averages of NUMERIC, and EXTRACT of `epoch`, are
-    DOUBLE, as in views of earlier versions."""
+    """A copy of a SELECT in which quotients, averages, roots, powers and logarithms of NUMERIC, and
+    EXTRACT of `epoch`, are DOUBLE, as in views of earlier versions."""
     tree = tree.copy()
+    for node in tree.walk():
+        leave_to_duckdb(node)
     for called in tree.find_all(exp.Anonymous):
         if called.name == macro("epoch"):
             called.set("expressions", [exp.Literal.string("epoch"), *called.expressions])

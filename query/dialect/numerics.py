@@ -105,7 +105,8 @@ def _has_quotient(node: exp.Expr, type_of: TypeOf) -> bool:
 
 def _is_average(node: exp.Expr, type_of: TypeOf) -> bool:
     """Is this an average or a deviation with the type of a quotient?"""
-    return isinstance(node, exp.Avg | exp.Anonymous) and type_of(node) == QUOTIENT
+    computed = isinstance(node, exp.Avg | exp.Anonymous | exp.Pow)
+    return computed and type_of(node) == QUOTIENT
 
 
 def _has_own_places(node: exp.Expr) -> bool:

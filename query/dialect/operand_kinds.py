@@ -132,9 +132,11 @@ def _kind(node: exp.Expr, operand: exp.Expr, type_of: TypeOf) -> Kind | None:
     inner = operand.unnest()
     if number_type(inner, type_of) == REAL and not isinstance(node, exp.Round):
         return None  # `query.dialect.reals` writes it
-    if isinstance(inner, exp.Pow) or number_kind(inner, type_of) is Kind.DOUBLE:
+    number = number_kind(inner, type_of)
+    if number is Kind.DOUBLE or (isinstance(inner, exp.Pow) and number is None):
         return Kind.DOUBLE
-    if isinstance(inner, exp.Anonymous) and inner.name.lower() in _DOUBLE_FUNCTIONS:
+    called = inner.name.lower() if isinstance(inner, exp.Anonymous) and number is None else ""
+    if called in _DOUBLE_FUNCTIONS:
         return Kind.DOUBLE
     kind = _kind_of(type_of(inner))
     return kind if kind in (Kind.BOOLEAN, Kind.BYTES) else None

@@ -18,6 +18,8 @@ from hornbeam_server.schema.types import Kind
 
 OVERLOAD = "overload"
 """Key in the meta of a node: the name of its function (`query/dialect/value_functions.py`)."""
+LEFT = "left_to_duckdb"
+"""Key in the meta of a node that has no function of ours, as in views of earlier versions."""
 _NODES: Mapping[type[exp.Expr], str] = {
     exp.Length: "bytes_length",
     exp.Substring: "bytes_part",
@@ -30,7 +32,19 @@ _OF_DECIMALS: Mapping[tuple[str, int], str] = {
     ("greatest_common_divisor", 2): "numeric_gcd",
     ("lcm", 2): "numeric_lcm",
     ("least_common_multiple", 2): "numeric_lcm",
+    ("sqrt", 1): "numeric_sqrt",
+    ("exp", 1): "numeric_exp",
+    ("ln", 1): "numeric_ln",
+    ("log", 1): "numeric_log10",
+    ("log10", 1): "numeric_log10",
+    ("log", 2): "numeric_log",
+    ("power", 2): "numeric_power",
+    ("pow", 2): "numeric_power",
 }
+_QUOTIENTS = {*_OF_DECIMALS.values()} - {"numeric_gcd", "numeric_lcm"}
+"""Functions whose result has the type of a quotient."""
+_OF_WHOLE = {("log", 2)}
+"""Functions that are those of NUMERIC for integers, too."""
 _CALLS: Mapping[tuple[str, int], str] = {
     ("bit_count", 1): "bytes_bit_count",
     ("bit_length", 1): "bytes_bit_length",
@@ -47,14 +61,14 @@ _TRIMMED = {"LEADING": "bytes_ltrim", "TRAILING": "bytes_rtrim"}
 
 def overload_of(node: exp.Expr, type_of: TypeOf) -> str | None:
     """The name of the function that computes `node`; None for functions of text and numbers."""
-    if isinstance(node, exp.Anonymous):
-        called = node.name.lower(), len(node.expressions)
-        if called in _OF_DECIMALS:
-            kinds = [number_kind(each, type_of) for each in node.expressions]
-            return _OF_DECIMALS[called] if Kind.DECIMAL in kinds else None
-        found = _CALLS.get(called)
-    else:
-        found = _NODES.get(type(node))
+    called = _called(node)
+    if LEFT in node.meta:
+        return None
+    if called in _OF_DECIMALS:
+        kinds = {number_kind(each, type_of) for each in arguments(node)}
+        exact = Kind.DECIMAL in kinds or (called in _OF_WHOLE and None not in kinds)
+        return _OF_DECIMALS[called] if exact and Kind.DOUBLE not in kinds else None
+    found = _CALLS.get(called) if isinstance(node, exp.Anonymous) else _NODES.get(type(node))
     if found is None:
         return None
     given = [_kind(each, type_of) for each in arguments(node)]
@@ -63,6 +77,21 @@ def overload_of(node: exp.Expr, type_of: TypeOf) -> str | None:
     if given[:1] != [Kind.BYTES] or (isinstance(node, exp.Trim) and len(given) == 1):
         return None
     return _TRIMMED.get(node.args.get("position") or "", found)
+
+
+def _called(node: exp.Expr) -> tuple[str, int]:
+    """The name of a call, and the number of its arguments. `^` is the call of `power`."""
+    if isinstance(node, exp.Pow):
+        return "power", 2
+    called = isinstance(node, exp.Anonymous)
+    return (node.name.lower(), len(node.expressions)) if called else ("", 0)
+
+
+def leave_to_duckdb(node: exp.Expr) -> None:
+    """Leave `sqrt`, `power` and the like of NUMERIC to DuckDB, whose results are DOUBLE."""
+    if _OF_DECIMALS.get(_called(node)) in _QUOTIENTS:
+        node.meta[LEFT] = True
+        node.meta.pop(OVERLOAD, None)
 
 
 def _kind(node: exp.Expr, type_of: TypeOf) -> Kind | None:

@@ -22,6 +22,7 @@ from hornbeam_server.query.values import (
     matches,
     numbers,
     octets,
+    powers,
     templates,
     texts,
     time_readers,
@@ -30,6 +31,7 @@ from hornbeam_server.query.values import (
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval, interval
+from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.reals import text_of_real
 from hornbeam_server.schema.sqltext import NUMERIC
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind, array_of
@@ -146,6 +148,12 @@ CALLED: Mapping[str, Function] = {
 _INNER: Mapping[str, Function] = {
     "real_of_decimal": Function(numbers.real_of_decimal, (_NUMERIC,), REAL),
     "text_of_real": Function(text_of_real, (REAL,), _TEXT),
+    "numeric_sqrt": Function(powers.square_root, (_NUMERIC,), QUOTIENT),
+    "numeric_exp": Function(powers.exponential, (_NUMERIC,), QUOTIENT),
+    "numeric_ln": Function(powers.natural_logarithm, (_NUMERIC,), QUOTIENT),
+    "numeric_log10": Function(powers.common_logarithm, (_NUMERIC,), QUOTIENT),
+    "numeric_log": Function(powers.logarithm, (_NUMERIC, _NUMERIC), QUOTIENT),
+    "numeric_power": Function(powers.power, (_NUMERIC, _NUMERIC), QUOTIENT),
     "numeric_gcd": Function(numbers.greatest_divisor, (_NUMERIC, _NUMERIC), NUMERIC),
     "numeric_lcm": Function(numbers.least_multiple, (_NUMERIC, _NUMERIC), NUMERIC),
     "make_interval": Function(times.make_interval, (*(_INTEGER,) * 6, _DOUBLE), _INTERVAL),

@@ -24,7 +24,9 @@ def declared(average: str) -> DeclaredView:
     return DeclaredView("v", sql, refresh=Refresh.IMMEDIATE)
 
 
-@pytest.mark.parametrize("average", ["avg(n)", "avg(x)", "avg(n) + 1", "sum(n) / count(n)"])
+@pytest.mark.parametrize(
+    "average", ["avg(n)", "avg(x)", "avg(n) + 1", "sum(n) / count(n)", "max(sqrt(n))"]
+)
 def test_a_stored_view_keeps_the_type_of_its_averages(average):
     view = declared(average)
     earlier = define(view, CATALOG, translated(view, CATALOG, double_quotients=True)).view
