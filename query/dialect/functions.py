@@ -38,7 +38,7 @@ from hornbeam_server.query.dialect.session import session_value
 from hornbeam_server.query.dialect.templates import filled, from_template, has_template
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.query.values.number_templates import number_size
-from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.errors import SqlError, Unsupported
 
 # --- JSON ------------------------------------------------------------------------------------
 
@@ -284,13 +284,25 @@ def _date_part(call: exp.Anonymous) -> exp.Expr:
 
 
 def _series(call: exp.Anonymous) -> exp.Expr:
-    """Translate generate_series as a column, which gives several rows; DuckDB's is a list."""
+    """Translate generate_series as a column, which gives several rows; DuckDB's is a list, which
+    its functions of lists take. Raises SqlError inside CASE and COALESCE."""
     part: exp.Expr = call
     while part.parent is not None and not isinstance(part.parent, exp.Query | exp.From | exp.Join):
         part = part.parent
+        if _takes_lists(part):
+            return call
+        if isinstance(part, exp.Case | exp.If | exp.Coalesce):
+            raise SqlError(
+                "generate_series gives rows, so it stands in no CASE and no COALESCE.",
+                cure="Write it into FROM, and the condition into WHERE.",
+            )
     if not isinstance(part.parent, exp.Select) or part.arg_key != "expressions":
         return call
     return exp.Anonymous(this="unnest", expressions=[call.copy()])
+
+
+def _takes_lists(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Func) and function_name(node).startswith(("unnest", "list", "arr"))
 
 
 def _subscripts(call: exp.Anonymous) -> exp.Expr:
