@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ records that end otherwise because the file has the meaning of its own engine: P
 answers as Hornbeam does, or does not know the statement (`tests/sqllogic/declared.toml`). *Refused* statements are refused by name. *Open* counts other
 errors and answers that differ and are not declared: DuckDB's syntax and types, and differences that the table above
 lists. *Not asked* is what rests on a refused statement, or on a part of an engine that has nothing to do with SQL.
+*Files* counts those that the run has reached.
 
 """  # noqa: E501
 KINDS = 25
@@ -29,8 +30,8 @@ KINDS = 25
 
 
 def write_section(results: Sequence[Judged], *, whole: bool) -> None:
-    """Write the counts of the corpora that were run. Unless the run is `whole`, the rows of other
-    corpora and the refused statements stay as they are."""
+    """Write the counts of the corpora that were run, and the statements that they had refused.
+    Unless the run is `whole`, the rows of other corpora stay as they are."""
     page = PAGE.read_text()
     before, _, rest = page.partition(BEGIN)
     section, _, after = rest.partition(END)
@@ -40,8 +41,8 @@ def write_section(results: Sequence[Judged], *, whole: bool) -> None:
 
 def _section(results: Sequence[Judged], kept: Sequence[str]) -> Iterator[str]:
     yield INTRODUCTION
-    yield "| corpus | files | passed | declared | refused | open | not asked |\n"
-    yield "| --- | --- | --- | --- | --- | --- | --- |\n"
+    yield "| corpus | files | passed | declared | refused | open | not asked | measured |\n"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
     for corpus in CORPORA:
         some = [each for each in results if each.corpus == corpus.name]
         if not some:  # it could not be fetched, or was not run
@@ -56,9 +57,10 @@ def _section(results: Sequence[Judged], kept: Sequence[str]) -> Iterator[str]:
             *(undecided, counts[Verdict.SKIPPED]),
         )
         link = f"[{corpus.name}](https://github.com/{corpus.repository}/tree/{corpus.commit})"
-        yield f"| {link} | {' | '.join(map(str, numbers))} |\n"
-    yield "\n| refused | statements |\n| --- | --- |\n"
-    yield from _kept_refusals(kept) if kept else _refused(results)
+        yield f"| {link} | {' | '.join(map(str, numbers))} | {date.today()} |\n"
+    asked = sorted({each.corpus for each in results} & {corpus.name for corpus in CORPORA})
+    yield f"\n| refused in {', '.join(asked)} | statements |\n| --- | --- |\n"
+    yield from _refused(results)
     yield "\n| declared difference | why | cases |\n| --- | --- | --- |\n"
     for known in declared():
         lines = [
@@ -71,12 +73,6 @@ def _section(results: Sequence[Judged], kept: Sequence[str]) -> Iterator[str]:
 def _refused(results: Sequence[Judged]) -> Iterator[str]:
     for kind, number in _refusals(results).most_common(KINDS):
         yield f"| {kind} | {number} |\n"
-
-
-def _kept_refusals(kept: Sequence[str]) -> Iterator[str]:
-    """The rows of the table of refused statements on the page."""
-    start = kept.index("| refused | statements |\n") + 2
-    yield from takewhile(lambda line: line.startswith("|"), kept[start:])
 
 
 def _refusals(results: Sequence[Judged]) -> Counter[str]:
