@@ -398,30 +398,45 @@ def written_text(node: exp.Expr) -> str | None:
 
 def _write_text(node: exp.Cast, to: exp.DataType) -> None:
     """Rewrite a cast to text: VARCHAR(n) truncates, CHAR(n) also strips trailing blanks, and bytes
-    become hexadecimal."""
-    whole: exp.Expr = node.copy()
-    type_ = node.meta.get(CAST_FROM)
-    if type_ is not None and type_.kind is Kind.BYTES:
-        supersede(whole.this, call("text_of_bytes", node.this.copy()))
-    elif type_ is not None and type_.kind is Kind.DOUBLE:
-        name = "text_of_real" if type_ == REAL else "text_of_double"
-        supersede(whole.this, call(name, node.this.copy()))
-    elif type_ is not None and type_.element is not None:
-        supersede(whole.this, _text_of_array(node.this, type_.element))
-    elif type_ is not None and type_.kind is Kind.INTERVAL:
-        supersede(whole.this, call("text_of_any", node.this.copy()))
-    elif type_ is not None and type_.kind is Kind.DECIMAL and type_.precision == type_.scale:
-        supersede(whole.this, call("text", node.this.copy()))
-    elif (type_ is None and not isinstance(node.this, _WRITTEN)) or _has_exponent(node.this):
-        name = "text" if is_plain(node.this) else "text_of_any"
-        supersede(whole.this, call(name, node.this.copy()))
-    supersede(whole.args["to"], exp.DataType(this=_D.TEXT))
+    become hexadecimal. Nothing is copied: casts may nest."""
     length = to.expressions[0].name if to.expressions else "1" if to.this is _D.CHAR else None
+    is_padded = to.this in _PADDED
+    value = _readable_as_text(node.this, node.meta.get(CAST_FROM))
+    if value is not node.this:
+        node.set("this", value)
+    supersede(to, exp.DataType(this=_D.TEXT))
+    if length is None and not is_padded:
+        return
+    place = exp.Null()
+    whole: exp.Expr = node
+    node.replace(place)
     if length is not None:
         whole = exp.Anonymous(this="left", expressions=[whole, exp.Literal.number(length)])
-    if to.this in _PADDED:
+    if is_padded:
         whole = exp.Anonymous(this="rtrim", expressions=[whole])
-    supersede(node, whole)
+    supersede(place, whole)
+
+
+def _readable_as_text(value: exp.Expr, type_: ColumnType | None) -> exp.Expr:
+    """The argument of a cast to text, as a value whose text in DuckDB is PostgreSQL's."""
+    if type_ is None:
+        if isinstance(value, _WRITTEN) and not _has_exponent(value):
+            return value
+        return call("text" if is_plain(value) else "text_of_any", value)
+    if type_.element is not None:
+        return _text_of_array(value, type_.element)
+    match type_.kind:
+        case Kind.BYTES:
+            return call("text_of_bytes", value)
+        case Kind.DOUBLE:
+            return call("text_of_real" if type_ == REAL else "text_of_double", value)
+        case Kind.INTERVAL:
+            return call("text_of_any", value)
+        case Kind.DECIMAL if type_.precision == type_.scale:
+            return call("text", value)
+    if _has_exponent(value):
+        return call("text" if is_plain(value) else "text_of_any", value)
+    return value
 
 
 def _has_exponent(node: exp.Expr) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.expansion import LARGE, copies_of
 from hornbeam_server.query.dialect.macros import definitions
@@ -138,3 +139,12 @@ def test_symmetric_bounds_are_written_as_they_are_read():
     tree = bind("SELECT i_id BETWEEN SYMMETRIC 3 AND 1 FROM item", CATALOG).ast
     assert isinstance(tree.expressions[0].unalias(), exp.Between)
     assert "hornbeam_between_symmetric(" in duckdb_sql(tree).lower()
+
+
+def test_nested_casts_to_text_are_not_copied_at_each_level(monkeypatch):
+    """A copy at each level would cost time in proportion to the square of the depth."""
+    tree, copied = parse("SELECT " + "CAST(" * 90 + "s" + " AS VARCHAR(9))" * 90 + " FROM t"), []
+    copy = exp.Cast.copy
+    monkeypatch.setattr(exp.Cast, "copy", lambda node: copied.append(node) or copy(node))
+    assert duckdb_sql(tree).count("CAST(") == 90
+    assert not copied
