@@ -35,7 +35,7 @@ from hornbeam_server.storage.snapshot import Overlay, ReadItem, RowReader, Snaps
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.read_checks import noting_store
-from hornbeam_server.txlayer.transactions.requests import Parameters, Replay, SqlWork
+from hornbeam_server.txlayer.transactions.requests import OtherCatalog, Parameters, Replay, SqlWork
 from hornbeam_server.txlayer.transactions.sequence_queries import NumberedQuery, numbered_query
 
 _DIRECT = {"bookmark", "use_views"}
@@ -186,6 +186,7 @@ class Reads:
         max_staleness_s: float | None = None,
         session: Mapping[str, int] = MappingProxyType({}),
         measures: Measures | None = None,
+        admitted_under: int | None = None,
     ) -> AsyncIterator[QueryResult]:
         """Run a SELECT at one snapshot. Its rows must be read inside the context.
 
@@ -208,6 +209,8 @@ class Reads:
             max_staleness_s, deadline, self._manager.numbers(session),
         )  # fmt: skip
         async with self.at(snapshot, bookmark, strong=strong) as (state, newest):
+            if admitted_under not in (None, state.catalog.version):
+                raise OtherCatalog
             prepared, at = await self._planned(wanted, state.catalog, newest)
             trace = trace and not serializable and (prepared.locking or not locking_only)
             reads: list[ReadItem] | None = [] if trace else None

@@ -87,6 +87,12 @@ class KeyRing:
             raise Unauthenticated(f"This API key is {state}.", cure="Ask for a new one.")
         return self._principal(key)
 
+    def named_now(self, principal: Principal) -> Principal:
+        """The principal with grants by the names in the catalog in force: relations may have got
+        other names since the request was authenticated."""
+        key = self._keys.get(principal.key)
+        return principal if principal.grants is None or key is None else self._principal(key)
+
     def _principal(self, key: ApiKey) -> Principal:
         """The principal of a key, by the names in the catalog in force."""
         database = self._serving.database or self._serving.retired

@@ -24,9 +24,10 @@ from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded
-from hornbeam_server.txlayer.transactions.requests import Parameters
+from hornbeam_server.txlayer.transactions.requests import OtherCatalog, Parameters
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 def serving_of(request: Request) -> Serving:
@@ -98,7 +99,7 @@ async def admitted(
     """The body with full names, which its client may use. `characters` is the length of its SQL,
     `locate` a method of `SearchPaths`, and `allow` one of `Authorizer`. Raises Forbidden, SqlError,
     StatementTimeout."""
-    catalog, principal = db.catalog, principal_of(request)
+    catalog, principal = db.catalog, key_ring_of(request).named_now(principal_of(request))
 
     def located() -> T:
         found = locate(body, catalog)
@@ -106,6 +107,20 @@ async def admitted(
         return found
 
     return await db.engine.read(characters, located)
+
+
+async def under_one_catalog(
+    db: Database, admit: Callable[[], Awaitable[T]], run: Callable[[T, int], Awaitable[R]]
+) -> R:
+    """Run a request under the version of the catalog under which it is admitted: a name may mean
+    another relation in the next one. If the catalog changes between both, it is admitted again."""
+    while True:
+        version = db.catalog.version
+        body = await admit()
+        try:
+            return await run(body, version)
+        except OtherCatalog:
+            continue
 
 
 async def _principal(request: Request) -> Principal:

@@ -12,6 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from hornbeam_server.api.rest.authentication import KeyRing
+from hornbeam_server.api.rest.dependencies import admitted
+from hornbeam_server.api.rest.routes import queries, transactions
 from hornbeam_server.api.security import api_keys
 from hornbeam_server.api.security.roles import Grant, Role
 from hornbeam_server.node.node import Serving
@@ -399,6 +401,45 @@ def test_grants_follow_a_renamed_relation_and_not_its_old_name(tmp_path):
         grants = {each["id"]: each["grants"] for each in listed}
         assert grants[later["id"]] == {"orders": "read"}
         assert grants[api_keys.id_in(key)] == {"buyer": "read"}
+
+
+def exchange_once_admitted(secured: SecureWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the next request is admitted, and before it runs, give `orders` the name customer."""
+    done: list[bool] = []
+
+    def exchange() -> None:
+        alter(secured, "ALTER TABLE customer RENAME TO buyer")
+        alter(secured, "ALTER TABLE orders RENAME TO customer")
+
+    async def then_exchanged(*given: object) -> object:
+        body = await admitted(*given)
+        if not done:
+            done.append(True)
+            await asyncio.to_thread(exchange)
+        return body
+
+    for module in (queries, transactions):
+        monkeypatch.setattr(module, "admitted", then_exchanged)
+
+
+@pytest.mark.parametrize("all_relations", [False, True])
+def test_a_name_that_changes_hands_before_a_query_runs_is_admitted_again(
+    tmp_path, monkeypatch, all_relations
+):
+    with secure_world(tmp_path) as secured:
+        key = secured.made("reader", None if all_relations else {"customer": "read"})
+        exchange_once_admitted(secured, monkeypatch)
+        answer = secured.query(key, "SELECT count(*) FROM customer")
+        assert answer.status_code == (200 if all_relations else 403), answer.text
+
+
+def test_a_name_that_changes_hands_before_a_write_runs_is_admitted_again(tmp_path, monkeypatch):
+    with secure_world(tmp_path) as secured:
+        key = secured.made("writer", {"customer": "write"})
+        exchange_once_admitted(secured, monkeypatch)
+        assert secured.transact(key, "DELETE FROM customer").status_code == 403
+        rows = secured.query(secured.root, "SELECT count(*) FROM customer").json()["rows"]
+        assert rows == [[2]]
 
 
 @pytest.mark.parametrize(

@@ -257,6 +257,7 @@ class TransactionManager:
         from being purged."""
         request, began = attempt.request, self._clock.monotonic()
         state = self.state
+        request.require_admitted(state.catalog.version)
         replayed = request.replay.numbers if request.replay else ()
         attempt.numbers = Numbers(self._identity, replayed)
         plans = await _plans(state, request.statements, attempt.deadline - began)

@@ -82,6 +82,11 @@ class Replay:
     seed: str = ""
 
 
+class OtherCatalog(Exception):
+    """A request would run under another version of the catalog than the one that admitted it: its
+    names may mean other relations, which the client may not use."""
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionRequest:
     """One write transaction.
@@ -92,6 +97,8 @@ class TransactionRequest:
     if they have changed, the statements run again. `bookmark` is merged into the clock: the commit
     is later. `owner` is the client's identity (at most 16 bytes): each owner has its own
     idempotency keys and answers. `timeout_s` is the time limit in seconds; None: the default.
+    `admitted_under` is the version of the catalog under which the client may send the statements;
+    None: any.
     """
 
     statements: tuple[Work, ...]
@@ -105,6 +112,12 @@ class TransactionRequest:
     replay: Replay | None = None
     timeout_s: float | None = None
     owner: str = ""
+    admitted_under: int | None = None
+
+    def require_admitted(self, version: int) -> None:
+        """Raises OtherCatalog if another version of the catalog admitted the request."""
+        if self.admitted_under not in (None, version):
+            raise OtherCatalog
 
 
 @dataclass(frozen=True, slots=True)

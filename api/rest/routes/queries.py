@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header, Request, Response
@@ -20,6 +21,7 @@ from hornbeam_server.api.rest.dependencies import (
     settings_of,
     tagged,
     timeout_s,
+    under_one_catalog,
 )
 from hornbeam_server.api.rest.metrics import now_s
 from hornbeam_server.api.rest.request_models import ExplainBody, QueryBody
@@ -55,9 +57,13 @@ async def query(
     check_parameters(body.parameter_lists(), limits)
     characters = len(body.sql) + sum(len(item.sql) for item in body.pending)
     locate, allow = paths_of(request).query, authorizer_of(request).query
-    body = await admitted(request, db, body, characters, locate, allow)
-    answering = _answer(body, db, limits, began, arrow=ARROW in accept)
-    response = await unless_gone(request.receive, answering)
+
+    async def answer(body: QueryBody, version: int) -> Response:
+        answering = _answer(body, db, limits, began, version, arrow=ARROW in accept)
+        return await unless_gone(request.receive, answering)
+
+    admit = partial(admitted, request, db, body, characters, locate, allow)
+    response = await under_one_catalog(db, admit, answer)
     if db.behind_s is not None:
         response.headers[BEHIND] = f"{db.behind_s:.1f}"
     metrics_of(request).query(now_s() - began)
@@ -65,8 +71,9 @@ async def query(
 
 
 async def _answer(
-    body: QueryBody, db: Database, limits: Settings, began: float, *, arrow: bool
+    body: QueryBody, db: Database, limits: Settings, began: float, version: int, *, arrow: bool
 ) -> Response:
+    """The answer, if the catalog still has the version under which the query was admitted."""
     async with AsyncExitStack() as stack:
         query = db.query(
             body.sql,
@@ -85,6 +92,7 @@ async def _answer(
             columnar=arrow,
             max_staleness_s=_seconds(body.max_staleness_ms),
             session=body.session,
+            admitted_under=version,
         )
         result = await stack.enter_async_context(query)
         if arrow:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 from fastapi import Path, Request, Response
@@ -24,11 +26,13 @@ from hornbeam_server.api.rest.dependencies import (
     settings_of,
     tagged,
     timeout_s,
+    under_one_catalog,
 )
 from hornbeam_server.api.rest.request_models import TransactionBody
 from hornbeam_server.api.rest.serializers import transaction_document
 from hornbeam_server.api.security.roles import Principal, Role, needs
 from hornbeam_server.schema.errors import ConstraintViolation, NotFound
+from hornbeam_server.txlayer.transactions.requests import TransactionResult
 
 router = tagged("transactions")
 WRITER = needs(Role.WRITER)
@@ -56,10 +60,15 @@ async def transact(
     check_parameters(body.parameter_lists(), limits)
     characters = sum(len(statement.sql) for statement in body.statements)
     locate, allow = paths_of(request).transaction, authorizer_of(request).transaction
-    body = await admitted(request, db, body, characters, locate, allow)
     time_s = timeout_s(body.timeout_ms, limits)
+
+    async def run(body: TransactionBody, version: int) -> TransactionResult:
+        asked = body.request(idempotency_key, time_s, principal.key)
+        return await db.transact(replace(asked, admitted_under=version))
+
+    admit = partial(admitted, request, db, body, characters, locate, allow)
     try:
-        result = await db.transact(body.request(idempotency_key, time_s, principal.key))
+        result = await under_one_catalog(db, admit, run)
     except ConstraintViolation as error:
         raise discreet_violation(error, principal, db.catalog) from None
     metrics_of(request).transaction(result)
