@@ -7,7 +7,7 @@ around them are computed. So only rows of the result take numbers.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
 from contextlib import aclosing
 from typing import Any
 
@@ -27,12 +27,13 @@ from hornbeam_server.query.binding.sequence_calls import (
     refuse_calls,
 )
 from hornbeam_server.query.dialect.functions import makes_or_takes_rows
+from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.engine import PreparedQuery, QueryStream
 from hornbeam_server.query.explain import Explanation
 from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, Unsupported
-from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.trees import unlink, written
 from hornbeam_server.schema.types import ColumnType, Row
 from hornbeam_server.storage.snapshot import RowReader
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
@@ -79,10 +80,13 @@ class _Splitting:
         self._operands: list[exp.Expr] = []
         self._found: list[tuple[int, exp.Expr, list[tuple[str, SequenceCall]], list[str]]] = []
         position = 0
+        taken: set[str] = set()
         for item in list(query.expressions):
             if calls_in(item):
                 self._take(item, position)
+                taken |= {str(position + 1), item.alias_or_name}
             position += _width(item)
+        _require_unordered(query, taken)
         self._width = position
         for number, operand in enumerate(self._operands):
             query.append("expressions", exp.alias_(operand, _operand(number), copy=False))
@@ -143,6 +147,22 @@ class _Splitting:
                 )
             )
         return Outputs(self._width, tuple(computed))
+
+
+def _require_unordered(query: exp.Select, taken: Set[str]) -> None:
+    """Raises Unsupported for ORDER BY and GROUP BY of an output column that takes numbers. `taken`
+    has the numbers and the names of these columns."""
+    for clause in filter(None, (query.args.get("order"), query.args.get("group"))):
+        for key in clause.expressions:
+            part = key.this if isinstance(key, exp.Ordered) else key
+            number = isinstance(part, exp.Literal) and part.is_int
+            columns = [each for each in part.find_all(exp.Column) if "alias" in each.meta]
+            if (number and part.name in taken) or any(each.name in taken for each in columns):
+                raise Unsupported(
+                    f"{written(key, NAME)} takes numbers, and cannot be an order or a group.",
+                    cure="Order by the columns that give the rows; they take their numbers in that"
+                    " order.",
+                )
 
 
 def _operand(number: int) -> str:
