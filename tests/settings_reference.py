@@ -24,6 +24,8 @@ the working folder of the server, the default. A line of the file is `name = val
 paths in quotes. A server reads its settings when it starts. A value that does not fit, and a line
 or a variable `{PREFIX}…` that is no setting, keep it from starting (exit code 78). The command
 `hornbeam config show` prints all values with their sources. See also [operations](operations.md).
+`HORNBEAM_SPEEDUPS` is no setting of a server but of each process that reads rows
+([operations](operations.md#faster-reads-of-many-rows)).
 
 | setting | environment variable | type | default | meaning |
 | --- | --- | --- | --- | --- |

@@ -1,6 +1,8 @@
 """The choice between Python and the module for work on many stored rows."""
 
 import sys
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +11,8 @@ from hornbeam_server import __version__
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.storage.codec import implementation
 from hornbeam_server.storage.codec.implementation import MODULE, choose
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -60,3 +64,8 @@ def test_a_module_that_cannot_be_loaded_is_refused(monkeypatch):
 def test_another_value_is_refused():
     with pytest.raises(InvalidRequest, match="'rust'"):
         choose("rust")
+
+
+def test_the_module_has_the_version_of_the_server():
+    crate = tomllib.loads((ROOT / "speedups" / "Cargo.toml").read_text())
+    assert crate["package"]["version"] == __version__
