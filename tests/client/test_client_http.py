@@ -8,6 +8,7 @@ import signal
 import socket
 import ssl
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from hornbeam.embedded import LoopThread
 from hornbeam.exchange import Answer, CutShort, Lost, NotSent, Request
 from hornbeam.http import Http
 from hornbeam.transport import Transport
+from tests.api.certificates import Authority
 
 GET = Request("GET", "/", {})
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nName: value\r\n\r\nok"
@@ -327,3 +329,61 @@ def test_an_interrupted_request_leaves_no_answer_behind(http_to):
         over.set()
         assert http.send(GET).read() == b"ok"
         assert node.connections == 2
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.mark.parametrize(("name", "accepted"), [("IP:127.0.0.1", True), ("DNS:other", False)])
+def test_requests_go_over_tls_to_the_node_that_the_certificate_names(
+    carrier, authority, name, accepted
+):
+    certificate, key = authority.signed(name.partition(":")[2], name)
+    of_node = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    of_node.load_cert_chain(certificate, key)
+    large = b"x" * 300_000
+
+    def serve(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), of_node.wrap_socket(connection, server_side=True) as tls:
+            for body in (b"ok", large, b"ok"):
+                received(tls)
+                tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    node = Node(serve)
+    address = node.address.replace("http:", "https:")
+    tls = ssl.create_default_context(cafile=str(authority.certificate))
+    http = carrier(address, connect_timeout_s=5, timeout_s=5, tls=tls)
+    with closing(node), closing(http):
+        if not accepted:
+            with pytest.raises(NotSent, match="certificate"):
+                http.send(GET)
+            return
+        assert [http.send(GET).read() for _ in range(3)] == [b"ok", large, b"ok"]
+        assert node.connections == 1
+
+
+def test_a_slow_reader_stops_a_fast_node(http_to):
+    """The answer does not gather in memory while its reader takes nothing."""
+    sent = 0
+
+    def serve(connection: socket.socket) -> None:
+        nonlocal sent
+        received(connection)
+        connection.sendall(CHUNKED)
+        with contextlib.suppress(OSError):
+            while sent < 1 << 28:
+                connection.sendall(b"%x\r\n%b\r\n" % (1 << 16, b"x" * (1 << 16)))
+                sent += 1 << 16
+
+    with http_to(serve) as (http, _):
+        answer = http.send(GET)
+        pieces = iter(answer.pieces)
+        assert next(pieces)
+        before = -1
+        while before != sent:
+            before = sent
+            time.sleep(0.2)
+        answer.close()
+    assert sent < 1 << 26

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -13,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import hornbeam
+from hornbeam import aio
 from hornbeam.exchange import Answer, Request
 from hornbeam.nodes import Nodes
 from hornbeam.transport import Transport
@@ -72,6 +74,21 @@ def test_the_client_finds_the_serving_node_and_stays_with_it(tmp_path):
             stream.execute("SELECT b_id FROM book")
             assert stream.fetchall() == []
         assert asked == ["/livez"]
+
+
+async def test_an_event_loop_finds_the_serving_node_too(tmp_path):
+    with served(tmp_path) as url, standing_by() as (standby, asked):
+        await asyncio.to_thread(apply, url)
+        serving = url.removeprefix("hornbeam://")
+        async with aio.connect(f"hornbeam://{nowhere()}?also={standby},{serving}") as db:
+            await db.ping()
+            cursor = await db.cursor().execute("SELECT count(*) FROM book")
+            assert await cursor.fetchall() == [(0,)]
+            assert asked == ["/livez"]
+        async with aio.connect(f"hornbeam://{nowhere()}?also={nowhere()}") as db:
+            with pytest.raises(hornbeam.OperationalError, match="does not answer") as failed:
+                await db.ping()
+            assert (failed.value.code, failed.value.outcome) == ("unreachable", "none")
 
 
 def test_a_transaction_waits_until_a_node_serves(tmp_path):
