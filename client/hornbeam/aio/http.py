@@ -153,7 +153,8 @@ class _Line(asyncio.Protocol):
         return reader
 
     async def advance(self, timeout_s: float) -> None:
-        """Wait for the next data of the answer. Raises OSError, Garbled."""
+        """Wait for the next data of the answer, or for the end of the connection, whose reason the
+        next call raises: OSError, Garbled."""
         if self._fault is not None:
             raise self._fault
         assert self._reader is not None
@@ -161,13 +162,13 @@ class _Line(asyncio.Protocol):
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
-        self._waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_later(timeout_s, self._end, TimeoutError("timed out"))
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._waiter
-        except TimeoutError:
-            raise TimeoutError("timed out") from None
+            await self._waiter
         finally:
+            timer.cancel()
             self._waiter = None
 
     def close(self) -> None:
