@@ -113,6 +113,7 @@ from hornbeam_server.query.dialect.macros import CAST_FROM, EPOCH, PARAMETER_TYP
 from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD
 from hornbeam_server.query.dialect.reals import mark_reals
+from hornbeam_server.query.dialect.results import mark_result
 from hornbeam_server.query.dialect.session import value_of_word
 from hornbeam_server.query.dialect.sums import (
     SUMMED,
@@ -1580,6 +1581,7 @@ class _Binder:
         if JSONB not in node.meta:
             mark_array(node, self._type, self._argument)
             mark_reals(node, self._number_type)
+            mark_result(node, self._number_type)
         mark_values(node, self._number_type, self._argument)
         if isinstance(node, MEETING):
             mark_operands_that_meet(node, self._number_type, self._argument)

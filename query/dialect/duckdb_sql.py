@@ -25,7 +25,7 @@ from hornbeam_server.query.dialect.numerics import write_numeric
 from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD, write_overload
 from hornbeam_server.query.dialect.patterns import is_plain_pattern
-from hornbeam_server.query.dialect.reals import READ, ROUNDED, wrap_real
+from hornbeam_server.query.dialect.reals import AROUND, READ, wrap_real
 from hornbeam_server.query.dialect.sums import write_average, write_sum
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
@@ -179,7 +179,7 @@ def _is_rewritten(item: exp.Expr) -> bool:
     )
 
 
-_MARKS = frozenset({ARRAY, SHOWN, MEETS, READ, ROUNDED})
+_MARKS = frozenset({ARRAY, SHOWN, AROUND, MEETS, READ})
 _REWRITTEN = (
     exp.Cast, exp.Sum, exp.Avg, exp.Div, exp.Mul, exp.Like, exp.ILike, exp.Substring, exp.Round,
     exp.DPipe, exp.RegexpLike, exp.RegexpILike, exp.JSONExtract, exp.JSONExtractScalar,

@@ -234,6 +234,8 @@ _MACROS: dict[str, Sequence[str]] = {
     "digits_of_real": (f"(x) AS {_SHORT_REAL}",),
     "real": (f"(x) AS {_REAL}",),
     "equal_double": ("(x) AS CAST(x AS DOUBLE)",),
+    "whole_numeric": ("(x) AS CAST(x AS DECIMAL(10,0))",),
+    "defined": ("(x) AS CASE WHEN NOT isnan(x) THEN x END",),
     "shortest": ("(x) AS CAST(hornbeam_text_of_real(x) AS DOUBLE)",),
     "array_text": (f"(x) AS {_ARRAY_TEXT}",),
     "array_of_any": ("(x) AS x", "(x VARCHAR) AS hornbeam_array_elements(x)"),

@@ -88,8 +88,9 @@ def _called(node: exp.Expr) -> tuple[str, int]:
 
 
 def leave_to_duckdb(node: exp.Expr) -> None:
-    """Leave `sqrt`, `power` and the like of NUMERIC to DuckDB, whose results are DOUBLE."""
-    if _OF_DECIMALS.get(_called(node)) in _QUOTIENTS:
+    """Leave `sqrt`, `power` and the like of NUMERIC to DuckDB, whose results are DOUBLE. That of
+    `sign` is an INTEGER there."""
+    if _OF_DECIMALS.get(_called(node)) in _QUOTIENTS or _called(node) == ("sign", 1):
         node.meta[LEFT] = True
         node.meta.pop(OVERLOAD, None)
 

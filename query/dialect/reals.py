@@ -19,8 +19,8 @@ from hornbeam_server.schema.types import REAL
 READ = "read_reals"
 """Key in the meta of a node: for each operand the macro through which it is read, or None. The mark
 is the node's, because operands are exchanged for columns of views."""
-ROUNDED = "rounded"
-"""Key in the meta of a node whose value is rounded to a REAL."""
+AROUND = "around"
+"""Key in the meta of a node: the macro through which its value is read."""
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div)
 _COMPARISONS = (
     exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ,
@@ -37,7 +37,7 @@ _JSON = frozenset({"to_json", "row_to_json"})
 
 def mark_reals(node: exp.Expr, type_of: TypeOf) -> None:
     """Note how the operands of a node are read (`READ`), and whether its value is rounded
-    (`ROUNDED`)."""
+    (`AROUND`)."""
     operands = list(_operands(node))
     reals = [number_type(operand, type_of) == REAL for operand in operands]
     if not any(reals):
@@ -45,7 +45,7 @@ def mark_reals(node: exp.Expr, type_of: TypeOf) -> None:
     pairs = zip(operands, reals, strict=True)
     alike = all(real or isinstance(operand, exp.Null) for operand, real in pairs)
     if isinstance(node, exp.Sum) or (isinstance(node, _ARITHMETIC) and alike):
-        node.meta[ROUNDED] = True
+        node.meta[AROUND] = "real"
     if not (isinstance(node, exp.Sum) or (isinstance(node, _COMPARISONS) and alike)):
         node.meta[READ] = [_macro(node) if real else None for real in reals]
 
@@ -100,8 +100,8 @@ def wrap_real(node: exp.Expr) -> None:
     for operand, macro in zip(list(_operands(node)), node.meta.get(READ, ()), strict=False):
         if macro is not None:
             _within(macro, operand)
-    if ROUNDED in node.meta:
-        _within("real", whole(node))
+    if AROUND in node.meta:
+        _within(node.meta[AROUND], whole(node))
 
 
 def _within(name: str, node: exp.Expr) -> None:

@@ -36,6 +36,14 @@ def test_a_stored_view_keeps_the_type_of_its_averages(average):
         assert define_stored(stored, CATALOG).view == stored
 
 
+def test_a_stored_view_keeps_the_type_of_a_sign():
+    view = declared("max(sign(n))")
+    earlier = define(view, CATALOG, translated(view, CATALOG, double_quotients=True)).view
+    current = define(view, CATALOG).view
+    assert [v.columns[1].type.kind for v in (earlier, current)] == [Kind.INTEGER, Kind.DECIMAL]
+    assert define_stored(earlier, CATALOG).view == earlier
+
+
 def test_a_group_has_an_average_of_the_type_of_its_column():
     view = declared("avg(n)")
     current = define(view, CATALOG).view

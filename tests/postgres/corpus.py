@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.postgres.arithmetic import arithmetic, over_columns
 from tests.postgres.arrays import arrays
 from tests.postgres.conditions import conditions
 from tests.postgres.documents import documents
@@ -46,7 +47,7 @@ def corpus() -> list[str]:
     """All cases, without duplicates. A case is an expression or a whole query."""
     found = (
         *numbers(), *texts(), *moments(), *conditions(), *documents(), *arrays(), *statements(),
-        *templates(), *patterns(), *functions(),
+        *templates(), *patterns(), *functions(), *arithmetic(), *over_columns(),
     )  # fmt: skip
     return list(dict.fromkeys(found))
 
