@@ -26,7 +26,7 @@ from hornbeam_server.schema.errors import (
     Unavailable,
     Unsupported,
 )
-from hornbeam_server.schema.types import Row
+from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.direct import DirectSnapshot
 from hornbeam_server.storage.ports import DirectReader
@@ -211,7 +211,12 @@ class Reads:
         async with self.at(snapshot, bookmark, strong=strong) as (state, newest):
             if admitted_under not in (None, state.catalog.version):
                 raise OtherCatalog
-            prepared, at = await self._planned(wanted, state.catalog, newest)
+            prepared: PreparedQuery | NumberedQuery
+            shared = None if parameters or pending else self._shared(wanted, state.catalog)
+            if shared is not None:
+                (prepared, parameters), at = shared, newest
+            else:
+                prepared, at = await self._planned(wanted, state.catalog, newest)
             trace = trace and not serializable and (prepared.locking or not locking_only)
             reads: list[ReadItem] | None = [] if trace else None
             ranges: list[ReadRange] | None = [] if serializable else None
@@ -245,6 +250,22 @@ class Reads:
                     )
                 finally:
                     await stream.close()
+
+    def _shared(
+        self, wanted: _Wanted, catalog: Catalog
+    ) -> tuple[PreparedQuery, Sequence[Value]] | None:
+        """A plan that a query of a remote store shares with others, and the values of its literals.
+        `directly` has tried it if the store is in this process."""
+        sql, engine = wanted.sql, self._engine
+        if self._store.direct is not None or wanted.trace or wanted.columnar:
+            return None
+        if engine.known(sql, catalog, use_views=wanted.use_views) is not None:
+            return None
+        try:
+            found = engine.shared(sql, catalog, use_views=wanted.use_views)
+            return found if found is not None and found[0].takes(found[1]) else None
+        except SqlError:
+            return None  # the error names the statement as it is when it is planned
 
     async def _planned(
         self, wanted: _Wanted, catalog: Catalog, newest: int

@@ -293,6 +293,14 @@ class PreparedQuery:
             if len(uses := self._bound.uses.get(number, ())) == 1 and _belongs(kind, uses[0])
         ]
 
+    def takes(self, values: Sequence[Value]) -> bool:
+        """Do the values fit their parameters? Raises SqlError, TypeMismatch."""
+        try:
+            self._values(values)
+        except Misfit:
+            return False
+        return True
+
     def run_directly(
         self, reader: DirectSnapshot, parameters: Sequence[Any] | Mapping[str, Any] = ()
     ) -> list[Row] | None:

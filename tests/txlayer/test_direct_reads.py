@@ -344,3 +344,32 @@ async def test_no_plan_is_shared_where_literals_choose_an_index(tmp_path):
             assert database.directly(sql) is None
             await queried(database, sql)
             assert database.directly(sql) is not None
+
+
+async def test_queries_of_a_remote_store_share_plans_too(tmp_path, monkeypatch):
+    draw, shared = random.Random(9), []
+    async with library(tmp_path) as database:
+        monkeypatch.setattr(type(database.store), "direct", None)
+        engine = type(database.engine)
+        share = engine.shared
+
+        def noted(self, sql, catalog, **options):
+            found = share(self, sql, catalog, **options)
+            shared.append(found is not None)
+            return found
+
+        async def outcome(sql):
+            try:
+                return (await queried(database, sql))[:2]
+            except HornbeamError as error:
+                return type(error), str(error)
+
+        for _ in range(300):
+            sql = with_literals(draw)
+            with monkeypatch.context() as patched:
+                patched.setattr(engine, "shared", noted)
+                found = await outcome(sql)
+            with monkeypatch.context() as patched:
+                patched.setattr(engine, "shared", lambda *_, **__: None)
+                assert await outcome(sql) == found, sql
+    assert sum(shared) > 50
