@@ -177,6 +177,7 @@ class _Settings:
         self._wait_s = wait_s
         self._check_after_s = check_after_s
         self._shelf: Shelf[Any] = Shelf(max_size, max_age_s)
+        self._lock = threading.Lock()  # of the shelf; an event loop needs none
 
     @property
     def used(self) -> int:
@@ -199,10 +200,6 @@ class _Settings:
 class Pool(_Settings):
     """A pool for threads, with the settings of `_Settings`. Nothing is opened before it is
     needed."""
-
-    def __init__(self, url: str, **settings: Any) -> None:
-        super().__init__(url, **settings)
-        self._lock = threading.Lock()
 
     def connection(self) -> Connection:
         """A connection of the pool; closing it gives it back. Raises OperationalError if none is
@@ -291,9 +288,6 @@ def _answers(transport: Transport) -> bool:
 class AsyncPool(_Settings):
     """A pool for the tasks of an event loop, with the settings of `_Settings`. Nothing is opened
     before it is needed."""
-
-    def __init__(self, url: str, **settings: Any) -> None:
-        super().__init__(url, **settings)
 
     def connection(self) -> Opening:
         """A connection of the pool: `async with pool.connection() as db`. Closing it gives it back.
