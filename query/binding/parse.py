@@ -355,10 +355,11 @@ _NOTHING = "Leave it out: there is nothing to do."
 _CURES = {
     "COPY": "Load files by hornbeam load, and dumps by hornbeam import; write files by hornbeam sql"
     " --csv.",
-    **dict.fromkeys(("PREPARE", "EXECUTE", "DEALLOCATE", "EXPLAIN"), _IN_CLIENT),
+    **dict.fromkeys(("PREPARE", "EXECUTE", "DEALLOCATE", "DISCARD", "EXPLAIN"), _IN_CLIENT),
     **dict.fromkeys(("VACUUM", "ANALYZE", "CHECKPOINT", "FLUSH", "REINDEX", "CLUSTER"), _NOTHING),
     **dict.fromkeys(("ATTACH", "DETACH", "USE"), "Connect to the other database."),
     **dict.fromkeys(("DESCRIBE", "SUMMARIZE"), "Ask information_schema, or \\d in the prompt."),
+    "COMMENT": "Leave it out: relations and columns have no comments.",
     "LOCK": "Write SELECT … FOR UPDATE.",
     **dict.fromkeys(
         ("DECLARE", "FETCH", "MOVE", "CLOSE"), "Read the rows of a query as they come."

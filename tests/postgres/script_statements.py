@@ -527,6 +527,61 @@ SELECT count(*) FROM dept
         "similar to": """
 SELECT p, 'a' SIMILAR TO p ESCAPE '!', 'a!' SIMILAR TO p ESCAPE '!' FROM (VALUES (1, 'a!'), (2, 'a!!'), (3, '!')) AS v(i, p) ORDER BY i
 """,
+        "definitions and expressions": """
+CREATE TABLE a (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, code CHAR(3) UNIQUE, v NUMERIC(6,2) NOT NULL DEFAULT 1.5, ts TIMESTAMPTZ DEFAULT now(), CONSTRAINT pos CHECK (v >= 0))
+INSERT INTO a (code, v) VALUES ('xxx', 1), ('yyy', 2.345), ('zzz', 3) RETURNING id, code, v
+insert INTO a (id, code) VALUES (10, 'www')
+INSERT INTO a (id, code) OVERRIDING SYSTEM VALUE VALUES (10, 'www') RETURNING id, v
+ALTER TABLE a ADD CONSTRAINT small CHECK (v < 100)
+insert INTO a (code, v) VALUES ('big', 500)
+ALTER TABLE a DROP CONSTRAINT small, ADD COLUMN note TEXT DEFAULT 'n/a'
+ALTER TABLE a ALTER COLUMN note SET NOT NULL, ALTER COLUMN note DROP DEFAULT
+insert INTO a (code) VALUES ('qqq')
+ALTER TABLE a RENAME CONSTRAINT pos TO positive
+ALTER TABLE a ADD UNIQUE (note, code)
+ALTER TABLE a ADD PRIMARY KEY (code)
+ALTER TABLE a DROP COLUMN nosuch
+ALTER TABLE a DROP COLUMN IF EXISTS nosuch
+CREATE TABLE b (a_id BIGINT REFERENCES a ON DELETE CASCADE ON UPDATE CASCADE, n INT, PRIMARY KEY (a_id, n))
+insert INTO b SELECT id, 1 FROM a
+DELETE FROM a WHERE code = 'xxx'
+SELECT count(*) FROM b
+CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS b_n ON b (n, a_id)
+CREATE OR REPLACE VIEW vb AS SELECT count(*) AS c FROM a
+SELECT * FROM vb
+SELECT id FROM a WHERE v = 3 FOR UPDATE
+SELECT pg_typeof(1), pg_typeof('a'::text), pg_typeof(now())
+SELECT version() LIKE '%'
+SELECT 'a' || 1 || NULL, concat('a', 1, NULL), concat_ws('-', 'a', NULL, 'b')
+SELECT format('%s %I %L', 'a', 'B c', 'it''s'), quote_literal('x'), quote_ident('A')
+SELECT split_part('a,b,c', ',', 2), reverse('abc'), initcap('hello world'), translate('abc', 'ab', 'xy'), strpos('abc', 'c')
+SELECT substring('hello' FROM 2 FOR 3), overlay('hello' PLACING 'XX' FROM 2 FOR 2), position('l' IN 'hello'), trim(BOTH 'x' FROM 'xxaxx')
+SELECT regexp_replace('abc123', '\\d+', '#'), regexp_match('abc123', '(\\w)(\\d)'), 'abc' ~* 'B', 'abc' ILIKE 'A%'
+SELECT greatest(1, NULL, 3), least(2, 1), nullif(1, 1), coalesce(NULL, 2)
+SELECT round(2.5), round(-2.567, 2), trunc(2.9), ceil(2.1), floor(-2.1), mod(7, -3), power(2, 10), sqrt(16), abs(-3), sign(-2), div(7, 2)
+SELECT 7 / 2, -7 / 2, 7 % 3, 7.0 / 2, 2 ^ 3, |/ 25.0, 5 & 3, 5 | 3, 5 # 3, 1 << 4, ~5
+SELECT DATE '2024-02-29' + INTERVAL '1 year', extract(quarter FROM DATE '2024-05-01'), isfinite(DATE '2024-01-01'), DATE '2024-01-01' - 1
+SELECT generate_series(1, 3), generate_series(1, 2)
+SELECT * FROM generate_series('2024-01-01'::timestamp, '2024-01-03', '1 day')
+SELECT array_agg(x ORDER BY x DESC) FILTER (WHERE x > 1) FROM generate_series(1, 4) x
+SELECT (ARRAY[1,2,3])[2:3], array_upper(ARRAY[5,6], 1), ARRAY[1,2] <@ ARRAY[1,2,3], array_to_string(ARRAY[1,NULL,3], ',')
+SELECT ROW(1, 'a') = ROW(1, 'a'), (1, 2) < (1, 3)
+SELECT 1 IS DISTINCT FROM NULL, NULL IS NOT DISTINCT FROM NULL, true IS NOT FALSE, NULL IS UNKNOWN
+SELECT md5('a'), encode('abc'::bytea, 'hex'), decode('616263', 'hex'), length('äö'), octet_length('äö'), sha256('a'::bytea)
+SELECT 'x' LIKE 'X' COLLATE "C"
+SELECT CAST('1' AS INT), '1'::numeric(5,2), 'yes'::boolean, 't'::bool, '2024-01-01'::date, '{"a":1}'::jsonb -> 'a'
+SELECT 'abc'::int
+SELECT 1/0
+SELECT nosuch(1)
+SELECT * FROM a WHERE nosuch = 1
+SELECT a.id FROM a JOIN b ON b.a_id = a.id GROUP BY a.id HAVING count(*) > 0 ORDER BY a.id
+SELECT id, v FROM a GROUP BY id ORDER BY id
+SELECT v, id FROM a GROUP BY v ORDER BY v
+DROP TABLE a
+DROP TABLE a CASCADE
+SELECT count(*) FROM b
+DROP TABLE IF EXISTS nosuch, b
+""",
     }
 )
 """The scripts, by name: one statement a line."""

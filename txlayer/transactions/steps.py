@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.turns import made
 from hornbeam_server.schema.types import Row, Value
@@ -33,7 +34,8 @@ async def run_steps(
 
     rows: dict[str, Sequence[Row]] = {}
     before = await searches.reader(plan.sources)
-    with searches.reading(WithRows(before, rows)):
+    catalog = plan.last.catalog if isinstance(plan.last, Step) else plan.last.prepared.catalog
+    with searches.reading(WithRows(before, rows, catalog)):
         for step in plan.steps:
             result = await run(step, statement(step))
             if step.rows is not None:
@@ -57,10 +59,13 @@ async def _selected(
 
 
 class WithRows(RowReader):
-    """A `RowReader` that also has `rows`, by relation: the key of a row is its number."""
+    """A `RowReader` that also has `rows`, by relation: the key of a row is its number. These
+    relations are in `catalog`."""
 
-    def __init__(self, reader: RowReader, rows: Mapping[str, Sequence[Row]]) -> None:
-        self.catalog = reader.catalog
+    def __init__(
+        self, reader: RowReader, rows: Mapping[str, Sequence[Row]], catalog: Catalog
+    ) -> None:
+        self.catalog = catalog
         self._reader = reader
         self._rows = rows
 
