@@ -8,10 +8,11 @@ where the syntax shows the types; `wrap_real` writes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
+from hornbeam_server.query.dialect.arrays import is_array
 from hornbeam_server.query.dialect.macros import call
 from hornbeam_server.query.dialect.sums import TypeOf, number_type, whole
 from hornbeam_server.schema.types import REAL
@@ -40,7 +41,7 @@ def mark_reals(node: exp.Expr, type_of: TypeOf) -> None:
     (`AROUND`)."""
     operands = list(_operands(node))
     reals = [number_type(operand, type_of) == REAL for operand in operands]
-    if not any(reals):
+    if not any(reals) or _is_element(node, operands, type_of):
         return
     pairs = zip(operands, reals, strict=True)
     alike = all(real or isinstance(operand, exp.Null) for operand, real in pairs)
@@ -48,6 +49,11 @@ def mark_reals(node: exp.Expr, type_of: TypeOf) -> None:
         node.meta[AROUND] = "real"
     if not (isinstance(node, exp.Sum) or (isinstance(node, _COMPARISONS) and alike)):
         node.meta[READ] = [_macro(node) if real else None for real in reals]
+
+
+def _is_element(node: exp.Expr, operands: Sequence[exp.Expr], type_of: TypeOf) -> bool:
+    """Whether a REAL is put to an array by `||`, as it is."""
+    return isinstance(node, exp.DPipe) and any(is_array(each, type_of) for each in operands)
 
 
 def _macro(node: exp.Expr) -> str:
