@@ -18,7 +18,7 @@ from sqlglot import parse_one
 from hornbeam_server.query.dialect.duckdb_types import column_type, connect, from_record_batch
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, UnknownName, Unsupported
 from hornbeam_server.schema.model import Column
-from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.schema.types import REAL, ColumnType, Kind, Row, Value
 from hornbeam_server.storage.codec.arrow import arrow_schema, to_record_batch
 from tests import strategies
 from tests.query.query_world import evaluated
@@ -110,7 +110,7 @@ def test_arrow_types_map_back() -> None:
         ("1::UINTEGER", ColumnType(Kind.BIGINT), 1),
         ("18446744073709551615::UBIGINT", ColumnType(Kind.DECIMAL, 20, 0), 2**64 - 1),
         ("sum(i)", ColumnType(Kind.DECIMAL, 38, 0), Decimal(1)),
-        ("1.5::FLOAT", ColumnType(Kind.DOUBLE), 1.5),
+        ("1.5::FLOAT", REAL, 1.5),
         ("NULL", ColumnType(Kind.TEXT), None),
         ("'a'::ENUM('a', 'b')", ColumnType(Kind.TEXT), "a"),
         ("TIMESTAMP_S '2020-01-01'", ColumnType(Kind.TIMESTAMP), dt.datetime(2020, 1, 1)),
