@@ -11,7 +11,8 @@
  *              (no lost update; with it "one effect per idempotency key", whose row is a root)
  *   RISING     the timestamps of a root's commits strictly rise, over all owners
  *   EXCLUSIVE  of all slaves that may grant a root's lock, at most one can append
- *   SNAPSHOT   a snapshot that was handed out is complete, and stays as it is
+ *   SNAPSHOT   a snapshot that was handed out is complete, and stays as it is; so is one that a
+ *              slave takes for its own reads, which have what it has logged and not yet put, too
  *   DURABLE    what was logged is wholly in the store before its roots are granted again
  *   NOT STUCK  where nothing can happen any more, every transaction has ended, everything logged
  *              is applied, every root has an owner with a session
@@ -25,6 +26,9 @@
  * - The readers are one number, the highest snapshot handed out. Complete and unchanging from then
  *   on is more than "all or nothing" for any reader at it or below, however slow. Watermarks only
  *   rise, so a minimum of watermarks fetched at different moments is below the one taken here.
+ * - So are the reads of slaves that lay their own logged rows over the store. Their one number,
+ *   `near`, is at or above the first. It is complete where it was taken, for as long as that slave
+ *   lives; no later commit, of any slave, is at or below it.
  * - All locks of a transaction are taken in one step. That hides waiting and wait-die, which is an
  *   argument about cycles (txlayer/transactions/locks.py) and about the lock table, not about faults.
  * - A root is one row. Its further rows, views and indexes are puts of the same record.
@@ -38,7 +42,8 @@
  *   committer; that is a kill with an append that landed or did not.
  *
  * Broken variants, each by a -D: NO_FENCE, FENCE_SEGMENT_ONLY, READ_BEFORE_FENCE,
- * UNLOCK_BEFORE_APPLIED, WATERMARK_EARLY, REPLAY_NEW_TIMESTAMP, GRANT_BEFORE_REPLAY,
+ * UNLOCK_BEFORE_LOGGED, UNLOCK_BEFORE_APPLIED, WATERMARK_EARLY, READ_WITHOUT_LOGGED,
+ * LOGGED_DROPPED_EARLY, NEAR_NOT_MERGED, REPLAY_NEW_TIMESTAMP, GRANT_BEFORE_REPLAY,
  * CHECKPOINT_EARLY, SUCCESSOR_KEEPS_CLOCK, STALE_SUCCESSOR, JOIN_WITHOUT_MERGE,
  * PURGE_UNDER_ZOMBIE, DROP_DEAD_WATERMARK, GRANT_TO_SUCCEEDED, CLOCK_NOT_NOTED.
  */
@@ -97,6 +102,7 @@ byte successor[SLAVES] = NOBODY;        /* the assignment: who takes it over */
 byte job[SLAVES * SLAVES];              /* [worker * SLAVES + dead] */
 
 byte snapshot;                          /* the highest handed out */
+byte near;                              /* the highest that a slave took for its own reads */
 byte crashes;
 #ifdef REPLAY_NEW_TIMESTAMP
 byte recells[TRANSACTIONS];             /* rows put again under another timestamp */
@@ -112,7 +118,9 @@ bool purged;                            /* transaction 1 deleted; its tombstones
 #define shares(t, u) ((t) != (u) && (roots[t] & roots[u]) != 0)
 #define whole(t) (cells[t] == roots[t])
 
-#ifdef UNLOCK_BEFORE_APPLIED
+#ifdef UNLOCK_BEFORE_LOGGED
+#define locks(t) (state[t] == LOCKED)
+#elif defined(UNLOCK_BEFORE_APPLIED)
 #define locks(t) (state[t] == LOCKED || state[t] == TICKED)
 #else
 #define locks(t) (state[t] == LOCKED || state[t] == TICKED || state[t] == LOGGED)
@@ -205,10 +213,10 @@ end_put:
         printf("SNAPSHOT: the deleted row is back\n");
         assert(false) }
 #endif
-    /* Step 9. */
+    /* Step 10. */
     :: atomic { whole(t) && alive[home[t]] ->
         state[t] = FINISHED;
-        printf("slave %d: finishes transaction %d, unlocks, answers\n", home[t], t) } -> break
+        printf("slave %d: finishes transaction %d, unlocks\n", home[t], t) } -> break
     od
 }
 
@@ -230,14 +238,16 @@ end_put:
 #define commit_point(t, s) \
     if :: ticked(t, s) -> \
         state[t] = LOGGED; \
-        printf("slave %d: appends transaction %d: committed at %d\n", s, t, ts[t]); \
+        printf("slave %d: appends transaction %d: committed at %d, answers\n", s, t, ts[t]); \
         if :: all2(has_seen, t) :: else -> printf("SERIAL: a commit before it was not read\n"); \
             assert(false) fi; \
         if :: all2(rises, t) :: else -> printf("RISING: a root's timestamps do not rise\n"); \
             assert(false) fi; \
         has_read[t] = 0; \
         if :: ts[t] > snapshot :: else -> \
-            printf("SNAPSHOT: snapshot %d was handed out before\n", snapshot); assert(false) fi \
+            printf("SNAPSHOT: snapshot %d was handed out before\n", snapshot); assert(false) fi; \
+        if :: ts[t] > near :: else -> \
+            printf("SNAPSHOT: snapshot %d was read by a slave before\n", near); assert(false) fi \
        :: else fi
 #define refuse(t, s) \
     if :: ticked(t, s) -> state[t] = REFUSED; has_read[t] = 0; \
@@ -458,7 +468,7 @@ proctype Join(byte s)
     atomic {
         member[s] = true;
 #ifndef JOIN_WITHOUT_MERGE
-        if :: snapshot > last[s] -> last[s] = snapshot :: else fi;
+        if :: near > last[s] -> last[s] = near :: else fi;
 #endif
         printf("slave %d: joins, its clock at %d\n", s, last[s])
     }
@@ -508,17 +518,56 @@ end:
     if :: member[s] && last[s] < snapshot -> last[s] = snapshot :: else fi
 #define complete(t) (!logged(t) || ts[t] > snapshot || whole(t))
 
+/* A slave's own reads: of its own commits only those hold them back that are not logged. */
+#define NEAR (near + 1)
+#define holds_near(t, s) (home[t] == (s) && in_flight(t) && ts[t] <= NEAR)
+#define ticks_near(t, s) \
+    (home[t] == (s) && (state[t] == TICKED || state[t] == REFUSED) && ts[t] <= NEAR)
+#define permits_near(s) \
+    (!member[s] || (!any2(holds_near, s) && (alive[s] || last[s] >= NEAR || any2(busy, s))))
+#define near_from(m, s) ((m) == (s) || permits_near(m))
+#define may_read(s) (near < LAST_SNAPSHOT && alive[s] && member[s] && !any2(ticks_near, s) && \
+    all_slaves2(near_from, s))
+#define observe_near(s) \
+    if :: member[s] && last[s] < near -> last[s] = near :: else fi
+#ifdef READ_WITHOUT_LOGGED
+#define laid_over(t, s) false
+#elif defined(LOGGED_DROPPED_EARLY)
+#define laid_over(t, s) (home[t] == (s) && state[t] == LOGGED && cells[t] == 0)
+#else
+#define laid_over(t, s) (home[t] == (s) && state[t] == LOGGED)
+#endif
+#define complete_near(t, s) (!logged(t) || ts[t] > near || whole(t) || laid_over(t, s))
+
+inline read_near(s)
+{
+    near++;
+#ifndef NEAR_NOT_MERGED
+    each_slave(observe_near);
+#endif
+    printf("slave %d: reads at snapshot %d, with what it has logged\n", s, near);
+    if :: all2(complete_near, s) :: else ->
+        printf("SNAPSHOT: snapshot %d holds half a transaction at slave %d\n", near, s);
+        assert(false) fi
+}
+
 proctype Readers()
 {
 end:
     do
     :: atomic { snapshot < LAST_SNAPSHOT && all_slaves(permits) ->
         snapshot++;
+        if :: near < snapshot -> near = snapshot :: else fi;
         each_slave(observe);
         printf("reader: takes snapshot %d\n", snapshot);
         if :: all(complete) :: else ->
             printf("SNAPSHOT: snapshot %d holds half a transaction\n", snapshot);
             assert(false) fi }
+    :: atomic { may_read(0) -> read_near(0) }
+    :: atomic { may_read(1) -> read_near(1) }
+#if SLAVES == 3
+    :: atomic { may_read(2) -> read_near(2) }
+#endif
 #ifdef PURGE_UNDER_ZOMBIE
     :: atomic { !purged && state[1] == FINISHED && whole(0) && ts[0] < ts[1] && ts[1] <= snapshot ->
         purged = true;
