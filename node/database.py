@@ -229,7 +229,7 @@ class Database:
 
     async def outcome(self, transaction_id: str) -> outcomes.Outcome | None:
         """The recorded outcome of a transaction. None: no commit of it is recorded."""
-        return await outcomes.find_outcome(self.store, transaction_id)
+        return await outcomes.find_outcome(self.committer.reader, transaction_id)
 
     async def unfinished(self, transaction_id: str) -> str | None:
         """The owner of a transaction that was handed to the log and whose outcome is not known yet.

@@ -29,7 +29,8 @@ class Ownership:
     def retire(self) -> None:
         """From now on reads see the last snapshot."""
         retention_s = self._settings.snapshot_retention_s
-        self._last = LastSnapshots(self.snapshots.newest(), self._clock, retention_s)
+        at, logged = self.snapshots.newest(), self.snapshots.newest(logged=True)
+        self._last = LastSnapshots(at, logged, self._clock, retention_s)
         self.snapshots = self._last
 
     @property
@@ -78,7 +79,8 @@ class Ownership:
             )
 
     def watermark(self) -> int:
-        """The newest snapshot that this node knows. By default queries read there or later."""
+        """The newest snapshot that this node knows and whose rows the store has. By default queries
+        read there or later."""
         return self.snapshots.newest()
 
     def lag_s(self) -> float:

@@ -102,7 +102,8 @@ class Reads:
         """Queries that were begun since the start."""
         self._settings = parts.settings
         self._clock = parts.ports.clock
-        self._store = parts.ports.store
+        self._direct = parts.ports.store.direct
+        self._reader = parts.committer.reader
         self._engine = parts.engine
         self._manager = parts.manager
         self._holds = parts.keeper.readers
@@ -126,7 +127,7 @@ class Reads:
         No other task runs during the call. So nothing has to be held: the table is not dropped, and
         the newest snapshot is not purged.
         """
-        store, state = self._store.direct, self._manager.state
+        store, state = self._direct, self._manager.state
         if store is None:
             return None
         prepared = self._engine.known(sql, state.catalog, use_views=use_views)
@@ -139,7 +140,7 @@ class Reads:
     def _directly_shared(self, sql: str, bookmark: int, *, use_views: bool) -> DirectResult | None:
         """Answer by a plan that the statement shares with others; None also for an error, which
         names the statement as it is when `query` meets it."""
-        store, catalog = self._store.direct, self._manager.state.catalog
+        store, catalog = self._direct, self._manager.state.catalog
         try:
             shared = self._engine.shared(sql, catalog, use_views=use_views)
             if shared is None or store is None:
@@ -208,7 +209,7 @@ class Reads:
             sql, bookmark, snapshot, strong, bool(pending), traced, use_views, columnar,
             max_staleness_s, deadline, self._manager.numbers(session),
         )  # fmt: skip
-        async with self.at(snapshot, bookmark, strong=strong) as (state, newest):
+        async with self.at(snapshot, bookmark, strong=strong, logged=True) as (state, newest):
             if admitted_under not in (None, state.catalog.version):
                 raise OtherCatalog
             prepared: PreparedQuery | NumberedQuery
@@ -227,7 +228,7 @@ class Reads:
             if reads is not None and overlay is not None:
                 reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
             reader: RowReader = Snapshot(
-                noting_store(self._store, state.catalog, ranges),
+                noting_store(self._reader, state.catalog, ranges),
                 state.codecs,
                 at,
                 mutations=overlay,
@@ -257,7 +258,7 @@ class Reads:
         """A plan that a query of a remote store shares with others, and the values of its literals.
         `directly` has tried it if the store is in this process."""
         sql, engine = wanted.sql, self._engine
-        if self._store.direct is not None or wanted.trace or wanted.columnar:
+        if self._direct is not None or wanted.trace or wanted.columnar:
             return None
         if engine.known(sql, catalog, use_views=wanted.use_views) is not None:
             return None
@@ -323,15 +324,22 @@ class Reads:
 
     @contextlib.asynccontextmanager
     async def at(
-        self, asked: int | None = None, bookmark: int = 0, *, strong: bool = False
+        self,
+        asked: int | None = None,
+        bookmark: int = 0,
+        *,
+        strong: bool = False,
+        logged: bool = False,
     ) -> AsyncIterator[tuple[CatalogState, int]]:
-        """A catalog, and a snapshot to read under it. Inside the context the tables of the catalog
-        are not dropped, and the versions of the snapshot are not purged. The loop repeats when the
-        catalog changes during the wait for the snapshot: the old one does not fit then."""
+        """A catalog, and a snapshot to read under it. With `logged`, only `Committer.reader` has
+        all rows of the snapshot; without, the store has them, for other processes too. Inside the
+        context the tables of the catalog are not dropped, and the versions of the snapshot are not
+        purged. The loop repeats when the catalog changes during the wait for the snapshot: the old
+        one does not fit then."""
         while True:
             state = self._manager.state
             async with self.reading(state.catalog.version):
-                at = await self._snapshot(asked, bookmark, strong=strong)
+                at = await self._snapshot(asked, bookmark, strong=strong, logged=logged)
                 if state is self._manager.state:
                     with self._holds.holding(at):
                         yield state, at
@@ -359,7 +367,7 @@ class Reads:
             if codecs.catalog.layout(name).source in views:
                 continue  # reads of immediate views are not validated
             keys = list(overlay.rows(name))
-            cells = await self._store.get(codecs(name).layout.table, keys, at)
+            cells = await self._reader.get(codecs(name).layout.table, keys, at)
             found += [ReadItem(name, cell.key, cell.ts) for cell in cells if cell is not None]
         return found
 
@@ -374,10 +382,12 @@ class Reads:
         async with self.query(sql, parameters, **options) as result:
             return list(await result.stream.all())
 
-    async def _snapshot(self, asked: int | None, bookmark: int, *, strong: bool) -> int:
-        least = max(bookmark, asked or 0, self._catalog.since)
+    async def _snapshot(
+        self, asked: int | None, bookmark: int, *, strong: bool, logged: bool
+    ) -> int:
+        least, snapshots = max(bookmark, asked or 0, self._catalog.since), self._ownership.snapshots
         try:
-            newest = await self._ownership.snapshots.read_point(least, strong=strong)
+            newest = await snapshots.read_point(least, strong=strong, logged=logged)
         except InvalidRequest:
             self._ownership.require_owner()  # else the bookmark may come from a successor
             raise

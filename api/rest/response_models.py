@@ -97,7 +97,7 @@ class Transaction(Answer):
         description="Stored rows changed per relation, view and index.",
     )
     timings_ms: TimingsAnswer
-    applied: bool
+    applied: bool = Field(description="False: committed, but no read shows it yet.")
     mutations: list[MutationAnswer] | None = Field(None, description="Of a dry run.")
     replay: dict[str, Any] | None = Field(
         None, description="Of a dry run: send it with the commit, and its results stay true."

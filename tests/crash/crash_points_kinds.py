@@ -39,6 +39,7 @@ COMMIT = frozenset(
         Step.QUEUED,
         Step.TICKED,
         Step.LOGGED,
+        Step.ANSWERED,
         Step.APPLYING,
         Step.APPLIED,
         Step.FINISHED,

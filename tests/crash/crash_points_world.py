@@ -220,7 +220,8 @@ class _Mortal:
         """Pass a point, or die there; `at_death` is the last effect on the world."""
         _require_alive(self._process)
         if self.database is not None:
-            self.life.seen_ts = max(self.life.seen_ts, self.database.watermark())
+            readable = self.database.committer.readable()
+            self.life.seen_ts = max(self.life.seen_ts, readable)
         self.life.points.append(point)
         if len(self.life.points) - 1 == self._crash_at:
             at_death()

@@ -71,6 +71,7 @@ class Verdict:
 async def contents(database: Database) -> Contents:
     """All rows of all relations, views and indexes, which must be readable. Immediate views are
     read as groups."""
+    await database.committer.drain()  # the answers may have come before
     catalog, at = database.catalog, database.watermark()
     assert set(catalog.state.values()) <= {State.READABLE}
     found = {}
@@ -213,7 +214,9 @@ class Case:
         await ask(self.kind, database, self.all, again)
         assert again == answers
         later = await database.execute("INSERT INTO event (v_kind) VALUES ('later')")
-        assert database.watermark() >= later.commit_ts
+        assert database.committer.readable() >= later.commit_ts
+        await database.committer.drain()
+        await asyncio.sleep(0)  # its locks are released in the next turn of the loop
         require_nothing_stuck(database)
         await settled(database)
         return Verdict(happened, answers, later.commit_ts, recovery)

@@ -379,6 +379,7 @@ async def _prepare(cluster: Cluster, workload: Workload) -> None:
         await database.keeper.apply(workload.catalog())
         await database.keeper.wait_built()
         await workload.set_up(database)
+        await database.committer.drain()  # a weak read at another node does not wait for it
 
     await leader.process.start(set_up())
 

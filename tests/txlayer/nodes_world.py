@@ -214,6 +214,11 @@ class Nodes:
             and len({node.database.catalog.version for node in self.living}) == 1
         )
 
+    async def applied(self) -> None:
+        """Wait until the commits of all living nodes are in the store, where other nodes read."""
+        for node in self.living:
+            await node.do(node.database.committer.drain())
+
     async def end(self) -> None:
         for node in self.all:
             node.process.crash()

@@ -19,7 +19,8 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.storage.log.files import NoRoom
 from hornbeam_server.storage.log.records import Batch, Checkpoint, commits, decode
 from hornbeam_server.storage.ports import NEWEST, START
-from hornbeam_server.txlayer.commit.committer import MAX_LOGGED, PATIENCE_S, Committed
+from hornbeam_server.txlayer.commit.batches import Committed
+from hornbeam_server.txlayer.commit.committer import MAX_LOGGED, PATIENCE_S
 from hornbeam_server.txlayer.commit.recovery import recover
 from tests.txlayer.txlayer_world import TABLE, VirtualClock, World, prepared, settle
 
@@ -57,7 +58,7 @@ async def test_a_commit_is_logged_applied_visible_and_answered():
     world = World()
     async with running(world):
         committed = await world.committer.commit(prepared(1, "ab"))
-        assert committed.applied
+        assert committed.readable
         assert committed.ts >= world.clock.wall_ms()
         found = await world.store.get(TABLE, [b"a", b"b"], committed.ts)
         assert [cell and (cell.ts, cell.value) for cell in found] == [
@@ -157,7 +158,7 @@ async def test_logged_batches_are_applied_in_parallel_and_answered_in_order():
         assert len(begun) == 1
         begun[min(begun)].set()
         await settle()
-        assert (await first).applied
+        assert (await first).readable
         assert len(begun) == 4
         for ts in sorted(begun)[2:]:
             begun[ts].set()
@@ -315,7 +316,7 @@ async def test_a_replaced_committer_stops_putting_and_reports_the_commit():
         task = begin(world, 1, "a")
         await settle()
         await world.clock.advance(2)
-        assert not (await task).applied
+        assert not (await task).readable
         assert world.committer.failed is not None
         assert world.store.cells == {}
 
@@ -373,7 +374,7 @@ async def test_puts_are_repeated_until_the_store_takes_them():
         assert not task.done()
         await world.clock.advance(0.1)
         committed = await task
-        assert committed.applied
+        assert committed.readable
         assert committed.apply_ms >= 30
         assert world.store.puts == 3
         assert not world.committer.degraded
@@ -397,7 +398,7 @@ async def test_after_five_seconds_the_client_learns_committed_and_later_applied(
         await world.clock.advance(1.0)
         answers = [await first, await second]
         for answer in answers:
-            assert not answer.applied
+            assert not answer.readable
             assert answer.applied_future is not None
             assert not answer.applied_future.done()
             assert world.committer.watermark() < answer.ts
@@ -521,7 +522,7 @@ async def test_corruption_in_the_store_stops_the_committer():
         with pytest.raises(Unavailable, match="bad block"):
             await world.committer.commit(prepared(2, "b"))
         await world.clock.advance(PATIENCE_S + 1)
-        assert not (await task).applied  # it is in the log, so it is committed
+        assert not (await task).readable  # it is in the log, so it is committed
 
 
 async def test_drain_waits_for_commits_that_began_before_it():
@@ -584,7 +585,7 @@ async def test_close_finishes_commits_writes_a_checkpoint_and_refuses_new_ones()
         tasks.extend(begin(world, n, chr(97 + n)) for n in range(3))
         await asyncio.sleep(0)
 
-    assert all(task.result().applied for task in tasks)
+    assert all(task.result().readable for task in tasks)
     assert isinstance(records(world)[-1], Checkpoint)
     assert len(world.store.durable[TABLE]) == 3
     with pytest.raises(Unavailable, match="closed"):
@@ -605,7 +606,7 @@ async def test_close_gives_up_waiting_for_a_failing_store():
         tasks.append(begin(world, 1, "a"))
         await settle()
 
-    assert not tasks[0].result().applied
+    assert not tasks[0].result().readable
     assert len(records(world)) == 1
     assert world.clock.monotonic() < 30
 

@@ -11,6 +11,7 @@ from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import Corruption, HornbeamError, Unavailable
 from hornbeam_server.storage.direct import MOST_ROWS
 from hornbeam_server.storage.ports import BATCH_BYTES, TOMBSTONE, Put
+from hornbeam_server.storage.rocks.store import RocksStore
 from tests.txlayer.database_world import catalog_of, opened
 from tests.txlayer.database_world import settings as settings_of
 from tests.txlayer.test_plain_views import applied
@@ -348,8 +349,8 @@ async def test_no_plan_is_shared_where_literals_choose_an_index(tmp_path):
 
 async def test_queries_of_a_remote_store_share_plans_too(tmp_path, monkeypatch):
     draw, shared = random.Random(9), []
+    monkeypatch.setattr(RocksStore, "direct", None)
     async with library(tmp_path) as database:
-        monkeypatch.setattr(type(database.store), "direct", None)
         engine = type(database.engine)
         share = engine.shared
 

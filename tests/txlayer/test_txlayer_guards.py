@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.txlayer.cluster.messages import Guard, GuardedHere, Refused, Release
-from hornbeam_server.txlayer.commit.committer import Prepared
+from hornbeam_server.txlayer.commit.batches import Prepared
 from hornbeam_server.txlayer.transactions.guards import Ranges
 from hornbeam_server.txlayer.transactions.locks import LockOwner
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest

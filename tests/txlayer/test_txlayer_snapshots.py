@@ -412,7 +412,7 @@ def test_the_last_snapshot_is_served_for_half_the_retention_by_the_faster_clock(
     at = SetClock().ms
     for further, back in (("s", "ms"), ("ms", "s")):
         clock = SetClock()
-        last = LastSnapshots(at, clock, retention_s=60)
+        last = LastSnapshots(at, at, clock, retention_s=60)
         assert asyncio.run(last.read_point(at)) == at
         unit = 1 if further == "s" else 1000
         setattr(clock, further, getattr(clock, further) + 30 * unit)
@@ -427,7 +427,7 @@ def test_the_last_snapshot_is_served_for_half_the_retention_by_the_faster_clock(
 
 def test_an_old_last_snapshot_is_served_for_a_shorter_time():
     clock = SetClock()
-    last = LastSnapshots(clock.ms - 20_000, clock, retention_s=60)
+    last = LastSnapshots(clock.ms - 20_000, clock.ms - 20_000, clock, retention_s=60)
     assert last.behind_s == 20
     clock.ms += 11_000
     with pytest.raises(Unavailable):
@@ -435,7 +435,7 @@ def test_an_old_last_snapshot_is_served_for_a_shorter_time():
 
 
 def test_no_read_beyond_the_last_snapshot_is_served():
-    last = LastSnapshots(77, SetClock(), retention_s=60)
+    last = LastSnapshots(77, 77, SetClock(), retention_s=60)
     for asked in ({"least": 78}, {"strong": True}):
         with pytest.raises(Unavailable):
             asyncio.run(last.read_point(**asked))

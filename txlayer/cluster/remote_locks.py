@@ -38,7 +38,8 @@ from hornbeam_server.txlayer.cluster.messages import (
     Release,
     Response,
 )
-from hornbeam_server.txlayer.commit.committer import Committer, Prepared
+from hornbeam_server.txlayer.commit.batches import Prepared
+from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.transactions.guards import Guarded, Ranges
 from hornbeam_server.txlayer.transactions.locks import (

@@ -2,7 +2,8 @@
 
 In a database of one slave, the newest snapshot is its watermark. Among members, it is the minimum
 watermark of all members and of all dead members that are not recovered; the watermark of a dead
-member stays where it is (decision 21, rule 9).
+member stays where it is (decision 21, rule 9). For a member's own reads, which lay its logged rows
+over the store, its own commits count once they are logged (`logged`, decision 84).
 
 No commit in a snapshot may be made under a later catalog than the one under which it is read:
 views and indexes that the later catalog dropped are not maintained any more. So a member counts
@@ -32,6 +33,8 @@ PATIENCE_S = 10.0
 """Maximum wait of a strong read, or of one with a bookmark, until all members answer and the logs
 of dead members are recovered."""
 RETRY_S = 0.05
+_HERE = ""
+"""This member, whose commits need only be logged."""
 
 
 class MembersSnapshots:
@@ -61,29 +64,37 @@ class MembersSnapshots:
         self._asking: dict[str, tuple[int, asyncio.Future[Reached]]] = {}
         self._fresh_until = 0.0
         self._catalog = catalog
-        self._newest = 0
+        self._newest = {False: 0, True: 0}
 
-    def newest(self) -> int:
+    def newest(self, *, logged: bool = False) -> int:
         if self._catalog() >= self._view.assignment.catalog:
-            self._newest = min([self._committer.watermark(), *self._known.values()])
-        return self._newest
+            others, own = self._known.values(), self._own
+            # Both: a question for one must not find the other one older.
+            self._newest = {each: min([own.newest(logged=each), *others]) for each in self._newest}
+        return self._newest[logged]
 
     def at_once(self, least: int = 0) -> int | None:
-        newest = self.newest()
+        return self._fresh(least, logged=False)
+
+    def _fresh(self, least: int, *, logged: bool) -> int | None:
+        newest = self.newest(logged=logged)
         fresh = self._clock.monotonic() < self._fresh_until
         return newest if fresh and newest >= max(least, self._committer.acknowledged) else None
 
-    async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
+    async def read_point(
+        self, least: int = 0, *, strong: bool = False, logged: bool = False
+    ) -> int:
         deadline = self._clock.monotonic() + PATIENCE_S
-        if self._committer.watermark() < least:
+        own = _HERE if logged else self._view.name
+        if self._own.newest(logged=logged) < least:
             # Checked before `least` is sent to other members: it may lie in the future.
             await self.admit(least)
-            await self._ask(self._view.name, least)
+            await self._ask(own, least)
         if strong:
             least = max(least, await self._acknowledged(deadline))
         else:
-            await self._refresh(least)
-        return await self._reached(least, deadline)
+            await self._refresh(least, own)
+        return await self._reached(least, deadline, own)
 
     async def admit(self, ts: int) -> None:
         try:
@@ -116,7 +127,7 @@ class MembersSnapshots:
         """
         assignment = self._view.assignment
         names = {m.name for m in (*assignment.members, *assignment.dead)} - {self._view.name}
-        unknown = max(assignment.clock, self.newest()) if self._counts else 0
+        unknown = max(assignment.clock, self.newest(logged=True)) if self._counts else 0
         self._known = {name: self._known.get(name, unknown) for name in names}
         self._counts = self._view.name in self._view.members
 
@@ -142,17 +153,19 @@ class MembersSnapshots:
         whole = len(answers) == len(results) and not self._view.assignment.dead
         return answers if whole else None
 
-    async def _reached(self, least: int, deadline: float) -> int:
-        """Return a snapshot at or above `least`. Waits for the recovery of dead members, whose logs
-        may hold commits below it. Raises Unavailable at the deadline."""
-        while (at := self.newest()) < least:
+    async def _reached(self, least: int, deadline: float, own: str) -> int:
+        """Return a snapshot at or above `least`; `own` is as in `_question`. Waits for the recovery
+        of dead members, whose logs may hold commits below it. Raises Unavailable at the
+        deadline."""
+        logged = own == _HERE
+        while (at := self.newest(logged=logged)) < least:
             version = self._view.version
-            await self._ask(self._view.name, least)
+            await self._ask(own, least)
             behind = [name for name in self._view.others if self._known[name] < least]
             await asyncio.gather(
                 *(self._ask(name, least) for name in behind), return_exceptions=True
             )
-            if self.newest() < least:
+            if self.newest(logged=logged) < least:
                 await self._next_version(version, deadline)
         return at
 
@@ -169,15 +182,16 @@ class MembersSnapshots:
                 async with asyncio.timeout(RETRY_S):
                     await self._view.change()
 
-    async def _refresh(self, least: int) -> None:
+    async def _refresh(self, least: int, own: str) -> None:
         """Ask all members for their watermarks, unless the known ones are younger than `FRESH_S`
         and hold `least` and all commits that this node has acknowledged. When a member does not
-        answer, its known watermark stays: reads get older, never wrong."""
-        if self.at_once(least) is not None:
+        answer, its known watermark stays: reads get older, never wrong. `own` is as in
+        `_question`."""
+        if self._fresh(least, logged=own == _HERE) is not None:
             return
         now = self._clock.monotonic()
         least = max(least, self._committer.acknowledged)
-        names = (self._view.name, *self._view.others)
+        names = (own, *self._view.others)
         asked = [asyncio.ensure_future(self._ask(name, least)) for name in names]
         for question in asked:
             question.add_done_callback(_see)
@@ -200,8 +214,13 @@ class MembersSnapshots:
         return await asyncio.shield(under_way[1])
 
     async def _question(self, name: str, least: int) -> Reached:
+        """Ask a member. The name of this one: when its commits are applied; `_HERE`: when they are
+        logged."""
         if name == self._view.name:
             return await self.reach(least)
+        if name == _HERE:
+            watermark = await self._own.advanced(least, logged=True)
+            return Reached(name, watermark, self._committer.acknowledged, self._catalog())
         answer = await self._links.ask(name, Reach(least))
         if not isinstance(answer, Reached) or answer.member != name:
             raise Unavailable(f"Node {name} does not say its watermark, but {answer!r}.")

@@ -1,18 +1,20 @@
 """The committer makes prepared transactions durable, applied and visible, in batches.
 
-    commit() ─ encode ─▶ waiting ─ log stage ─▶ logged ─ apply stage ─▶ applied, answered
+    commit() ─ encode ─▶ waiting ─ log stage ─▶ logged, answered ─ apply stage ─▶ applied
 
 The log stage takes all waiting transactions and gives them one timestamp and one `Log.append`: the
-commit point. The apply stage takes all logged batches, puts them into the store concurrently, moves
-the watermark and answers, in the order of the log. Transactions that arrive meanwhile are logged
-meanwhile. All transactions in the committer at one time hold locks against one another, so those of
-one batch may share a timestamp, and no two batches write the same row. Cells of immediate views are
-the exception (lanes.py): what the transactions of a batch add is added up when the batch is made,
-and consecutive batches write newer versions of the same cells.
+commit point. If the store is remote it lays the rows of the batch over the store (`reader`), for
+the reads of this process, and answers (decision 84). The apply stage takes all logged batches, puts
+them into the store concurrently, and moves the watermark, in the order of the log; it answers the
+transactions that have no answer. Transactions that arrive meanwhile are logged meanwhile. All
+transactions in the committer at one time hold locks against one another, so those of one batch may
+share a timestamp, and no two batches write the same row. Cells of immediate views are the exception
+(lanes.py): what the transactions of a batch add is added up when the batch is made, and consecutive
+batches write newer versions of the same cells.
 
 A timestamp is *in flight* from its tick until its batch is applied, and the watermark stays below
-it. A timestamp whose outcome is unknown (the log failed) stays in flight until the process is
-restarted and the log is read again.
+it. It is *unreadable* from its tick until `reader` has its rows. A timestamp whose outcome is
+unknown (the log failed) stays in flight until the process is restarted and the log is read again.
 
 A timestamp is *reserved* when a batch or a checkpoint in the log has it or a higher one: the next
 owner of the log begins above it, whatever its wall clock shows and whether or not this owner still
@@ -26,8 +28,7 @@ import asyncio
 import contextlib
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
 
 import structlog
 
@@ -35,12 +36,10 @@ from hornbeam_server.maintain.changes import Change, Mutation
 from hornbeam_server.schema.errors import (
     DiskFull,
     HornbeamError,
-    OutcomeUnknown,
     Overloaded,
     Unavailable,
 )
 from hornbeam_server.schema.turns import worked_off
-from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.folds import LANES
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 from hornbeam_server.storage.limits import MAX_KEY_BYTES, require_storable
@@ -51,13 +50,31 @@ from hornbeam_server.storage.log.records import (
     encode,
     encode_batch,
     encode_commit,
-    merged_writes,
 )
-from hornbeam_server.storage.ports import START, TOMBSTONE, Clock, Log, Position, Put, TableStore
+from hornbeam_server.storage.logged import Layer, LoggedRows, LoggedStore
+from hornbeam_server.storage.ports import (
+    START,
+    TOMBSTONE,
+    Clock,
+    Log,
+    Position,
+    Put,
+    TableReader,
+    TableStore,
+)
 from hornbeam_server.txlayer.commit import lanes, log_end
+from hornbeam_server.txlayer.commit.batches import (
+    Batch,
+    Committed,
+    Prepared,
+    Queue,
+    Waiting,
+    refuse,
+    unknown,
+)
 from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
 from hornbeam_server.txlayer.commit.hlc import RESERVED_MS, HybridClock
-from hornbeam_server.txlayer.commit.lanes import LaneAddition, LaneCell, Lanes
+from hornbeam_server.txlayer.commit.lanes import LaneAddition, Lanes
 
 MAX_WAITING = 10_000
 """Maximum number of transactions that wait for the log; more are refused as Overloaded."""
@@ -65,6 +82,9 @@ MAX_BATCH_BYTES = 16 << 20
 """A batch takes no further transaction once it is this large."""
 MAX_LOGGED = 8
 """Maximum number of logged batches that wait for the store; then the log stage waits."""
+MAX_LAID_ROWS, MAX_LAID_BYTES = 20_000, 16 << 20
+"""Maximum rows, and bytes, of the batches that are laid over the store. Transactions of further
+batches are answered when they are applied, so a store that is slow slows down its clients."""
 PATIENCE_S = 5.0
 """After this long without the store's answer, a client gets "committed, not applied yet"."""
 NOTE_S = 1.0
@@ -75,71 +95,6 @@ CLOSE_TIMEOUT_S = 10.0
 """Maximum wait for the store on closing. Unapplied batches are in the log and are replayed."""
 
 _LOG = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A transaction that has passed every check and holds its locks, encoded (`encoded`).
-
-    `writes` are the puts of all stored rows that change, by physical table; `payload` is its record
-    in the log, in consecutive pieces. `additions` are its changes of immediate views. The commit
-    must be later than the timestamp `not_before` (the client's bookmark).
-    """
-
-    transaction_id: str
-    catalog_version: int
-    writes: Mapping[str, Sequence[Put]]
-    payload: Sequence[bytes]
-    not_before: int = 0
-    additions: Sequence[LaneAddition] = ()
-
-    @property
-    def logged_bytes(self) -> int:
-        return sum(map(len, self.payload))
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The result of a commit. `log_ms` includes the wait for the batch. When `applied` is False,
-    `applied_future` is done once the puts are in the store; until then the transaction's locks must
-    be kept."""
-
-    ts: int
-    log_ms: float
-    apply_ms: float
-    applied: bool
-    applied_future: asyncio.Future[None] | None = None
-
-
-@dataclass(eq=False, slots=True)
-class _Waiting:
-    """One transaction on its way through the committer."""
-
-    prepared: Prepared
-    since: float
-    answer: asyncio.Future[Committed]
-    applied: asyncio.Future[None] | None = None
-
-
-class _Queue(asyncio.Queue[_Waiting]):
-    """The transactions that wait for the log, which can be listed."""
-
-    _queue: deque[_Waiting]
-
-    def __iter__(self) -> Iterator[_Waiting]:
-        return iter(self._queue)
-
-
-@dataclass(eq=False, slots=True)
-class _Batch:
-    ts: int
-    members: list[_Waiting]
-    logged_at: float | None = None
-    end: Position = START
-    before: Mapping[LaneCell, Row] = field(default_factory=dict)
-    """The values of the cells that the batch changes, before the batch."""
-    cells: Mapping[str, Sequence[Put]] = field(default_factory=dict)
-    """The cells that the batch changes, as stored, by table."""
 
 
 class Committer:
@@ -171,10 +126,13 @@ class Committer:
         self._alive = alive
         self._steps = steps
         self._checkpoint_interval_s = checkpoint_interval_s
-        self._waiting = _Queue(max_waiting)
-        self._logged: asyncio.Queue[_Batch] = asyncio.Queue(MAX_LOGGED)
-        self._open_batches: deque[_Batch] = deque()
+        self._waiting = Queue(max_waiting)
+        self._logged: asyncio.Queue[Batch] = asyncio.Queue(MAX_LOGGED)
+        self._open_batches: deque[Batch] = deque()
         self._in_flight: set[int] = set()
+        self._unreadable: set[int] = set()
+        self._laid_over, self.reader = _with_logged_rows(store)
+        """`reader`: the store, with the logged rows of this process that it may not have yet."""
         self.begun = self.finished = 0
         """Accepted commits, and those of them that are applied or did not fit into the log."""
         self.without_room = False
@@ -202,7 +160,7 @@ class Committer:
         self._noted_at = -math.inf
         self._refused: set[int] = set()
         """Timestamps of the batches that the store has refused; their puts are retried."""
-        self._taken: Sequence[_Waiting] = ()
+        self._taken: Sequence[Waiting] = ()
         """The transactions of which a batch is being made."""
         self.since = hlc.last
         """No commit before this process began has a later timestamp."""
@@ -283,7 +241,7 @@ class Committer:
         if prepared.not_before:
             self._hlc.merge(prepared.not_before)
         answer: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
-        waiting = _Waiting(prepared, self._clock.monotonic(), answer)
+        waiting = Waiting(prepared, self._clock.monotonic(), answer)
         self._steps(Step.QUEUED)
         try:
             self._waiting.put_nowait(waiting)
@@ -298,8 +256,23 @@ class Committer:
     def watermark(self) -> int:
         """The newest timestamp up to which everything is applied. All later commits, also those of
         later owners of the log, are above it."""
-        newest = min(self._in_flight) - 1 if self._in_flight else self._hlc.observe()
+        return self._below(self._in_flight)
+
+    def readable(self) -> int:
+        """The newest timestamp up to which `reader` has everything. All later commits, also those
+        of later owners of the log, are above it."""
+        return self._below(self._unreadable)
+
+    def _below(self, excluded: Set[int]) -> int:
+        newest = min(excluded) - 1 if excluded else self._hlc.observe()
         return min(newest, self._reserved)
+
+    async def until_readable(self, ts: int) -> None:
+        """Return when `reader` has every commit of this process at or below `ts`, a timestamp that
+        its clock has reached. Raises Unavailable if the committer fails before that."""
+        while min(self._unreadable, default=ts + 1) <= ts:
+            self.require_working()
+            await self._progress.wait()
 
     @property
     def degraded(self) -> bool:
@@ -333,14 +306,23 @@ class Committer:
         """
         self.require_working()
         at = self._hlc.tick()
-        self._in_flight.add(at)
+        self._begin(at)
         try:
             async with self._checkpointing:
                 if at > self._reserved:
                     await self._append_checkpoint(self.checkpointed)
             yield at
         finally:
-            self._in_flight.discard(at)
+            self._end(at)
+            self._notify()
+
+    def _begin(self, ts: int) -> None:
+        self._in_flight.add(ts)
+        self._unreadable.add(ts)
+
+    def _end(self, ts: int) -> None:
+        self._in_flight.discard(ts)
+        self._unreadable.discard(ts)
 
     async def seal(self) -> Position:
         """Seal the log. Every commit at or below the watermark is before the returned position, in
@@ -377,23 +359,45 @@ class Committer:
             self._logged_upto = batch.end
             self._reserved = max(self._reserved, batch.ts)
             self._steps(Step.LOGGED)
+            self._lay_over(batch)
             await self._logged.put(batch)
 
-    def _give_back(self, batch: _Batch, error: NoRoom) -> None:
+    def _lay_over(self, batch: Batch) -> None:
+        """Let reads of this process have the rows of a logged batch, and answer its transactions.
+
+        Not if the store is in this process, where a put takes less time than a sync of the log; nor
+        while an earlier timestamp is unreadable, or if the rows would be too many. Then the batch
+        is answered when it is applied.
+        """
+        laid = self._laid_over
+        if laid is None or min(self._unreadable) != batch.ts:
+            return
+        layer = Layer(batch.ts, batch.writes())
+        if laid.rows + layer.rows > MAX_LAID_ROWS or laid.bytes + layer.bytes > MAX_LAID_BYTES:
+            return
+        laid.add(layer)
+        batch.layer = layer
+        self._unreadable.discard(batch.ts)
+        for waiting in batch.members:
+            self._answer(waiting, batch, readable=True)
+        self._notify()
+        self._steps(Step.ANSWERED)
+
+    def _give_back(self, batch: Batch, error: NoRoom) -> None:
         """Refuse `batch`, the newest: none of it is in the log, its transactions have no effect."""
         newest = self._open_batches.pop()
         assert newest is batch, "batches are logged in their order"
-        self._in_flight.discard(batch.ts)
+        self._end(batch.ts)
         lanes.restore(batch.before)
         self.finished += len(batch.members)
         if not self.without_room:
             _LOG.warning("the log has no room; writes are refused", error=str(error))
         self.without_room = True
         for waiting in batch.members:
-            _refuse(waiting, NoRoom(f"Nothing was committed: {error.message}", cure=error.cure))
+            refuse(waiting, NoRoom(f"Nothing was committed: {error.message}", cure=error.cure))
         self._notify()
 
-    def _take(self, first: _Waiting) -> list[_Waiting]:
+    def _take(self, first: Waiting) -> list[Waiting]:
         """The transactions that wait now, up to the maximum size of a batch."""
         members, size = [first], first.prepared.logged_bytes
         while size < MAX_BATCH_BYTES and not self._waiting.empty():
@@ -401,7 +405,7 @@ class Committer:
             size += members[-1].prepared.logged_bytes
         return members
 
-    async def _new_batch(self, taken: Sequence[_Waiting]) -> _Batch | None:
+    async def _new_batch(self, taken: Sequence[Waiting]) -> Batch | None:
         """A batch of transactions at the next timestamp, with the cells of immediate views to which
         they add; None if all of them are refused. Many cells are worked off in turns. No other
         batch is made in the meantime, and the values of these cells stay known."""
@@ -412,19 +416,19 @@ class Committer:
         self._taken = ()
         if self.failed is not None or not members:  # `_fail` has refused them
             return None
-        batch = _Batch(self._hlc.tick(), members, before=before, cells=cells)
-        self._in_flight.add(batch.ts)
+        batch = Batch(self._hlc.tick(), members, before=before, cells=cells)
+        self._begin(batch.ts)
         self._open_batches.append(batch)
         return batch
 
-    async def _added(self, waiting: _Waiting) -> bool:
+    async def _added(self, waiting: Waiting) -> bool:
         """Add what a transaction adds to immediate views. If a sum is out of range, refuse the
         transaction, which has no effect."""
         try:
             await lanes.add_all(waiting.prepared.additions)
         except HornbeamError as error:
             self.finished += 1
-            _refuse(waiting, error)
+            refuse(waiting, error)
             self._notify()
             return False
         return True
@@ -448,10 +452,10 @@ class Committer:
                 self._finish(batch)
             self._steps(Step.FINISHED)
 
-    async def _put(self, batch: _Batch) -> None:
+    async def _put(self, batch: Batch) -> None:
         """Put a committed batch. A commit cannot be undone, so the put is retried until it succeeds
         or another process has taken over, which puts the batch from the log."""
-        writes = merged_writes([*(w.prepared.writes for w in batch.members), batch.cells])
+        writes = batch.writes()
         ts = batch.ts
         if self._log_name and self._clock.monotonic() - self._noted_at >= self._note_s:
             self._noted_at = self._clock.monotonic()
@@ -472,22 +476,26 @@ class Committer:
                 self._refused.discard(ts)
                 return
 
-    def _finish(self, batch: _Batch) -> None:
+    def _finish(self, batch: Batch) -> None:
         oldest = self._open_batches.popleft()
         assert oldest is batch, "batches are applied in the order of the log"
-        self._in_flight.discard(batch.ts)
+        self._end(batch.ts)
+        if self._laid_over is not None and batch.layer is not None:
+            self._laid_over.drop(batch.layer)
         self._applied_upto = batch.end
         self._catalog_version = batch.members[-1].prepared.catalog_version
         self.finished += len(batch.members)
         self.newest.update(dict.fromkeys(batch.cells, batch.ts))
         for waiting in batch.members:
             self.newest.update(dict.fromkeys(waiting.prepared.writes, batch.ts))
-            self._answer(waiting, batch, applied=True)
+            self._answer(waiting, batch, readable=True, applied=True)
             if waiting.applied is not None and not waiting.applied.done():
                 waiting.applied.set_result(None)
         self._notify()
 
-    def _answer(self, waiting: _Waiting, batch: _Batch, *, applied: bool) -> None:
+    def _answer(
+        self, waiting: Waiting, batch: Batch, *, readable: bool, applied: bool = False
+    ) -> None:
         if waiting.answer.done():
             return
         if not applied:
@@ -496,7 +504,7 @@ class Committer:
         log_ms = (logged_at - waiting.since) * 1000
         apply_ms = (self._clock.monotonic() - logged_at) * 1000
         self.acknowledged = max(self.acknowledged, batch.ts)
-        waiting.answer.set_result(Committed(batch.ts, log_ms, apply_ms, applied, waiting.applied))
+        waiting.answer.set_result(Committed(batch.ts, log_ms, apply_ms, readable, waiting.applied))
 
     # ------------------------------------------------------------ timers
 
@@ -511,7 +519,7 @@ class Committer:
         for batch in self._open_batches:
             if batch.logged_at is not None and now - batch.logged_at >= patience_s:
                 for waiting in batch.members:
-                    self._answer(waiting, batch, applied=False)
+                    self._answer(waiting, batch, readable=False)
 
     async def _checkpoint(self) -> None:
         """Make the applied batches durable in the store, and append a checkpoint to the log."""
@@ -572,11 +580,11 @@ class Committer:
         for batch in self._open_batches:
             if batch.logged_at is None:
                 for waiting in batch.members:
-                    _refuse(waiting, _unknown(waiting))
+                    refuse(waiting, unknown(waiting))
         for waiting in self._taken:
-            _refuse(waiting, self._refusal())
+            refuse(waiting, self._refusal())
         while not self._waiting.empty():
-            _refuse(self._waiting.get_nowait(), self._refusal())
+            refuse(self._waiting.get_nowait(), self._refusal())
         self._notify()
 
     def require_working(self) -> None:
@@ -597,7 +605,15 @@ class Committer:
         self._progress.clear()
 
 
-async def _all_in(queue: asyncio.Queue[_Batch]) -> list[_Batch]:
+def _with_logged_rows(store: TableStore) -> tuple[LoggedRows | None, TableReader]:
+    """The rows that are laid over `store`, and reads of both. A local store has none."""
+    if not store.remote:
+        return None, store
+    rows = LoggedRows()
+    return rows, LoggedStore(store, rows)
+
+
+async def _all_in(queue: asyncio.Queue[Batch]) -> list[Batch]:
     """All batches in the queue now; waits for the first one if the queue is empty."""
     found = [await queue.get()]
     while not queue.empty():
@@ -680,16 +696,3 @@ class _Encoding:
         puts = self.writes.setdefault(codec.layout.table, [])
         found = self._layouts[name] = (codec, puts, {})
         return found
-
-
-def _refuse(waiting: _Waiting, error: HornbeamError) -> None:
-    if not waiting.answer.done():
-        waiting.answer.set_exception(error)
-
-
-def _unknown(waiting: _Waiting) -> OutcomeUnknown:
-    return OutcomeUnknown(
-        f"The log failed while transaction {waiting.prepared.transaction_id} was written to it.",
-        cure="Ask for the transaction by its id after the restart.",
-        transaction_id=waiting.prepared.transaction_id,
-    )

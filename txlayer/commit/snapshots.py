@@ -11,15 +11,21 @@ from hornbeam_server.txlayer.commit.hlc import HybridClock
 
 
 class Snapshots(Protocol):
-    """The timestamps at which reads may be made."""
+    """The timestamps at which reads may be made.
 
-    def newest(self) -> int:
+    A snapshot that is asked for with `logged` may hold commits of this node that the store has not
+    got yet: only `Committer.reader` has all of its rows. The store has all rows of the others.
+    """
+
+    def newest(self, *, logged: bool = False) -> int:
         """The newest snapshot that is known without a message to other members."""
 
     def at_once(self, least: int = 0) -> int | None:
         """The snapshot of `read_point` if it is known without waiting."""
 
-    async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
+    async def read_point(
+        self, least: int = 0, *, strong: bool = False, logged: bool = False
+    ) -> int:
         """Return a snapshot at or above `least` with all commits that this node has acknowledged;
         `strong`: with all that any node has acknowledged before the call.
 
@@ -36,30 +42,34 @@ class Snapshots(Protocol):
 
 
 class OwnSnapshots:
-    """The snapshots of one slave. All its acknowledged and applied commits are at or below its
-    watermark."""
+    """The snapshots of one slave. All its applied commits are at or below its watermark, and all
+    that it has answered while they are readable are at or below `Committer.readable`."""
 
     def __init__(self, committer: Committer, hlc: HybridClock) -> None:
         self._committer = committer
         self._hlc = hlc
 
-    def newest(self) -> int:
-        return self._committer.watermark()
+    def newest(self, *, logged: bool = False) -> int:
+        return self._committer.readable() if logged else self._committer.watermark()
 
     def at_once(self, least: int = 0) -> int | None:
         watermark = self._committer.watermark()
         return watermark if watermark >= least else None
 
-    async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
+    async def read_point(
+        self, least: int = 0, *, strong: bool = False, logged: bool = False
+    ) -> int:
         committer = self._committer
-        if least > committer.watermark():
+        if least > self.newest(logged=logged):
             self._hlc.merge(least)
-            # The commit at `least` may not be applied yet (HTTP 202).
-            await committer.drain()
-            if least > committer.watermark():
+            if logged:
+                await committer.until_readable(least)
+            else:
+                await committer.drain()
+            if least > self.newest(logged=logged):
                 # `least` is not from this process, which may answer only if it still owns the log.
                 await committer.reserve()
-        return committer.watermark()
+        return self.newest(logged=logged)
 
     async def admit(self, ts: int) -> None:
         self._hlc.merge(ts)
@@ -69,11 +79,12 @@ class OwnSnapshots:
         of this node's clock."""
         self._hlc.follow(ts)
 
-    async def advanced(self, least: int) -> int:
+    async def advanced(self, least: int, *, logged: bool = False) -> int:
         """Return the watermark, at or above `least`. While nothing is committed, the watermark
         cannot pass the timestamp that the log has reserved, so a later one is reserved."""
-        idle = self._committer.idle
-        return await self.read_point(max(least, self._hlc.observe()) if idle else least)
+        if self._committer.idle:
+            least = max(least, self._hlc.observe())
+        return await self.read_point(least, logged=logged)
 
 
 class LastSnapshots:
@@ -84,15 +95,17 @@ class LastSnapshots:
     out for half of that time, so that queries under way have the other half.
     """
 
-    def __init__(self, at: int, clock: Clock, retention_s: float) -> None:
-        self._at = at
+    def __init__(self, at: int, logged: int, clock: Clock, retention_s: float) -> None:
+        """`at`: the newest snapshot whose rows the store has; `logged`: that of
+        `Committer.reader`, which keeps the rows that were not applied."""
+        self._at = {False: at, True: logged}
         self._clock = clock
         # The snapshot may be older than the loss of the other members: its own time counts then.
         self._began = clock.monotonic(), min(clock.wall_ms(), at)
         self._keep_s = retention_s / 2
 
-    def newest(self) -> int:
-        return self._at
+    def newest(self, *, logged: bool = False) -> int:
+        return self._at[logged]
 
     @property
     def behind_s(self) -> float:
@@ -102,17 +115,21 @@ class LastSnapshots:
         return max(self._clock.monotonic() - monotonic, (self._clock.wall_ms() - wall_ms) / 1000)
 
     def at_once(self, least: int = 0) -> int | None:
-        return None if least > self._at or self.behind_s > self._keep_s else self._at
+        at = self.newest()
+        return None if least > at or self.behind_s > self._keep_s else at
 
-    async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
-        if strong or least > self._at or self.behind_s > self._keep_s:
+    async def read_point(
+        self, least: int = 0, *, strong: bool = False, logged: bool = False
+    ) -> int:
+        at = self.newest(logged=logged)
+        if strong or least > at or self.behind_s > self._keep_s:
             raise Unavailable(
                 f"This node has lost the others {self.behind_s:.0f} s ago, and answers only what"
-                f" asks for nothing newer than snapshot {self._at}.",
+                f" asks for nothing newer than snapshot {at}.",
                 cure="Send it to another node, or again in a moment.",
                 standby=True,
             )
-        return self._at
+        return at
 
     async def admit(self, ts: int) -> None:
-        await self.read_point(ts)
+        await self.read_point(ts, logged=True)

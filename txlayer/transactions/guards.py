@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.storage.read_ranges import ReadRange
-from hornbeam_server.txlayer.commit.committer import Committer, Prepared
+from hornbeam_server.txlayer.commit.batches import Prepared
+from hornbeam_server.txlayer.commit.committer import Committer
 
 Bounds = tuple[bytes, bytes | None]
 """The keys from the first (included) to the second (excluded; None: to the last)."""

@@ -16,6 +16,10 @@ it compared itself with, so the older waits for the younger all the way round, w
 The comparison stays true during the wait: locks are handed on in the order of the queue, so every
 owner that gets the lock earlier was a holder or ahead in the queue at the start.
 
+An owner that was handed to the committer (`committing`) waits for no lock any more, so it is in no
+cycle, and is not compared. Since clients are answered before it is applied, the next transaction of
+the same client often meets its locks.
+
 Why no owner starves. The oldest owner never dies, queues are first in first out, and a retry keeps
 its age, so each owner becomes the oldest in time.
 """
@@ -33,7 +37,8 @@ from operator import length_hint
 from typing import NamedTuple, Protocol
 
 from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted
-from hornbeam_server.txlayer.commit.committer import Committer, Prepared
+from hornbeam_server.txlayer.commit.batches import Prepared
+from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.transactions.guards import Guarded, Ranges, applied_under
 
 LockName = tuple[str | bytes, ...]
@@ -73,14 +78,16 @@ class LockOwner:
 
     An owner asks for one lock at a time. `held` maps names to modes, in the order taken.
     `holds_remote`: the owner also holds or awaits locks in other tables that are not `FIRST`.
+    `committing`: the owner was handed to the committer, and waits for no lock any more.
     """
 
-    __slots__ = ("age", "held", "holds_remote", "waiting")
+    __slots__ = ("age", "committing", "held", "holds_remote", "waiting")
 
     def __init__(self, age: Age | int) -> None:
         self.age = age if isinstance(age, tuple) else (0, age, "")
         self.held: dict[LockName, Mode] = {}
         self.holds_remote = False
+        self.committing = False
         self.waiting: tuple[LockName, _Waiter] | None = None
 
     @property
@@ -333,8 +340,10 @@ class LockTable:
             )
 
     def _ahead(self, owner: LockOwner, name: LockName) -> Iterator[LockOwner]:
-        """All owners that `owner` would wait for, directly or through others in the queue."""
-        yield from (holder for holder in self._holders.get(name, ()) if holder is not owner)
+        """All owners that `owner` would wait for, directly or through others in the queue, and that
+        may wait for locks themselves."""
+        holders = self._holders.get(name, ())
+        yield from (holder for holder in holders if not (holder is owner or holder.committing))
         if name not in owner.held:
             yield from (waiter.owner for waiter in self._queues.get(name, ()))
 

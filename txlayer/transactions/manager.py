@@ -40,7 +40,8 @@ from hornbeam_server.storage.ports import Clock, Ids, Put, TableStore
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay
 from hornbeam_server.storage.together import read_together, settled
-from hornbeam_server.txlayer.commit.committer import Committed, Committer, Prepared, encoded
+from hornbeam_server.txlayer.commit.batches import Committed, Prepared
+from hornbeam_server.txlayer.commit.committer import Committer, encoded
 from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.commit.lanes import LaneAddition
 from hornbeam_server.txlayer.commit.read_holds import Readers
@@ -130,7 +131,7 @@ class TransactionManager:
     ) -> None:
         """`name`: this slave's name, which distinguishes the ages of its transactions from those of
         other slaves."""
-        self._store = store
+        self._store = committer.reader
         self._committer = committer
         self._clock = clock
         self._ids = ids
@@ -143,7 +144,7 @@ class TransactionManager:
         self._begun = 0
         self._finishing: set[asyncio.Future[Committed]] = set()
         self.unfinished: dict[str, str] = {}
-        """The owners of transactions that have reached the log and have no known outcome yet, by
+        """The owners of transactions that have reached the log and are not applied yet, by
         transaction id."""
         self.gate = Gate()
         self.readers = Readers()
@@ -287,7 +288,7 @@ class TransactionManager:
         key = request.idempotency_key
         if not mutations and not additions and key is None:
             seen = self._locks.clock(attempt.owner)
-            return attempt.result(max(self._committer.watermark(), seen))
+            return attempt.result(max(self._committer.readable(), seen))
         outcome = await encode_outcome(
             NO_HASH if key is None else request_hash(request),
             attempt.results,
@@ -355,7 +356,7 @@ class TransactionManager:
     async def _searched(self, held: ExitStack, least: int, waited_for: int) -> int:
         """Return the snapshot for a transaction's searches, at or above both timestamps. `held`
         keeps it."""
-        at = await self._snapshots.read_point(max(least, waited_for))
+        at = await self._snapshots.read_point(max(least, waited_for), logged=True)
         held.enter_context(self.readers.holding(at))
         return at
 
@@ -393,6 +394,7 @@ class TransactionManager:
                     reason="guarded",
                 )
             answer = self._committer.commit(prepared)
+            attempt.owner.committing = True
         except BaseException:
             self._release(attempt.owner)
             raise
@@ -421,21 +423,25 @@ class TransactionManager:
             # replaced.
             self.gate.leave()
             return
-        del self.unfinished[attempt.transaction_id]
         if error is not None:
-            self._release(attempt.owner)
+            self._applied(attempt)
             return
         committed = answer.result()
         self.committed += 1
         for name, rows in attempt.growth.items():
             self.growth.own[name] += rows
-        if committed.applied_future is None or committed.applied:
-            self._release(attempt.owner, committed.ts)
+        if committed.applied_future is None:
+            self._applied(attempt, committed.ts)
         else:
-            # Committed, but not applied yet: the locks are kept until it is applied.
+            # Only this node reads what is not applied, and others may be the next with its locks.
             committed.applied_future.add_done_callback(
-                lambda _: self._release(attempt.owner, committed.ts)
+                lambda _: self._applied(attempt, committed.ts)
             )
+
+    def _applied(self, attempt: _Attempt, commit_ts: int = 0) -> None:
+        """End a transaction that the store has, or that was not committed."""
+        del self.unfinished[attempt.transaction_id]
+        self._release(attempt.owner, commit_ts)
 
     def _release(self, owner: LockOwner, commit_ts: int = 0) -> None:
         self._locks.release_all(owner, commit_ts)
@@ -503,7 +509,7 @@ class TransactionManager:
             now = request.replay.now if request.replay else self._clock.wall_ms()
             replay = replace(request.replay or Replay(now), now=now)
             least = max(request.bookmark, self.state.catalog.since)
-            at = await self._snapshots.read_point(least)
+            at = await self._snapshots.read_point(least, logged=True)
             with self.readers.holding(at):
                 uuids = self._uuids(replay)
                 transaction = self._unlocked(at, numbers, uuids, replay)
@@ -671,7 +677,7 @@ class _Attempt:
             self.results,
             self.affected,
             Timings(self.plan_ms, self.lock_ms, self.compute_ms, *logged),
-            applied=committed is None or committed.applied,
+            applied=committed is None or committed.readable,
             drawn=self.numbers.drawn,
         )
 

@@ -25,7 +25,7 @@ from msgspec.msgpack import Ext
 from hornbeam_server.schema.errors import Corruption, IdempotencyMismatch, InvalidRequest
 from hornbeam_server.schema.intervals import Interval, interval
 from hornbeam_server.schema.turns import made
-from hornbeam_server.storage.ports import NEWEST, Cell, TableStore
+from hornbeam_server.storage.ports import NEWEST, Cell, TableReader
 from hornbeam_server.txlayer.transactions.requests import (
     SqlWork,
     StatementResult,
@@ -130,7 +130,7 @@ async def encode_outcome(
     return _encoder.encode(_Stored(hash_of_request, statements, dict(affected), owner, dict(drawn)))
 
 
-async def find_outcome(store: TableStore, transaction_id: str) -> Outcome | None:
+async def find_outcome(store: TableReader, transaction_id: str) -> Outcome | None:
     """The recorded outcome. None: no commit of this transaction is recorded, or not any more.
     Raises InvalidRequest for a malformed id, Corruption."""
     (cell,) = await store.get(TABLE, [_key(transaction_id)], NEWEST)

@@ -160,7 +160,7 @@ class TransactionResult:
     replay: Replay | None = None
     """After a dry run: the `Replay` to send with the commit."""
     applied: bool = True
-    """False: the transaction is committed, but the store has not answered. It will be applied
-    (HTTP 202)."""
+    """False: the transaction is committed, but no read shows it yet, because the store has not
+    answered. It will be applied (HTTP 202)."""
     drawn: Mapping[str, int] = field(default_factory=dict)
     """The last numbers that it has taken from sequences, by name; the last one at the end."""
