@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
 
 from hornbeam_server.maintain.changes import Mutation
-from hornbeam_server.query.engine import SHORT, QueryEngine
+from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.counters import Counter
 from hornbeam_server.schema.errors import (
@@ -34,8 +32,7 @@ from hornbeam_server.schema.errors import (
     Unavailable,
     UniqueViolation,
 )
-from hornbeam_server.schema.time_limits import within
-from hornbeam_server.schema.turns import chunks, selected, turn
+from hornbeam_server.schema.turns import selected
 from hornbeam_server.storage.ports import Clock, Ids, Put, TableStore
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay
@@ -69,12 +66,9 @@ from hornbeam_server.txlayer.transactions.read_checks import (
     require_unchanged,
 )
 from hornbeam_server.txlayer.transactions.requests import (
-    InsertRows,
-    RepairRows,
     RepeatedStatement,
     Replay,
     SqlWork,
-    Statement,
     StatementResult,
     Timings,
     TransactionRequest,
@@ -83,6 +77,13 @@ from hornbeam_server.txlayer.transactions.requests import (
 )
 from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
 from hornbeam_server.txlayer.transactions.schema_gate import Gate
+from hornbeam_server.txlayer.transactions.statement_runs import (
+    count_by_layout,
+    digest_of,
+    limited,
+    plans_of,
+    run_all,
+)
 from hornbeam_server.txlayer.transactions.write_plans import WritePlan
 
 LOG_PATIENCE_S = 5.0
@@ -91,10 +92,6 @@ ATTEMPTS_IN_PARALLEL = 2
 """After this many attempts that lost their locks, a transaction continues in the slow lane, one
 transaction at a time. So transactions that contend for the same roots take turns, and do not abort
 one another without end."""
-TURN, PLANS_A_TURN = 25, 5
-"""After this many statements of a transaction are run, or planned, other tasks have a turn, and the
-time limit is checked."""
-T = TypeVar("T")
 _SLOW_LANE = ("slow lane",)
 _WITHOUT_ROWS = (TransactionAborted, Unavailable, Overloaded, StatementTimeout)
 """Errors that rest on no rows."""
@@ -261,7 +258,7 @@ class TransactionManager:
         request.require_admitted(state.catalog.version)
         replayed = request.replay.numbers if request.replay else ()
         attempt.numbers = Numbers(self._identity, replayed)
-        plans = await _plans(state, request.statements, attempt.deadline - began)
+        plans = await plans_of(state, request.statements, attempt.deadline - began)
         transaction = Transaction(
             state,
             self._store,
@@ -276,7 +273,7 @@ class TransactionManager:
         )
         attempt.plan_ms = self._ms_since(began)
         left_s = attempt.deadline - self._clock.monotonic()
-        computed = await _limited(left_s, self._computed(attempt, transaction, plans, began))
+        computed = await limited(left_s, self._computed(attempt, transaction, plans, began))
         if isinstance(computed, TransactionResult):
             return computed
         mutations, additions = computed
@@ -323,7 +320,7 @@ class TransactionManager:
         if request.reads or request.preconditions:
             await transaction.stored.validate(request.reads, request.preconditions)
         digests = request.replay.results if request.replay is not None else ()
-        attempt.results = await _run(transaction, request.statements, plans, digests)
+        attempt.results = await run_all(transaction, request.statements, plans, digests)
         await transaction.check()
         joined = await transaction.lock_joined()
         attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
@@ -365,7 +362,7 @@ class TransactionManager:
         Raises ReadConflict, TransactionAborted, StatementTimeout."""
         if attempt.request.ranges or attempt.ranges:
             left_s = attempt.deadline - self._clock.monotonic()
-            await _limited(left_s, self._require_unchanged(attempt, self.state.catalog))
+            await limited(left_s, self._require_unchanged(attempt, self.state.catalog))
 
     async def _guard(self, attempt: _Attempt, ranges: Sequence[ReadRange]) -> Guarded:
         locks, found = self._locks, Ranges.of(ranges)
@@ -513,8 +510,8 @@ class TransactionManager:
             with self.readers.holding(at):
                 uuids = self._uuids(replay)
                 transaction = self._unlocked(at, numbers, uuids, replay)
-                plans = await _plans(transaction.state, request.statements, limit_s)
-                results, mutations = await _limited(limit_s, _tried(transaction, request, plans))
+                plans = await plans_of(transaction.state, request.statements, limit_s)
+                results, mutations = await limited(limit_s, _tried(transaction, request, plans))
         finally:
             self.gate.leave()
         affected, _ = await count_by_layout(mutations)
@@ -524,7 +521,7 @@ class TransactionManager:
             results,
             affected,
             mutations=tuple(mutations),
-            replay=Replay(now, tuple(numbers.taken), tuple(map(_digest, results)), uuids.seed),
+            replay=Replay(now, tuple(numbers.taken), tuple(map(digest_of, results)), uuids.seed),
             drawn=numbers.drawn,
         )
 
@@ -543,7 +540,7 @@ class TransactionManager:
         numbers = Numbers(self._identity, replay.numbers if replay else ())
         transaction = self._unlocked(at, numbers, self._uuids(replay), replay, ranges)
         limit_s = self._limits.timeout_s if timeout_s is None else timeout_s
-        return await _limited(limit_s, _overlay(transaction, statements, limit_s))
+        return await limited(limit_s, _overlay(transaction, statements, limit_s))
 
     def _unlocked(
         self,
@@ -601,7 +598,7 @@ async def _tried(
     """The results and the changes of a dry run."""
     await transaction.read_ahead(request.statements, plans)
     await transaction.stored.validate(request.reads, request.preconditions)
-    results = await _run(transaction, request.statements, plans)
+    results = await run_all(transaction, request.statements, plans)
     await transaction.check(circles=False)  # a later statement may add the row
     copies = transaction.state.catalog.copy
     return results, await selected(await transaction.mutations(), lambda m: m.layout not in copies)
@@ -610,38 +607,10 @@ async def _tried(
 async def _overlay(
     transaction: Transaction, statements: Sequence[SqlWork], limit_s: float
 ) -> Overlay:
-    plans = await _plans(transaction.state, statements, limit_s)
+    plans = await plans_of(transaction.state, statements, limit_s)
     await transaction.read_ahead(statements, plans)
-    await _run(transaction, statements, plans)
+    await run_all(transaction, statements, plans)
     return Overlay(await transaction.overlay())
-
-
-async def _limited(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """The result of work that has written nothing yet, within a time limit. Raises
-    StatementTimeout."""
-    try:
-        return await within(seconds, work)
-    except TimeoutError:
-        raise StatementTimeout(
-            "The transaction took longer than its time limit; nothing was written.",
-            cure="Raise timeout_ms, or do less in one transaction.",
-        ) from None
-
-
-def _digest(result: StatementResult) -> str:
-    """The digest of a result. It differs between results that a client can distinguish."""
-    seen = repr((result.affected, result.rows)).encode()
-    return hashlib.blake2b(seen, digest_size=8).hexdigest()
-
-
-def _require_same(digest: str, number: int, result: StatementResult) -> None:
-    """Raises ReadConflict unless `result` has `digest`, the digest of the result that the trial of
-    the statement reported to the client."""
-    if _digest(result) != digest:
-        raise ReadConflict(
-            f"Statement {number} would have another result than its trial had.",
-            cure="Begin again: a row that it meets has changed since.",
-        )
 
 
 class _Attempt:
@@ -680,77 +649,3 @@ class _Attempt:
             applied=committed is None or committed.readable,
             drawn=self.numbers.drawn,
         )
-
-
-async def _run(
-    transaction: Transaction,
-    work: Sequence[Work],
-    plans: Sequence[WritePlan | None],
-    digests: Sequence[str] = (),
-) -> tuple[StatementResult, ...]:
-    """Run `work`, and return the result of each statement. `digests`: those of the results that
-    the first statements had in their trial. Each is compared at once: later ones rely on it.
-
-    Raises ReadConflict when a result differs, and the errors of the statements.
-    """
-    results: list[StatementResult] = []
-    for number, (one, plan) in enumerate(zip(work, plans, strict=True)):
-        results.append(await _run_one(transaction, one, plan))
-        if number < len(digests):
-            _require_same(digests[number], number + 1, results[number])
-        if number % TURN == TURN - 1:
-            await asyncio.sleep(0)
-    return tuple(results)
-
-
-async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None) -> StatementResult:
-    match work:
-        case InsertRows():
-            return await transaction.insert(work)
-        case RepairRows():
-            return await transaction.stored.repair(work)
-        case Statement():
-            assert plan is not None
-            return await transaction.run(plan, work)
-        case RepeatedStatement():
-            assert plan is not None
-            return await transaction.run_repeated(plan, work)
-
-
-async def _plans(
-    state: CatalogState, work: Sequence[Work], limit_s: float
-) -> list[WritePlan | None]:
-    """The plan of each SQL statement; None for other work. Raises StatementTimeout, SqlError and
-    its subclasses."""
-    if len(work) <= PLANS_A_TURN and _characters(work) <= SHORT:
-        return _planned(state, work)
-    return await _limited(limit_s, _planned_in_turns(state, work))
-
-
-async def _planned_in_turns(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:
-    plans: list[WritePlan | None] = []
-    for some in chunks(work, PLANS_A_TURN):
-        plans += await state.engine.read(_characters(some), partial(_planned, state, some))
-        await asyncio.sleep(0)
-    return plans
-
-
-def _characters(work: Sequence[Work]) -> int:
-    return sum([len(each.sql) for each in work if isinstance(each, SqlWork)])
-
-
-def _planned(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:
-    return [state.plan(w.sql) if isinstance(w, SqlWork) else None for w in work]
-
-
-async def count_by_layout(mutations: Sequence[Mutation]) -> tuple[dict[str, int], dict[str, int]]:
-    """The number of changed rows, and the growth in rows, each by relation, view and index."""
-    touched: dict[str, int] = {}
-    growth: dict[str, int] = {}
-    for some in chunks(mutations):
-        for mutation in some:
-            name, grown = mutation.layout, (mutation.old is None) - (mutation.new is None)
-            touched[name] = touched.get(name, 0) + 1
-            growth[name] = growth.get(name, 0) + grown
-        await turn(some)
-    return touched, growth
