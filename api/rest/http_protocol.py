@@ -15,6 +15,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from hornbeam_server.api.rest.joined_writes import JoinedWrites
+
 HEAD_BYTES = 64 * 1024
 """Maximum bytes of a request line and its headers."""
 HEAD_S = 10.0
@@ -45,7 +47,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Bytes that the client still had to read at the last check."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
         if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
             self.connections.discard(self)
             transport.abort()
