@@ -44,7 +44,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 import hornbeam
 from hornbeam.isolation import LEVELS
-from hornbeam.sqlalchemy import column_type, distinct_on, insert
+from hornbeam.sqlalchemy import distinct_on, insert
+from hornbeam.sqlalchemy_types import column_type
 from tests.client import client_world
 
 
