@@ -30,6 +30,14 @@ def test_uses_of_the_machine_are_found(source, tmp_path):
     assert [line.split()[-1] for line in tidy.offences(file)] == OFFENCES[source]
 
 
+def test_long_modules_are_found(tmp_path):
+    file = tmp_path / "module.py"
+    file.write_text("x = 1\n" * tidy.LONGEST)
+    assert list(tidy.too_long(file)) == []
+    file.write_text("x = 1\n" * (tidy.LONGEST + 1))
+    assert len(list(tidy.too_long(file))) == 1
+
+
 def test_the_packages_are_tidy(monkeypatch):
     monkeypatch.chdir(Path(__file__).parent.parent)
     assert tidy.main() == 0

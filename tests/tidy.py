@@ -1,4 +1,5 @@
-"""Fail when code that a simulation runs uses the machine instead of its ports (`make check`).
+"""Fail when code that a simulation runs uses the machine instead of its ports, and when a module is
+too long to be read (`make check`).
 
 Wall time, randomness, fresh ids and sockets come through ports (`storage/ports.py`), so that one
 seed decides a whole run. Only adapters of the machine, and the program that listens, may use them.
@@ -17,6 +18,10 @@ ADAPTERS = (
     *("storage/tcp/", "query/workers/processes.py", "query/workers/forkserver.py"),
     "api/serve.py",
 )
+LONGEST = 700
+"""Maximum lines of a module. What is longer has parts that belong apart."""
+MAY_BE_LONGER = {"query/binding/binder.py"}
+"""The binder is one recursion over the syntax tree, whose parts know each other."""
 SEEDED = {"random.Random"}
 """The simulation draws from generators with a seed."""
 
@@ -51,13 +56,24 @@ def _asked(node: ast.AST) -> Iterator[str]:
             yield from (call for call in CALLS if f".{dotted}".endswith(f".{call}"))
 
 
+def too_long(path: Path) -> Iterator[str]:
+    """Yield `file:line length` for a module that is too long."""
+    length = len(path.read_text().splitlines())
+    if length > LONGEST and str(path) not in MAY_BE_LONGER:
+        yield f"{path}:{length} has more than {LONGEST} lines: move what belongs apart"
+
+
 def main() -> int:
+    everything = (*PACKAGES, "cluster", "pipeline", "client/hornbeam")
+    modules = (path for package in everything for path in sorted(Path(package).rglob("*.py")))
+    long = [offence for path in modules for offence in too_long(path)]
+    print(*long, sep="\n", end="\n" if long else "")
     files = (path for package in PACKAGES for path in sorted(Path(package).rglob("*.py")))
     inside = (path for path in files if not str(path).startswith(ADAPTERS))
     found = [offence for path in inside for offence in offences(path)]
     for offence in found:
         print(f"{offence}: use the Clock or Ids port, or move this into an adapter")
-    return 1 if found else 0
+    return 1 if found or long else 0
 
 
 if __name__ == "__main__":

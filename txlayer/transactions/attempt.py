@@ -20,7 +20,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -48,6 +47,7 @@ from hornbeam_server.txlayer.transactions.batches import (
     sum_of,
     together,
 )
+from hornbeam_server.txlayer.transactions.bound_statements import Bound, Upsert, Written
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.constraint_checks import ConstraintChecks, numbers_cure
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
@@ -117,35 +117,6 @@ _RETURNED = Limit(MAX_ROW_BYTES, "What RETURNING gives, which is one row,", "sto
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """A statement with the values of its parameters. `by_duckdb`: DuckDB evaluates some of its
-    expressions."""
-
-    statement: Statement
-    parameters: Parameters
-    by_duckdb: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Upsert:
-    """ON CONFLICT of a bound statement."""
-
-    conflict: Conflict
-    bound: _Bound
-    values: ValueQueries
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """The rows that a statement has written, and what its RETURNING needs: the parameters for each
-    row, and the value queries of the statement."""
-
-    rows: list[Row]
-    parameters: Sequence[Parameters]
-    values: ValueQueries
-
-
 class Transaction:
     """The working state of one attempt.
 
@@ -174,7 +145,7 @@ class Transaction:
         self._now = now
         self._workspace = workspace = Workspace(state, store, locks, owner, deadline, at)
         self._new_searches = partial(Searches, workspace, store, snapshot, ranges)
-        self._bound: dict[int, tuple[WritePlan, _Bound]] = {}
+        self._bound: dict[int, tuple[WritePlan, Bound]] = {}
         """Plans and bound statements by the `id` of the statement, which they keep alive."""
         self._given: dict[int, list[dict[int, Value]]] = {}
         """The rows of VALUES by the `id` of the statement."""
@@ -223,7 +194,7 @@ class Transaction:
                 await turn(some)
         await self._workspace.reader.prefetch({name: list(keys) for name, keys in wanted.items()})
 
-    async def _named(self, plan: WritePlan, bound: _Bound) -> list[tuple[str, Key | None]]:
+    async def _named(self, plan: WritePlan, bound: Bound) -> list[tuple[str, Key | None]]:
         """The relations and keys of rows that a statement names; for inserted rows, their parents
         too. Empty for an INSERT of many rows, which reads them part by part."""
         match plan:
@@ -248,7 +219,7 @@ class Transaction:
 
     async def _bind(
         self, plan: WritePlan, statement: Statement, catalog: Catalog | None = None
-    ) -> tuple[WritePlan, _Bound]:
+    ) -> tuple[WritePlan, Bound]:
         """Bind a statement once. Returns another plan, made under `catalog`, when a value does not
         fit its parameter. Raises SqlError, TypeMismatch."""
         found = self._bound.get(id(statement))
@@ -262,22 +233,22 @@ class Transaction:
                     len(statement.sql), partial(with_values, plan, given, catalog, engine)
                 )
                 parameters = bind_parameters(left, plan, now)
-            found = plan, _Bound(statement, parameters, needs_duckdb(plan, parameters))
+            found = plan, Bound(statement, parameters, needs_duckdb(plan, parameters))
             self._bound[id(statement)] = found
         return found
 
-    async def _computed(self, bound: _Bound, work: Callable[[], T]) -> T:
+    async def _computed(self, bound: Bound, work: Callable[[], T]) -> T:
         """The result of `work`, which evaluates expressions of the statement."""
         return await self.state.engine.evaluate(work) if bound.by_duckdb else work()
 
-    async def _all_computed(self, bound: _Bound, items: Iterable[T]) -> list[T]:
+    async def _all_computed(self, bound: Bound, items: Iterable[T]) -> list[T]:
         """All `items`, as a list. Their iteration evaluates expressions of the statement."""
         if bound.by_duckdb:
             return await self.state.engine.evaluate(lambda: list(items))
         return await made(items)
 
     async def _values(
-        self, plan: InsertPlan, bound: _Bound, parameters: Parameters
+        self, plan: InsertPlan, bound: Bound, parameters: Parameters
     ) -> list[dict[int, Value]]:
         """The rows of VALUES, computed once, on the first use."""
         rows = self._given.get(id(bound.statement))
@@ -286,7 +257,7 @@ class Transaction:
             rows = self._given[id(bound.statement)] = await self._all_computed(bound, given)
         return rows
 
-    async def _key(self, find: ByKey, bound: _Bound) -> Key | None:
+    async def _key(self, find: ByKey, bound: Bound) -> Key | None:
         return await self._computed(bound, lambda: find.values(bound.parameters))
 
     async def run(self, plan: WritePlan, statement: Statement) -> StatementResult:
@@ -302,7 +273,7 @@ class Transaction:
             given = together(plan, some, self._now) if at_once else None
             if given is not None:
                 by_duckdb = any(needs_duckdb(plan, each) for each in given)
-                bound = _Bound(Statement(work.sql, some[0]), given[0], by_duckdb)
+                bound = Bound(Statement(work.sql, some[0]), given[0], by_duckdb)
                 results.append(await self._run(plan, bound, self._returned_budget, given[1:]))
             else:
                 for parameters in some:
@@ -319,7 +290,7 @@ class Transaction:
         return await self._run(*await self._bind(step.plan, statement, step.catalog), budget)
 
     async def _run(
-        self, plan: WritePlan, bound: _Bound, budget: Budget, others: Sequence[Parameters] = ()
+        self, plan: WritePlan, bound: Bound, budget: Budget, others: Sequence[Parameters] = ()
     ) -> StatementResult:
         """Run a bound statement. `others`: see `_insert`; for an INSERT only."""
         match plan:
@@ -367,8 +338,8 @@ class Transaction:
             await self._identity.move_past(counter, numbers)
 
     async def _insert(
-        self, plan: InsertPlan, bound: _Bound, others: Sequence[Parameters]
-    ) -> _Written:
+        self, plan: InsertPlan, bound: Bound, others: Sequence[Parameters]
+    ) -> Written:
         """Insert the rows of a statement, and those of its runs with `others`, if `inserts_at_once`
         holds."""
         relation = plan.relation
@@ -389,12 +360,12 @@ class Transaction:
                 rows_found = await plan.outputs.rows(rows_found, self._identity, self.state.engine)
             given += await made(plan.selected(row) for row in rows_found)
         rows = await self._new_rows.complete_each(relation, given)
-        upsert = None if plan.conflict is None else _Upsert(plan.conflict, bound, values)
+        upsert = None if plan.conflict is None else Upsert(plan.conflict, bound, values)
         written = await self.insert_rows(relation, rows, upsert)
         if others and plan.conflict is None:
             own = [each for each in (bound.parameters, *others) for _ in plan.rows]
-            return _Written(written, own, values)
-        return _Written(written, [bound.parameters] * len(written), values)
+            return Written(written, own, values)
+        return Written(written, [bound.parameters] * len(written), values)
 
     async def _value_queries(self, plan: RowPlan) -> ValueQueries:
         """The value queries of a statement, made before its first change: they read that state."""
@@ -408,7 +379,7 @@ class Transaction:
         self,
         relation: Relation,
         rows: Sequence[Row],
-        upsert: _Upsert | None = None,
+        upsert: Upsert | None = None,
     ) -> list[Row]:
         """Insert complete rows, set-at-a-time. Returns the inserted and updated rows.
 
@@ -427,7 +398,7 @@ class Transaction:
         self,
         relation: Relation,
         rows: Sequence[Row],
-        upsert: _Upsert | None,
+        upsert: Upsert | None,
         written_keys: set[bytes],
     ) -> list[Row]:
         """Insert a part of the rows. Adds their keys to `written_keys`, the keys of all rows that
@@ -490,7 +461,7 @@ class Transaction:
         return None
 
     async def _update_conflicting(
-        self, relation: Relation, upsert: _Upsert, held: Row, proposed: Row
+        self, relation: Relation, upsert: Upsert, held: Row, proposed: Row
     ) -> list[Row]:
         conflict, bound, values = upsert.conflict, upsert.bound, upsert.values
         key = self.state.codecs(relation.name).key_values(held)
@@ -509,11 +480,11 @@ class Transaction:
         new = await self._new_rows.defaulted(relation, conflict.assignments, new)
         return await self._replace(relation, [(row, new)])
 
-    async def _update(self, plan: UpdatePlan, bound: _Bound) -> _Written:
+    async def _update(self, plan: UpdatePlan, bound: Bound) -> Written:
         rows, values, given = await self._found(plan, bound)
         computed = await values.add_all(plan.queries, rows, given)
         pairs = await self._changed(plan.relation, plan.assignments, rows, computed, bound)
-        return _Written(await self._replace(plan.relation, pairs), given, values)
+        return Written(await self._replace(plan.relation, pairs), given, values)
 
     async def _changed(
         self,
@@ -521,7 +492,7 @@ class Transaction:
         assignments: Assignments,
         rows: Sequence[Row],
         given: Sequence[Parameters],
-        bound: _Bound,
+        bound: Bound,
     ) -> list[tuple[Row, Row]]:
         """Each row with the new row that SET makes of it, given the parameters for each."""
         after = (row_after(assignments, r, r, p) for r, p in zip(rows, given, strict=True))
@@ -536,7 +507,7 @@ class Transaction:
         return pairs
 
     async def _found(
-        self, plan: UpdatePlan | DeletePlan, bound: _Bound
+        self, plan: UpdatePlan | DeletePlan, bound: Bound
     ) -> tuple[list[Row], ValueQueries, list[Parameters]]:
         """The rows that a WHERE matches, locked, in their newest state; the value queries of the
         statement; and the parameters for each row."""
@@ -593,12 +564,12 @@ class Transaction:
         rekeyed = {one for pair in keys if pair[0] != pair[1] for one in pair}
         await self._workspace.lock_existence(name, sorted(rekeyed))
 
-    async def _delete(self, plan: DeletePlan, bound: _Bound) -> _Written:
+    async def _delete(self, plan: DeletePlan, bound: Bound) -> Written:
         rows, values, given = await self._found(plan, bound)
         await self._actions.delete(plan.relation, rows)
-        return _Written(rows, given, values)
+        return Written(rows, given, values)
 
-    async def _merge(self, plan: MergePlan, bound: _Bound) -> int:
+    async def _merge(self, plan: MergePlan, bound: Bound) -> int:
         """Carry out a MERGE; return the number of rows written. All new rows are computed before
         the first change. Rows are updated before others are deleted, so that ON DELETE follows from
         the new rows; rows are inserted last, for their keys may be freed."""
@@ -642,7 +613,7 @@ class Transaction:
         action: MergeInsert,
         pairs: Matched,
         values: ValueQueries,
-        bound: _Bound,
+        bound: Bound,
     ) -> list[Row]:
         """The new rows of WHEN NOT MATCHED THEN INSERT."""
         nothing: list[Row] = [()] * len(pairs.keys)
@@ -663,7 +634,7 @@ class Transaction:
             count += len(rows)
         return count
 
-    async def _locate(self, relation: str, find: ByKey, bound: _Bound) -> list[Row]:
+    async def _locate(self, relation: str, find: ByKey, bound: Bound) -> list[Row]:
         key = await self._key(find, bound)
         if key is None:
             return []
@@ -671,7 +642,7 @@ class Transaction:
         return await self._matching(rows, find.residual, bound)
 
     async def _matching(
-        self, rows: Sequence[Row | None], predicate: Scalar | None, bound: _Bound
+        self, rows: Sequence[Row | None], predicate: Scalar | None, bound: Bound
     ) -> list[Row]:
         present = [row for row in rows if row is not None]
         if predicate is None or not present:
@@ -685,7 +656,7 @@ class Transaction:
         return await selected(present, wanted)
 
     async def _search(
-        self, relation: Relation, find: BySearch, bound: _Bound
+        self, relation: Relation, find: BySearch, bound: Bound
     ) -> tuple[list[Row], list[Parameters]]:
         """The rows that a search finds, and the parameters for each row if the search gives some of
         their values."""
