@@ -116,14 +116,14 @@ def _numeric(function: Binary, left: Operand, right: Operand) -> Operand:
 
 def _divided(a: float, b: float) -> float:
     if not b:
-        raise DivisionByZero.of(f"{a} // {b}")
+        raise DivisionByZero.of(f"{a} / {b}")
     return a / b
 
 
 def whole_quotient(left: Operand, right: Operand) -> Operand:
     """/ and // of integers, towards zero."""
     return _whole(
-        left, right, "//", lambda a, b: abs(a) // abs(b) * (1 if (a < 0) is (b < 0) else -1)
+        left, right, "/", lambda a, b: abs(a) // abs(b) * (1 if (a < 0) is (b < 0) else -1)
     )
 
 

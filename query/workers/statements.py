@@ -219,7 +219,8 @@ def translated(error: Exception) -> HornbeamError:
     if kind.strip() == "Out of Memory" or isinstance(error, pa.ArrowMemoryError):
         return _out_of_memory()
     if divided := _DIVIDED.match(message):
-        return DivisionByZero.of(divided["expression"])
+        # DuckDB divides integers by //.
+        return DivisionByZero.of(divided["expression"].replace("//", "/"))
     if (raised := _RAISED.match(message)) is not None:
         return TypeMismatch(raised["message"])
     if kind.strip() in ("Conversion", "Out of Range"):

@@ -169,6 +169,16 @@ def test_both_executors_divide_and_report_a_division_by_zero(sql, engine):
             world.ask(sql.format(zero))
 
 
+@pytest.mark.parametrize("sql", DIVISIONS.values(), ids=DIVISIONS)
+def test_a_division_of_integers_by_zero_is_shown_as_it_was_written(sql, engine):
+    """DuckDB's operator is //."""
+    world = World(engine, CATALOG, {"t": [(4, Decimal("10.50"), 1, 1.0)]}, ORACLE)
+    with pytest.raises(DivisionByZero) as caught:
+        world.ask(sql.format("k").replace("d /", "7 / (k - 4) /"))
+    assert "//" not in str(caught.value)
+    assert " / " in str(caught.value)
+
+
 def test_the_executors_differ(engine):
     native = {
         name: isinstance(engine.prepare(sql.format("k"), CATALOG).plan, NativePlan)
