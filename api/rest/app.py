@@ -95,7 +95,12 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     found = (route for module in ROUTERS for route in module.router.routes)
     routes = [route for route in found if isinstance(route, APIRoute)]
     if settings.store == "hbase":
-        app.add_middleware(Forwarding, settings=settings, tls=forwarding_context(settings))
+        app.add_middleware(
+            Forwarding,
+            serving=app.state.serving,
+            settings=settings,
+            tls=forwarding_context(settings),
+        )
     known = {route.path: route for route in routes}
     given = app.state.serving, settings, app.state.metrics
     short: dict[str, ShortRoute] = {

@@ -4,26 +4,36 @@ A route refuses such a request with 503 and names the leader in the header `Horn
 refused request has had no effect. The layer then sends the same request to the leader, with the
 client's API key, and passes the leader's answer on. Every node authenticates, limits and audits the
 request itself.
+
+The answer to a request that was sent on says the leader's version of the catalog. The node waits
+until it uses that version, too, so that the client's next request here finds what it has changed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Iterable
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hornbeam.exchange import Answer, Lost, NotSent, Request
 from hornbeam.http import Http
 from hornbeam_server.api.rest import problems
+from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import OutcomeUnknown
 
 FORWARDED = "hornbeam-forwarded"
 """Header of a request that another node has sent on. It is not sent on again."""
+CATALOG = "hornbeam-catalog"
+"""Header of an answer to such a request: the version of the catalog that the leader uses."""
+CATALOG_S = 10.0
+"""Maximum seconds that an answer waits for the version of the catalog."""
+LOOK_S = 0.005
 MAX_BYTES = 16 * 1024 * 1024
 """Longest body that is kept to be sent on."""
 CONNECT_S = 5.0
@@ -43,14 +53,20 @@ _OF_THE_CONNECTION = frozenset({"content-length", "transfer-encoding", "connecti
 class Forwarding:
     """The layer, for nodes of a cluster. `tls` verifies leaders whose URL is https."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, tls: ssl.SSLContext) -> None:
+    def __init__(
+        self, app: ASGIApp, serving: Serving, settings: Settings, tls: ssl.SSLContext
+    ) -> None:
         self._app = app
+        self._serving = serving
         self._timeout_s = settings.max_timeout_s
         self._tls = tls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in _NEVER or FORWARDED in Headers(scope=scope):
+        if scope["type"] != "http" or scope["path"] in _NEVER:
             await self._app(scope, receive, send)
+            return
+        if FORWARDED in Headers(scope=scope):
+            await self._app(scope, receive, self._with_version(send))
             return
         body, refusal = _Body(receive), _Refusal(send)
         await self._app(scope, body.receive, refusal.send)
@@ -71,7 +87,29 @@ class Forwarding:
             )
             await problems.response(lost)(scope, receive, send)
         else:
+            await self._follow(answer.headers.get(CATALOG, ""))
             await answer(scope, receive, send)
+
+    def _with_version(self, send: Send) -> Send:
+        """`send` with the version of the catalog in the head of the answer."""
+
+        async def sent(message: Message) -> None:
+            database = self._serving.database
+            if message["type"] == "http.response.start" and database is not None:
+                MutableHeaders(scope=message)[CATALOG] = str(database.catalog.version)
+            await send(message)
+
+        return sent
+
+    async def _follow(self, version: str) -> None:
+        """Wait until this node uses a version of the catalog, or serves no longer."""
+        wanted = int(version) if version.isdecimal() else 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CATALOG_S):
+                while (database := self._serving.database) is not None:
+                    if database.catalog.version >= wanted:
+                        return
+                    await asyncio.sleep(LOOK_S)
 
     def _ask(self, leader: str, request: Request) -> Response:
         """The leader's answer. Raises NotSent and Lost. It blocks."""

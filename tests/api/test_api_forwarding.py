@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 import threading
@@ -12,13 +13,16 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hornbeam_server.api.rest import forwarding, problems
 from hornbeam_server.api.rest.forwarding import Forwarding
 from hornbeam_server.cluster.ports import free_ports
+from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import Unavailable
+from tests.txlayer.database_world import until
 
 PLAN = {"ddl": "CREATE TABLE t (a BIGINT PRIMARY KEY)"}
 
@@ -28,6 +32,8 @@ class Leader:
     """A server that notes requests and gives one answer."""
 
     status: int = 201
+    catalog: str = ""
+    """The header with the version of the catalog, if any."""
     complete: bool = True
     """Whether it sends the whole body of its answer."""
     seen: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
@@ -47,6 +53,8 @@ def leader() -> Iterator[Leader]:
             self.send_response(known.status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Hornbeam-Noted", "kept")
+            if known.catalog:
+                self.send_header("Hornbeam-Catalog", known.catalog)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer if known.complete else answer[:3])
@@ -80,8 +88,28 @@ def refusing(leader: str, *, reads: bool = True) -> ASGIApp:
     return app
 
 
-async def asked(app: ASGIApp, method: str = "POST", path: str = "/v1/schema/apply", **more: Any):
-    layer = Forwarding(app, Settings(store="hbase"), ssl.create_default_context())
+class Database:
+    """A node's database, of which only the version of the catalog counts."""
+
+    def __init__(self, version: int = 1) -> None:
+        self.catalog = self
+        self.version = version
+
+
+def layer_over(app: ASGIApp, database: Database | None = None) -> Forwarding:
+    serving = Serving(database or Database())  # type: ignore[arg-type]
+    return Forwarding(app, serving, Settings(store="hbase"), ssl.create_default_context())
+
+
+async def asked(
+    app: ASGIApp,
+    method: str = "POST",
+    path: str = "/v1/schema/apply",
+    *,
+    database: Database | None = None,
+    **more: Any,
+):
+    layer = layer_over(app, database)
     transport = httpx.ASGITransport(layer)
     async with httpx.AsyncClient(transport=transport, base_url="http://follower") as client:
         return await client.request(method, path, **more)
@@ -114,6 +142,32 @@ async def test_the_leaders_refusal_is_the_answer(leader):
     leader.status = 409
     answer = await asked(refusing(leader.url), json=PLAN)
     assert (answer.status_code, answer.json()) == (409, {"answered": "by the leader"})
+
+
+async def test_the_answer_waits_until_this_node_uses_the_catalog_of_the_leader(leader):
+    """Else the client's next request here would not find the relation that it has created."""
+    leader.catalog, database = "7", Database(5)
+    task = asyncio.ensure_future(asked(refusing(leader.url), json=PLAN, database=database))
+    await until(lambda: leader.seen)
+    database.version = 6
+    assert not (await asyncio.wait([task], timeout=0.3))[0]
+    database.version = 7
+    assert (await asyncio.wait_for(task, 5)).status_code == 201
+
+
+async def test_a_node_that_does_not_follow_passes_the_answer_on(leader, monkeypatch):
+    monkeypatch.setattr(forwarding, "CATALOG_S", 0.05)
+    leader.catalog = "7"
+    assert (await asked(refusing(leader.url), json=PLAN)).status_code == 201
+
+
+async def test_the_leader_says_its_catalog_to_the_node_that_asks():
+    async def app(scope, receive, send):
+        await Response("done")(scope, receive, send)
+
+    forwarded = await asked(app, headers={"Hornbeam-Forwarded": "yes"}, database=Database(9))
+    assert forwarded.headers["hornbeam-catalog"] == "9"
+    assert "hornbeam-catalog" not in (await asked(app, database=Database(9))).headers
 
 
 async def test_a_request_is_sent_on_once(leader):
@@ -180,9 +234,7 @@ async def test_a_body_whose_client_has_gone_is_not_sent_on(leader):
 
     scope = {"type": "http", "method": "POST", "path": "/v1/schema/alter", "headers": []}
     scope |= {"raw_path": b"/v1/schema/alter", "query_string": b""}
-    layer = Forwarding(
-        refusing(leader.url, reads=False), Settings(store="hbase"), ssl.create_default_context()
-    )
+    layer = layer_over(refusing(leader.url, reads=False))
     await layer(scope, receive, send)
     assert sent[0]["status"] == 503
     assert not leader.seen
