@@ -20,7 +20,7 @@ from hornbeam_server.storage.simulated.network import RemoteCalls
 from hornbeam_server.txlayer.cluster.assignment import PATH, SLOTS, Assignment, Word
 from hornbeam_server.txlayer.cluster.balance import PAYS
 from hornbeam_server.txlayer.cluster.election import Candidate, Election
-from hornbeam_server.txlayer.cluster.master import RETRY_S, Master, Superseded
+from hornbeam_server.txlayer.cluster.master import FOLLOW_S, RETRY_S, Master, Superseded
 from tests.txlayer.assignment_laws import check_clock, check_step, names
 
 LOOK_S = 0.02
@@ -388,6 +388,30 @@ async def test_the_gate_is_closed_once_every_member_has_acknowledged_it():
     world.nodes["b"].is_stuck = False
     await changing
     assert log
+    await world.end()
+
+
+@in_limited_virtual_time
+@pytest.mark.parametrize("stuck_s", [0.5, 3 * FOLLOW_S])
+async def test_a_change_ends_when_every_member_follows_it_or_time_is_up(stuck_s):
+    """A client finds its change at every node then. A member that hangs delays it for a while."""
+    world = await world_of(*"ab")
+    master, slow = world.nodes["a"].master, world.nodes["b"]
+    async with master.gate_closed():
+        master.catalog += 1
+        slow.is_stuck = True
+        began = asyncio.get_running_loop().time()
+        asyncio.get_running_loop().call_later(stuck_s, setattr, slow, "is_stuck", False)
+    took_s = asyncio.get_running_loop().time() - began
+    opened = world.registry.newest
+    assert (opened.gate_closed, opened.catalog) == (False, 1)
+    if stuck_s < FOLLOW_S:
+        followed = world.registry.versions[world.registry.words["b"].version]
+        assert (followed.gate_closed, followed.catalog) == (False, 1)
+        assert stuck_s <= took_s < FOLLOW_S
+    else:
+        assert FOLLOW_S <= took_s < stuck_s
+    await asyncio.sleep(stuck_s)
     await world.end()
 
 

@@ -33,6 +33,9 @@ from hornbeam_server.txlayer.cluster.assignment import (
 from hornbeam_server.txlayer.cluster.change_poller import Lookout
 
 POLL_S = 0.05
+FOLLOW_S = 2.0
+"""Maximum seconds that an answered schema change waits for members to use its catalog. Correctness
+needs no wait: it lets a client find its change at every node."""
 RETRY_S = 0.5
 """Pause between two attempts to recover one log."""
 
@@ -108,7 +111,7 @@ class Master:
     async def gate_closed(self) -> AsyncIterator[int]:
         """Keep all transactions out, at every member, while the context lasts. All committed ones
         are applied then. Gives a clock at or above all of them. At the end the gate is opened with
-        `catalog`.
+        `catalog`, and every member that reports within `FOLLOW_S` uses it.
 
         Raises Unavailable when this node is no longer the master. If it raises at the end, only the
         successor knows whether the gate was opened with `catalog`.
@@ -122,6 +125,8 @@ class Master:
             finally:
                 self._close = False
             await self._until(self._is_open)
+            opened, give_up = self._version, self._clock.monotonic() + FOLLOW_S
+            await self._until(lambda: self._follow(opened) or self._clock.monotonic() >= give_up)
 
     async def wait_until_all_past(self, version: int) -> None:
         """Return when no query of any member reads a catalog older than `version`. Raises
@@ -136,6 +141,12 @@ class Master:
 
     def _is_open(self) -> bool:
         return not self.assignment.gate_closed
+
+    def _follow(self, version: int) -> bool:
+        """Have all members acknowledged this version of the assignment? They use its catalog
+        then."""
+        words = [self.words.get(member.name) for member in self.assignment.members]
+        return all(word is not None and word.version >= version for word in words)
 
     def _all_read(self, version: int) -> bool:
         words = [self.words.get(member.name) for member in self.assignment.members]
