@@ -60,7 +60,7 @@ def write(url, stop, written):
                 written[number] = number
                 if number % 3 == 0:
                     cursor.execute(f"DELETE FROM {name} WHERE o_id = ?", [number - 1])
-                    del written[number - 1]
+                    written.pop(number - 1, None)  # the insert met the change of the name
             except hornbeam.ProgrammingError:  # it has another name now
                 name = "purchase"
 
