@@ -43,10 +43,11 @@ COMPILED = [
     "SELECT i, CAST(x AS BIGINT) + g AS y FROM a WHERE g < 9",
     "SELECT i, EXTRACT(year FROM s) AS y, DATE_TRUNC('month', m) AS z, FLOOR(d) AS w FROM a",
     "SELECT i, CONCAT(t, LEFT(t, 1)) AS u FROM a WHERE STRPOS(t, 'b') > 0 OR DAY(m) = 1",
+    "SELECT i, sqrt(abs(d)) AS y FROM a",
     "SELECT y, y AS again, NULL AS n FROM (SELECT CAST(d AS DECIMAL(20,1)) AS y FROM a) AS s",
 ]
 BY_DUCKDB = [
-    "SELECT i, sqrt(d) AS y FROM a",
+    "SELECT i, sqrt(x) AS y FROM a",
     "SELECT i, EXTRACT(decade FROM s) AS y FROM a",
     "SELECT i, s + INTERVAL 1 DAY AS y FROM a",
 ]
