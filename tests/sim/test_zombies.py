@@ -32,6 +32,7 @@ async def one_owner(**options):
         await cluster.start()
         (owner,) = cluster.nodes
         await run(owner, opened(owner.database))
+        await run(owner, owner.database.committer.drain())  # commits are answered before
         yield owner, cluster
     finally:
         await cluster.stop()

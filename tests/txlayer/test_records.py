@@ -123,9 +123,9 @@ COMMITS = st.builds(
 )
 
 
-@given(st.lists(COMMITS, max_size=2), st.integers(0, 1 << 60))
-async def test_pieces_are_the_bytes_of_the_record(found, ts):
-    pieces = [await encode_commit(commit) for commit in found]
+@given(st.lists(COMMITS, max_size=2), st.integers(0, 1 << 60), st.sampled_from([0, PIECE_BYTES]))
+async def test_pieces_are_the_bytes_of_the_record(found, ts, size):
+    pieces = [await encode_commit(commit, size) for commit in found]
     assert [b"".join(each) for each in pieces] == [encode(commit) for commit in found]
     batch = Batch(ts, [msgspec.Raw(encode(commit)) for commit in found])
     assert b"".join(encode_batch(ts, pieces)) == encode(batch)
@@ -134,12 +134,12 @@ async def test_pieces_are_the_bytes_of_the_record(found, ts):
 def test_large_counts_have_the_headers_of_messagepack():
     changes = [("t", None, b"")] * 70_000
     commit = Commit(bytes(16), 1, {f"t{n}": [] for n in range(70_000)}, changes)
-    assert b"".join(asyncio.run(encode_commit(commit))) == encode(commit)
+    assert b"".join(asyncio.run(encode_commit(commit, PIECE_BYTES))) == encode(commit)
 
 
 def test_large_values_are_not_copied():
     value = bytes(PIECE_BYTES)
     commit = Commit(bytes(16), 1, {"t": [Put(b"k", value)]}, [("t", value, None)])
-    pieces = asyncio.run(encode_commit(commit))
+    pieces = asyncio.run(encode_commit(commit, PIECE_BYTES))
     assert [piece is value for piece in pieces] == [False, True, False, True, False]
     assert sum(piece is value for piece in encode_batch(5, [pieces])) == 2
