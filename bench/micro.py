@@ -399,6 +399,7 @@ async def measure(
     """All figures. Calls `step` with the name of each step that begins, and `on_missing` with a
     sentence about a program that is not installed."""
     scratch, kept = options.folder / "scratch", options.folder / "joins"
+    floors = options.folder / "floors"  # folders of databases are private to this user
     figures: list[Figure] = []
     step("writes")
     figures += await writes(scratch, options)
@@ -417,13 +418,13 @@ async def measure(
         figures += read
         step("short reads")
         figures += await short_reads.in_process(
-            database, options.customers, options.requests, options.rounds, scratch
+            database, options.customers, options.requests, options.rounds, floors
         )
         step("joins")
         figures += await joins(database, options)
     step("short reads over REST")
     figures += await short_reads.served(
-        kept, options.customers, options.requests, options.rounds, scratch, on_missing
+        kept, options.customers, options.requests, options.rounds, floors, on_missing
     )
     step("REST")
     figures += rest(kept, options, 1_000 / read[0].value)
