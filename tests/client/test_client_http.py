@@ -53,6 +53,10 @@ class Node:
         with connection:
             script(connection)
 
+    def wait_for(self, script: int) -> None:
+        """Wait until a script, counted from 1, has ended and its connection is closed."""
+        self._threads[script].join(10)
+
     def close(self) -> None:
         for thread in self._threads:
             thread.join(10)

@@ -275,6 +275,7 @@ async def test_an_async_pool_checks_and_replaces_idle_transports() -> None:
             first = db.transport
         async with pool.connection() as db:
             assert db.transport is first
+        await asyncio.to_thread(node.wait_for, 1)  # so the next check needs another connection
         async with pool.connection() as db:
             assert db.transport is not first
         pool._shelf.max_age_s = 0.0

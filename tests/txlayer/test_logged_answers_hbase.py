@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from bench.nodes import NodeProcess, NodeProcesses
+from tests.query.test_workers import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 DDL = """
@@ -59,6 +60,11 @@ def post(node, path, body, key=None):
     return json.loads(sent.text.splitlines()[-1])  # of a stream its last line
 
 
+def is_built(node):
+    status = httpx.get(f"{node.url}/v1/status", timeout=60, trust_env=False).json()
+    return status["views"] == {"totals": "readable"}
+
+
 def execute(node, sql, key=None):
     return post(node, "/v1/transactions", {"statements": [{"sql": sql}]}, key)
 
@@ -76,6 +82,8 @@ def test_answered_commits_outlive_a_kill_before_they_are_put(real_cluster, tmp_p
         execute(leader, "INSERT INTO owner VALUES (1)")
         opened = execute(leader, "INSERT INTO account VALUES (1, 1, 100)")["bookmark"]
         dying, other = nodes.nodes
+        for node in nodes.nodes:
+            wait_until(lambda: is_built(node), 60)  # noqa: B023
         assert value(other, TOTAL, opened) == value(dying, TOTAL, opened) == 100
         nodes.hold.touch()
         added = execute(dying, ADD, key="add")
