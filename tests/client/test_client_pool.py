@@ -147,6 +147,7 @@ def test_a_transport_that_was_idle_is_checked_and_replaced_if_it_fails() -> None
             first = db.transport
         with pool.connection() as db:
             assert db.transport is first
+        node.wait_for(1)  # so the next check needs another connection
         with pool.connection() as db:
             assert db.transport is not first
         assert (pool.used, pool.idle) == (0, 1)
