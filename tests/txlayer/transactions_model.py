@@ -293,7 +293,8 @@ def _delete(schema: Schema, relation: Relation, state: State, rows: Sequence[Row
         for fk in child.foreign_keys:
             if fk.parent != relation.name or fk.on_delete is Action.RESTRICT:
                 continue
-            gone = [_values(relation, row, fk.parent_columns) for row in rows]
+            keys = [_values(relation, row, fk.parent_columns) for row in rows]
+            gone = [key for key in keys if None not in key]  # NULL references nothing
             below = [r for r in state[child.name] if _values(child, r, fk.columns) in gone]
             if fk.on_delete is Action.CASCADE:
                 _delete(schema, child, state, below)
