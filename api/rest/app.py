@@ -41,7 +41,6 @@ from hornbeam_server.api.rest.short_requests import ShortRequests, ShortRoute
 from hornbeam_server.api.rest.short_transactions import PATH as TRANSACTIONS
 from hornbeam_server.api.rest.short_transactions import ShortTransactions
 from hornbeam_server.api.security.roles import needed_role
-from hornbeam_server.api.security.tls import forwarding_context
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
@@ -95,12 +94,7 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     found = (route for module in ROUTERS for route in module.router.routes)
     routes = [route for route in found if isinstance(route, APIRoute)]
     if settings.store == "hbase":
-        app.add_middleware(
-            Forwarding,
-            serving=app.state.serving,
-            settings=settings,
-            tls=forwarding_context(settings),
-        )
+        app.add_middleware(Forwarding, serving=app.state.serving, settings=settings)
     known = {route.path: route for route in routes}
     given = app.state.serving, settings, app.state.metrics
     short: dict[str, ShortRoute] = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
+import re
 from collections.abc import Iterable
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -23,9 +23,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hornbeam.exchange import Answer, Lost, NotSent, Request
 from hornbeam.http import Http
 from hornbeam_server.api.rest import problems
+from hornbeam_server.api.security.tls import forwarding_context
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.settings import Settings
-from hornbeam_server.schema.errors import OutcomeUnknown
+from hornbeam_server.schema.errors import InvalidRequest, OutcomeUnknown
 
 FORWARDED = "hornbeam-forwarded"
 """Header of a request that another node has sent on. It is not sent on again."""
@@ -37,8 +38,8 @@ LOOK_S = 0.005
 MAX_BYTES = 16 * 1024 * 1024
 """Longest body that is kept to be sent on."""
 CONNECT_S = 5.0
-_NEVER = {"/v1/query", "/v1/transactions"}
-"""Paths that every node serves, and whose bodies are therefore not kept."""
+_NEVER = re.compile(r"/v1/(query|transactions|puts|load(/.*)?)")
+"""Paths that every node serves. Their bodies may be long, and are not kept."""
 _OF_THIS_NODE = frozenset(
     {
         *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te"),
@@ -51,18 +52,15 @@ _OF_THE_CONNECTION = frozenset({"content-length", "transfer-encoding", "connecti
 
 
 class Forwarding:
-    """The layer, for nodes of a cluster. `tls` verifies leaders whose URL is https."""
+    """The layer, for nodes of a cluster."""
 
-    def __init__(
-        self, app: ASGIApp, serving: Serving, settings: Settings, tls: ssl.SSLContext
-    ) -> None:
+    def __init__(self, app: ASGIApp, serving: Serving, settings: Settings) -> None:
         self._app = app
         self._serving = serving
-        self._timeout_s = settings.max_timeout_s
-        self._tls = tls
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in _NEVER:
+        if scope["type"] != "http" or _NEVER.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
         if FORWARDED in Headers(scope=scope):
@@ -80,6 +78,8 @@ class Forwarding:
             answer = await asyncio.to_thread(self._ask, refusal.leader, request)
         except NotSent:
             await refusal.release()
+        except InvalidRequest as error:
+            await problems.response(error)(scope, receive, send)
         except Lost as error:
             lost = OutcomeUnknown(
                 f"The node that leads, {refusal.leader}, has not answered: {error}.",
@@ -112,12 +112,14 @@ class Forwarding:
                     await asyncio.sleep(LOOK_S)
 
     def _ask(self, leader: str, request: Request) -> Response:
-        """The leader's answer. Raises NotSent and Lost. It blocks."""
+        """The leader's answer. Raises NotSent, Lost, and InvalidRequest when the certificates
+        cannot be used: they are read for each request, so that renewed ones count. It blocks."""
+        secure = leader.startswith("https:")
         carrier = Http(
             leader,
             connect_timeout_s=CONNECT_S,
-            timeout_s=self._timeout_s,
-            tls=self._tls if leader.startswith("https:") else None,
+            timeout_s=self._settings.max_timeout_s,
+            tls=forwarding_context(self._settings) if secure else None,
         )
         try:
             return _response(carrier.send(request))

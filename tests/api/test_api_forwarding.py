@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -98,7 +97,7 @@ class Database:
 
 def layer_over(app: ASGIApp, database: Database | None = None) -> Forwarding:
     serving = Serving(database or Database())  # type: ignore[arg-type]
-    return Forwarding(app, serving, Settings(store="hbase"), ssl.create_default_context())
+    return Forwarding(app, serving, Settings(store="hbase"))
 
 
 async def asked(
@@ -197,11 +196,29 @@ async def test_an_unknown_leader_leaves_the_refusal(leader):
     assert "hornbeam-leader" not in answer.headers
 
 
-@pytest.mark.parametrize("path", ["/v1/query", "/v1/transactions"])
+@pytest.mark.parametrize(
+    "path", ["/v1/query", "/v1/transactions", "/v1/load", "/v1/load/shop.item", "/v1/puts"]
+)
 async def test_what_every_node_serves_is_not_sent_on(leader, path):
     answer = await asked(refusing(leader.url), path=path, json=PLAN)
     assert answer.status_code == 503
     assert not leader.seen
+
+
+async def test_an_initial_load_is_begun_at_the_leader(leader):
+    assert (await asked(refusing(leader.url), path="/v1/loads", json={})).status_code == 201
+
+
+async def test_certificates_are_read_when_they_are_needed(tmp_path):
+    """A renewed certificate counts without a restart. A damaged one is reported."""
+    (port,) = free_ports(1)
+    settings = Settings(store="hbase", tls_certificate=tmp_path / "c.pem", node_ca=tmp_path / "a")
+    layer = Forwarding(refusing(f"https://127.0.0.1:{port}"), Serving(), settings)
+    transport = httpx.ASGITransport(layer)
+    async with httpx.AsyncClient(transport=transport, base_url="http://follower") as client:
+        answer = await client.post("/v1/schema/apply", json=PLAN)
+    assert answer.status_code == 422
+    assert "certificates of the settings cannot be used" in answer.json()["detail"]
 
 
 async def test_a_body_too_long_to_keep_is_not_sent_on(leader, monkeypatch):
