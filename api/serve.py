@@ -346,15 +346,17 @@ def _not_free(settings: Settings, error: OSError) -> Unavailable:
 
 def _url(listening: socket.socket, *, secure: bool) -> str:
     host, port = listening.getsockname()[:2]
-    scheme = "https" if secure else "http"
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    return _url_of("https" if secure else "http", host, port)
 
 
 def _at_port(url: str, port: int) -> str:
     """The URL of the same host at another port."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    return _url_of(parts.scheme, parts.hostname or "", port)
+
+
+def _url_of(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _begun(url: str) -> None:
