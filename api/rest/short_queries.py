@@ -11,9 +11,9 @@ from starlette.types import Scope
 
 from hornbeam_server.api.rest.json_parameters import values_of
 from hornbeam_server.api.rest.metrics import Metrics, now_s
-from hornbeam_server.api.rest.request_models import MAX_MS, MAX_SQL, MAX_TS
+from hornbeam_server.api.rest.request_models import MAX_SQL
 from hornbeam_server.api.rest.serializers import direct_document
-from hornbeam_server.api.rest.short_requests import is_usual
+from hornbeam_server.api.rest.short_requests import UNREADABLE, is_usual, is_within_bounds
 from hornbeam_server.api.security.roles import Role
 from hornbeam_server.node.node import Serving
 from hornbeam_server.node.reads import DirectResult
@@ -64,11 +64,9 @@ class ShortQueries:
         try:
             asked = _decode(body)
             parameters = values_of(asked.parameters)
-        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
+        except UNREADABLE:
             return None
-        if len(asked.sql) > MAX_SQL or not 0 <= asked.bookmark <= MAX_TS:
-            return None
-        if asked.timeout_ms is not None and not 0 < asked.timeout_ms <= MAX_MS:
+        if len(asked.sql) > MAX_SQL or not is_within_bounds(asked.bookmark, asked.timeout_ms):
             return None
         if len(parameters) > self._max_parameters:
             return None

@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hornbeam_server.api.rest.authentication import PRINCIPAL
 from hornbeam_server.api.rest.body_limits import SHORT_BYTES
 from hornbeam_server.api.rest.metrics import now_s
+from hornbeam_server.api.rest.request_models import MAX_MS, MAX_TS
 from hornbeam_server.api.security.roles import Principal, Role
 
 JSON = b"application/json"
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError)
+"""Errors of decoding a body and its parameters. The application reports what is wrong."""
 _ACCEPTED = {JSON, b"*/*"}
 _NO_BODY: Message = {"type": "http.request", "body": b"", "more_body": False}
 
@@ -81,6 +85,11 @@ def is_usual(scope: Scope, role: Role) -> bool:
         elif name == b"content-encoding" or (name == b"accept" and value not in _ACCEPTED):
             return False
     return typed
+
+
+def is_within_bounds(bookmark: int, timeout_ms: int | None) -> bool:
+    """Are both within the bounds of the request models?"""
+    return 0 <= bookmark <= MAX_TS and (timeout_ms is None or 0 < timeout_ms <= MAX_MS)
 
 
 def _is_short(body: bytes) -> bool:

@@ -18,9 +18,9 @@ from hornbeam_server.api.rest.authentication import PRINCIPAL
 from hornbeam_server.api.rest.dependencies import encoded, timeout_s
 from hornbeam_server.api.rest.json_parameters import values_of
 from hornbeam_server.api.rest.metrics import Metrics
-from hornbeam_server.api.rest.request_models import MAX_MS, MAX_SQL, MAX_TS
+from hornbeam_server.api.rest.request_models import MAX_SQL
 from hornbeam_server.api.rest.serializers import transaction_document
-from hornbeam_server.api.rest.short_requests import is_usual
+from hornbeam_server.api.rest.short_requests import UNREADABLE, is_usual, is_within_bounds
 from hornbeam_server.api.security.roles import Principal, Role
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Serving
@@ -89,7 +89,7 @@ class ShortTransactions:
         try:
             asked = _decode(body)
             statements = tuple(Statement(s.sql, values_of(s.parameters)) for s in asked.statements)
-        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
+        except UNREADABLE:
             return None
         key = _idempotency_key(scope)
         if not (self._fits(asked, statements) and (key is None or 0 < len(key) <= _MAX_KEY)):
@@ -105,11 +105,9 @@ class ShortTransactions:
 
     def _fits(self, asked: _Transaction, statements: tuple[Statement, ...]) -> bool:
         """Is the body within the bounds of `TransactionBody`?"""
-        time_fits = asked.timeout_ms is None or 0 < asked.timeout_ms <= MAX_MS
         parameters = sum([len(each.parameters) for each in statements])
         return (
-            time_fits
-            and 0 <= asked.bookmark <= MAX_TS
+            is_within_bounds(asked.bookmark, asked.timeout_ms)
             and parameters <= self._settings.max_parameters
             and bool(statements)
             and all(0 < len(each.sql) <= MAX_SQL for each in statements)
