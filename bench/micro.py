@@ -32,6 +32,7 @@ from bench.measure import (
     Figure,
     percentile,
     print_figures,
+    ratios,
     seconds,
     where_time_goes,
     write_report,
@@ -228,12 +229,14 @@ def rest(folder: Path, options: Options, in_process_ms: float) -> list[Figure]:
     `in_process_ms` is the time of the same read without HTTP.
     """
     floor, read = _point_reads(folder, options)
-    ratios = _ratios(read, floor)
+    to_livez = ratios(read, floor)
     key = keys.fresh()
     settings = {"authentication": "keys", "bootstrap_key": keys.bootstrap_line(key)}
     header = f"Authorization: Bearer {key.text}"
     keyed_floor, keyed = _point_reads(folder, options, header, **settings)
-    ratio = Figure("REST", "point read / livez", "×", ratios, at_most=2, note="blocking raw socket")
+    ratio = Figure(
+        "REST", "point read / livez", "×", to_livez, at_most=2, note="blocking raw socket"
+    )
     if not ratio.met:
         why = f"the read itself takes {in_process_ms:.3f} ms, routing and validation the rest"
         ratio = replace(ratio, why=why)
@@ -245,7 +248,7 @@ def rest(folder: Path, options: Options, in_process_ms: float) -> list[Figure]:
             "REST",
             "point read with an API key / without",
             "×",
-            _ratios(_ratios(keyed, keyed_floor), ratios),
+            ratios(ratios(keyed, keyed_floor), to_livez),
             note="each over its own server's /livez, which needs no key",
         ),
     ]
@@ -265,10 +268,6 @@ def _point_reads(
             floor.append(percentile(client.times_ms(livez, options.requests), 0.5))
             read.append(percentile(client.times_ms(query, options.requests), 0.5))
     return floor, read
-
-
-def _ratios(measured: Sequence[float], floor: Sequence[float]) -> tuple[float, ...]:
-    return tuple(a / b for a, b in zip(measured, floor, strict=True))
 
 
 def memory(folder: Path, _: Options) -> list[Figure]:

@@ -35,19 +35,25 @@ class HttpError(Exception):
 def server(folder: Path, **settings: str) -> Iterator[tuple[int, int]]:
     """Serve the database in `folder` in a fresh process. Yields (port, process id)."""
     (port,) = free_ports(1)
-    given = json.dumps(settings)
-    command = [sys.executable, "-m", "bench.serving", str(folder), str(port), given]
+    with running(port, "bench.serving", str(folder), str(port), json.dumps(settings)) as process:
+        yield port, process
+
+
+@contextmanager
+def running(port: int, module: str, *arguments: str) -> Iterator[int]:
+    """Run a module that listens on `port` in a fresh process. Yields the process id. Raises
+    RuntimeError if the process does not accept connections."""
+    command = [sys.executable, "-m", module, *arguments]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        wait_until_up(port, process)
-        yield port, process.pid
+        _wait_until_up(port, process)
+        yield process.pid
     finally:
         process.terminate()
         process.wait()
 
 
-def wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until the process accepts connections. Raises RuntimeError."""
+def _wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
         try:

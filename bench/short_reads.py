@@ -14,8 +14,6 @@ import selectors
 import shutil
 import socket
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -252,13 +250,8 @@ def _bare_server(folder: Path, answers: Mapping[str, bytes]) -> Iterator[tuple[i
     for path, answer in answers.items():
         (folder / path.removeprefix("/")).write_bytes(answer)
     (port,) = free_ports(1)
-    process = subprocess.Popen([sys.executable, "-m", "bench.bare_asgi", str(port), str(folder)])
-    try:
-        serving.wait_until_up(port, process)
-        yield port, process.pid
-    finally:
-        process.terminate()
-        process.wait()
+    with serving.running(port, "bench.bare_asgi", str(port), str(folder)) as process:
+        yield port, process
 
 
 def _postgres_way(stack: ExitStack, server: Server, customers: int) -> Way:
