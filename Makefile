@@ -140,7 +140,7 @@ cluster: $(READY)  ## HBase, HDFS and ZooKeeper on this machine: REGION_SERVERS=
 cluster-down: $(READY)  ## stop it; data stay
 	@$(BIN)/hornbeam cluster down --dir $(CLUSTER)
 
-bench: $(PEERS)  ## measure, and write bench/reports/latest.json; beside PostgreSQL if installed
+bench: $(PEERS)  ## measure, and write bench/reports/latest.json; next to PostgreSQL if installed
 	@$(BIN)/python -m bench.micro
 
 bench-groups: $(PEERS)  ## what a total costs writers of one hot group, and saves readers; PostgreSQL if installed: QUICK=1

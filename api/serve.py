@@ -304,7 +304,7 @@ def _end_without(supervisor: Connection, server: uvicorn.Server) -> None:
 
 
 def _listen(settings: Settings, *, shared: bool = False) -> socket.socket:
-    """A socket that listens where the settings say; if `shared`, beside those of other workers."""
+    """A socket that listens where the settings say. `shared`: other workers listen there, too."""
     family = _family(settings)
     try:
         return socket.create_server(

@@ -1,4 +1,4 @@
-"""Reads of few rows, layer by layer, beside floors over the same rows in the same run.
+"""Reads of few rows, layer by layer, next to floors over the same rows in the same run.
 
 A *way* answers the same three reads as every other way; the ways of a group take turns in each
 round. Figures are processor time: it scatters less than the time by the clock on a shared machine,
@@ -107,8 +107,8 @@ def the_reads(customers: int) -> tuple[Read, ...]:
 async def in_process(
     database: Database, customers: int, requests: int, rounds: int, scratch: Path
 ) -> list[Figure]:
-    """The figures of `Database.fetch`, sqlite3 and DuckDB. Their files stand beside
-    `scratch`."""
+    """The figures of `Database.fetch`, sqlite3 and DuckDB. The names of their
+    files begin with `scratch`."""
     schema, clocks = database.catalog.schema, {"": time.process_time_ns}
     figures: list[Figure] = []
     with (

@@ -6,7 +6,7 @@ The log stage takes all waiting transactions and gives them one timestamp and on
 commit point. If the store is remote it lays the rows of the batch over the store (`reader`), for
 the reads of this process, and answers (decision 84). The apply stage takes all logged batches, puts
 them into the store concurrently, and moves the watermark, in the order of the log; it answers the
-transactions that have no answer. Transactions that arrive meanwhile are logged meanwhile. All
+transactions that have no answer. Later transactions are logged while earlier ones are applied. All
 transactions in the committer at one time hold locks against one another, so those of one batch may
 share a timestamp, and no two batches write the same row. Cells of immediate views are the exception
 (lanes.py): what the transactions of a batch add is added up when the batch is made, and consecutive
