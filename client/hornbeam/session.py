@@ -168,7 +168,7 @@ class Session:
         """Run the collected writes at the end of the outermost pipeline. `failed`: the block of the
         pipeline raised an exception."""
         self._pipelines -= 1
-        if failed and self._autocommit:
+        if failed and self._automatic:
             self._forget()
         if not failed and not self._pipelines:
             await self.settle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -161,3 +162,13 @@ def test_each_statement_of_a_script_in_a_block_is_in_one_transaction(
         assert not plain.in_transaction
         assert plain.isolation == RR
     assert rows(db) == [(1, 1), (2, 2)]
+
+
+def test_a_pipeline_that_fails_in_a_block_leaves_the_writes_before_it(db: Connection) -> None:
+    """As on a connection without autocommit: its own writes stay, too."""
+    run(db, "BEGIN", "INSERT INTO t VALUES (2, 2)")
+    with contextlib.suppress(ZeroDivisionError), db.pipeline():
+        run(db, "INSERT INTO t VALUES (3, 3)")
+        raise ZeroDivisionError
+    run(db, "COMMIT")
+    assert rows(db) == [(1, 1), (2, 2), (3, 3)]
