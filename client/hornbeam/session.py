@@ -305,6 +305,7 @@ class Session:
                 )
             self._prepared.clear()
             self._path.set(None, local=False)
+            self._path.commit()
         if what in {"all", "sequences"}:
             self._drawn, self._has_drawn = {}, False
 

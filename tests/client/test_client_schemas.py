@@ -87,6 +87,14 @@ def test_a_rollback_withdraws_the_search_path_of_a_transaction(db):
     assert db.search_path == ("public",)
 
 
+def test_a_rollback_does_not_restore_a_search_path_from_before_discard_all(db):
+    run(db, *SHOP, "SET search_path TO shop", "DISCARD ALL", "SELECT 1")
+    assert db.search_path == ("public",)
+    run(db, "BEGIN", "SELECT 1")
+    db.rollback()
+    assert db.search_path == ("public",)
+
+
 def test_each_write_of_a_transaction_keeps_its_search_path(db):
     run(db, *SHOP, "SELECT 1")
     db.autocommit = False
