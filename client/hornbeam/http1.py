@@ -1,6 +1,6 @@
 """HTTP/1.1 without sockets: requests as bytes, and answers from bytes (RFC 9112).
 
-`http.py` reads and writes the bytes with a socket, `aio_http.py` with an event loop. An answer that
+`http.py` reads and writes the bytes with a socket, `aio/http.py` with an event loop. An answer that
 is ambiguous is refused, since its end decides whether the connection can be used again: two
 lengths, a length that is no plain number, a line that does not end with CR LF.
 """

@@ -13,8 +13,8 @@ the results that the caller has read stay valid; otherwise the server refuses th
 A dry run repeats the writes before it. If the results are not needed one by one, `pipeline` sends
 the writes together, as `executemany` does.
 
-What may wait is a coroutine. `connection.py` runs it over requests that block, `aio.py` in an event
-loop (`waiting.py`).
+What may wait is a coroutine. `connection.py` runs it over requests that block, `aio/connection.py`
+in an event loop (`waiting.py`).
 """
 
 from __future__ import annotations
