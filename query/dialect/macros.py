@@ -72,14 +72,6 @@ _TEXT_OF_REAL = (
 """A REAL as PostgreSQL prints it, where only DuckDB knows the type. Where Hornbeam knows it, Python
 writes the text (`schema.reals`), which has fewer digits for a number below 1.2e-38."""
 _REAL = (
-    f"CASE WHEN x = 0 OR isinf(x) OR isnan(x) THEN {_TEXT_OF_DOUBLE}"
-    " WHEN abs(x) >= 0.0001::REAL AND abs(x) < 999999.97"
-    rf" THEN regexp_replace(CAST(CAST({_REAL_DIGITS} AS DOUBLE) AS TEXT), '\.0$', '')"
-    rf" ELSE regexp_replace({_REAL_DIGITS}, '\.?0+e', 'e') END"
-)
-"""A REAL as PostgreSQL prints it, where only DuckDB knows the type. Where Hornbeam knows it, Python
-writes the text (`schema.reals`), which has fewer digits for a number below 1.2e-38."""
-_REAL = (
     "CASE WHEN isinf(x) OR isnan(x) THEN CAST(x AS REAL)"
     " WHEN abs(x) >= 3.4028235677973366e38 OR (x <> 0 AND abs(x) <= 7.006492321624085e-46)"
     " THEN error('The number is out of range for type real.') ELSE CAST(x AS REAL) END"
