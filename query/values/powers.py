@@ -8,7 +8,7 @@ decimal places.
 from __future__ import annotations
 
 import math
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, Overflow
 
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.quotients import PLACES, QUOTIENT, first_group, scale_of
@@ -16,9 +16,7 @@ from hornbeam_server.schema.quotients import PLACES, QUOTIENT, first_group, scal
 _SIGNIFICANT, _GROUP = 16, 4
 _EXACT = Context(prec=200, rounding=ROUND_HALF_UP, Emax=10**6, Emin=-(10**6))
 _LOG10_OF_E = 0.434294481903252
-_LN_OF_10 = 2.302585092994046
 _NEAR_ONE = Decimal("0.9"), Decimal("1.1")
-_MOST_PLACES = 1_000
 _LARGE = 60
 """A result of so many digits before the point is far out of range."""
 _WHOLE_POWERS = range(-(1 << 31), 1 << 31)
@@ -66,9 +64,13 @@ def power(base: Decimal, exponent: Decimal) -> Decimal:
         return _power_of_zero(exponent)
     if base < 0 and not whole:
         raise TypeMismatch(f"{base} ^ {exponent} is a complex number.")
+    written = f"{base} ^ {exponent}"
     size = float(exponent) * math.log10(abs(base))
-    _require_small(size, f"{base} ^ {exponent}")
-    found = _EXACT.power(base, exponent)
+    _require_small(size, written)
+    try:
+        found = _EXACT.power(base, exponent)
+    except Overflow:  # the base differs from 1 by less than a float shows
+        raise _out_of_range(written) from None
     if whole and int(exponent) in _WHOLE_POWERS:
         return _rounded(found, 0, base)
     size = float(exponent) * float(_EXACT.ln(abs(base))) * _LOG10_OF_E
@@ -114,7 +116,7 @@ def _size_of_ln(number: Decimal) -> int:
 def _rounded(found: Decimal, size: int, *arguments: Decimal) -> Decimal:
     """`found`, whose decimal exponent is about `size`, with PostgreSQL's decimal places."""
     places = max(_SIGNIFICANT - size, *map(scale_of, arguments), 0)
-    unit = Decimal((0, (1,), -min(places, _MOST_PLACES, PLACES)))
+    unit = Decimal((0, (1,), -min(places, PLACES)))
     if found and found.adjusted() > _LARGE:
         raise _out_of_range("The result")
     result = _EXACT.quantize(found, unit)

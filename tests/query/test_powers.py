@@ -49,6 +49,7 @@ def test_a_function_has_postgresqls_digits(function, arguments, wanted):
         (square_root, ("-1",)), (natural_logarithm, ("0",)), (common_logarithm, ("-1",)),
         (logarithm, ("1", "2")), (power, ("0", "-1")), (power, ("-2", "0.5")),
         (power, ("10", "18")), (power, ("10", "1000000000")), (exponential, ("1000000",)),
+        (power, ("1.00000000000000000001", "1e30")),
     ],
 )  # fmt: skip
 def test_a_result_that_is_not_there_is_refused(function, arguments):
