@@ -146,7 +146,7 @@ CALLED: Mapping[str, Function] = {
 }
 """By PostgreSQL's names."""
 _INNER: Mapping[str, Function] = {
-    "real_of_decimal": Function(numbers.real_of_decimal, (_NUMERIC,), REAL),
+    "real_of_decimal": Function(numbers.to_real, (_NUMERIC,), REAL),
     "text_of_real": Function(text_of_real, (REAL,), _TEXT),
     "numeric_sqrt": Function(powers.square_root, (_NUMERIC,), QUOTIENT),
     "numeric_exp": Function(powers.exponential, (_NUMERIC,), QUOTIENT),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from hornbeam_server.query.expressions.casts import cast, to_real
+from hornbeam_server.query.expressions.casts import cast
 from hornbeam_server.query.expressions.literals import in_range
 from hornbeam_server.query.expressions.operands import (
     BIGINT,
@@ -28,6 +28,7 @@ from hornbeam_server.query.expressions.operands import (
     scaler,
     unary,
 )
+from hornbeam_server.query.values.numbers import to_real
 from hornbeam_server.schema import quotients
 from hornbeam_server.schema.errors import DivisionByZero, TypeMismatch
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind

@@ -24,10 +24,11 @@ from hornbeam_server.query.expressions.operands import (
     scaler,
     unary,
 )
+from hornbeam_server.query.values.numbers import to_real
 from hornbeam_server.schema import arrays
 from hornbeam_server.schema.assignment import text_of, text_of_double, text_of_time
 from hornbeam_server.schema.errors import TypeMismatch
-from hornbeam_server.schema.reals import real_of, text_of_real
+from hornbeam_server.schema.reals import text_of_real
 from hornbeam_server.schema.seconds import round_to
 from hornbeam_server.schema.types import MOMENTS, REAL, ColumnType, Kind, array_of
 
@@ -185,14 +186,6 @@ _MOMENTS: dict[tuple[Kind, Kind], Cast] = {
     (Kind.TIMESTAMP, Kind.TIME): dt.datetime.time,
     (Kind.TIMESTAMPTZ, Kind.TIME): dt.datetime.time,
 }
-
-
-def to_real(value: float | Decimal) -> float:
-    """The nearest REAL. Raises TypeMismatch for a number that is out of range."""
-    try:
-        return real_of(value)
-    except ValueError as error:
-        raise TypeMismatch(f"{value} is {error}.") from None
 
 
 def _to_integer(from_: ColumnType, to: ColumnType) -> Cast:

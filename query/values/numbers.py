@@ -83,8 +83,8 @@ def width_bucket(value: Number, low: Number, high: Number, count: int) -> int:
     return int((value - low) * count / (high - low)) + 1  # type: ignore[operator]
 
 
-def real_of_decimal(number: Decimal) -> float:
-    """The REAL that is nearest to a number. Raises TypeMismatch."""
+def to_real(number: Number) -> float:
+    """The REAL that is nearest to a number. Raises TypeMismatch for one that is out of range."""
     try:
         return real_of(number)
     except ValueError as error:
