@@ -35,10 +35,7 @@ def implies(filters: Sequence[Filter], index: Index, catalog: Catalog) -> bool:
     """Whether rows of a relation that satisfy all `filters` satisfy the condition of the index. Its
     conjuncts must be among the filters. IS NOT NULL follows from each comparison."""
     condition = _condition(index.where, catalog.schema.relation(index.on))
-    if condition is None:
-        return False
-    compared = {each.column for each in filters if each.comparison is not Comparison.IS_NULL}
-    return _forms(condition.filters) <= _forms(filters) and condition.present <= compared
+    return condition is not None and _implied(condition, filters)
 
 
 def follows(given: str, wanted: str, relation: Relation) -> bool:
@@ -47,8 +44,16 @@ def follows(given: str, wanted: str, relation: Relation) -> bool:
     one, other = _condition(given, relation), _condition(wanted, relation)
     if one is None or other is None:
         return _conjuncts(wanted, relation) <= _conjuncts(given, relation)
-    compared = {each.column for each in one.filters if each.comparison is not Comparison.IS_NULL}
-    return _forms(other.filters) <= _forms(one.filters) and other.present <= one.present | compared
+    return _implied(other, one.filters, one.present)
+
+
+def _implied(
+    condition: _Condition, filters: Sequence[Filter], present: frozenset[str] = frozenset()
+) -> bool:
+    """Whether `filters` imply the condition for rows with no NULL in the columns `present`."""
+    compared = {each.column for each in filters if each.comparison is not Comparison.IS_NULL}
+    given = _forms(condition.filters) <= _forms(filters)
+    return given and condition.present <= present | compared
 
 
 def _forms(filters: Sequence[Filter]) -> set[tuple[object, ...]]:
