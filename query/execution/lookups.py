@@ -74,7 +74,7 @@ def _is_looked_up(access: Access) -> bool:
     return access.reach is Reach.POINT or (access.reach is Reach.PREFIX and not access.single)
 
 
-async def fetch_columns(
+def fetch_columns(
     access: Access,
     reader: RowReader,
     parameters: Parameters,
@@ -82,12 +82,10 @@ async def fetch_columns(
     *,
     limit: int | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Yield the rows of `fetch` as record batches with the columns at the positions `at`, at least
+    """The rows of `fetch` as record batches with the columns at the positions `at`, at least
     one. `has_columns` must hold."""
     scan = partial(_scan_columns, access, for_access(reader, access), at)
-    async with aclosing(_in_ranges(scan, ranges(access, parameters), limit)) as scanned:
-        async for batch in scanned:
-            yield batch
+    return _in_ranges(scan, ranges(access, parameters), limit)
 
 
 async def _in_ranges(

@@ -87,7 +87,7 @@ class Measuring(RowReader):
         self._note(layout, sum(map(len, found)), began)
         return found
 
-    async def scan(
+    def scan(
         self,
         layout: str,
         key_range: KeyRange = KeyRange(),
@@ -96,11 +96,9 @@ class Measuring(RowReader):
         limit: int | None = None,
     ) -> AsyncGenerator[list[Row], None]:
         scanned = self.inner.scan(layout, key_range, reverse=reverse, limit=limit)
-        async with aclosing(self._noting(layout, scanned)) as batches:
-            async for batch in batches:
-                yield batch
+        return self._noting(layout, scanned)
 
-    async def scan_columns(
+    def scan_columns(
         self,
         layout: str,
         at: Sequence[int],
@@ -110,9 +108,7 @@ class Measuring(RowReader):
         limit: int | None = None,
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         scanned = self.inner.scan_columns(layout, at, key_range, reverse=reverse, limit=limit)
-        async with aclosing(self._noting(layout, scanned)) as batches:
-            async for batch in batches:
-                yield batch
+        return self._noting(layout, scanned)
 
     async def _noting(
         self, layout: str, scanned: AsyncGenerator[B, None]
