@@ -225,7 +225,11 @@ class _Exchange:
         """The next piece of the body; None at its end."""
         if not self._chunks.empty():
             return self._chunks.get_nowait()
-        return await self._unless_ended(asyncio.ensure_future(self._chunks.get()))
+        getting = asyncio.ensure_future(self._chunks.get())
+        try:
+            return await self._unless_ended(getting)
+        finally:
+            getting.cancel()
 
     async def rest(self) -> bytes:
         """The whole body."""
@@ -253,7 +257,6 @@ class _Exchange:
             await asyncio.sleep(0)  # the application's last step may have set the result
         if waited.done():
             return waited.result()
-        waited.cancel()
         raise Lost("The application ended in the middle of its answer.")
 
     def _scope(self) -> dict[str, Any]:

@@ -8,12 +8,15 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import hornbeam
 from hornbeam import aio
+from hornbeam.embedded import AsyncInProcess, LoopThread
+from hornbeam.exchange import Request
 from tests.client import client_world
 
 SLOW = "SELECT count(*) FROM generate_series(1, 30000000) g WHERE g % 7 = 3"
@@ -200,6 +203,27 @@ async def test_arrow_answers_stream(db: aio.Connection) -> None:
     await batches.aclose()
     assert await rows(db, "SELECT 7 AS n") == [(7,)]
     await db.rollback()
+
+
+async def test_a_cancelled_body_leaves_no_task_in_the_loop_of_the_application() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"first", "more_body": True})
+        await asyncio.Event().wait()
+
+    loop = asyncio.new_event_loop()
+    thread = LoopThread("test", loop)
+    carrier = AsyncInProcess(SimpleNamespace(app=app, loop=thread))  # type: ignore[arg-type]
+    try:
+        answer = await carrier.send(Request("GET", "/", {}))
+        pieces = aiter(answer.pieces)
+        assert await anext(pieces) == b"first"
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(anext(pieces), 0.05)
+        await answer.close()
+        assert not asyncio.all_tasks(loop)
+    finally:
+        thread.close()
 
 
 async def test_an_opening_that_is_cancelled_closes_the_folder(tmp_path: Path) -> None:
