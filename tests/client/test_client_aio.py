@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import hornbeam
-from hornbeam import aio
+from hornbeam import aio, embedded
 from hornbeam.embedded import AsyncInProcess, LoopThread
 from hornbeam.exchange import Request
 from tests.client import client_world
@@ -226,22 +226,24 @@ async def test_a_cancelled_body_leaves_no_task_in_the_loop_of_the_application() 
         thread.close()
 
 
-async def test_an_opening_that_is_cancelled_closes_the_folder(tmp_path: Path) -> None:
+async def test_an_opening_that_is_cancelled_closes_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back = threading.Event()
+    give_back = embedded._give_back
+
+    def noted(folder: Any) -> None:
+        give_back(folder)
+        given_back.set()
+
+    monkeypatch.setattr(embedded, "_give_back", noted)
     url = client_world.embedded(tmp_path / "db")
     opening = asyncio.ensure_future(aio.connect(url).__aenter__())
     await asyncio.sleep(0)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
-    for _ in range(1000):
-        if not any(t.name == "hornbeam-embedded" for t in _new_threads()):
-            break
-        await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(given_back.wait, 10)
+    assert (tmp_path / "db").resolve() not in embedded._open_folders
     async with aio.connect(url) as db:
         assert await rows(db, "SELECT 1 AS n") == [(1,)]
-
-
-def _new_threads() -> list[threading.Thread]:
-    from hornbeam import embedded
-
-    return [t for t in threading.enumerate() if t.is_alive()] if embedded._open_folders else []
