@@ -144,9 +144,11 @@ class _InProcess:
 
     def send(self, request: Request) -> Answer:
         exchange = _Exchange(self._app, request)
-        status, headers = self._loop.run(exchange.begin())
+        status, headers, content = self._loop.run(exchange.answer())
+        if content is not None:
+            return Answer(status, headers, (content,))
         body = _Body(exchange, self._loop)
-        return Answer(status, _named(headers), body, body.close)
+        return Answer(status, headers, body, body.close)
 
     def close(self) -> None:
         pass
@@ -172,12 +174,11 @@ class AsyncInProcess:
 
     async def send(self, request: Request) -> AsyncAnswer:
         exchange = _Exchange(self._app, request)
-        status, headers = await self._loop.awaited(exchange.begin())
-        if _is_short(headers):
-            content = await self._loop.awaited(exchange.rest())
-            return AsyncAnswer.whole(status, _named(headers), content)
+        status, headers, content = await self._loop.awaited(exchange.answer())
+        if content is not None:
+            return AsyncAnswer.whole(status, headers, content)
         body = _AsyncBody(exchange, self._loop)
-        return AsyncAnswer(status, _named(headers), body, body.close)
+        return AsyncAnswer(status, headers, body, body.close)
 
     async def close(self) -> None:
         if self._embedded is not None:
@@ -190,16 +191,6 @@ def _give_back_opened(opening: asyncio.Future[_Embedded]) -> None:
         threading.Thread(target=_give_back, args=(opening.result(),)).start()
 
 
-def _named(headers: Headers) -> dict[str, str]:
-    return {name.decode().lower(): value.decode("latin-1") for name, value in headers}
-
-
-def _is_short(headers: Headers) -> bool:
-    """Whether a body is gathered in one step, since each step changes the thread."""
-    length = _named(headers).get("content-length")
-    return length is not None and int(length) <= _SHORT_BYTES
-
-
 class _Exchange:
     """One request and its answer in ASGI messages. The application waits for a slow reader."""
 
@@ -210,8 +201,16 @@ class _Exchange:
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue(_CHUNKS_AHEAD)
         self._ended = asyncio.Event()
 
-    async def begin(self) -> tuple[int, Headers]:
-        """Start the application. Returns the answer's status and headers."""
+    async def answer(self) -> tuple[int, dict[str, str], bytes | None]:
+        """Start the application. Returns the answer's status, its headers with names in lower case,
+        and its body if that is short, since each piece of a body changes the thread."""
+        status, headers = await self._begin()
+        named = {name.decode().lower(): value.decode("latin-1") for name, value in headers}
+        length = named.get("content-length")
+        is_short = length is not None and int(length) <= _SHORT_BYTES
+        return status, named, await self._rest() if is_short else None
+
+    async def _begin(self) -> tuple[int, Headers]:
         self._start: asyncio.Future[tuple[int, Headers]]
         self._start = asyncio.get_running_loop().create_future()
         self._task = asyncio.ensure_future(self._app(self._scope(), self._receive, self._send))
@@ -231,8 +230,7 @@ class _Exchange:
         finally:
             getting.cancel()
 
-    async def rest(self) -> bytes:
-        """The whole body."""
+    async def _rest(self) -> bytes:
         pieces = []
         try:
             while (piece := await self.next()) is not None:
