@@ -72,14 +72,8 @@ class SpedUpRows:
         self._native = native.Rows(_schema(layout), older, key)
 
     def to_arrow(self, values: Sequence[bytes], at: Sequence[int]) -> pa.RecordBatch:
-        found = self._native.decode(values, at)
-        if found is None:
-            return self._reference.to_arrow(values, at)
-        if not self._reals:
-            return found
-        pairs = zip(found.columns, at, strict=True)
-        columns = [c.cast(self._reals[i]) if i in self._reals else c for c, i in pairs]
-        return pa.RecordBatch.from_arrays(columns, names=found.schema.names)
+        found = self._decode(values, at)
+        return self._reference.to_arrow(values, at) if found is None else found
 
     def keys(self, values: Sequence[bytes]) -> list[bytes]:
         found = self._native.keys(values)
@@ -88,10 +82,19 @@ class SpedUpRows:
     def with_keys(
         self, values: Sequence[bytes], at: Sequence[int]
     ) -> tuple[pa.RecordBatch, list[bytes]]:
-        batch, keys = self._native.decode(values, at), self._native.keys(values)
+        batch, keys = self._decode(values, at), self._native.keys(values)
         if batch is None or keys is None:
             return self._reference.with_keys(values, at)
         return batch, keys
+
+    def _decode(self, values: Sequence[bytes], at: Sequence[int]) -> pa.RecordBatch | None:
+        """The columns at the positions `at`; None if the module refuses the rows."""
+        found = self._native.decode(values, at)
+        if found is None or not self._reals:
+            return found
+        pairs = zip(found.columns, at, strict=True)
+        columns = [c.cast(self._reals[i]) if i in self._reals else c for c, i in pairs]
+        return pa.RecordBatch.from_arrays(columns, names=found.schema.names)
 
 
 def many_rows(codec: LayoutCodec) -> ManyRows:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hornbeam_server.schema.catalog import Layout
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import Column, Default, DefaultKind, KeyPart
-from hornbeam_server.schema.types import ColumnType, Kind, array_of
+from hornbeam_server.schema.types import REAL, ColumnType, Kind, array_of
 from hornbeam_server.storage.codec.many_rows import PythonRows, SpedUpRows
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from tests.strategies import KEY_KINDS, column_types, values
@@ -157,6 +157,17 @@ def test_values_at_the_ends_of_their_types_are_taken(native, kind, wrap):
     python, sped_up = both(native, codec)
     assert sped_up._native.decode(rows, [0]) is not None
     assert content(sped_up.to_arrow(rows, [0])) == content(python.to_arrow(rows, [0]))
+
+
+@pytest.mark.parametrize("type_", [REAL, array_of(REAL)], ids=["value", "array"])
+def test_reals_are_floats_of_32_bits_with_and_without_keys(native, type_):
+    codec = one_column(type_)
+    given = [0.5, -0.0, float("inf")]
+    rows = [codec.encode((v, i)) for i, v in enumerate([given, None] if type_ != REAL else given)]
+    python, sped_up = both(native, codec)
+    assert sped_up._native.decode(rows, [0]) is not None
+    assert content(sped_up.to_arrow(rows, [1, 0])) == content(python.to_arrow(rows, [1, 0]))
+    assert shown(sped_up.with_keys(rows, [1, 0])) == shown(python.with_keys(rows, [1, 0]))
 
 
 @pytest.mark.parametrize("kind", sorted(set(EXTREMES) - {Kind.JSON}), ids=str)
