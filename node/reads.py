@@ -35,7 +35,12 @@ from hornbeam_server.storage.snapshot import Overlay, ReadItem, RowReader, Snaps
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.read_checks import noting_store
-from hornbeam_server.txlayer.transactions.requests import OtherCatalog, Parameters, Replay, SqlWork
+from hornbeam_server.txlayer.transactions.requests import (
+    Parameters,
+    Replay,
+    SqlWork,
+    require_admitted,
+)
 from hornbeam_server.txlayer.transactions.sequence_queries import NumberedQuery, numbered_query
 
 _DIRECT = {"bookmark", "use_views"}
@@ -210,8 +215,7 @@ class Reads:
             max_staleness_s, deadline, self._manager.numbers(session),
         )  # fmt: skip
         async with self.at(snapshot, bookmark, strong=strong, logged=True) as (state, newest):
-            if admitted_under not in (None, state.catalog.version):
-                raise OtherCatalog
+            require_admitted(admitted_under, state.catalog.version)
             prepared: PreparedQuery | NumberedQuery
             shared = None if parameters or pending else self._shared(wanted, state.catalog)
             if shared is not None:
@@ -224,7 +228,7 @@ class Reads:
             overlay = None
             if pending:
                 left_s = deadline - self._clock.monotonic()
-                overlay = await self._manager.pending(pending, at, replay, left_s, ranges)
+                overlay = await self._manager.pending(pending, state, at, replay, left_s, ranges)
             if reads is not None and overlay is not None:
                 reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
             reader: RowReader = Snapshot(
@@ -433,6 +437,7 @@ class Reads:
         trace: bool = False,
         bookmark: int = 0,
         max_staleness_s: float | None = None,
+        admitted_under: int | None = None,
     ) -> Explanation:
         """The plan that `query` would run with the same options, with the reasons for it. Raises
         HornbeamError."""
@@ -442,6 +447,7 @@ class Reads:
             self._manager.numbers({}),
         )  # fmt: skip
         catalog = self._catalog
+        require_admitted(admitted_under, catalog.version)
         prepared = await self._prepared(wanted, catalog)
         notes: list[str] = []
         if trace and use_views:
@@ -469,12 +475,13 @@ class Reads:
         trace: bool = False,
         bookmark: int = 0,
         max_staleness_s: float | None = None,
+        admitted_under: int | None = None,
     ) -> Explanation:
         """Run the query, and explain the plan that ran, with the rows and the time of each step.
         Raises HornbeamError."""
         options: dict[str, Any] = {
             "use_views": use_views, "trace": trace, "bookmark": bookmark,
-            "max_staleness_s": max_staleness_s,
+            "max_staleness_s": max_staleness_s, "admitted_under": admitted_under,
         }  # fmt: skip
         planned = await self.explained(sql, parameters or None, **options)
         measures = Measures(self._clock.monotonic)

@@ -6,8 +6,10 @@ import asyncio
 import hmac
 import re
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,12 +19,15 @@ from hornbeam_server.api.rest.routes import queries, transactions
 from hornbeam_server.api.security import api_keys
 from hornbeam_server.api.security.roles import Grant, Role
 from hornbeam_server.node.node import Serving
+from hornbeam_server.node.reads import Reads
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import Corruption, NotFound, Unauthenticated, Unavailable
 from hornbeam_server.storage.ports import NEWEST, Put
 from hornbeam_server.storage.rocks.store import RocksStore
 from hornbeam_server.txlayer.ddl.claim import NO_CATALOG
 from tests.api.security_world import SecureWorld, secure_world
+
+T = TypeVar("T")
 
 
 class HandClock:
@@ -403,23 +408,29 @@ def test_grants_follow_a_renamed_relation_and_not_its_old_name(tmp_path):
         assert grants[api_keys.id_in(key)] == {"buyer": "read"}
 
 
-def exchange_once_admitted(secured: SecureWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the next request is admitted, and before it runs, give `orders` the name customer."""
+def then_exchanged(secured: SecureWorld, work: Callable[..., Awaitable[T]]) -> Callable[..., Any]:
+    """`work`, whose first call gives `orders` the name customer before it returns."""
     done: list[bool] = []
 
     def exchange() -> None:
         alter(secured, "ALTER TABLE customer RENAME TO buyer")
         alter(secured, "ALTER TABLE orders RENAME TO customer")
 
-    async def then_exchanged(*given: object) -> object:
-        body = await admitted(*given)
+    async def working(*given: object) -> T:
+        result = await work(*given)
         if not done:
             done.append(True)
             await asyncio.to_thread(exchange)
-        return body
+        return result
 
+    return working
+
+
+def exchange_once_admitted(secured: SecureWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the next request is admitted, and before it runs, give `orders` the name customer."""
+    exchanged = then_exchanged(secured, admitted)
     for module in (queries, transactions):
-        monkeypatch.setattr(module, "admitted", then_exchanged)
+        monkeypatch.setattr(module, "admitted", exchanged)
 
 
 @pytest.mark.parametrize("all_relations", [False, True])
@@ -433,13 +444,38 @@ def test_a_name_that_changes_hands_before_a_query_runs_is_admitted_again(
         assert answer.status_code == (200 if all_relations else 403), answer.text
 
 
-def test_a_name_that_changes_hands_before_a_write_runs_is_admitted_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize("analyze", [False, True])
+def test_a_name_that_changes_hands_before_a_query_is_explained_is_admitted_again(
+    tmp_path, monkeypatch, analyze
+):
+    with secure_world(tmp_path) as secured:
+        key = secured.made("reader", {"customer": "read"})
+        exchange_once_admitted(secured, monkeypatch)
+        body = {"sql": "SELECT count(*) FROM customer", "analyze": analyze}
+        assert secured.request(key, "POST", "/v1/explain", json=body).status_code == 403
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_name_that_changes_hands_before_a_write_runs_is_admitted_again(
+    tmp_path, monkeypatch, dry_run
+):
     with secure_world(tmp_path) as secured:
         key = secured.made("writer", {"customer": "write"})
         exchange_once_admitted(secured, monkeypatch)
-        assert secured.transact(key, "DELETE FROM customer").status_code == 403
+        assert secured.transact(key, "DELETE FROM customer", dry_run=dry_run).status_code == 403
         rows = secured.query(secured.root, "SELECT count(*) FROM customer").json()["rows"]
         assert rows == [[2]]
+
+
+def test_pending_writes_of_a_query_run_under_the_catalog_of_its_plan(tmp_path, monkeypatch):
+    with secure_world(tmp_path) as secured:
+        key = secured.made("writer", {"customer": "write"})
+        planned = Reads._planned
+        monkeypatch.setattr(Reads, "_planned", then_exchanged(secured, planned))
+        pending = [{"sql": "DELETE FROM customer WHERE c_id = 1"}]
+        answer = secured.query(key, "SELECT c_id FROM customer", pending=pending)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["rows"] == [[2]]
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ from hornbeam_server.txlayer.transactions.requests import (
     TransactionRequest,
     TransactionResult,
     Work,
+    require_admitted,
 )
 from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
 from hornbeam_server.txlayer.transactions.schema_gate import Gate
@@ -255,7 +256,7 @@ class TransactionManager:
         from being purged."""
         request, began = attempt.request, self._clock.monotonic()
         state = self.state
-        request.require_admitted(state.catalog.version)
+        require_admitted(request.admitted_under, state.catalog.version)
         replayed = request.replay.numbers if request.replay else ()
         attempt.numbers = Numbers(self._identity, replayed)
         plans = await plans_of(state, request.statements, attempt.deadline - began)
@@ -503,14 +504,16 @@ class TransactionManager:
         limit_s = request.timeout_s or self._limits.timeout_s
         await self.gate.enter(self._clock.monotonic() + limit_s)
         try:
+            state = self.state
+            require_admitted(request.admitted_under, state.catalog.version)
             now = request.replay.now if request.replay else self._clock.wall_ms()
             replay = replace(request.replay or Replay(now), now=now)
-            least = max(request.bookmark, self.state.catalog.since)
+            least = max(request.bookmark, state.catalog.since)
             at = await self._snapshots.read_point(least, logged=True)
             with self.readers.holding(at):
                 uuids = self._uuids(replay)
-                transaction = self._unlocked(at, numbers, uuids, replay)
-                plans = await plans_of(transaction.state, request.statements, limit_s)
+                transaction = self._unlocked(state, at, numbers, uuids, replay)
+                plans = await plans_of(state, request.statements, limit_s)
                 results, mutations = await limited(limit_s, _tried(transaction, request, plans))
         finally:
             self.gate.leave()
@@ -528,22 +531,24 @@ class TransactionManager:
     async def pending(
         self,
         statements: Sequence[SqlWork],
+        state: CatalogState,
         at: int,
         replay: Replay | None = None,
         timeout_s: float | None = None,
         ranges: list[ReadRange] | None = None,
     ) -> Overlay:
-        """Return the changes that uncommitted `statements` would make at snapshot `at`, as an
-        overlay for a query. `ranges` collects what they read. Raises LimitExceeded,
-        StatementTimeout, and the errors of the statements."""
+        """Return the changes that uncommitted `statements` would make under the catalog `state` at
+        snapshot `at`, as an overlay for a query. `ranges` collects what they read. Raises
+        LimitExceeded, StatementTimeout, and the errors of the statements."""
         self._require_few(statements)
         numbers = Numbers(self._identity, replay.numbers if replay else ())
-        transaction = self._unlocked(at, numbers, self._uuids(replay), replay, ranges)
+        transaction = self._unlocked(state, at, numbers, self._uuids(replay), replay, ranges)
         limit_s = self._limits.timeout_s if timeout_s is None else timeout_s
         return await limited(limit_s, _overlay(transaction, statements, limit_s))
 
     def _unlocked(
         self,
+        state: CatalogState,
         at: int,
         numbers: Numbers,
         uuids: RandomUuids,
@@ -554,7 +559,6 @@ class TransactionManager:
             return at
 
         now, owner = self._now(replay), LockOwner(0)
-        state = self.state
         store = noting_store(self._store, state.catalog, ranges)
         return Transaction(state, store, numbers, uuids, now, here, None, owner, at=at)
 

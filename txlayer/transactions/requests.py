@@ -87,6 +87,13 @@ class OtherCatalog(Exception):
     names may mean other relations, which the client may not use."""
 
 
+def require_admitted(under: int | None, version: int) -> None:
+    """Raises OtherCatalog unless a request that was admitted under a version of the catalog (None:
+    under any) may run under `version`."""
+    if under not in (None, version):
+        raise OtherCatalog
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionRequest:
     """One write transaction.
@@ -113,11 +120,6 @@ class TransactionRequest:
     timeout_s: float | None = None
     owner: str = ""
     admitted_under: int | None = None
-
-    def require_admitted(self, version: int) -> None:
-        """Raises OtherCatalog if another version of the catalog admitted the request."""
-        if self.admitted_under not in (None, version):
-            raise OtherCatalog
 
 
 @dataclass(frozen=True, slots=True)

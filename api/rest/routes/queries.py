@@ -30,7 +30,7 @@ from hornbeam_server.api.rest.streams import ARROW, arrow_response, json_respons
 from hornbeam_server.api.security.roles import Role, needs
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
-from hornbeam_server.query.explain import Shown
+from hornbeam_server.query.explain import Explanation, Shown
 
 router = tagged("queries")
 READER = needs(Role.READER)
@@ -108,17 +108,21 @@ async def _answer(
 async def explain(body: ExplainBody, request: Request, db: ReadDb) -> Response:
     """The plan of a SELECT, with the reasons for it. With `analyze` the SELECT is run."""
     locate, allow = paths_of(request).explanation, authorizer_of(request).explanation
-    body = await admitted(request, db, body, len(body.sql), locate, allow)
-    options: dict[str, Any] = {
-        "use_views": body.use_views,
-        "trace": body.trace,
-        "bookmark": body.bookmark,
-        "max_staleness_s": _seconds(body.max_staleness_ms),
-    }
-    if body.analyze:
-        explanation = await db.analyzed(body.sql, body.parameters or (), **options)
-    else:
-        explanation = await db.explained(body.sql, body.parameters, **options)
+
+    async def run(body: ExplainBody, version: int) -> Explanation:
+        options: dict[str, Any] = {
+            "use_views": body.use_views,
+            "trace": body.trace,
+            "bookmark": body.bookmark,
+            "max_staleness_s": _seconds(body.max_staleness_ms),
+            "admitted_under": version,
+        }
+        if body.analyze:
+            return await db.analyzed(body.sql, body.parameters or (), **options)
+        return await db.explained(body.sql, body.parameters, **options)
+
+    admit = partial(admitted, request, db, body, len(body.sql), locate, allow)
+    explanation = await under_one_catalog(db, admit, run)
     shown = Shown(body.costs, body.timing, body.summary, body.verbose)
     return encoded(explanation_document(explanation, shown))
 
