@@ -864,13 +864,19 @@ class _Binder:
             select.gathered.order = plain
 
     def _check_distinct(self, node: exp.Select) -> None:
+        if node.args.get("distinct") is None:
+            return
         key = undetermined_key(node, self.targets)
         if key is not None:
             raise SqlError(
                 f"ORDER BY of SELECT DISTINCT names no output column{at(key, self.sql)}.",
                 cure="Add the expression to the SELECT list, or write GROUP BY.",
             )
-        key = foreign_key(node, self.targets)
+        stars = {
+            id(star): [Target(number, item, column) for (number, item, column, _), _ in entries]
+            for star, entries in self.stars
+        }
+        key = foreign_key(node, self.targets, stars)
         if key is not None:
             raise SqlError(
                 f"ORDER BY does not begin with the expressions of DISTINCT ON{at(key, self.sql)}.",

@@ -7,7 +7,7 @@ undetermined.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -31,18 +31,21 @@ def undetermined_key(node: exp.Select, targets: Mapping[int, Target]) -> exp.Exp
     return None
 
 
-def foreign_key(node: exp.Select, targets: Mapping[int, Target]) -> exp.Expr | None:
+def foreign_key(
+    node: exp.Select, targets: Mapping[int, Target], stars: Mapping[int, Sequence[Target]]
+) -> exp.Expr | None:
     """The first key of ORDER BY that stands before expressions of DISTINCT ON and is none of them;
-    None without one."""
+    None without one. `stars` has the columns of each `*` by the id of the node."""
     distinct, order = node.args.get("distinct"), node.args.get("order")
     given = None if distinct is None else distinct.args.get("on")
     if given is None or order is None:
         return None
     on = given.expressions if isinstance(given, exp.Tuple) else [given]
-    left = {_meant(each, node, targets) for each in on}
+    shown = list(_shown(node, targets, stars))
+    left = {_meant(each, node, targets, shown) for each in on}
     known = set(left)
     for ordered in order.expressions:
-        form = _meant(ordered.this, node, targets)
+        form = _meant(ordered.this, node, targets, shown)
         if left and form not in known:
             key: exp.Expr = ordered.this
             return key
@@ -50,13 +53,27 @@ def foreign_key(node: exp.Select, targets: Mapping[int, Target]) -> exp.Expr | N
     return None
 
 
-def _meant(key: exp.Expr, node: exp.Select, targets: Mapping[int, Target]) -> Hashable:
+def _shown(
+    node: exp.Select, targets: Mapping[int, Target], stars: Mapping[int, Sequence[Target]]
+) -> Iterator[Hashable]:
+    """The forms of the output columns."""
+    for item in node.expressions:
+        star = item.this if isinstance(item, exp.Column) else item
+        if id(star) in stars:
+            yield from map(_place, stars[id(star)])
+        else:
+            yield _form(item.unalias(), targets)
+
+
+def _meant(
+    key: exp.Expr, node: exp.Select, targets: Mapping[int, Target], shown: Sequence[Hashable]
+) -> Hashable:
     """The form of a key, which may be the number or the name of an output column."""
-    inner, items = key.unnest(), node.expressions
-    if isinstance(inner, exp.Literal) and inner.is_int and int(inner.this) <= len(items):
-        return _form(items[int(inner.this) - 1].unalias(), targets)
+    inner = key.unnest()
+    if isinstance(inner, exp.Literal) and inner.is_int and 0 < int(inner.this) <= len(shown):
+        return shown[int(inner.this) - 1]
     if isinstance(inner, exp.Column) and not inner.table:
-        named = [item for item in items if item.alias_or_name == inner.name]
+        named = [item for item in node.expressions if item.alias_or_name == inner.name]
         if named:
             return _form(named[0].unalias(), targets)
     return _form(inner, targets)
@@ -72,6 +89,10 @@ def _form(part: Any, targets: Mapping[int, Target]) -> Hashable:
     inner = part.unnest()
     target = targets.get(id(inner))
     if target is not None:
-        return target.select, target.item.alias, target.column.name
+        return _place(target)
     parts = ((name, _form(value, targets)) for name, value in inner.args.items() if value)
     return type(inner).__name__, tuple(parts)
+
+
+def _place(target: Target) -> Hashable:
+    return target.select, target.item.alias, target.column.name
