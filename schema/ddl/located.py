@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from hornbeam_server.schema.ddl.scan import Piece
+from hornbeam_server.schema.ddl.scan import CREATE_SCHEMA, Piece
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.spaces import NAME, Spaces
 from hornbeam_server.schema.drafts import Name
@@ -14,10 +14,6 @@ from hornbeam_server.schema.model import PUBLIC
 from hornbeam_server.schema.namespaces import joined
 from hornbeam_server.schema.problems import Problems
 
-_CREATE_SCHEMA = re.compile(
-    rf"CREATE\s+(?:SCHEMA|DATABASE)\s+(?:IF\s+NOT\s+EXISTS\s+)?({NAME})(?P<more>.*)",
-    re.IGNORECASE | re.DOTALL,
-)
 _OWNER = re.compile(rf"\s*(?:AUTHORIZATION\s+{NAME}\s*)?;?\s*", re.IGNORECASE)
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _PATH = re.compile(
@@ -134,9 +130,9 @@ def _names(found: Sequence[Piece], paths: Sequence[Sequence[str]], spaces: Space
     for piece, path in zip(found, paths, strict=True):
         if piece.words[:1] != ("CREATE",):
             continue
-        made = _CREATE_SCHEMA.match(piece.text)
+        made = CREATE_SCHEMA.match(piece.text)
         if made is not None:
-            space = spaces.last_name(made[1])
+            space = spaces.last_name(made["name"])
             if space != PUBLIC and spaces.space(space) != PUBLIC:
                 names.created.setdefault(space, piece)
         named = _NAMED.match(piece.text)
@@ -163,7 +159,7 @@ def makes_schema(piece: Piece) -> bool:
 
 def _refuse_elements(piece: Piece) -> None:
     """Refuse CREATE SCHEMA with further words: of a file, its elements are statements already."""
-    found = _CREATE_SCHEMA.match(piece.text)
+    found = CREATE_SCHEMA.match(piece.text)
     of_schema = piece.words[1:2] == ("SCHEMA",)
     more = "" if found is None else _COMMENT.sub(" ", found["more"])
     if of_schema and not _OWNER.fullmatch(more):

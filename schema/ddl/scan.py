@@ -57,10 +57,12 @@ _BEGINNINGS = (
 _GO = r"GO[ \t]*(?:\d+[ \t]*)?;?[ \t\r]*$"
 _CLIENT_LINE = re.compile(rf"{_GO}|:[^\n]*", re.IGNORECASE | re.MULTILINE)
 """A line for SQL Server's client: GO, :setvar name value."""
-_CREATED_SCHEMA = re.compile(
-    rf"CREATE\s+SCHEMA\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:AUTHORIZATION\s+)?(?P<name>{NAME})",
-    re.IGNORECASE,
+CREATE_SCHEMA = re.compile(
+    r"CREATE\s+(?:SCHEMA|DATABASE)\s+(?:IF\s+NOT\s+EXISTS\s+)?"
+    rf"(?:AUTHORIZATION\s+(?!(?:CURRENT|SESSION)_))?(?P<name>{NAME})(?P<more>.*)",
+    re.IGNORECASE | re.DOTALL,
 )
+"""A schema with an owner alone has the owner's name; that of the current user is not known."""
 _EDGE = re.compile(r"/\*|\*/")
 _COPY = re.compile(r"COPY\b[^;]*\bFROM\s+stdin\b", re.IGNORECASE)
 _COPY_END = re.compile(r"^\\\.\r?$\n?", re.MULTILINE)
@@ -237,11 +239,11 @@ class _Scanner:
     def _elements(self, whole: Piece) -> Iterator[Piece]:
         """CREATE SCHEMA by itself, and its elements as statements."""
         begins = [whole.start, *self._element_starts(whole), whole.end]
-        named = _CREATED_SCHEMA.match(self._text, whole.start)
+        named = CREATE_SCHEMA.match(self._text, whole.start, whole.end)
+        schema = "" if named is None else named["name"]
         for start, end in pairwise(begins):
             piece = self._piece(start, self._trimmed(start, end))
-            inside = start > whole.start and named is not None
-            yield replace(piece, schema=named["name"]) if inside and named else piece
+            yield replace(piece, schema=schema) if start > whole.start else piece
 
     def _element_starts(self, whole: Piece) -> Iterator[int]:
         signs = r"(?P<opens>\()|(?P<closes>\))|\b(?P<begin>CREATE|GRANT)\b"

@@ -454,10 +454,12 @@ def test_the_elements_of_create_schema_are_in_it():
         CREATE SCHEMA hr AUTHORIZATION joe
           CREATE TABLE "T" (i INT PRIMARY KEY REFERENCES shop.item);
         CREATE SCHEMA plain;
+        CREATE SCHEMA AUTHORIZATION joe CREATE TABLE own (i INT PRIMARY KEY);
     """)
-    assert schema.spaces == ("shop", "hr", "plain")
-    assert [r.name for r in schema.relations] == ["shop.item", "shop.kind", "item", "hr.T"]
+    assert schema.spaces == ("shop", "hr", "plain", "joe")
+    names = ["shop.item", "shop.kind", "item", "hr.T", "joe.own"]
+    assert [r.name for r in schema.relations] == names
     parents = [[key.parent for key in r.foreign_keys] for r in schema.relations]
-    assert parents == [["shop.kind"], [], [], ["shop.item"]]
+    assert parents == [["shop.kind"], [], [], ["shop.item"], []]
     assert [view.name for view in schema.views] == ["shop.texts"]
     assert [index.name for index in schema.indexes] == ["shop.by_t"]
