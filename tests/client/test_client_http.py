@@ -204,6 +204,29 @@ def test_closing_an_unfinished_answer_closes_its_connection(http_to):
     assert ended == [b""]
 
 
+def test_closing_an_unread_answer_that_has_arrived_closes_its_connection(http_to):
+    going_on, sent = threading.Event(), threading.Event()
+    ended = threading.Event()
+
+    def stream(connection: socket.socket) -> None:
+        received(connection)
+        connection.sendall(OK[:-2])
+        assert going_on.wait(10)
+        connection.sendall(OK[-2:])
+        sent.set()
+        with contextlib.suppress(ConnectionResetError):  # a socket with unread data is reset
+            assert received(connection) == b""
+        ended.set()
+
+    with http_to(stream, answers(OK)) as (http, _):
+        answer = http.send(GET)
+        going_on.set()
+        assert sent.wait(10)
+        assert http.send(GET).read() == b"ok"  # behind it, a loop has taken the other body, too
+        answer.close()
+        assert ended.wait(10)
+
+
 @pytest.mark.parametrize(
     "text",
     [

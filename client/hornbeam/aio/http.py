@@ -30,7 +30,7 @@ class AsyncHttp:
         self._place = parts.hostname or "", parts.port or (443 if tls else 80)
         self._host = host_of(parts)
         self._connect_timeout_s = connect_timeout_s
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._tls = tls
         self._idle: list[_Line] = []
 
@@ -40,7 +40,7 @@ class AsyncHttp:
         reader = line.ask(data)
         try:
             while not reader.status:
-                await line.advance(self._timeout_s)
+                await line.advance(self.timeout_s)
         except (OSError, Garbled) as error:
             line.close()
             raise Lost(reason_of(error)) from error
@@ -48,7 +48,7 @@ class AsyncHttp:
             line.close()
             raise
         if reader.done:
-            self._release(line, reader)
+            self.release(line, reader)
             return AsyncAnswer.whole(reader.status, reader.headers, b"".join(reader.take()))
         body = _Body(self, line, reader)
         return AsyncAnswer(reader.status, reader.headers, body, body.close)
@@ -58,23 +58,7 @@ class AsyncHttp:
             self._idle.pop().close()
         await asyncio.sleep(0)  # the loop closes the sockets in its next turn
 
-    async def rest(self, line: _Line, reader: AnswerReader) -> AsyncIterator[bytes]:
-        """The pieces of a body as they arrive. The connection is reused after the last one."""
-        try:
-            while reader.pieces or not reader.done:  # pieces arrive while one of them is used
-                if not reader.pieces:
-                    await line.advance(self._timeout_s)
-                for piece in reader.take():
-                    yield piece
-        except (OSError, Garbled) as error:
-            line.close()
-            raise CutShort(f"after {reader.count:,} bytes: {reason_of(error)}") from error
-        except BaseException:
-            line.close()
-            raise
-        self._release(line, reader)
-
-    def _release(self, line: _Line, reader: AnswerReader) -> None:
+    def release(self, line: _Line, reader: AnswerReader) -> None:
         if reader.keeps and line.is_open:
             self._idle.append(line)
         else:
@@ -187,16 +171,33 @@ class _Line(asyncio.Protocol):
 
 
 class _Body:
-    """The rest of an answer."""
+    """The rest of an answer. The connection is reused after the body is read to its end."""
 
     def __init__(self, http: AsyncHttp, line: _Line, reader: AnswerReader) -> None:
         self._http = http
         self._line = line
         self._reader = reader
+        self._open = True
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._http.rest(self._line, self._reader)
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        reader = self._reader
+        try:
+            while reader.pieces or not reader.done:  # pieces arrive while one of them is used
+                if not reader.pieces:
+                    await self._line.advance(self._http.timeout_s)
+                for piece in reader.take():
+                    yield piece
+        except (OSError, Garbled) as error:
+            await self.close()
+            raise CutShort(f"after {reader.count:,} bytes: {reason_of(error)}") from error
+        except BaseException:
+            await self.close()
+            raise
+        if self._open:
+            self._open = False
+            self._http.release(self._line, reader)
 
     async def close(self) -> None:
-        if not self._reader.done:
+        if self._open:
+            self._open = False
             self._line.close()
