@@ -7,6 +7,7 @@ import select
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from hornbeam.exchange import Answer, CutShort, Lost, NotSent, Request
@@ -15,9 +16,22 @@ from hornbeam.http1 import AnswerReader, Garbled, host_of, request_bytes
 PIECE_BYTES = 1 << 16
 
 
-class Http:
-    """A carrier to `address` (scheme, host and port). `connect_timeout_s` limits the time to
-    connect. `timeout_s` limits the time without any data from the node. `tls` is set for https."""
+class Line(Protocol):
+    """A connection to a node."""
+
+    def is_idle(self) -> bool:
+        """Whether the node has not closed the connection, and has sent no unexpected data."""
+
+    def close(self) -> None: ...
+
+
+L = TypeVar("L", bound=Line)
+
+
+class BaseHttp(Generic[L]):
+    """The part of a carrier that needs no request, for both kinds: the connections to `address`
+    (scheme, host and port) that are idle. `connect_timeout_s` limits the time to connect.
+    `timeout_s` limits the time without any data from the node. `tls` is set for https."""
 
     def __init__(
         self,
@@ -31,9 +45,28 @@ class Http:
         self._place = parts.hostname or "", parts.port or (443 if tls else 80)
         self._host = host_of(parts)
         self._connect_timeout_s = connect_timeout_s
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._tls = tls
-        self._idle: list[_Line] = []
+        self._idle: list[L] = []
+
+    def release(self, line: L, reader: AnswerReader) -> None:
+        """Keep the connection for the next request, if its answer permits that."""
+        if reader.keeps:
+            self._idle.append(line)
+        else:
+            line.close()
+
+    def _idle_line(self) -> L | None:
+        while self._idle:
+            line = self._idle.pop()
+            if line.is_idle():
+                return line
+            line.close()
+        return None
+
+
+class Http(BaseHttp["_Line"]):
+    """A carrier to a node over sockets that block."""
 
     def send(self, request: Request) -> Answer:
         data = request_bytes(request, self._host)
@@ -50,7 +83,7 @@ class Http:
             line.close()
             raise
         if reader.done:
-            self._release(line, reader)
+            self.release(line, reader)
             return Answer(reader.status, reader.headers, reader.pieces)
         body = _Body(self, line, reader)
         return Answer(reader.status, reader.headers, body, body.close)
@@ -58,22 +91,6 @@ class Http:
     def close(self) -> None:
         while self._idle:
             self._idle.pop().close()
-
-    def _release(self, line: _Line, reader: AnswerReader) -> None:
-        """Keep the connection for the next request, if its answer permits that."""
-        if reader.keeps:
-            self._idle.append(line)
-        else:
-            line.close()
-
-    def _idle_line(self) -> _Line | None:
-        """An idle connection that the node has not closed, and that has no unexpected data."""
-        while self._idle:
-            line = self._idle.pop()
-            if not line.is_readable():
-                return line
-            line.close()
-        return None
 
     def _new_line(self) -> _Line:
         """A new connection. Raises NotSent."""
@@ -86,7 +103,7 @@ class Http:
             connected = plain
             if self._tls is not None:
                 connected = self._tls.wrap_socket(plain, server_hostname=self._place[0])
-            connected.settimeout(self._timeout_s)
+            connected.settimeout(self.timeout_s)
         except OSError as error:
             plain.close()
             raise NotSent(reason_of(error)) from error
@@ -97,13 +114,14 @@ class Http:
 
 
 class _Line:
-    """A connection. `is_readable`: see `glance`."""
-
-    __slots__ = ("is_readable", "socket")
+    __slots__ = ("_is_readable", "socket")
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
-        self.is_readable = glance(connected)
+        self._is_readable = glance(connected)
+
+    def is_idle(self) -> bool:
+        return not self._is_readable()
 
     def close(self) -> None:
         self.socket.close()
@@ -143,7 +161,7 @@ class _Body:
             raise
         if self._open:
             self._open = False
-            self._http._release(self._line, reader)
+            self._http.release(self._line, reader)
 
     def close(self) -> None:
         if self._open:

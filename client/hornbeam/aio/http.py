@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator
-from urllib.parse import urlsplit
 
 from hornbeam.exchange import AsyncAnswer, CutShort, Lost, NotSent, Request
-from hornbeam.http import glance, reason_of
-from hornbeam.http1 import CLOSED, AnswerReader, Garbled, host_of, request_bytes
+from hornbeam.http import BaseHttp, glance, reason_of
+from hornbeam.http1 import CLOSED, AnswerReader, Garbled, request_bytes
 
 AHEAD_BYTES = 1 << 18
 """Bytes of a body that arrive before their reader takes them."""
 
 
-class AsyncHttp:
-    """The twin of `hornbeam.http.Http` in an event loop, with the same arguments."""
-
-    def __init__(
-        self,
-        address: str,
-        *,
-        connect_timeout_s: float,
-        timeout_s: float,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        parts = urlsplit(address)
-        self._place = parts.hostname or "", parts.port or (443 if tls else 80)
-        self._host = host_of(parts)
-        self._connect_timeout_s = connect_timeout_s
-        self.timeout_s = timeout_s
-        self._tls = tls
-        self._idle: list[_Line] = []
+class AsyncHttp(BaseHttp["_Line"]):
+    """The twin of `hornbeam.http.Http` in an event loop."""
 
     async def send(self, request: Request) -> AsyncAnswer:
         data = request_bytes(request, self._host)
@@ -57,21 +39,6 @@ class AsyncHttp:
         while self._idle:
             self._idle.pop().close()
         await asyncio.sleep(0)  # the loop closes the sockets in its next turn
-
-    def release(self, line: _Line, reader: AnswerReader) -> None:
-        if reader.keeps and line.is_open:
-            self._idle.append(line)
-        else:
-            line.close()
-
-    def _idle_line(self) -> _Line | None:
-        """An idle connection that the node has not closed, and that has no unexpected data."""
-        while self._idle:
-            line = self._idle.pop()
-            if line.is_open and not line.is_readable():
-                return line
-            line.close()
-        return None
 
     async def _new_line(self) -> _Line:
         """A new connection. Raises NotSent."""
@@ -100,7 +67,7 @@ class _Line(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.is_readable = glance(transport.get_extra_info("socket"))
+        self._is_readable = glance(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
@@ -125,9 +92,9 @@ class _Line(asyncio.Protocol):
 
     # ------------------------------------------------------------ for the carrier
 
-    @property
-    def is_open(self) -> bool:
-        return self._fault is None and not self._transport.is_closing()
+    def is_idle(self) -> bool:
+        is_open = self._fault is None and not self._transport.is_closing()
+        return is_open and not self._is_readable()
 
     def ask(self, data: bytes) -> AnswerReader:
         """Send a request. Returns the reader of its answer."""
