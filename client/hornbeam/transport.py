@@ -133,10 +133,6 @@ class Envelope:
         content = body if isinstance(body, bytes) else encode(body)
         return Request(method, target, given, content)
 
-    def sent(self, request: Request) -> Request:
-        """A request of bytes, with the headers of every request."""
-        return request._replace(headers={**self._headers, **request.headers})
-
     def document(self, status: int, headers: Mapping[str, str], body: bytes) -> Any:
         """The document of an answer. Raises DatabaseError, and ValueError for another text."""
         if status >= ERROR:
@@ -188,11 +184,15 @@ class Transport:
         params: Mapping[str, str] | None = None,
     ) -> Any:
         """The answer's JSON document. Raises DatabaseError."""
-        return self._document(self._envelope.request(method, path, body, headers, params))
+        try:
+            answer = self._carrier.send(self._envelope.request(method, path, body, headers, params))
+            return self._envelope.document(answer.status, answer.headers, answer.read())
+        except (NotSent, Lost) as error:
+            raise self._envelope.unreached(error) from error
 
     def post(self, path: str, content: bytes, headers: Mapping[str, str]) -> Any:
         """POST bytes. Returns the answer's JSON document. Raises DatabaseError."""
-        return self._document(self._envelope.sent(Request("POST", quoted(path), headers, content)))
+        return self.json("POST", path, content, headers=headers)
 
     def text(self, path: str, params: Mapping[str, str] | None = None) -> str:
         """The answer's text. Raises DatabaseError."""
@@ -225,13 +225,6 @@ class Transport:
             raise problem_of(answer.status, answer.read())
         self._envelope.note(answer.headers)
         return answer
-
-    def _document(self, request: Request) -> Any:
-        try:
-            answer = self._carrier.send(request)
-            return self._envelope.document(answer.status, answer.headers, answer.read())
-        except (NotSent, Lost) as error:
-            raise self._envelope.unreached(error) from error
 
 
 class Blocking:
