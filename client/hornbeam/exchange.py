@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -14,7 +13,7 @@ from collections.abc import (
     Mapping,
 )
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 
 class Request(NamedTuple):
@@ -52,19 +51,11 @@ class Answer:
     pieces: Iterable[bytes]
     close: Callable[[], None] = _nothing
 
-    @property
-    def is_error(self) -> bool:
-        return self.status >= 400
-
     def read(self) -> bytes:
         """The whole body. Can be called several times."""
         whole = b"".join(self.pieces)
         self.pieces = (whole,)
         return whole
-
-    def json(self) -> Any:
-        """The body as JSON. Raises ValueError when it is not JSON."""
-        return json.loads(self.read())
 
     def lines(self) -> Iterator[str]:
         rest = b""
