@@ -115,14 +115,10 @@ class _AsyncModule:
     """The driver's module, whose connections are asynchronous ones."""
 
     def connect(self, url: str, **options: Any) -> _AsyncConnection:
-        return _AsyncConnection(await_(_connected(url, options)))
+        return _AsyncConnection(await_(aio.connect(url, **options)))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(hornbeam, name)
-
-
-async def _connected(url: str, options: dict[str, Any]) -> aio.Connection:
-    return await aio.connect(url, **options)
 
 
 class HornbeamAsyncDialect(HornbeamDialect):
