@@ -64,6 +64,22 @@ def embedded(folder: Path) -> str:
     return f"hornbeam:///{folder}"
 
 
+@contextlib.contextmanager
+def opened(kind: str, folder: Path) -> Iterator[str]:
+    """The URL of a database in `folder` with a schema. `kind`: "embedded", or "http" (served)."""
+    import hornbeam
+
+    if kind == "http":
+        with served(folder) as url:
+            apply(url)
+            yield url
+        return
+    url = embedded(folder)
+    with hornbeam.connect(url):  # the folder stays open
+        apply(url)
+        yield url
+
+
 def apply(url: str, ddl: str = DDL, workload: str = WORKLOAD) -> None:
     """Apply a schema and wait until its views are built."""
     import time

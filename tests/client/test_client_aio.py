@@ -24,15 +24,7 @@ SLOW = "SELECT count(*) FROM generate_series(1, 30000000) g WHERE g % 7 = 3"
 
 @pytest.fixture(scope="module", params=["embedded", "http"])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder: Path = tmp_path_factory.mktemp(request.param) / "db"
-    if request.param == "embedded":
-        url = client_world.embedded(folder)
-        with hornbeam.connect(url):  # the folder stays open
-            client_world.apply(url)
-            yield url
-        return
-    with client_world.served(folder) as url:
-        client_world.apply(url)
+    with client_world.opened(request.param, tmp_path_factory.mktemp(request.param) / "db") as url:
         yield url
 
 

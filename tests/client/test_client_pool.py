@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,15 +24,7 @@ LIVE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 @pytest.fixture(scope="module", params=["embedded", "http"])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder: Path = tmp_path_factory.mktemp(request.param) / "db"
-    if request.param == "embedded":
-        url = client_world.embedded(folder)
-        with hornbeam.connect(url):  # the folder stays open
-            client_world.apply(url)
-            yield url
-        return
-    with client_world.served(folder) as url:
-        client_world.apply(url)
+    with client_world.opened(request.param, tmp_path_factory.mktemp(request.param) / "db") as url:
         yield url
 
 
