@@ -9,13 +9,17 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+_BLANKS = " \t\n\r\v\f"
+"""The blanks that an array's text may have around elements; others are part of an element."""
 _WORD = r'(?:[^\s"{},\\]|\\.)+'
-_ELEMENT = re.compile(rf'\s*(?:"((?:[^"\\]|\\.)*)"|({_WORD}(?:\s+{_WORD})*))\s*(?:,|$)', re.DOTALL)
+_ELEMENT = re.compile(
+    rf'\s*(?:"((?:[^"\\]|\\.)*)"|({_WORD}(?:\s+{_WORD})*))\s*(?:,|$)', re.DOTALL | re.ASCII
+)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_QUOTED = re.compile(r'[ \t\n\r\v\f"{},\\]')
+_QUOTED = re.compile(rf'[{_BLANKS}"{{}},\\]')
 _MARKED = re.compile(r'["\\]')
-_SEVERAL_DIMENSIONS = re.compile(r"\s*\{\s*\{")
-_BOUNDS = re.compile(r"\s*\[")
+_SEVERAL_DIMENSIONS = re.compile(r"\s*\{\s*\{", re.ASCII)
+_BOUNDS = re.compile(r"\s*\[", re.ASCII)
 ONE_DIMENSION = "an array has one dimension here; use JSONB for more"
 
 
@@ -29,10 +33,10 @@ def elements_of(text: str) -> list[str | None]:
         raise ValueError(ONE_DIMENSION)
     if _BOUNDS.match(text):
         raise ValueError("the elements of an array are numbered from 1 here, without bounds")
-    written = text.strip()
+    written = text.strip(_BLANKS)
     if written[:1] != "{" or written[-1:] != "}" or len(written) < 2:
         raise ValueError("arrays are written {a,b}")
-    inner, found, at = written[1:-1].strip(), list[str | None](), 0
+    inner, found, at = written[1:-1].strip(_BLANKS), list[str | None](), 0
     while at < len(inner):
         element = _ELEMENT.match(inner, at)
         if element is None or (element.end() == len(inner) and inner.endswith(",")):

@@ -50,7 +50,10 @@ def test_other_texts_are_no_arrays(text):
         elements_of(text)
 
 
-@given(st.lists(st.none() | TEXTS | st.sampled_from(["null", "NULL", "", " ", '"', "\\", "{}"])))
+UNUSUAL = ["null", "NULL", "", " ", '"', "\\", "{}", "\x85", "\xa0", "a\u3000", "\x1fa"]
+
+
+@given(st.lists(st.none() | TEXTS | st.sampled_from(UNUSUAL)))
 def test_the_text_of_elements_is_read_back(elements):
     assert elements_of(text_of_elements(elements)) == elements
 
