@@ -58,10 +58,11 @@ def text_of_elements(texts: Iterable[str | None]) -> str:
     >>> text_of_elements(["a", "b c", None, "null"])
     '{a,"b c",NULL,"null"}'
     """
-    return f"{{{','.join(map(_written, texts))}}}"
+    return f"{{{','.join(map(element_text, texts))}}}"
 
 
-def _written(text: str | None) -> str:
+def element_text(text: str | None) -> str:
+    """The text of an element as it stands in the text of an array; None is NULL."""
     if text is None:
         return "NULL"
     if text and text.lower() != "null" and not _QUOTED.search(text):

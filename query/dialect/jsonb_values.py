@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from hornbeam_server.query.dialect.text_arrays import texts_in
-from hornbeam_server.schema import jsonb
+from hornbeam_server.schema import arrays, jsonb
 from hornbeam_server.schema.errors import TypeMismatch
 
 write = jsonb.write
@@ -366,13 +366,11 @@ def _records(text: str, many: bool) -> list[dict[str, Any]]:
 
 
 def _array_text(value: list[Any]) -> str:
-    parts = []
-    for item in value:
-        text = _array_text(item) if isinstance(item, list) else _plain(item)
-        if text is not None and not isinstance(item, list):
-            text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        parts.append("NULL" if text is None else text)
-    return "{" + ",".join(parts) + "}"
+    texts = [
+        _array_text(item) if isinstance(item, list) else arrays.element_text(_plain(item))
+        for item in value
+    ]
+    return f"{{{','.join(texts)}}}"
 
 
 def keys(text: str) -> list[str]:
