@@ -120,13 +120,15 @@ def _records(node: exp.Expr) -> exp.Expr:
                 f"Column {column.name} of {name} has no type.",
                 cure=f"Write FROM {name}(value) AS r ({column.name} TEXT).",
             )
-    titles = [(column.name, column.name, column.args["kind"]) for column in columns]
-    return _of_records(node.alias or name, call_.expressions[0], titles, many)
+    title = exp.TableAlias(this=exp.to_identifier(node.alias or name, quoted=True))
+    fields = [(column.name, column.args["kind"]) for column in columns]
+    return _of_records(title, call_.expressions[0], fields, many)
 
 
 def populated(node: exp.Expr, catalog: Catalog) -> exp.Expr:
     """A function of `POPULATING` in FROM: its columns are those of the relation whose type NULL
-    has, as in jsonb_populate_record(NULL::item, value). Raises SqlError for other arguments."""
+    has, as in jsonb_populate_record(NULL::item, value). Raises SqlError for other arguments, and
+    Unsupported."""
     call_, alias = node.this, node.args.get("alias")
     name = call_.name.lower()
     base = call_.expressions[0] if len(call_.expressions) == 2 else None
@@ -137,27 +139,30 @@ def populated(node: exp.Expr, catalog: Catalog) -> exp.Expr:
             f"{name} takes NULL with the type of a relation, and one value.",
             cure=f"Write {name}(NULL::relation, value).",
         )
-    given = [column.name for column in alias.columns] if alias else []
-    columns = catalog.schema.relation(relation).visible
-    titles = [*given, *(column.name for column in columns[len(given) :])]
+    if node.args.get("ordinality"):
+        raise Unsupported(
+            f"{name} WITH ORDINALITY is not supported.",
+            cure="Number the rows by row_number() OVER ().",
+        )
+    title = exp.TableAlias(
+        this=exp.to_identifier(node.alias or name, quoted=True),
+        columns=alias.columns if alias else [],
+    )
     fields = [
-        (title, column.name, exp.DataType.build(column.type.sql(), dialect="duckdb"))
-        for title, column in zip(titles, columns, strict=False)
+        (column.name, exp.DataType.build(column.type.sql(), dialect="duckdb"))
+        for column in catalog.schema.relation(relation).visible
     ]
-    return _of_records(node.alias or name, call_.expressions[1], fields, POPULATING[name])
+    return _of_records(title, call_.expressions[1], fields, POPULATING[name])
 
 
 def _of_records(
-    alias: str, value: exp.Expr, columns: Iterable[tuple[str, str, exp.DataType]], many: bool
+    title: exp.TableAlias, value: exp.Expr, fields: Iterable[tuple[str, exp.DataType]], many: bool
 ) -> exp.Expr:
-    """The query of the columns of records: the name, the field and the type of each."""
+    """The query of the columns of records: the name and the type of each field."""
     items = [
-        exp.Alias(
-            this=_field(value, field, type_, many), alias=exp.to_identifier(title, quoted=True)
-        )
-        for title, field, type_ in columns
+        exp.Alias(this=_field(value, name, type_, many), alias=exp.to_identifier(name, quoted=True))
+        for name, type_ in fields
     ]
-    title = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
     return exp.Lateral(this=exp.Subquery(this=exp.Select(expressions=items)), alias=title)
 
 
