@@ -203,10 +203,10 @@ class Reads:
         result that is read as Arrow. A query that names deferred views reads at the snapshot of
         their group instead, and fails if that snapshot is older than `max_staleness_s`. Deferred
         views that are not older may also answer the aggregates of a query that does not name them,
-        unless it is traced, strong, or has a
-        `snapshot`, pending writes, or a later `bookmark`. Then the whole query reads at their
-        snapshot. `session` has the last numbers of sequences that the client has taken, by name;
-        `measures` collects what the plan reads. Raises HornbeamError.
+        unless it is traced, strong, or has a `snapshot`, pending writes, or a later `bookmark`.
+        Then the whole query reads at their snapshot. `session` has the last numbers of sequences
+        that the client has taken, by name; `measures` collects what the plan reads.
+        `admitted_under` is as in a `TransactionRequest`. Raises HornbeamError, OtherCatalog.
         """
         deadline = self._clock.monotonic() + (timeout_s or self._settings.statement_timeout_s)
         traced = (trace and not locking_only) or serializable
@@ -216,12 +216,7 @@ class Reads:
         )  # fmt: skip
         async with self.at(snapshot, bookmark, strong=strong, logged=True) as (state, newest):
             require_admitted(admitted_under, state.catalog.version)
-            prepared: PreparedQuery | NumberedQuery
-            shared = None if parameters or pending else self._shared(wanted, state.catalog)
-            if shared is not None:
-                (prepared, parameters), at = shared, newest
-            else:
-                prepared, at = await self._planned(wanted, state.catalog, newest)
+            prepared, given, at = await self._planned(wanted, parameters, state.catalog, newest)
             trace = trace and not serializable and (prepared.locking or not locking_only)
             reads: list[ReadItem] | None = [] if trace else None
             ranges: list[ReadRange] | None = [] if serializable else None
@@ -231,17 +226,10 @@ class Reads:
                 overlay = await self._manager.pending(pending, state, at, replay, left_s, ranges)
             if reads is not None and overlay is not None:
                 reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
-            reader: RowReader = Snapshot(
-                noting_store(self._reader, state.catalog, ranges),
-                state.codecs,
-                at,
-                mutations=overlay,
-                trace=reads,
-                require_valid=partial(self._ownership.require_kept, at),
-            )
+            reader = self._rows(state, at, overlay, reads, ranges)
             if measures is not None:
                 reader = Measuring(reader, measures)
-            stream = await prepared.run(reader, parameters, deadline=deadline, max_rows=max_rows)
+            stream = await prepared.run(reader, given, deadline=deadline, max_rows=max_rows)
             self.queries += 1
             with self._holds.holding(at):
                 try:
@@ -255,6 +243,33 @@ class Reads:
                     )
                 finally:
                     await stream.close()
+
+    async def _planned(
+        self, wanted: _Wanted, parameters: Parameters, catalog: Catalog, newest: int
+    ) -> tuple[PreparedQuery | NumberedQuery, Parameters, int]:
+        """The plan of a query, its parameters, and the snapshot that it reads: `newest`, or that of
+        deferred views."""
+        shared = None if parameters or wanted.pending else self._shared(wanted, catalog)
+        if shared is not None:
+            return *shared, newest
+        prepared = await self._prepared(wanted, catalog)
+        if prepared.deferred:
+            if wanted.strong or wanted.pending:
+                raise Unsupported(
+                    f"{', '.join(prepared.deferred)} lag behind, so they do not show"
+                    + (" what this transaction writes." if wanted.pending else " what is strong."),
+                    cure="Ask for a snapshot read, before the first write.",
+                )
+            at = await self._deferred.read_at(
+                prepared, asked=wanted.snapshot, max_staleness_s=wanted.max_staleness_s
+            )
+            return prepared, parameters, at
+        if wanted.may_be_stale and catalog.deferred:
+            for found in await self._answering(wanted, catalog):
+                stale = await self._prepared(wanted, catalog, found.views)
+                if stale.deferred:
+                    return stale, parameters, found.as_of
+        return prepared, parameters, newest
 
     def _shared(
         self, wanted: _Wanted, catalog: Catalog
@@ -271,30 +286,6 @@ class Reads:
             return found if found is not None and found[0].takes(found[1]) else None
         except SqlError:
             return None  # the error names the statement as it is when it is planned
-
-    async def _planned(
-        self, wanted: _Wanted, catalog: Catalog, newest: int
-    ) -> tuple[PreparedQuery | NumberedQuery, int]:
-        """The plan of a query, and the snapshot that it reads: `newest`, or that of deferred
-        views."""
-        prepared = await self._prepared(wanted, catalog)
-        if prepared.deferred:
-            if wanted.strong or wanted.pending:
-                raise Unsupported(
-                    f"{', '.join(prepared.deferred)} lag behind, so they do not show"
-                    + (" what this transaction writes." if wanted.pending else " what is strong."),
-                    cure="Ask for a snapshot read, before the first write.",
-                )
-            at = await self._deferred.read_at(
-                prepared, asked=wanted.snapshot, max_staleness_s=wanted.max_staleness_s
-            )
-            return prepared, at
-        if wanted.may_be_stale and catalog.deferred:
-            for found in await self._answering(wanted, catalog):
-                stale = await self._prepared(wanted, catalog, found.views)
-                if stale.deferred:
-                    return stale, found.as_of
-        return prepared, newest
 
     async def _prepared(
         self, wanted: _Wanted, catalog: Catalog, stale: frozenset[str] = frozenset()
@@ -359,6 +350,25 @@ class Reads:
             except Corruption:
                 self._ownership.require_owner()
                 raise
+
+    def _rows(
+        self,
+        state: CatalogState,
+        at: int,
+        overlay: Overlay | None,
+        reads: list[ReadItem] | None,
+        ranges: list[ReadRange] | None,
+    ) -> RowReader:
+        """The rows at a snapshot, with pending changes over them; `reads` or `ranges` collects what
+        is read."""
+        return Snapshot(
+            noting_store(self._reader, state.catalog, ranges),
+            state.codecs,
+            at,
+            mutations=overlay,
+            trace=reads,
+            require_valid=partial(self._ownership.require_kept, at),
+        )
 
     async def _started_from(
         self, layouts: Sequence[str], overlay: Overlay, codecs: Codecs, at: int
