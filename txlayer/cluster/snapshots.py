@@ -33,8 +33,8 @@ PATIENCE_S = 10.0
 """Maximum wait of a strong read, or of one with a bookmark, until all members answer and the logs
 of dead members are recovered."""
 RETRY_S = 0.05
-_HERE = ""
-"""This member, whose commits need only be logged."""
+_LOGGED = ""
+"""The name of this member in a question for a snapshot whose own commits need only be logged."""
 
 
 class MembersSnapshots:
@@ -85,16 +85,15 @@ class MembersSnapshots:
         self, least: int = 0, *, strong: bool = False, logged: bool = False
     ) -> int:
         deadline = self._clock.monotonic() + PATIENCE_S
-        own = _HERE if logged else self._view.name
         if self._own.newest(logged=logged) < least:
             # Checked before `least` is sent to other members: it may lie in the future.
             await self.admit(least)
-            await self._ask(own, least)
+            await self._ask(self._here(logged), least)
         if strong:
             least = max(least, await self._acknowledged(deadline))
         else:
-            await self._refresh(least, own)
-        return await self._reached(least, deadline, own)
+            await self._refresh(least, logged)
+        return await self._reached(least, deadline, logged)
 
     async def admit(self, ts: int) -> None:
         try:
@@ -113,9 +112,9 @@ class MembersSnapshots:
                 self._own.follow(max(answer.acknowledged, answer.watermark))
             await self._own.admit(ts)
 
-    async def reach(self, least: int) -> Reached:
+    async def reach(self, least: int, *, logged: bool = False) -> Reached:
         """Return this member's answer to `Reach(least)`. Raises Unavailable."""
-        watermark = await self._own.advanced(least)
+        watermark = await self._own.advanced(least, logged=logged)
         return Reached(self._view.name, watermark, self._committer.acknowledged, self._catalog())
 
     def see(self) -> None:
@@ -153,14 +152,16 @@ class MembersSnapshots:
         whole = len(answers) == len(results) and not self._view.assignment.dead
         return answers if whole else None
 
-    async def _reached(self, least: int, deadline: float, own: str) -> int:
-        """Return a snapshot at or above `least`; `own` is as in `_question`. Waits for the recovery
-        of dead members, whose logs may hold commits below it. Raises Unavailable at the
-        deadline."""
-        logged = own == _HERE
+    def _here(self, logged: bool) -> str:
+        """The name of this member in a question for such a snapshot."""
+        return _LOGGED if logged else self._view.name
+
+    async def _reached(self, least: int, deadline: float, logged: bool) -> int:
+        """Return a snapshot at or above `least`. Waits for the recovery of dead members, whose logs
+        may hold commits below it. Raises Unavailable at the deadline."""
         while (at := self.newest(logged=logged)) < least:
             version = self._view.version
-            await self._ask(own, least)
+            await self._ask(self._here(logged), least)
             behind = [name for name in self._view.others if self._known[name] < least]
             await asyncio.gather(
                 *(self._ask(name, least) for name in behind), return_exceptions=True
@@ -182,16 +183,15 @@ class MembersSnapshots:
                 async with asyncio.timeout(RETRY_S):
                     await self._view.change()
 
-    async def _refresh(self, least: int, own: str) -> None:
+    async def _refresh(self, least: int, logged: bool) -> None:
         """Ask all members for their watermarks, unless the known ones are younger than `FRESH_S`
         and hold `least` and all commits that this node has acknowledged. When a member does not
-        answer, its known watermark stays: reads get older, never wrong. `own` is as in
-        `_question`."""
-        if self._fresh(least, logged=own == _HERE) is not None:
+        answer, its known watermark stays: reads get older, never wrong."""
+        if self._fresh(least, logged=logged) is not None:
             return
         now = self._clock.monotonic()
         least = max(least, self._committer.acknowledged)
-        names = (own, *self._view.others)
+        names = (self._here(logged), *self._view.others)
         asked = [asyncio.ensure_future(self._ask(name, least)) for name in names]
         for question in asked:
             question.add_done_callback(_see)
@@ -214,13 +214,9 @@ class MembersSnapshots:
         return await asyncio.shield(under_way[1])
 
     async def _question(self, name: str, least: int) -> Reached:
-        """Ask a member. The name of this one: when its commits are applied; `_HERE`: when they are
-        logged."""
-        if name == self._view.name:
-            return await self.reach(least)
-        if name == _HERE:
-            watermark = await self._own.advanced(least, logged=True)
-            return Reached(name, watermark, self._committer.acknowledged, self._catalog())
+        """Ask a member."""
+        if name in (self._view.name, _LOGGED):
+            return await self.reach(least, logged=name == _LOGGED)
         answer = await self._links.ask(name, Reach(least))
         if not isinstance(answer, Reached) or answer.member != name:
             raise Unavailable(f"Node {name} does not say its watermark, but {answer!r}.")
