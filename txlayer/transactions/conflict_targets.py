@@ -6,6 +6,7 @@ that are without a condition, or whose condition follows from the WHERE behind t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -47,12 +48,15 @@ def target_of(node: exp.OnConflict, catalog: Catalog, relation: Relation) -> Tar
     condition = "" if where is None else written(where.this, DIALECT)
     if condition:
         follows(condition, "TRUE", relation)  # its names are checked in any case
-    indexes = tuple(
+    on_keys = [
         index
         for index in catalog.indexes_on(relation.name)
-        if index.unique
-        and {part.column for part in index.columns} == set(keys)
-        and (not index.where or (condition and follows(condition, index.where, relation)))
+        if index.unique and {part.column for part in index.columns} == set(keys)
+    ]
+    indexes = tuple(
+        index
+        for index in on_keys
+        if not index.where or (condition and follows(condition, index.where, relation))
     )
     key = set(keys) == set(relation.declared_key)
     if not key and not indexes:
@@ -60,7 +64,7 @@ def target_of(node: exp.OnConflict, catalog: Catalog, relation: Relation) -> Tar
         raise SqlError(
             f"ON CONFLICT ({', '.join(keys)}){shown}: {relation.name} has no primary key or unique"
             " index on exactly these columns.",
-            cure=_cure(set(keys), catalog, relation),
+            cure=_cure(on_keys),
         )
     return Target(key, indexes)
 
@@ -80,10 +84,10 @@ def _of_constraint(name: str, catalog: Catalog, relation: Relation) -> Target:
     )
 
 
-def _cure(keys: set[str], catalog: Catalog, relation: Relation) -> str:
-    for index in catalog.indexes_on(relation.name):
-        if index.unique and index.where and {part.column for part in index.columns} == keys:
-            return f"Index {index.name} is partial: write WHERE {index.where} behind the columns."
+def _cure(partial: Sequence[Index]) -> str:
+    """What to write instead; `partial`: the partial unique indexes on the columns."""
+    for index in partial:
+        return f"Index {index.name} is partial: write WHERE {index.where} behind the columns."
     return "Name the columns of the primary key or of a unique index."
 
 
