@@ -166,7 +166,7 @@ _SHIFTED_BACK = (
 )
 _OVERLAID = (
     "CASE WHEN start > 0 THEN substr(x, 1, start - 1) || y || substr(x, greatest(start + size, 1))"
-    " WHEN start <= 0 THEN error('negative substring length not allowed') END"
+    " WHEN start <= 0 THEN error('A negative substring length is not allowed.') END"
 )
 _SMALL = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 """Types whose sum is a BIGINT; sums of other types keep DuckDB's type."""
