@@ -34,7 +34,7 @@ class Garbled(Exception):
 
 
 def host_of(parts: SplitResult) -> str:
-    """The value of `Host` for a URL."""
+    """The value of `Host` for a URL. Raises ValueError for a name that no host can have."""
     host = parts.hostname or ""
     named = f"[{host}]" if ":" in host else host.encode("idna").decode()
     standard = {"http": 80, "https": 443}.get(parts.scheme)

@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 from hornbeam.errors import Error, InterfaceError, OperationalError, from_problem
 from hornbeam.exchange import Answer, Carrier, CutShort, Lost, NotSent, Request
 from hornbeam.http import Http
+from hornbeam.http1 import host_of
 from hornbeam.nodes import BEHIND, Nodes
 from hornbeam.security import Secret, Tls, key_of, redacted, require_private, tls_of
 from hornbeam.waiting import Pause, blocking_pause, finished
@@ -84,6 +85,8 @@ def _nodes(parts: SplitResult, options: dict[str, str]) -> list[tuple[str, int]]
     nodes = [parts, *(urlsplit(f"//{node}") for node in (also.split(",") if also else ()))]
     if also == "" or not all(node.hostname for node in nodes):
         raise ValueError("also= names no host")
+    for node in nodes:
+        host_of(node)  # raises ValueError for a name that no host can have
     return [(node.hostname or "", node.port or DEFAULT_PORT) for node in nodes]
 
 

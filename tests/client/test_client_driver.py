@@ -338,7 +338,8 @@ def test_urls_are_parsed(url: str, addresses: tuple[str, ...], folder: str) -> N
 @pytest.mark.parametrize(
     "url", ["http://x", "hornbeam://", "hornbeam:///", "hornbeam://h:port", "hornbeam://h?nonsense=1",
             "hornbeam://h?autocommit=perhaps", "hornbeam://h?timeout_s=0",
-            "hornbeam://h?also=i:port", "hornbeam://h?also=i,", "hornbeam:///f?also=h"],
+            "hornbeam://h?also=i:port", "hornbeam://h?also=i,", "hornbeam:///f?also=h",
+            "hornbeam://h..i", "hornbeam://h?also=h..i", f"hornbeam://{64 * 'h'}.i"],
 )  # fmt: skip
 def test_wrong_urls_are_refused(url: str) -> None:
     with pytest.raises(hornbeam.InterfaceError):
