@@ -32,7 +32,8 @@ from hornbeam.connection import MAX_ATTEMPTS, Connection
 from hornbeam.errors import Error, InterfaceError, OperationalError
 from hornbeam.isolation import DEFAULT_LEVEL
 from hornbeam.options import DEFAULT_TIMEOUT_S, Options, target_and_options
-from hornbeam.transport import Transport, open_transport
+from hornbeam.transport import Blocking, Requests, Transport, open_transport
+from hornbeam.waiting import finished
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -197,6 +198,14 @@ class _Settings:
         return self._shelf.is_outdated(lent, time.monotonic())
 
 
+async def _answers(requests: Requests) -> bool:
+    try:
+        await requests.json("GET", "/livez")
+    except Error:
+        return False
+    return True
+
+
 class Pool(_Settings):
     """A pool for threads, with the settings of `_Settings`. Nothing is opened before it is
     needed."""
@@ -242,22 +251,25 @@ class Pool(_Settings):
             self._shelf.wait(waiter)
         try:
             return waiter.result(self._wait_s)
-        except BaseException as error:
+        except TimeoutError:
             with self._lock:
                 self._shelf.leave(waiter)
-            if waiter.done() and waiter.exception() is None:  # it came in the last instant
-                if isinstance(error, TimeoutError):
-                    return waiter.result()
+            if waiter.done():  # it came in the last instant
+                return waiter.result()
+            raise self._shelf.exhausted(self._wait_s) from None
+        except BaseException:
+            with self._lock:
+                self._shelf.leave(waiter)
+            if waiter.done() and waiter.exception() is None:
                 self._give_back(waiter.result())
-            if isinstance(error, TimeoutError):
-                raise self._shelf.exhausted(self._wait_s) from None
             raise
 
     def _ready(self, lent: Lent[Transport] | None) -> Lent[Transport]:
         """A transport that works, or a new one."""
         try:
             if lent is not None and (
-                self._is_outdated(lent) or (self._is_due(lent) and not _answers(lent.transport))
+                self._is_outdated(lent)
+                or (self._is_due(lent) and not finished(_answers(Blocking(lent.transport))))
             ):
                 lent.transport.close()
                 lent = None
@@ -275,14 +287,6 @@ class Pool(_Settings):
             outdated = self._shelf.give_back(lent, time.monotonic())
         for transport in outdated:
             transport.close()
-
-
-def _answers(transport: Transport) -> bool:
-    try:
-        transport.json("GET", "/livez")
-    except Error:
-        return False
-    return True
 
 
 class AsyncPool(_Settings):
@@ -351,7 +355,7 @@ class AsyncPool(_Settings):
         try:
             if lent is not None and (
                 self._is_outdated(lent)
-                or (self._is_due(lent) and not await _answers_async(lent.transport))
+                or (self._is_due(lent) and not await _answers(lent.transport))
             ):
                 await lent.transport.close()
                 lent = None
@@ -367,11 +371,3 @@ class AsyncPool(_Settings):
         self._shelf.bookmark = max(self._shelf.bookmark, bookmark)
         for transport in self._shelf.give_back(lent, time.monotonic()):
             await transport.close()
-
-
-async def _answers_async(transport: AsyncTransport) -> bool:
-    try:
-        await transport.json("GET", "/livez")
-    except Error:
-        return False
-    return True
