@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -56,6 +57,11 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def post(self, call: Callable[[], object]) -> None:
+        """Call `call` in the loop soon, without waiting for it. A closed loop calls nothing."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call)
 
     async def awaited(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` in the loop, from another loop. Cancelling the caller cancels `work`."""
@@ -144,7 +150,11 @@ class _InProcess:
 
     def send(self, request: Request) -> Answer:
         exchange = _Exchange(self._app, request)
-        status, headers, content = self._loop.run(exchange.answer())
+        try:
+            status, headers, content = self._loop.run(exchange.answer())
+        except BaseException:
+            self._loop.post(exchange.cancel)
+            raise
         if content is not None:
             return Answer(status, headers, (content,))
         body = _Body(exchange, self._loop)
@@ -174,7 +184,11 @@ class AsyncInProcess:
 
     async def send(self, request: Request) -> AsyncAnswer:
         exchange = _Exchange(self._app, request)
-        status, headers, content = await self._loop.awaited(exchange.answer())
+        try:
+            status, headers, content = await self._loop.awaited(exchange.answer())
+        except BaseException:
+            self._loop.post(exchange.cancel)
+            raise
         if content is not None:
             return AsyncAnswer.whole(status, headers, content)
         body = _AsyncBody(exchange, self._loop)
@@ -200,6 +214,7 @@ class _Exchange:
         self._body: bytes | None = request.body
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue(_CHUNKS_AHEAD)
         self._ended = asyncio.Event()
+        self._task: asyncio.Future[Any] | None = None
 
     async def answer(self) -> tuple[int, dict[str, str], bytes | None]:
         """Start the application. Returns the answer's status, its headers with names in lower case,
@@ -214,11 +229,7 @@ class _Exchange:
         self._start: asyncio.Future[tuple[int, Headers]]
         self._start = asyncio.get_running_loop().create_future()
         self._task = asyncio.ensure_future(self._app(self._scope(), self._receive, self._send))
-        try:
-            return await self._unless_ended(self._start)
-        except asyncio.CancelledError:  # no caller waits for the answer
-            self._task.cancel()
-            raise
+        return await self._unless_ended(self._start)
 
     async def next(self) -> bytes | None:
         """The next piece of the body; None at its end."""
@@ -239,10 +250,17 @@ class _Exchange:
             await self.end()
         return b"".join(pieces)
 
+    def cancel(self) -> None:
+        """Cancel the application if it still runs. A caller that is interrupted does so even after
+        the answer has begun, since it may not have got it."""
+        self._ended.set()
+        if self._task is not None:
+            self._task.cancel()
+
     async def end(self) -> None:
         """Cancel the application if it still runs, and wait for its end."""
-        self._ended.set()
-        self._task.cancel()
+        self.cancel()
+        assert self._task is not None
         await asyncio.wait({self._task})
         if not self._task.cancelled():
             self._task.exception()  # only retrieved; the application has answered and logged it
@@ -250,6 +268,7 @@ class _Exchange:
     async def _unless_ended(self, waited: asyncio.Future[T]) -> T:
         """The result of `waited`, which only the application can set. Raises Lost when the
         application ends first."""
+        assert self._task is not None
         await asyncio.wait({waited, self._task}, return_when=asyncio.FIRST_COMPLETED)
         if not waited.done():
             await asyncio.sleep(0)  # the application's last step may have set the result

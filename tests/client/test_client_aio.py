@@ -218,6 +218,33 @@ async def test_a_cancelled_body_leaves_no_task_in_the_loop_of_the_application() 
         thread.close()
 
 
+async def test_an_answer_that_begins_as_its_caller_is_cancelled_ends_its_application() -> None:
+    """The answer has begun, and the loop of the caller does not know it yet."""
+    ended = threading.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            while True:
+                await send({"type": "http.response.body", "body": b"more", "more_body": True})
+        finally:
+            ended.set()
+
+    thread = LoopThread("test", asyncio.new_event_loop())
+    carrier = AsyncInProcess(SimpleNamespace(app=app, loop=thread))  # type: ignore[arg-type]
+    try:
+        sending = asyncio.ensure_future(carrier.send(Request("GET", "/", {})))
+        await asyncio.sleep(0)
+        for _ in range(10):  # turns of the application's loop alone
+            thread.run(asyncio.sleep(0))
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        assert await asyncio.to_thread(ended.wait, 10)
+    finally:
+        thread.close()
+
+
 async def test_an_opening_that_is_cancelled_closes_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
