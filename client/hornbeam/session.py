@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -31,7 +30,7 @@ from hornbeam.isolation import Action, Control, Modes, control_of, level_of
 from hornbeam.namespaces import PUBLIC, SearchPath, Setting
 from hornbeam.options import Options
 from hornbeam.prepared import Prepared, deallocated, discarded, prepared_of
-from hornbeam.statements import CACHED_LENGTH, Kind, calls_of_session, kind
+from hornbeam.statements import Kind, cached_for_statements, calls_of_session, kind
 from hornbeam.transport import NONE, Requests, encode, encode_text, repeated, utf8
 from hornbeam.types import Parameters, wire_parameters
 from hornbeam.writes import Write
@@ -577,9 +576,5 @@ def _give_results(writes: Sequence[Write], answer: Mapping[str, Any]) -> None:
             write.result = result
 
 
-def _literal(sql: str) -> str:
-    """A statement as a string of JSON."""
-    return (_cached_literal if len(sql) <= CACHED_LENGTH else encode_text)(sql)
-
-
-_cached_literal = lru_cache(512)(encode_text)
+_literal = cached_for_statements(encode_text)
+"""A statement as a string of JSON."""

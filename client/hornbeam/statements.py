@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, wraps
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 
 class Kind(enum.Enum):
@@ -43,8 +45,8 @@ class Token(NamedTuple):
     depth: int
 
 
-CACHED_LENGTH = 10_000
-"""Maximum length, in characters, of statements about which facts are cached."""
+_CACHED_LENGTH = 10_000
+_CACHED_STATEMENTS = 512
 _WRITES = {"insert", "update", "delete", "replace", "truncate", "merge"}
 _DDL = {"create", "drop", "alter", "rename", "refresh"}
 _CONTROL = {"begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release"}
@@ -55,6 +57,17 @@ _TOKEN = re.compile(
     re.S,
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
+
+
+def cached_for_statements(find: Callable[[str], T]) -> Callable[[str], T]:
+    """`find` with a cache, which leaves out long statements, so that they do not fill memory."""
+    cached = lru_cache(_CACHED_STATEMENTS)(find)
+
+    @wraps(find)
+    def found(sql: str) -> T:
+        return (cached if len(sql) <= _CACHED_LENGTH else find)(sql)
+
+    return found
 
 
 def tokens(sql: str) -> Iterator[Token]:
@@ -102,12 +115,9 @@ def text_of(found: Sequence[Token], sql: str) -> str:
     return sql[found[0].start : found[-1].start + len(found[-1].text)] if found else ""
 
 
+@cached_for_statements
 def kind(sql: str) -> Kind:
     """The kind of the statement. An unknown statement counts as a read, which changes nothing."""
-    return (_cached_kind if len(sql) <= CACHED_LENGTH else _kind)(sql)
-
-
-def _kind(sql: str) -> Kind:
     words = (token for token in tokens(sql) if token.text != "(")
     word = next(words, Token("", 0, 0)).text.lower()
     if word == "with":
@@ -131,9 +141,6 @@ def _kind(sql: str) -> Kind:
         if word in words_:
             return meaning
     return Kind.READ
-
-
-_cached_kind = lru_cache(512)(_kind)
 
 
 def _sets_transactions(words: Sequence[str]) -> bool:
@@ -226,18 +233,12 @@ def _word_after_with(sql: str) -> str:
     return ""
 
 
+@cached_for_statements
 def names_in(sql: str) -> frozenset[str]:
     """The words after single colons: the names of `:name` parameters, and words of slices."""
-    return (_cached_names_in if len(sql) <= CACHED_LENGTH else _names_in)(sql)
-
-
-def _names_in(sql: str) -> frozenset[str]:
     found = [token.text for token in tokens(sql)]
     near = zip(["", *found], found, found[1:], strict=False)
     return frozenset(word for before, colon, word in near if colon == ":" != before)
-
-
-_cached_names_in = lru_cache(_names_in)
 
 
 def split(script: str) -> list[str]:
