@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from io import BytesIO
 from typing import Any
 
 from thriftpy2.protocol import TCyBinaryProtocolFactory
@@ -119,9 +120,9 @@ def call_of_gets(table: bytes, rows: Sequence[bytes], behind: int) -> tuple[str,
 
 def call_of_scan(table: bytes, scan: Any, count: int) -> tuple[str, bytes]:
     """Function and encoded call that reads the first `count` rows of `scan`."""
-    written = _Written()
+    written = BytesIO()
     Client(written)._send(FUNCTION, table=table, tscan=scan, numRows=count)
-    return FUNCTION, written.data
+    return FUNCTION, written.getvalue()
 
 
 def _call_with(function: str, table: bytes, structs: Sequence[bytes]) -> tuple[str, bytes]:
@@ -167,18 +168,6 @@ def _whole(data: bytes) -> list[Cell]:
     if not rows.take(data):
         raise Incomplete
     return rows.cells
-
-
-class _Written:
-    """A stream that keeps the bytes that thriftpy2 writes."""
-
-    def __init__(self) -> None:
-        self.data = b""
-
-    def write(self, data: bytes) -> None:
-        self.data += data
-
-    def flush(self) -> None: ...
 
 
 class _Memory:
