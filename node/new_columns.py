@@ -29,7 +29,7 @@ async def with_values_in_older_rows(
     defaults."""
     copied = {copy.relation for copy in catalog.copies}
     relations = []
-    for relation in (*catalog.schema.relations, *(copy.target for copy in catalog.copies)):
+    for relation in catalog.schema.relations:
         known = base.relation(relation.name).visible_names if relation.name in base else None
         new = [] if known is None else [c for c in relation.visible if c.name not in known]
         computed = [column for column in new if _has_one_value(column)]
@@ -40,12 +40,10 @@ async def with_values_in_older_rows(
                 " written again at the same time.",
                 cure="Add the columns by a statement of their own, before the other change.",
             )
-        columns = {c.name: await _valued(c, relation, now, engine) for c in computed}
-        relations.append(
-            replace(relation, columns=tuple(columns.get(c.name, c) for c in relation.columns))
-        )
-    schema = replace(catalog.schema, relations=tuple(relations[: len(catalog.schema.relations)]))
-    return replace(catalog, schema=schema)
+        valued = {c.name: await _valued(c, relation, now, engine) for c in computed}
+        columns = tuple(valued.get(column.name, column) for column in relation.columns)
+        relations.append(replace(relation, columns=columns))
+    return replace(catalog, schema=replace(catalog.schema, relations=tuple(relations)))
 
 
 def _has_one_value(column: Column) -> bool:

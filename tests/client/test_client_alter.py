@@ -169,3 +169,18 @@ def test_a_default_that_differs_by_row_is_for_relations_without_rows(url: str, c
         cursor.execute("INSERT INTO t (id) VALUES (1), (2)")
         ((distinct,),) = cursor.execute("SELECT count(DISTINCT n) FROM t").fetchall()
         assert distinct == 2
+
+
+def test_a_computed_default_is_not_added_while_rows_are_written_again(url: str) -> None:
+    with hornbeam.connect(url, autocommit=True) as db:
+        cursor = db.cursor()
+        cursor.execute("CREATE TABLE t (id INT PRIMARY KEY, price INT)")
+        cursor.execute("INSERT INTO t VALUES (1, 6)")
+        again = "ALTER TABLE t ADD COLUMN at TIMESTAMPTZ DEFAULT now(), ALTER price TYPE TEXT"
+        with pytest.raises(hornbeam.NotSupportedError, match=r"t gets at(.|\n)*of their own"):
+            cursor.execute(f"{again} USING price::text")
+        cursor.execute("ALTER TABLE t ADD COLUMN at TIMESTAMPTZ DEFAULT now()")
+        cursor.execute("ALTER TABLE t ALTER price TYPE TEXT USING price::text")
+        ((price, at),) = cursor.execute("SELECT price, at FROM t").fetchall()
+        assert price == "6"
+        assert at is not None
