@@ -14,8 +14,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.arrays import is_array
 from hornbeam_server.query.dialect.macros import call
-from hornbeam_server.query.dialect.sums import TypeOf, number_type, whole
-from hornbeam_server.schema.types import REAL
+from hornbeam_server.query.dialect.sums import TypeOf, is_real, whole
 
 READ = "read_reals"
 """Key in the meta of a node: for each operand the macro through which it is read, or None. The mark
@@ -40,7 +39,7 @@ def mark_reals(node: exp.Expr, type_of: TypeOf) -> None:
     """Note how the operands of a node are read (`READ`), and whether its value is rounded
     (`AROUND`)."""
     operands = list(_operands(node))
-    reals = [number_type(operand, type_of) == REAL for operand in operands]
+    reals = [is_real(operand, type_of) for operand in operands]
     if not any(reals) or _is_element(node, operands, type_of):
         return
     pairs = zip(operands, reals, strict=True)

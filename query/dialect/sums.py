@@ -284,6 +284,16 @@ def number_type(node: exp.Expr, type_of: TypeOf) -> ColumnType | None:
     return None if type_ is None else number_of(type_)
 
 
+def is_real(node: exp.Expr, type_of: TypeOf) -> bool:
+    """Is the `number_type` of a node REAL? One operand of another type decides; that on the right
+    is first, so that a long sum is not gone through for each of its parts."""
+    inner = node.unnest()
+    if not isinstance(inner, exp.Add | exp.Sub | exp.Mul | exp.Mod):
+        return number_type(inner, type_of) == REAL
+    sides = [side for side in _sides(inner) if not isinstance(side, exp.Null)]
+    return bool(sides) and all(is_real(side, type_of) for side in reversed(sides))
+
+
 def operands_that_meet(node: exp.Expr) -> Sequence[exp.Expr]:
     """The operands of which a node returns one, or that it lists; [] of other nodes."""
     match node:
