@@ -416,6 +416,20 @@ async def test_a_change_ends_when_every_member_follows_it_or_time_is_up(stuck_s)
 
 
 @in_limited_virtual_time
+async def test_a_change_that_is_in_force_succeeds_although_another_node_becomes_the_master():
+    world = await world_of(*"ab")
+    master, node = world.nodes["a"].master, world.nodes["b"]
+    successor = Master(node.session, SimulatedClock(), "b", node.recover, catalog=1)
+    async with master.gate_closed():
+        master.catalog += 1
+        node.is_stuck = True
+        asyncio.get_running_loop().call_later(FOLLOW_S / 2, node.begin, successor.run())
+    with pytest.raises(Unavailable, match="not the master"):
+        await master.wait_until_all_past(1)
+    await world.end()
+
+
+@in_limited_virtual_time
 async def test_concurrent_schema_changes_run_one_after_another():
     world = await world_of(*"ab")
     log = []

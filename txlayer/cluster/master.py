@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import structlog
 from msgspec.structs import replace
@@ -126,7 +126,10 @@ class Master:
                 self._close = False
             await self._until(self._is_open)
             opened, give_up = self._version, self._clock.monotonic() + FOLLOW_S
-            await self._until(lambda: self._follow(opened) or self._clock.monotonic() >= give_up)
+            with suppress(Unavailable):  # the change is in force also without this master
+                await self._until(
+                    lambda: self._follow(opened) or self._clock.monotonic() >= give_up
+                )
 
     async def wait_until_all_past(self, version: int) -> None:
         """Return when no query of any member reads a catalog older than `version`. Raises
