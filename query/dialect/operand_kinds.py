@@ -130,9 +130,10 @@ def is_interval(node: exp.Expr, type_of: TypeOf) -> bool:
 
 def _kind(node: exp.Expr, operand: exp.Expr, type_of: TypeOf) -> Kind | None:
     inner = operand.unnest()
-    if number_type(inner, type_of) == REAL and not isinstance(node, exp.Round):
+    known = number_type(inner, type_of)
+    if known == REAL and not isinstance(node, exp.Round):
         return None  # `query.dialect.reals` writes it
-    number = number_kind(inner, type_of)
+    number = None if known is None else known.kind
     if number is Kind.DOUBLE or (isinstance(inner, exp.Pow) and number is None):
         return Kind.DOUBLE
     called = inner.name.lower() if isinstance(inner, exp.Anonymous) and number is None else ""

@@ -288,6 +288,8 @@ def is_real(node: exp.Expr, type_of: TypeOf) -> bool:
     """Is the `number_type` of a node REAL? One operand of another type decides; that on the right
     is first, so that a long sum is not gone through for each of its parts."""
     inner = node.unnest()
+    if isinstance(inner, exp.DPipe):  # no number, and its type costs as much as a sum's
+        return False
     if not isinstance(inner, exp.Add | exp.Sub | exp.Mul | exp.Mod):
         return number_type(inner, type_of) == REAL
     sides = [side for side in _sides(inner) if not isinstance(side, exp.Null)]
