@@ -278,9 +278,7 @@ class TransactionManager:
         if isinstance(computed, TransactionResult):
             return computed
         mutations, additions = computed
-        shown = mutations
-        if state.catalog.copy:
-            shown = await selected(mutations, lambda m: m.layout not in state.catalog.copy)
+        shown = await _shown(mutations, state.catalog)
         attempt.affected, attempt.growth = await count_by_layout(shown)
         attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
         key = request.idempotency_key
@@ -598,14 +596,20 @@ _Computed = tuple[Sequence[Mutation], Sequence[LaneAddition]]
 
 async def _tried(
     transaction: Transaction, request: TransactionRequest, plans: Sequence[WritePlan | None]
-) -> tuple[tuple[StatementResult, ...], list[Mutation]]:
+) -> tuple[tuple[StatementResult, ...], Sequence[Mutation]]:
     """The results and the changes of a dry run."""
     await transaction.read_ahead(request.statements, plans)
     await transaction.stored.validate(request.reads, request.preconditions)
     results = await run_all(transaction, request.statements, plans)
     await transaction.check(circles=False)  # a later statement may add the row
-    copies = transaction.state.catalog.copy
-    return results, await selected(await transaction.mutations(), lambda m: m.layout not in copies)
+    return results, await _shown(await transaction.mutations(), transaction.state.catalog)
+
+
+async def _shown(mutations: Sequence[Mutation], catalog: Catalog) -> Sequence[Mutation]:
+    """The mutations without those of copies of relations, which no client knows."""
+    if not catalog.copy:
+        return mutations
+    return await selected(mutations, lambda m: m.layout not in catalog.copy)
 
 
 async def _overlay(
