@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
+import uvloop
 
 from hornbeam import DatabaseError, OperationalError
 from hornbeam.aio.http import AsyncHttp
@@ -88,8 +89,10 @@ def received(connection: socket.socket) -> bytes:
 class OnLoop:
     """The carrier of event loops, in a loop of its own, for tests that block."""
 
+    new_loop = staticmethod(asyncio.new_event_loop)
+
     def __init__(self, address: str, **options: Any) -> None:
-        self._loop = LoopThread("test", asyncio.new_event_loop())
+        self._loop = LoopThread("test", self.new_loop())
         self._http = AsyncHttp(address, **options)
 
     def send(self, request: Request) -> Answer:
@@ -113,10 +116,16 @@ class OnLoop:
         self._loop.close()
 
 
+class OnUvloop(OnLoop):
+    """The same in the loop that most servers use."""
+
+    new_loop = staticmethod(uvloop.new_event_loop)
+
+
 HttpTo = Callable[..., Any]
 
 
-@pytest.fixture(params=[Http, OnLoop])
+@pytest.fixture(params=[Http, OnLoop, OnUvloop])
 def carrier(request: pytest.FixtureRequest) -> Any:
     """The class of a carrier over HTTP."""
     return request.param

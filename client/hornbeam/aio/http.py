@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import cast
 
 from hornbeam.exchange import AsyncAnswer, CutShort, Lost, NotSent, Request
 from hornbeam.http import BaseHttp, glance, reason_of
@@ -65,8 +66,7 @@ class _Line(asyncio.Protocol):
     # ------------------------------------------------------------ for the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of another class
         self._is_readable = glance(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
