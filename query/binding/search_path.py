@@ -25,7 +25,8 @@ from hornbeam_server.schema.sqltext import literal_sql
 from hornbeam_server.schema.trees import unlink
 
 _ASKING = {"current_schema", "current_schemas"}
-_OF_SEQUENCES = {"nextval", "currval", "setval"}
+_NAMING = {"nextval", "currval", "setval", OF_COLUMN}
+"""Functions whose first argument is the name of a sequence or of a relation."""
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
 
 
@@ -81,7 +82,7 @@ class _Finder:
         sequences = self._catalog.sequences.__contains__
         for call, opening, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
             function = call.text.lower()
-            called = function in {*_OF_SEQUENCES, OF_COLUMN} and opening.text == "("
+            called = function in _NAMING and opening.text == "("
             if not called or name.token_type is not TokenType.STRING or "." in name.text:
                 continue
             exists = self._exists if function == OF_COLUMN else sequences
