@@ -50,7 +50,7 @@ class BaseHttp(Generic[L]):
         self._idle: list[L] = []
 
     def release(self, line: L, reader: AnswerReader) -> None:
-        """Keep the connection for the next request, if its answer permits that."""
+        """Keep the connection for the next request, if its answer is complete and permits that."""
         if reader.keeps:
             self._idle.append(line)
         else:
@@ -138,7 +138,7 @@ def glance(connected: socket.socket) -> Callable[[], bool]:
 
 
 class _Body:
-    """The rest of an answer. The connection is reused after the body is read to its end."""
+    """The rest of an answer. The connection is reused if the body has arrived completely."""
 
     def __init__(self, http: Http, line: _Line, reader: AnswerReader) -> None:
         self._http = http
@@ -154,19 +154,14 @@ class _Body:
                 reader.feed(self._line.socket.recv(PIECE_BYTES))
                 yield from reader.take()
         except (OSError, Garbled) as error:
-            self.close()
             raise CutShort(f"after {reader.count:,} bytes: {reason_of(error)}") from error
-        except BaseException:
+        finally:
             self.close()
-            raise
-        if self._open:
-            self._open = False
-            self._http.release(self._line, reader)
 
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._line.close()
+            self._http.release(self._line, self._reader)
 
 
 def reason_of(error: Exception) -> str:

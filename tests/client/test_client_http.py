@@ -213,7 +213,7 @@ def test_closing_an_unfinished_answer_closes_its_connection(http_to):
     assert ended == [b""]
 
 
-def test_closing_an_unread_answer_that_has_arrived_closes_its_connection(http_to):
+def test_closing_an_unread_answer_that_has_arrived_does_not_lose_its_connection(http_to):
     going_on, sent = threading.Event(), threading.Event()
     ended = threading.Event()
 
@@ -233,7 +233,29 @@ def test_closing_an_unread_answer_that_has_arrived_closes_its_connection(http_to
         assert sent.wait(10)
         assert http.send(GET).read() == b"ok"  # behind it, a loop has taken the other body, too
         answer.close()
-        assert ended.wait(10)
+    assert ended.is_set()
+
+
+def test_a_reader_that_stops_after_the_end_has_arrived_leaves_the_connection(http_to):
+    """A reader of Arrow streams stops at their own end, in front of that of the answer."""
+    going_on = threading.Event()
+
+    def stream(connection: socket.socket) -> None:
+        received(connection)
+        connection.sendall(CHUNKED + b"1\r\na\r\n")
+        assert going_on.wait(10)
+        connection.sendall(b"1\r\nb\r\n0\r\n\r\n")
+        answers(OK)(connection)
+
+    with http_to(stream) as (http, node):
+        answer = http.send(GET)
+        pieces = iter(answer.pieces)
+        assert next(pieces) == b"a"
+        going_on.set()
+        assert next(pieces) == b"b"
+        answer.close()
+        assert http.send(GET).read() == b"ok"
+        assert node.connections == 1
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ class _Line(asyncio.Protocol):
 
 
 class _Body:
-    """The rest of an answer. The connection is reused after the body is read to its end."""
+    """The rest of an answer. The connection is reused if the body has arrived completely."""
 
     def __init__(self, http: AsyncHttp, line: _Line, reader: AnswerReader) -> None:
         self._http = http
@@ -155,16 +155,11 @@ class _Body:
                 for piece in reader.take():
                     yield piece
         except (OSError, Garbled) as error:
-            await self.close()
             raise CutShort(f"after {reader.count:,} bytes: {reason_of(error)}") from error
-        except BaseException:
+        finally:
             await self.close()
-            raise
-        if self._open:
-            self._open = False
-            self._http.release(self._line, reader)
 
     async def close(self) -> None:
         if self._open:
             self._open = False
-            self._line.close()
+            self._http.release(self._line, self._reader)
