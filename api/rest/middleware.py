@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hornbeam_server.api.rest import problems
@@ -108,9 +109,10 @@ class Guard:
         except ClientDisconnect:
             _LOG.debug("client gone", path=scope["path"])
         except Exception as error:
-            _log(scope, error)
-            if not status:
-                await problems.unexpected()(scope, receive, noted)
+            if status:
+                _log(scope, error)
+            else:
+                await _answer(scope, error)(scope, receive, noted)
         self._metrics.request({**asked, "method": scope["method"]}, status, now_s() - began)
 
 
@@ -134,6 +136,16 @@ async def _in_time(receive: Receive) -> Message:
             cure="Send all of it without a pause.",
             close=True,
         ) from None
+
+
+def _answer(scope: Scope, error: Exception) -> Response:
+    """The answer to an error that no inner layer has answered."""
+    if isinstance(error, HornbeamError):
+        return problems.reported(scope, error)
+    if isinstance(error, problems.Refused):
+        return problems.refused(error)
+    _log(scope, error)
+    return problems.unexpected()
 
 
 def _log(scope: Scope, error: Exception) -> None:

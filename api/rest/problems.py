@@ -112,6 +112,13 @@ def log_damage(scope: Scope, error: Corruption) -> None:
     _LOG.error("damage found", path=scope["path"], error=error.message, cure=error.cure)
 
 
+def refused(error: Refused) -> Response:
+    """The answer to a request that is refused because of its head or its form."""
+    answer = _plain(error.status_code, "invalid-request", str(error.detail), cure=error.cure)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
 def unexpected() -> Response:
     """The answer to an error that is a bug of the server."""
     return _plain(500, "internal", "An unexpected error; the server's log has the details.")
@@ -144,9 +151,10 @@ def install(app: FastAPI, routes: Sequence[APIRoute]) -> None:
         assert isinstance(error, HTTPException)
         if isinstance(error.__cause__, HornbeamError):  # while the body was read
             return response(error.__cause__)
+        if isinstance(error, Refused):
+            return refused(error)
         code = "not-found" if error.status_code == 404 else "invalid-request"
-        cure = error.cure if isinstance(error, Refused) else ""
-        answer = _plain(error.status_code, code, str(error.detail), cure=cure)
+        answer = _plain(error.status_code, code, str(error.detail))
         answer.headers.update(error.headers or {})
         if error.status_code == 405:
             path = request.scope["path"]

@@ -7,6 +7,7 @@ import gzip
 import json
 import uuid
 
+import httpx
 import pyarrow as pa
 import pytest
 
@@ -286,6 +287,28 @@ def test_broken_json_is_refused(shop, content):
     problem(response, response.status_code, "invalid-request")
 
 
+def at_once(shop, path, body):
+    """The answer to a body without a declared length, all of which has come when the application
+    begins to read it."""
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {
+        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(),
+        "query_string": b"", "headers": headers, "client": ("127.0.0.1", 1), "scheme": "http",
+        "server": ("localhost", 80), "http_version": "1.1", "root_path": "",
+    }  # fmt: skip
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    shop.run(shop.app(scope, receive, send))
+    content = b"".join(message.get("body", b"") for message in sent)
+    return httpx.Response(sent[0]["status"], headers=sent[0]["headers"], content=content)
+
+
 def test_bodies_and_parameters_have_limits(shop):
     problem(shop.post("/v1/query", {"sql": "x" * 400_000}), 413, "limit-exceeded")
 
@@ -296,6 +319,7 @@ def test_bodies_and_parameters_have_limits(shop):
     headers = {"Content-Type": "application/json"}
     streamed = shop.client.post("/v1/query", content=endless(), headers=headers)
     problem(streamed, 413, "limit-exceeded")
+    problem(at_once(shop, "/v1/query", b" " * 1_000_000), 413, "limit-exceeded")
     many = {"sql": "SELECT 1", "parameters": [1] * 5_001}
     problem(shop.post("/v1/query", many), 413, "limit-exceeded")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import resource
 import socket
@@ -134,10 +135,11 @@ def test_a_client_that_reads_slowly_is_not_cut_off(shop, monkeypatch):
 
 def test_a_stalled_body_times_out(shop, monkeypatch):
     monkeypatch.setattr(middleware, "BODY_S", 0.3)
-    for path, media_type in (("/v1/query", "application/json"), ("/v1/load/customer", "text/csv")):
+    routes = (("/v1/query", "application/json"), ("/v1/load/customer", "text/csv"))
+    for (path, media_type), begin in itertools.product(routes, (b"", b"{")):
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media_type}\r\n"
         with socket.create_connection((shop.client.base_url.host, shop.client.base_url.port)) as s:
-            s.sendall(head.encode() + b"Content-Length: 100\r\n\r\n{")
+            s.sendall(head.encode() + b"Content-Length: 100\r\n\r\n" + begin)
             s.settimeout(10)
             answer = b"".join(iter(lambda: s.recv(1 << 16), b""))
         assert answer.startswith(b"HTTP/1.1 408 ")

@@ -135,6 +135,8 @@ def test_damage_of_a_live_cluster_is_found_and_repaired(spark, real_cluster, tmp
         fill(db)
         with writing(nodes.client_url):
             asyncio.run(damage(exports.begin(transport)))
+            # A commit after the damage: a later export has it, and with it the damage.
+            db.cursor().execute("INSERT INTO orders VALUES (1000, 30, 1)")
             report, _ = job.reconcile(spark.sparkContext, transport, nodes.client_url)
             assert differing(report) == DAMAGED
             report, _ = job.reconcile(spark.sparkContext, transport, nodes.client_url, repair=True)
