@@ -31,7 +31,7 @@ from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.direct import DirectSnapshot
 from hornbeam_server.storage.ports import DirectReader
 from hornbeam_server.storage.read_ranges import ReadRange
-from hornbeam_server.storage.snapshot import Overlay, ReadItem, RowReader, Snapshot
+from hornbeam_server.storage.snapshot import CATALOG, Overlay, ReadItem, RowReader, Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.read_checks import noting_store
@@ -218,7 +218,7 @@ class Reads:
             require_admitted(admitted_under, state.catalog.version)
             prepared, given, at = await self._planned(wanted, parameters, state.catalog, newest)
             trace = trace and not serializable and (prepared.locking or not locking_only)
-            reads: list[ReadItem] | None = [] if trace else None
+            reads = [ReadItem(CATALOG, b"", state.meaning)] if trace else None
             ranges: list[ReadRange] | None = [] if serializable else None
             overlay = None
             if pending:

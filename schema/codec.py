@@ -10,7 +10,9 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import enum
+import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import msgspec
 
@@ -273,6 +275,15 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.schema.spaces,
         )
     )
+
+
+def meaning_of(catalog: Catalog) -> int:
+    """A hash of 48 bits of all that statements mean under a catalog: the objects that they name,
+    and where their rows are. The progress of builds, estimates and counters do not count."""
+    bare = replace(
+        catalog, version=0, since=0, states=(), row_counts=(), workload=(), load=None, beginnings=()
+    )
+    return int.from_bytes(hashlib.blake2b(encode_catalog(bare), digest_size=6).digest())
 
 
 def _format(catalog: Catalog) -> Format:

@@ -29,6 +29,8 @@ from hornbeam_server.storage.folded import FoldedReads, OwnCells
 from hornbeam_server.storage.ports import BATCH_BYTES, Cell, TableReader
 from hornbeam_server.storage.together import read_together
 
+CATALOG = ""
+"""The layout of a read of the catalog. No relation, view or index has this name."""
 MERGED = 1_024
 """Maximum rows of a batch that may contain rows of a transaction."""
 PREFETCHED_BYTES = 4 << 20
@@ -46,7 +48,8 @@ class RowVersion(NamedTuple):
 
 class ReadItem(NamedTuple):
     """An entry of a trace: the row `key` of this layout was read at version `ts`; None: the row
-    was absent."""
+    was absent. In the layout `CATALOG`, `ts` is the meaning of the catalog under which the query
+    was planned (`schema.codec.meaning_of`)."""
 
     layout: str
     key: bytes

@@ -180,11 +180,12 @@ def test_preconditions_and_reads_are_checked(shop):
     problem(send(preconditions=[absent]), 412, "precondition-failed")
     asked = {"sql": "SELECT * FROM customer WHERE c_id = 40", "trace": True}
     reads = shop.post("/v1/query", asked).json()["reads"]
-    assert reads == [["customer", reads[0][1], ts]]
+    assert reads == [["", "", reads[0][2]], ["customer", reads[1][1], ts]]
     held = {"relation": "customer", "key": [40], "if_version": ts}
     assert send(preconditions=[held], reads=reads).status_code == 200
     document = problem(send(reads=reads), 409, "read-conflict")
     assert document["retryable"] is True
+    problem(send(reads=[["", "", reads[0][2] + 1]]), 409, "read-conflict")
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 
 from hornbeam_server.maintain.immediate.reading import codecs_of
 from hornbeam_server.maintain.programs import Programs, compile_programs
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.caches import cached
 from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.codec import meaning_of
 from hornbeam_server.txlayer.transactions.constraints import Constraints
 from hornbeam_server.txlayer.transactions.default_expressions import compile_default
 from hornbeam_server.txlayer.transactions.roots import Roots
@@ -34,6 +35,11 @@ class CatalogState:
         self.constraints = Constraints(catalog, self.codecs)
         self.default = cache(compile_default)
         self._compile = cached(lambda sql: compile_write(sql, catalog, engine), PLAN_CACHE_SIZE)
+
+    @cached_property
+    def meaning(self) -> int:
+        """See `meaning_of`."""
+        return meaning_of(self.catalog)
 
     def plan(self, sql: str) -> WritePlan:
         """The write plan of a statement, cached. Raises SqlError and its subclasses."""

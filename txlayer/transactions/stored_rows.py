@@ -19,7 +19,7 @@ from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.ports import NEWEST, Cell, TableReader
-from hornbeam_server.storage.snapshot import ReadItem
+from hornbeam_server.storage.snapshot import CATALOG, ReadItem
 from hornbeam_server.txlayer.transactions.locks import Mode
 from hornbeam_server.txlayer.transactions.requests import Precondition, RepairRows, StatementResult
 from hornbeam_server.txlayer.transactions.workspace import Key, Workspace
@@ -39,6 +39,11 @@ class StoredRows:
     ) -> None:
         """Check the row versions on which the client relies. Raises ReadConflict,
         PreconditionFailed, NotFound, InvalidRequest, TypeMismatch."""
+        if any(r.layout == CATALOG and r.ts != self._state.meaning for r in reads):
+            raise ReadConflict(
+                "The schema has changed since this transaction read under it.", cure="Begin again."
+            )
+        reads = [item for item in reads if item.layout != CATALOG]
         await self._workspace.reader.prefetch(self._relied_on(reads, preconditions))
         for item in reads:
             known = item.layout in self._state.catalog
