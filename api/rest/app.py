@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 
 from hornbeam_server import __version__
 from hornbeam_server.api.rest import problems, response_models
+from hornbeam_server.api.rest.at_once import AtOnce
 from hornbeam_server.api.rest.audit import Audit, logger_to
 from hornbeam_server.api.rest.authentication import Authentication, KeyRing
 from hornbeam_server.api.rest.authorization import Authorizer
@@ -20,6 +21,7 @@ from hornbeam_server.api.rest.dependencies import long_bodies
 from hornbeam_server.api.rest.forwarding import Forwarding
 from hornbeam_server.api.rest.metrics import Metrics
 from hornbeam_server.api.rest.middleware import Guard
+from hornbeam_server.api.rest.occupancy import Occupancy
 from hornbeam_server.api.rest.routes import (
     builds,
     exports,
@@ -32,12 +34,12 @@ from hornbeam_server.api.rest.routes import (
     transactions,
     upkeep,
 )
-from hornbeam_server.api.rest.same_origin import SameOrigin, is_guarded
+from hornbeam_server.api.rest.same_origin import OriginRules, SameOrigin, is_guarded
 from hornbeam_server.api.rest.search_paths import SearchPaths
 from hornbeam_server.api.rest.short_health import LIVEZ, READYZ, ShortLivez, ShortReadyz
 from hornbeam_server.api.rest.short_queries import PATH as QUERY
 from hornbeam_server.api.rest.short_queries import ShortQueries
-from hornbeam_server.api.rest.short_requests import ShortRequests, ShortRoute
+from hornbeam_server.api.rest.short_requests import RouteAtOnce, ShortRequests
 from hornbeam_server.api.rest.short_transactions import PATH as TRANSACTIONS
 from hornbeam_server.api.rest.short_transactions import ShortTransactions
 from hornbeam_server.api.security.roles import needed_role
@@ -97,20 +99,34 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
         app.add_middleware(Forwarding, serving=app.state.serving, settings=settings)
     known = {route.path: route for route in routes}
     given = app.state.serving, settings, app.state.metrics
-    short: dict[str, ShortRoute] = {
+    at_once: dict[str, RouteAtOnce] = {
         QUERY: ShortQueries(*given, known[QUERY]),
-        TRANSACTIONS: ShortTransactions(*given, known[TRANSACTIONS]),
         LIVEZ: ShortLivez(known[LIVEZ]),
         READYZ: ShortReadyz(app.state.serving, known[READYZ]),
     }
-    app.add_middleware(ShortRequests, routes=short)
-    asked = settings.authentication == "keys"
-    app.add_middleware(Authentication, ring=app.state.keys if asked else None, settings=settings)
-    if is_guarded(settings):
-        app.add_middleware(SameOrigin, settings=settings)
+    transactions_ = ShortTransactions(*given, known[TRANSACTIONS])
+    app.add_middleware(ShortRequests, routes={**at_once, TRANSACTIONS: transactions_})
+    ring = app.state.keys if settings.authentication == "keys" else None
+    inside = Occupancy(settings.max_concurrent_requests)
+    inside_by_key = Occupancy(settings.max_concurrent_requests_per_key)
+    app.add_middleware(Authentication, ring=ring, inside=inside_by_key)
+    origins = OriginRules(settings) if is_guarded(settings) else None
+    if origins is not None:
+        app.add_middleware(SameOrigin, rules=origins)
     if settings.audit_log is not None:
         app.add_middleware(Audit, write=logger_to(settings.audit_log))
-    app.add_middleware(Guard, settings=settings, metrics=app.state.metrics)  # the outermost
+    app.add_middleware(  # the outermost
+        Guard, settings=settings, metrics=app.state.metrics, inside=inside
+    )
+    app.state.at_once = AtOnce(
+        at_once,
+        settings,
+        app.state.metrics,
+        inside=inside,
+        inside_by_key=inside_by_key,
+        ring=ring,
+        origins=origins,
+    )
     problems.install(app, routes)
     for module in ROUTERS:
         app.include_router(module.router)

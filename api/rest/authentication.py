@@ -9,11 +9,13 @@ request waits as long as requests arrive regularly.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hornbeam_server.api.rest import problems
+from hornbeam_server.api.rest.occupancy import Occupancy
 from hornbeam_server.api.security.api_keys import (
     ID,
     TABLE,
@@ -76,9 +78,20 @@ class KeyRing:
         """The principal of the API key `text`. With `however_old` the cached keys suffice when the
         store does not answer. Raises Unauthenticated, and Unavailable when the keys cannot be read.
         """
-        age_s = self._clock.monotonic() - self._read_at
+        age_s = self._age_s()
         if age_s > self._refresh_s / 2:
             await self._renew(age_s > self._refresh_s, however_old)
+        return self._checked(text)
+
+    def principal_at_once(self, text: str) -> Principal | None:
+        """As `principal`, but None if the keys have to be read again. Raises Unauthenticated."""
+        return self._checked(text) if self._age_s() <= self._refresh_s / 2 else None
+
+    def _age_s(self) -> float:
+        return self._clock.monotonic() - self._read_at
+
+    def _checked(self, text: str) -> Principal:
+        """The principal of an API key, by the keys last read. Raises Unauthenticated."""
         key = self._keys.get(text[ID])
         if key is None or not matches(text, key):
             raise Unauthenticated("This API key is not known.", cure="Check it; ask for a new one.")
@@ -166,11 +179,11 @@ class Authentication:
     `max_concurrent_requests_per_key` requests with one key run at the same time.
     """
 
-    def __init__(self, app: ASGIApp, ring: KeyRing | None, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, ring: KeyRing | None, inside: Occupancy) -> None:
+        """`inside` counts the requests by the id of their key."""
         self._app = app
         self._ring = ring
-        self._limit = settings.max_concurrent_requests_per_key
-        self._inside: dict[str, int] = {}
+        self._inside = inside
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._ring is None:
@@ -185,11 +198,10 @@ class Authentication:
     async def _judged(self, ring: KeyRing, scope: Scope, receive: Receive, send: Send) -> None:
         watches = scope["path"] in WATCHED
         try:
-            principal = await ring.principal(_bearer(scope), however_old=watches)
-            inside = self._inside.get(principal.key, 0)
-            if inside >= self._limit and not watches:
+            principal = await ring.principal(bearer(scope), however_old=watches)
+            if self._inside.is_full(principal.key) and not watches:
                 raise Overloaded(
-                    f"{self._limit} requests with this API key are under way already.",
+                    f"{self._inside.limit} requests with this API key are under way already.",
                     cure="Try again in a moment.",
                 )
         except HornbeamError as error:
@@ -197,23 +209,19 @@ class Authentication:
             return
         scope[PRINCIPAL] = principal
         CLIENT.set(principal.key)
-        counted = int(not watches)
-        self._inside[principal.key] = inside + counted
-        try:
+        with contextlib.nullcontext() if watches else self._inside.entered(principal.key):
             await self._app(scope, receive, send)
-        finally:
-            self._inside[principal.key] -= counted
 
 
 def claimed_id(scope: Scope) -> str | None:
     """The public id in the API key of a request, whether or not the key is valid."""
     try:
-        return id_in(_bearer(scope))
+        return id_in(bearer(scope))
     except Unauthenticated:
         return None
 
 
-def _bearer(scope: Scope) -> str:
+def bearer(scope: Scope) -> str:
     """The API key in the header `Authorization: Bearer …`. Raises Unauthenticated."""
     for name, value in scope["headers"]:
         if name == b"authorization":

@@ -33,6 +33,11 @@ class JoinedWrites:
         else:
             self._transport.write(data)
 
+    def write_out(self, data: bytes) -> None:
+        """Write `data` now, behind a write that is held."""
+        held, self._held = self._held, b""
+        self._transport.write(held + data if held else data)
+
     def close(self) -> None:
         self._flush()
         self._transport.close()

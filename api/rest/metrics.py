@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily
@@ -24,6 +25,7 @@ def now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
+Observed = Callable[[float], None]
 _METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS"}
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -97,9 +99,14 @@ class Metrics:
 
     def request(self, scope: Scope, status: int, seconds: float) -> None:
         """Observe a request that took `seconds`. Requests that match no route share one label."""
-        route = getattr(scope.get("route"), "path_format", "none")
-        method = scope["method"] if scope["method"] in _METHODS else "other"
-        self._requests.labels(method, route, str(status)).observe(seconds)
+        self.requests(scope.get("route"), scope["method"], status)(seconds)
+
+    def requests(self, route: Any, method: str, status: int) -> Observed:
+        """The function that observes the seconds of a request by route, method and status."""
+        path = getattr(route, "path_format", "none")
+        given = method if method in _METHODS else "other"
+        observed: Observed = self._requests.labels(given, path, str(status)).observe
+        return observed
 
     def transaction(self, result: TransactionResult) -> None:
         for part in ("plan", "lock", "log", "apply"):

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hornbeam_server.api.rest import problems
 from hornbeam_server.api.rest.metrics import Metrics, now_s
+from hornbeam_server.api.rest.occupancy import Occupancy
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import (
     Corruption,
@@ -24,7 +25,7 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.schema.time_limits import within
 
 _LOG = structlog.get_logger(__name__)
-_ALWAYS = {"/livez", "/readyz", "/metrics", "/v1/status"}
+ALWAYS = {"/livez", "/readyz", "/metrics", "/v1/status"}
 """Routes that no limit on concurrent requests refuses: monitoring must work on a busy server."""
 _READING, _QUERIES = {"GET", "HEAD"}, {"/v1/query", "/v1/explain"}
 """Requests that have no effect."""
@@ -42,11 +43,13 @@ class Guard:
     cancelled because the server stops gets an answer, too.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, metrics: Metrics, inside: Occupancy
+    ) -> None:
         self._app = app
         self._settings = settings
         self._metrics = metrics
-        self._inside = 0
+        self._inside = inside
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -58,17 +61,14 @@ class Guard:
             self._metrics.request(scope, response.status_code, 0.0)
             await response(scope, receive, send)
             return
-        self._inside += 1
-        try:
+        with self._inside.entered():
             await self._observed(scope, receive, send)
-        finally:
-            self._inside -= 1
 
     def _refusal(self, scope: Scope) -> HornbeamError | None:
-        limit = self._settings.max_concurrent_requests
-        if self._inside >= limit and scope["path"] not in _ALWAYS:
+        if self._inside.is_full() and scope["path"] not in ALWAYS:
             return Overloaded(
-                f"{limit} requests are under way already.", cure="Try again in a moment."
+                f"{self._inside.limit} requests are under way already.",
+                cure="Try again in a moment.",
             )
         length = dict(scope["headers"]).get(b"content-length", b"")
         if length.isdigit() and int(length[:20]) > self._settings.max_body_bytes:

@@ -40,15 +40,14 @@ def is_guarded(settings: Settings) -> bool:
 class SameOrigin:
     """The layer of the application that refuses requests from pages of other sites."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, rules: OriginRules) -> None:
         self._app = app
-        self._allowed = _configured(settings)
-        self._by_proxy = settings.tls_by_proxy
+        self._rules = rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if scope["type"] == "http":
-                self._check(scope)
+                self._rules.check(scope)
         except InvalidRequest as error:
             await problems.response(error, 400)(scope, receive, send)
         except HornbeamError as error:
@@ -56,7 +55,15 @@ class SameOrigin:
         else:
             await self._app(scope, receive, send)
 
-    def _check(self, scope: Scope) -> None:
+
+class OriginRules:
+    """The rules of `SameOrigin`, which are about path and headers of a request."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._allowed = _configured(settings)
+        self._by_proxy = settings.tls_by_proxy
+
+    def check(self, scope: Scope) -> None:
         """Raises Misdirected for an unknown host, Forbidden for another site, and InvalidRequest
         for a request that does not name exactly one host."""
         hosts, origins, sites = _headers(scope, b"host", b"origin", b"sec-fetch-site")

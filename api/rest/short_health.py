@@ -3,10 +3,12 @@ FastAPI reports why a node is not ready."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.types import Scope
 
+from hornbeam_server.api.security.roles import Role
 from hornbeam_server.node.node import Serving
 from hornbeam_server.schema.errors import HornbeamError
 
@@ -17,14 +19,18 @@ class ShortLivez:
     """The short route of liveness."""
 
     method = "GET"
+    role: Role | None = None
 
     def __init__(self, route: Any) -> None:
         self.route = route
 
-    def takes(self, scope: Scope) -> bool:
+    def takes(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         return True
 
     async def respond(self, scope: Scope, body: bytes, began: float) -> bytes | None:
+        return self.answer_now(body, began)
+
+    def answer_now(self, body: bytes, began: float) -> bytes | None:
         return b'{"status":"live"}'
 
 
@@ -35,7 +41,7 @@ class ShortReadyz(ShortLivez):
         super().__init__(route)
         self._serving = serving
 
-    async def respond(self, scope: Scope, body: bytes, began: float) -> bytes | None:
+    def answer_now(self, body: bytes, began: float) -> bytes | None:
         try:
             self._serving.require().require_ready()
         except HornbeamError:

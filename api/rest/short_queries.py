@@ -4,6 +4,7 @@ errors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -42,6 +43,7 @@ class ShortQueries:
     """The short route of queries."""
 
     method = "POST"
+    role: Role | None = Role.READER
 
     def __init__(self, serving: Serving, settings: Settings, metrics: Metrics, route: Any) -> None:
         self._serving = serving
@@ -50,10 +52,13 @@ class ShortQueries:
         self._metrics = metrics
         self.route = route
 
-    def takes(self, scope: Scope) -> bool:
-        return is_usual(scope, Role.READER)
+    def takes(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        return is_usual(headers)
 
     async def respond(self, scope: Scope, body: bytes, began: float) -> bytes | None:
+        return self.answer_now(body, began)
+
+    def answer_now(self, body: bytes, began: float) -> bytes | None:
         answer = self._answer(body, began)
         if answer is not None:
             self._metrics.query(now_s() - began)

@@ -7,7 +7,7 @@ documents and most errors are those of the application.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -18,9 +18,11 @@ from hornbeam_server.api.rest.authentication import PRINCIPAL
 from hornbeam_server.api.rest.body_limits import SHORT_BYTES
 from hornbeam_server.api.rest.metrics import now_s
 from hornbeam_server.api.rest.request_models import MAX_MS, MAX_TS
-from hornbeam_server.api.security.roles import Principal, Role
+from hornbeam_server.api.security.roles import ANONYMOUS, Principal, Role
 
 JSON = b"application/json"
+DECLINED = "hornbeam.declined"
+"""Key in the scope of a request that its short route has declined to answer already."""
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError)
 """Errors of decoding a body and its parameters. The application reports what is wrong."""
 _ACCEPTED = {JSON, b"*/*"}
@@ -29,17 +31,27 @@ _NO_BODY: Message = {"type": "http.request", "body": b"", "more_body": False}
 
 class ShortRoute(Protocol):
     """Answers the usual requests of one path. `route` is the application's route, under whose name
-    metrics and the audit log have the request."""
+    metrics and the audit log have the request; `role` the role that a key needs, None if no key is
+    needed."""
 
     method: str
     route: Any
+    role: Role | None
 
-    def takes(self, scope: Scope) -> bool:
-        """May it answer this request, by its principal and its headers?"""
+    def takes(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        """May it answer a request with these headers?"""
 
     async def respond(self, scope: Scope, body: bytes, began: float) -> bytes | Response | None:
         """The body of an answer in JSON, or a whole answer; None if the application has to answer,
         for which the request has had no effect. `began` is a time of `metrics.now_s`."""
+
+
+class RouteAtOnce(ShortRoute, Protocol):
+    """A short route that never waits, and whose requests have no effect. So `AtOnce` answers most
+    of them while they are received."""
+
+    def answer_now(self, body: bytes, began: float) -> bytes | None:
+        """The answer of `respond`, without waiting."""
 
 
 class ShortRequests:
@@ -51,7 +63,7 @@ class ShortRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         short = self._routes.get(scope.get("path", ""))
-        if short is None or scope["method"] != short.method or not short.takes(scope):
+        if short is None or not _is_for(short, scope):
             await self._app(scope, receive, send)
             return
         began, first = now_s(), _NO_BODY
@@ -73,13 +85,23 @@ class ShortRequests:
         await send({"type": "http.response.body", "body": answer})
 
 
-def is_usual(scope: Scope, role: Role) -> bool:
-    """Is it a request with a body in JSON, whose key has all rights of `role`?"""
-    principal: Principal = scope[PRINCIPAL]
-    if principal.grants is not None or not principal.role.includes(role):
+def _is_for(short: ShortRoute, scope: Scope) -> bool:
+    """May `short` answer this request, unless it has been asked already?"""
+    if scope["method"] != short.method or DECLINED in scope:
         return False
+    return permits(short, scope.get(PRINCIPAL, ANONYMOUS)) and short.takes(scope["headers"])
+
+
+def permits(short: ShortRoute, principal: Principal) -> bool:
+    """Has the principal all rights of the role that the route needs?"""
+    role = short.role
+    return role is None or (principal.grants is None and principal.role.includes(role))
+
+
+def is_usual(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Are they headers of a request with a body in JSON?"""
     typed = False
-    for name, value in scope["headers"]:
+    for name, value in headers:
         if name == b"content-type":
             typed = value == JSON
         elif name == b"content-encoding" or (name == b"accept" and value not in _ACCEPTED):

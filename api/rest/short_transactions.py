@@ -6,6 +6,7 @@ wrong. Once the transaction has begun, its result and its errors are answered he
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -55,6 +56,7 @@ class ShortTransactions:
     """The short route of transactions."""
 
     method = "POST"
+    role: Role | None = Role.WRITER
 
     def __init__(self, serving: Serving, settings: Settings, metrics: Metrics, route: Any) -> None:
         self._serving = serving
@@ -62,8 +64,8 @@ class ShortTransactions:
         self._metrics = metrics
         self.route = route
 
-    def takes(self, scope: Scope) -> bool:
-        return is_usual(scope, Role.WRITER)
+    def takes(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        return is_usual(headers)
 
     async def respond(self, scope: Scope, body: bytes, began: float) -> bytes | Response | None:
         request, database = self._request(scope, body), self._serving.database
