@@ -194,11 +194,13 @@ def _merge(view: exp.Subquery, outer: exp.Select, namer: Namer) -> None:
 
 def _is_of(column: exp.Column, select: exp.Select) -> bool:
     """Whether a column is one of a table in the FROM of the SELECT itself. An inner SELECT may
-    have a table with the same alias."""
+    have a table with the same alias. The tables are of several blocks if views have become parts
+    of the SELECT before."""
     place = column.meta.get("column")
     if place is None:  # a star
         return column.parent_select is select
-    return bool(place[0] == select.args["from_"].this.meta["source"][0])
+    items = (select.args["from_"], *joins_of(select))
+    return any(place[0] == item.this.meta["source"][0] for item in items)
 
 
 def _renamed(select: exp.Select, namer: Namer) -> Mapping[str, str]:
