@@ -175,22 +175,31 @@ def _to_number(call: exp.Anonymous) -> exp.Expr:
 # --- ordered sets ----------------------------------------------------------------------------
 
 _ORDERED_SETS = {
-    "percentile_cont": "quantile_cont",
-    "percentile_disc": "quantile_disc",
-    "mode": "mode",
+    "percentile_cont": ("quantile_cont", 1),
+    "percentile_disc": ("quantile_disc", 1),
+    "mode": ("mode", 0),
 }
+"""PostgreSQL's name → DuckDB's, and the number of arguments."""
 
 
 def _within_group(node: exp.Expr) -> exp.Expr:
     """Translate `f(x) WITHIN GROUP (ORDER BY y)` to DuckDB's `f(y, x ORDER BY y)`."""
     call, order = node.this, node.expression
-    name = _ORDERED_SETS.get(function_name(call)) if isinstance(call, exp.Anonymous) else None
-    if name is None or len(order.expressions) != 1:
+    known = _ORDERED_SETS.get(function_name(call)) if isinstance(call, exp.Anonymous) else None
+    if known is None or len(order.expressions) != 1:
         raise Unsupported(
             "WITHIN GROUP is for percentile_cont, percentile_disc and mode, by one value.",
             cure="Write ORDER BY into the call: f(x ORDER BY y).",
         )
-    if name != "mode" and isinstance(call.expressions[0].unnest(), exp.Null):
+    name, count = known
+    if len(call.expressions) != count:
+        raise SqlError(
+            f"{call.name} takes {count} arguments before WITHIN GROUP, not"
+            f" {len(call.expressions)}.",
+            cure="Write percentile_cont(0.5) WITHIN GROUP (ORDER BY y), or mode() WITHIN GROUP"
+            " (ORDER BY y).",
+        )
+    if count and isinstance(call.expressions[0].unnest(), exp.Null):
         return filled("max(CASE WHEN a IS NULL THEN a END)", {"a": order.expressions[0].this})
     arguments: list[exp.Expr] = [order.expressions[0].this.copy(), *call.expressions]
     ordered = exp.Order(this=arguments.pop(), expressions=order.expressions)

@@ -241,19 +241,22 @@ def result_type(name: str) -> ColumnType:
 
 def _named(node: exp.Anonymous) -> str | None:
     name, given = node.name.lower(), len(node.expressions)
-    if name == "jsonb_object":
-        return "object_of_texts" if given == 1 else "object_of_two"
     found = _NAMES.get(name)
-    if found is None:
+    if name == "jsonb_object":
+        found, least, most = "object_of_texts" if given == 1 else "object_of_two", 1, 2
+    elif found is None:
         return None
-    function = FUNCTIONS[found]
-    most = len(function.parameters)
-    several = name in _VARIADIC or (function.parameters[-1] is _P.LIST and name[:8] != "hornbeam")
-    least = most - len(function.defaults)
-    if not several and not least <= given <= most:
+    else:
+        function = FUNCTIONS[found]
+        if function.parameters[-1] is _P.LIST and _is_written(node):
+            return found
+        most = len(function.parameters)
+        least = most - len(function.defaults)
+    if given < least or (given > most and name not in _VARIADIC):
+        more = " or more" if name in _VARIADIC else ""
         raise SqlError(
             f"Function {name} does not take {given} arguments.",
-            cure=f"Give it {' or '.join(map(str, range(least, most + 1)))}.",
+            cure=f"Give it {' or '.join(map(str, range(least, most + 1)))}{more}.",
         )
     return found
 

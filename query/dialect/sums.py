@@ -397,7 +397,7 @@ def is_part_of_time(node: exp.Expr) -> bool:
     """Is this EXTRACT or date_part of a whole part? It is a BIGINT, which divides as a NUMERIC."""
     if not isinstance(node, exp.Anonymous) or node.name.lower() != "date_part":
         return False
-    part = node.expressions[0]
+    part = next(iter(node.expressions), exp.Null())  # DuckDB refuses a call without arguments
     return bool(part.is_string) and part.name.lower() not in _DOUBLE_PARTS
 
 
