@@ -3,7 +3,8 @@ write the counts into docs/sql.md.
 
 `--postgres` also asks a PostgreSQL of this machine (Debian: `postgresql`, and psycopg), and
 declares the cases in which it answers as Hornbeam does, not as the file expects, or does not know
-the statement. `--save FILE` keeps every outcome as JSON.
+the statement. A declared case that no longer differs makes the run fail; `--prune` takes such cases
+out of declared.toml. `--save FILE` keeps every outcome as JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from bench.peers.postgres import Server
 from hornbeam.cli.common import progress
 from tests.sqllogic.corpora import CORPORA, OURS, Corpus, Unreachable, files, folder_of
 from tests.sqllogic.databases import Hornbeam, PostgreSQL
-from tests.sqllogic.declared import DECLARED, cases, declare_beside_postgresql
+from tests.sqllogic.declared import DECLARED, cases, declare_beside_postgresql, leave_out, stale
 from tests.sqllogic.outcomes import FileOutcomes, Judged, judged, of_file
 from tests.sqllogic.reference import write_section
 from tests.sqllogic.runner import Verdict
@@ -58,9 +59,11 @@ def main() -> int:
         arguments.save.write_text(json.dumps([each.document() for each in found], indent=1))
     if arguments.postgres:
         declare_beside_postgresql(found)
+    if arguments.prune:
+        leave_out(stale(found, whole=not arguments.only))
     if not arguments.only:
         write_section([judged(each, cases()) for each in found], whole=not arguments.corpus)
-    return _report(found)
+    return _report(found, whole=not arguments.only)
 
 
 def _arguments() -> argparse.Namespace:
@@ -69,6 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="only files whose path matches this pattern")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of processes")
     parser.add_argument("--postgres", action="store_true", help="ask PostgreSQL, too")
+    parser.add_argument("--prune", action="store_true", help="take out stale declared cases")
     parser.add_argument("--save", type=Path, help="a file for all outcomes")
     parser.add_argument("--folder", help="where databases are made; default: the system's choice")
     return parser.parse_args()
@@ -112,7 +116,7 @@ def _run(task: Task) -> FileOutcomes:
     return ours.beside(of_file(corpus, path, theirs))
 
 
-def _report(found: Sequence[FileOutcomes]) -> int:
+def _report(found: Sequence[FileOutcomes], *, whole: bool) -> int:
     known = cases()
     results = [judged(each, known) for each in found]
     console = Console()
@@ -126,11 +130,15 @@ def _report(found: Sequence[FileOutcomes]) -> int:
         if each.malformed:
             console.print(f"{each.corpus} {each.path}: {each.malformed}", markup=False)
     console.print(_table(results))
-    gone = [case for each in results for case in each.gone]
+    gone = stale(found, whole=whole)
     if gone:
-        console.print(f"No longer different; leave them out of {DECLARED.name}:", *gone[:40])
+        print(f"Cases that no longer differ; --prune takes them out of {DECLARED.name}:")
+    for (corpus, path), lines in sorted(gone.items()):
+        ends = ", ".join(f"{line} ({end})" for line, end in lines.items())
+        print(f"{corpus} {path}: {ends}")
     left = Counter(o.verdict for each in results for o in each.undeclared)
-    return 1 if gone or any(left[verdict] for verdict in _SHOWN) else 0
+    malformed = any(each.malformed for each in results)
+    return 1 if gone or malformed or any(left[verdict] for verdict in _SHOWN) else 0
 
 
 def _table(results: Iterable[Judged]) -> Table:

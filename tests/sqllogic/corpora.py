@@ -6,10 +6,11 @@ https://github.com, on machines without a network.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from tests.sqllogic.runner import Style
 
 GITHUB = "https://github.com"
 FETCH_S = 600.0
+SAMPLE, SEED = 2, "hornbeam"
+"""The number of files that a sample has of each folder, and the seed that chooses them."""
 OWN = Path(__file__).parent / "files"
 _DUCKDB = (
     *("aggregate", "conjunction", "constraints", "create", "cte", "delete", "filter"),
@@ -25,14 +28,8 @@ _DUCKDB = (
     *("select", "setops", "subquery", "topn", "update", "upsert", "window"),
 )
 _SQLITE = "src/main/resources/test"
-_SAMPLE = (
-    *("select1.test", "select2.test", "select3.test", "select4.test", "select5.test"),
-    *("evidence", "random/aggregates/slt_good_129.test", "random/expr/slt_good_1.test"),
-    *("random/groupby/slt_good_9.test", "random/select/slt_good_0.test"),
-    *("index/between/10", "index/in/10", "index/view/10", "index/delete/10"),
-    *("index/commute/10/slt_good_0.test", "index/orderby/10/slt_good_0.test"),
-)
-
+_WHOLE = ("evidence", *(f"select{number}.test" for number in range(1, 6)))
+_SAMPLED = ("index", "random")
 
 _REGRESS = "src/test/regress"
 _SCRIPTS = (
@@ -55,8 +52,8 @@ kinds may have."""
 @dataclass(frozen=True, slots=True)
 class Corpus:
     """Files of one repository: those below `folders` whose names end with one of `endings`.
-    `records`: at most so many of each file are asked. `beside`: folders with files that they
-    need."""
+    `sampled`: folders of which each subfolder gives `SAMPLE` files. `records`: at most so many of
+    each file are asked. `beside`: folders with files that they need."""
 
     name: str
     repository: str
@@ -67,6 +64,13 @@ class Corpus:
     engines: frozenset[str] = Hornbeam.engines
     records: int = 1_000
     beside: tuple[str, ...] = ()
+    sampled: tuple[str, ...] = ()
+
+    @property
+    def cache(self) -> str:
+        """The name of its folder in the cache."""
+        sample = f"-{SAMPLE}-{SEED}" if self.sampled else ""
+        return f"{self.repository.replace('/', '+')}@{self.commit[:12]}{sample}"
 
 
 CORPORA = (
@@ -83,9 +87,11 @@ CORPORA = (
         "SQLite",
         "hydromatic/sql-logic-test",
         "0a809c530457bf0e56d637ef19fcaabd2964fd67",
-        tuple(f"{_SQLITE}/{name}" for name in _SAMPLE),
+        tuple(f"{_SQLITE}/{name}" for name in _WHOLE),
         (".test",),
         Style("sqlite"),
+        records=500,
+        sampled=tuple(f"{_SQLITE}/{name}" for name in _SAMPLED),
     ),
     Corpus(
         "RisingLight",
@@ -134,7 +140,7 @@ def folder_of(corpus: Corpus, *, fetch: bool = True) -> Path:
     Unreachable."""
     if not corpus.repository:
         return OWN
-    found = _cache() / f"{corpus.repository.replace('/', '+')}@{corpus.commit[:12]}"
+    found = _cache() / corpus.cache
     if found.exists():
         return found
     if not fetch:
@@ -158,7 +164,7 @@ def folder_of(corpus: Corpus, *, fetch: bool = True) -> Path:
 
 def files(corpus: Corpus, folder: Path) -> Iterator[str]:
     """The paths of the corpus's files below its folder."""
-    for name in corpus.folders:
+    for name in (*corpus.folders, *corpus.sampled):
         start = folder / name
         found = [start] if start.is_file() else sorted(start.rglob("*"))
         yield from (
@@ -166,6 +172,19 @@ def files(corpus: Corpus, folder: Path) -> Iterator[str]:
             for path in found
             if path.is_file() and path.name.endswith(corpus.endings)
         )
+
+
+def sample(paths: Iterable[str], seed: str = SEED) -> list[str]:
+    """`SAMPLE` of the paths of each folder, or all if it has fewer. The same seed chooses the same
+    paths."""
+
+    def rank(path: str) -> str:
+        return hashlib.sha256(f"{seed} {path}".encode()).hexdigest()
+
+    by_folder: dict[str, list[str]] = {}
+    for path in paths:
+        by_folder.setdefault(str(Path(path).parent), []).append(path)
+    return sorted(path for some in by_folder.values() for path in sorted(some, key=rank)[:SAMPLE])
 
 
 def _cache() -> Path:
@@ -179,16 +198,25 @@ def _download(corpus: Corpus, folder: Path) -> None:
     url = f"{GITHUB}/{corpus.repository}"
     _run("git", "init", "--quiet", str(folder))
     _run(*git, "remote", "add", "origin", url)
-    _run(*git, "sparse-checkout", "set", "--no-cone", *corpus.folders, *corpus.beside)
     _run(*git, "fetch", "--quiet", "--depth", "1", "--filter=blob:none", "origin", corpus.commit)
+    chosen = (*corpus.folders, *corpus.beside, *_sampled(corpus, git, "FETCH_HEAD"))
+    _run(*git, "sparse-checkout", "set", "--no-cone", *chosen)
     _run(*git, "checkout", "--quiet", "FETCH_HEAD")
     shutil.rmtree(folder / ".git")
+
+
+def _sampled(corpus: Corpus, git: Sequence[str], commit: str) -> list[str]:
+    """The paths of the sample, in a repository that may have no contents of files yet."""
+    if not corpus.sampled:
+        return []
+    listed = _run(*git, "ls-tree", "-r", "--name-only", commit, "--", *corpus.sampled).decode()
+    return sample(path for path in listed.splitlines() if path.endswith(corpus.endings))
 
 
 def _take(corpus: Corpus, repository: Path, folder: Path) -> None:
     """The files at the commit, from a repository on this machine. It may lack large files."""
     git = ("git", "-C", str(repository / "repo" if (repository / "repo").exists() else repository))
-    names = (*corpus.folders, *corpus.beside)
+    names = (*corpus.folders, *corpus.beside, *_sampled(corpus, git, corpus.commit))
     listed = _run(*git, "ls-tree", "-r", corpus.commit, "--", *names).decode()
     for line in listed.splitlines():
         entry, _, name = line.partition("\t")

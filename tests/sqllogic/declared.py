@@ -8,11 +8,11 @@ the statement; `python -m tests.sqllogic --postgres` writes them.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.sqllogic.outcomes import FileOutcomes
+from tests.sqllogic.outcomes import FileOutcomes, judged
 
 DECLARED = Path(__file__).parent / "declared.toml"
 SAME = "PostgreSQL answers as Hornbeam does"
@@ -23,7 +23,9 @@ _REASONS = {
     " DuckDB's meaning of it.",
 }
 Cases = Mapping[str, Mapping[str, list[int]]]
-Lines = Mapping[tuple[str, str], frozenset[int]]
+Place = tuple[str, str]
+"""A corpus and a path."""
+Lines = Mapping[Place, frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def cases() -> Lines:
 
 
 def _lines(differences: Iterable[Difference]) -> Lines:
-    found: dict[tuple[str, str], frozenset[int]] = {}
+    found: dict[Place, frozenset[int]] = {}
     for each in differences:
         for corpus, paths in each.cases.items():
             for path, lines in paths.items():
@@ -58,32 +60,66 @@ def _lines(differences: Iterable[Difference]) -> Lines:
 def declare_beside_postgresql(found: Iterable[FileOutcomes]) -> None:
     """Write the cases in which PostgreSQL was asked, and answers as Hornbeam does, or does not know
     the statement."""
-    known = declared()
-    asked = list(found)
-    lines = {SAME: FileOutcomes.same_as_postgresql, UNKNOWN: FileOutcomes.unknown_to_postgresql}
+    known, asked = declared(), list(found)
     others = [each for each in known if each.title not in _REASONS]
     by_hand = _lines(others)
-    written = [
-        Difference(title, reason, _replaced(known, title, asked, lines[title], by_hand))
-        for title, reason in _REASONS.items()
-    ]
-    DECLARED.write_text("\n".join(map(_toml, (*written, *others))))
+    same = {(each.corpus, each.path): each.same for each in asked}
+    unknown = {(each.corpus, each.path): each.unknown for each in asked}
+    written = (
+        Difference(title, _REASONS[title], _replaced(known, title, lines, by_hand))
+        for title, lines in ((SAME, same), (UNKNOWN, unknown))
+    )
+    _write((*written, *others))
 
 
-def _replaced(
-    known: Iterable[Difference], title: str, asked: Iterable[FileOutcomes],
-    lines: Callable[[FileOutcomes], set[int]], by_hand: Lines,
-) -> Cases:  # fmt: skip
+def _replaced(known: Iterable[Difference], title: str, asked: Lines, by_hand: Lines) -> Cases:
     """The cases of a kind, in which those of the files that were asked are replaced. Cases that are
     declared by hand stay where they are."""
     kept = next((each.cases for each in known if each.title == title), {})
     new = {corpus: dict(paths) for corpus, paths in kept.items()}
-    for each in asked:
-        paths = new.setdefault(each.corpus, {})
-        paths.pop(each.path, None)
-        if found := sorted(lines(each) - by_hand.get((each.corpus, each.path), frozenset())):
-            paths[each.path] = found
+    for (corpus, path), lines in asked.items():
+        paths = new.setdefault(corpus, {})
+        paths.pop(path, None)
+        if found := sorted(lines - by_hand.get((corpus, path), frozenset())):
+            paths[path] = found
     return new
+
+
+def stale(found: Sequence[FileOutcomes], *, whole: bool) -> dict[Place, Mapping[int, str]]:
+    """The declared cases that do not differ, with the ends of their records. `whole`: all files of
+    the corpora were run, so a declared path without a file is stale."""
+    known = cases()
+    ends: dict[Place, Mapping[int, str]] = {
+        (each.corpus, each.path): judged(each, known).stale for each in found
+    }
+    corpora = {each.corpus for each in found} if whole else set()
+    for place, lines in known.items():
+        if place[0] in corpora and place not in ends:
+            ends[place] = dict.fromkeys(sorted(lines), "no file")
+    return {place: lines for place, lines in ends.items() if lines}
+
+
+def leave_out(gone: Mapping[Place, Collection[int]]) -> None:
+    """Write the declared cases without the stale ones."""
+    _write(replace(each, cases=_without(each.cases, gone)) for each in declared())
+
+
+def _without(known: Cases, gone: Mapping[Place, Collection[int]]) -> Cases:
+    kept = {
+        corpus: {
+            path: [line for line in lines if line not in gone.get((corpus, path), ())]
+            for path, lines in paths.items()
+        }
+        for corpus, paths in known.items()
+    }
+    return {
+        corpus: {path: lines for path, lines in paths.items() if lines}
+        for corpus, paths in kept.items()
+    }
+
+
+def _write(differences: Iterable[Difference]) -> None:
+    DECLARED.write_text("\n".join(_toml(each) for each in differences if any(each.cases.values())))
 
 
 def _toml(each: Difference) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,42 +21,44 @@ BAD = {Verdict.WRONG, Verdict.ERROR, Verdict.INTERNAL}
 
 @dataclass(frozen=True, slots=True)
 class FileOutcomes:
-    """The outcomes of a file. `postgres`: those of PostgreSQL, in the same order, if it was asked.
-    `malformed`: why the file was not read."""
+    """The outcomes of a file. `postgres`: those of PostgreSQL, in the same order, if it was asked;
+    `same`: the lines of records that do not pass, and in which PostgreSQL does as we do; `unknown`:
+    the lines of others, of which PostgreSQL does not know the syntax, a function, an operator or a
+    type. `whole`: the run has reached the end of the file. `malformed`: why the file was not
+    read."""
 
     corpus: str
     path: str
     outcomes: tuple[Outcome, ...]
     postgres: tuple[Outcome, ...] = ()
+    same: frozenset[int] = frozenset()
+    unknown: frozenset[int] = frozenset()
+    whole: bool = True
     malformed: str = ""
 
     def beside(self, theirs: FileOutcomes) -> FileOutcomes:
-        return replace(self, postgres=theirs.outcomes)
+        """These outcomes beside those of PostgreSQL."""
+        same = self._lines(theirs, _alike)
+        unknown = self._lines(theirs, _unknown) - same
+        return replace(self, postgres=theirs.outcomes, same=same, unknown=unknown)
 
-    def same_as_postgresql(self) -> set[int]:
-        """The lines of records that do not pass, and in which PostgreSQL does as we do."""
-        return self._lines(_alike)
-
-    def unknown_to_postgresql(self) -> set[int]:
-        """The lines of records that do not pass, and of which PostgreSQL does not know the syntax,
-        a function, an operator or a type."""
-        return self._lines(_unknown) - self.same_as_postgresql()
-
-    def _lines(self, holds: Callable[[Outcome, Outcome], bool]) -> set[int]:
+    def _lines(
+        self, other: FileOutcomes, holds: Callable[[Outcome, Outcome], bool]
+    ) -> frozenset[int]:
         """The lines whose records do not pass, and for all of which the condition holds, between
-        our outcome and PostgreSQL's."""
-        theirs = {(each.line, each.sql): each for each in self.postgres}
+        our outcome and the other one."""
+        theirs = {(each.line, each.sql): each for each in other.outcomes}
         found: dict[int, bool] = {}
         for each in self.outcomes:
             if each.verdict in BAD:
-                other = theirs.get((each.line, each.sql))
-                agrees = other is not None and holds(each, other)
+                beside = theirs.get((each.line, each.sql))
+                agrees = beside is not None and holds(each, beside)
                 found[each.line] = found.get(each.line, True) and agrees
-        return {line for line, agrees in found.items() if agrees}
+        return frozenset(line for line, agrees in found.items() if agrees)
 
     def document(self) -> dict[str, Any]:
         theirs = {(each.line, each.sql): each for each in self.postgres}
-        same = self.same_as_postgresql() | self.unknown_to_postgresql()
+        same = self.same | self.unknown
         return {
             "corpus": self.corpus,
             "path": self.path,
@@ -127,7 +130,7 @@ def of_file(corpus: Corpus, path: str, database: Database) -> FileOutcomes:
         return FileOutcomes(corpus.name, path, (), malformed=str(error))
     finally:
         database.close()
-    return FileOutcomes(corpus.name, path, tuple(found))
+    return FileOutcomes(corpus.name, path, tuple(found), whole=len(found) < corpus.records)
 
 
 def _of_psql(folder: Path, path: str, script: str) -> Sequence[Record]:
@@ -146,21 +149,23 @@ def _of_psql(folder: Path, path: str, script: str) -> Sequence[Record]:
 @dataclass(frozen=True, slots=True)
 class Judged:
     """A file beside the declared differences. `counts`: the number of records of each verdict,
-    without the declared ones, which count as "declared". `gone`: declared cases that pass."""
+    without the declared ones, which count as "declared". `stale`: the lines of declared cases that
+    do not differ, and how their records end instead."""
 
     corpus: str
     path: str
     counts: Counter[Any]
     undeclared: tuple[Outcome, ...]
-    gone: tuple[str, ...]
+    stale: Mapping[int, str]
     malformed: str
 
 
 def judged(found: FileOutcomes, known: Mapping[tuple[str, str], frozenset[int]]) -> Judged:
     lines = known.get((found.corpus, found.path), frozenset())
     counts: Counter[Any] = Counter()
-    undeclared, differing = [], set()
+    undeclared, differing, ends = [], set(), {}
     for each in found.outcomes:
+        ends[each.line] = each.verdict.value
         if each.verdict in BAD and each.line in lines:
             counts["declared"] += 1
             differing.add(each.line)
@@ -168,6 +173,10 @@ def judged(found: FileOutcomes, known: Mapping[tuple[str, str], frozenset[int]])
         counts[each.verdict] += 1
         if each.verdict is not Verdict.PASSED:
             undeclared.append(each)
-    asked = {each.line for each in found.outcomes if each.verdict is Verdict.PASSED}
-    gone = tuple(f"{found.path}:{line}" for line in sorted((lines - differing) & asked))
-    return Judged(found.corpus, found.path, counts, tuple(undeclared), gone, found.malformed)
+    reached = math.inf if found.whole else max(ends, default=0)
+    stale = {
+        line: ends.get(line, "no record")
+        for line in sorted(lines - differing)
+        if line <= reached and not found.malformed
+    }
+    return Judged(found.corpus, found.path, counts, tuple(undeclared), stale, found.malformed)

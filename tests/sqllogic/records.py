@@ -106,9 +106,10 @@ class Loop:
 Record = Statement | Query | Directive | Loop
 
 
-def parse(text: str, *, errors_end_at_two_blanks: bool = False) -> tuple[Record, ...]:
-    """The records of a file. `errors_end_at_two_blanks`: the text of an error behind `----` may
-    have blank lines, as in sqllogictest-rs. Raises Malformed."""
+def parse(text: str, *, errors_end_at_two_blanks: bool = False) -> Iterator[Record]:
+    """Yield the records of a file; the lines behind them are not read yet.
+    `errors_end_at_two_blanks`: the text of an error behind `----` may have blank lines, as in
+    sqllogictest-rs. Raises Malformed."""
     lines = text.replace("\r", "").split("\n")
     return _Parser(lines, errors_end_at_two_blanks).records(inside_loop=False)
 
@@ -122,8 +123,7 @@ class _Parser:
         self._at = 0
         self._connection = ""
 
-    def records(self, *, inside_loop: bool) -> tuple[Record, ...]:
-        found: list[Record] = []
+    def records(self, *, inside_loop: bool) -> Iterator[Record]:
         conditions: list[Condition] = []
         while self._at < len(self._lines):
             line = self._lines[self._at].strip()
@@ -134,7 +134,7 @@ class _Parser:
             if word == "endloop":
                 if not inside_loop:
                     raise Malformed(f"line {self._at}: endloop without a loop")
-                return tuple(found)
+                return
             if word in ("onlyif", "skipif"):
                 conditions.append(Condition(word, " ".join(rest)))
                 continue
@@ -142,13 +142,12 @@ class _Parser:
                 self._connection = rest[0]
                 continue
             record = self._record(word, line, rest)
-            found.append(replace(record, conditions=tuple(conditions)))
+            yield replace(record, conditions=tuple(conditions)) if conditions else record
             conditions = []
             if not isinstance(record, Directive | Loop):
                 self._connection = ""
         if inside_loop:
             raise Malformed("a loop has no endloop")
-        return tuple(found)
 
     def _record(self, word: str, line: str, rest: Sequence[str]) -> Record:
         if word == "statement":
@@ -242,7 +241,7 @@ class _Parser:
                 values = tuple((",".join(each),) for each in values)
         else:
             values = tuple((str(n),) for n in range(int(rest[1]), int(rest[2])))
-        body = self.records(inside_loop=True)
+        body = tuple(self.records(inside_loop=True))
         return Loop(line, names, values, body, word.startswith("concurrent"))
 
 

@@ -7,7 +7,7 @@ names the same relations later is not asked (SKIPPED), so that one refusal count
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
@@ -128,7 +128,7 @@ def run_file(
 
 
 def run_records(
-    records: Sequence[Record], database: Database, engines: frozenset[str], style: Style,
+    records: Iterable[Record], database: Database, engines: frozenset[str], style: Style,
     included: Callable[[str], str], most: int,
 ) -> list[Outcome]:  # fmt: skip
     """Run the first `most` of the records."""
@@ -142,7 +142,7 @@ def run_records(
     return outcomes
 
 
-def _records(run: _Run, records: Sequence[Record]) -> Iterator[Outcome]:
+def _records(run: _Run, records: Iterable[Record]) -> Iterator[Outcome]:
     for record in records:
         if not all(holds(each, run.engines, run.bound) for each in record.conditions):
             continue

@@ -11,9 +11,10 @@ import pytest
 
 from hornbeam.intervals import Interval
 from tests.sqllogic import corpora, reference
-from tests.sqllogic.corpora import CORPORA, OURS, Unreachable, files, folder_of
+from tests.sqllogic import declared as declarations
+from tests.sqllogic.corpora import CORPORA, OURS, Unreachable, files, folder_of, sample
 from tests.sqllogic.databases import Answer, Hornbeam
-from tests.sqllogic.declared import cases, declared
+from tests.sqllogic.declared import cases, declared, leave_out, stale
 from tests.sqllogic.outcomes import BAD, FileOutcomes, Judged, judged, of_file
 from tests.sqllogic.records import (
     Condition,
@@ -87,7 +88,7 @@ PARSED = [
 
 @pytest.mark.parametrize(("text", "record"), PARSED)
 def test_a_record_is_read(text, record):
-    assert parse(text) == (record,)
+    assert [*parse(text)] == [record]
 
 
 def test_the_text_of_an_error_ends_at_two_blank_lines_if_the_dialect_says_so():
@@ -101,7 +102,7 @@ def test_the_text_of_an_error_ends_at_two_blank_lines_if_the_dialect_says_so():
 @pytest.mark.parametrize("text", ["statement perhaps\nA", "loop i 0 2\nhalt", "endloop"])
 def test_a_malformed_file_is_refused(text):
     with pytest.raises(Malformed):
-        parse(text)
+        list(parse(text))
 
 
 DAY = datetime(2020, 1, 2)
@@ -217,12 +218,12 @@ def test_a_record_is_judged(text, answers, verdict):
 def test_a_difference_is_declared_by_what_postgresql_does(ours, theirs, same, unknown):
     verdict = Verdict.INTERNAL if ours.internal else Verdict.WRONG
     their_verdict = Verdict.SKIPPED if theirs is None else Verdict.WRONG
-    found = FileOutcomes(
-        "RisingWave", "f", (Outcome(1, "A", verdict, "", ours),),
-        (Outcome(1, "A", their_verdict, RESTS_ON_UNKNOWN, theirs),),
-    )  # fmt: skip
-    assert found.same_as_postgresql() == ({1} if same else set())
-    assert found.unknown_to_postgresql() == ({1} if unknown else set())
+    beside = (Outcome(1, "A", their_verdict, RESTS_ON_UNKNOWN, theirs),)
+    found = FileOutcomes("RisingWave", "f", (Outcome(1, "A", verdict, "", ours),)).beside(
+        FileOutcomes("RisingWave", "f", beside)
+    )
+    assert found.same == ({1} if same else set())
+    assert found.unknown == ({1} if unknown else set())
 
 
 def test_what_rests_on_an_unknown_statement_says_so():
@@ -291,7 +292,7 @@ def test_files_of_risinglight_pass(tmp_path, monkeypatch):
         database = Hornbeam(tmp_path / name)
         found = judged(of_file(RISINGLIGHT, f"tests/sql/{name}.slt", database), known)
         assert not [each for each in found.undeclared if each.verdict in BAD], name
-        assert not found.gone
+        assert not found.stale
         assert found.counts[Verdict.PASSED] > 3
 
 
@@ -305,6 +306,63 @@ def test_declared_differences_have_reasons_and_name_a_case_once():
     ]
     assert len(listed) == len(set(listed))
     assert all(each.title and each.reason for each in declared())
+
+
+@pytest.fixture
+def page_of_differences(monkeypatch, tmp_path):
+    page = tmp_path / "declared.toml"
+    page.write_text(
+        '[[difference]]\ntitle = "T"\nreason = "R"\n[difference.cases.DuckDB]\n'
+        '"a" = [1, 2, 3, 4, 9]\n"gone" = [5]\n[difference.cases.SQLite]\n"a" = [1]\n'
+    )
+    monkeypatch.setattr(declarations, "DECLARED", page)
+    return page
+
+
+ENDS = {1: Verdict.WRONG, 2: Verdict.PASSED, 3: Verdict.REFUSED}
+OF_ENDS = tuple(Outcome(line, "A", verdict) for line, verdict in ENDS.items())
+
+
+@pytest.mark.parametrize(
+    ("whole", "all_files", "expected"),
+    [
+        (True, True, {"a": {2: "passed", 3: "refused", 4: "no record", 9: "no record"},
+                      "gone": {5: "no file"}}),
+        (True, False, {"a": {2: "passed", 3: "refused", 4: "no record", 9: "no record"}}),
+        (False, False, {"a": {2: "passed", 3: "refused"}}),
+    ],
+)  # fmt: skip
+def test_a_declared_case_that_does_not_differ_is_stale(
+    page_of_differences, whole, all_files, expected
+):
+    found = FileOutcomes("DuckDB", "a", OF_ENDS, whole=whole)
+    gone = stale([found], whole=all_files)
+    assert gone == {("DuckDB", path): lines for path, lines in expected.items()}
+    leave_out(gone)
+    assert stale([found], whole=all_files) == {}
+    assert cases()["SQLite", "a"] == {1}
+    assert 1 in cases()["DuckDB", "a"]
+
+
+def test_a_case_that_differs_in_one_round_of_a_loop_is_not_stale(page_of_differences):
+    rounds = (Outcome(1, "A", Verdict.PASSED), Outcome(1, "B", Verdict.WRONG))
+    found = FileOutcomes("SQLite", "a", rounds)
+    assert stale([found], whole=True) == {}
+
+
+def test_a_sample_has_files_of_each_folder_that_the_seed_chooses():
+    paths = [f"{folder}/{number}" for folder in ("a", "a/b", "c") for number in range(9)]
+    chosen = sample([*paths, "d/0"])
+    assert Counter(str(Path(path).parent) for path in chosen) == {"a": 2, "a/b": 2, "c": 2, "d": 1}
+    assert sample([*reversed(paths), "d/0"]) == chosen
+    assert sample(paths, "another seed") != sample(paths)
+
+
+def test_what_is_behind_the_last_record_is_not_read():
+    asked = Scripted({})
+    text = "statement ok\nA\n\nstatement ok\nB\n\nstatement perhaps\nC\n"
+    outcomes = run_file(text, asked, frozenset(), Style("duckdb"), included, 2)
+    assert [each.sql for each in outcomes] == ["A", "B"]
 
 
 def test_kinds_of_refusals_leave_out_names_and_places():
@@ -329,7 +387,7 @@ def test_a_run_of_one_corpus_keeps_the_rows_of_the_others(monkeypatch, tmp_path)
     )
     monkeypatch.setattr(reference, "PAGE", page)
     counts = Counter({Verdict.PASSED: 7})
-    write_section([Judged("DuckDB", "a.test", counts, (), (), "")], whole=False)
+    write_section([Judged("DuckDB", "a.test", counts, (), {}, "")], whole=False)
     text = page.read_text()
     numbers = f" | 1 | 7 | 0 | 0 | 0 | 0 | {date.today()} |\n"
     assert f"tree/044a04a7cd39e6e8235f756597ae42dde084e5e5){numbers}" in text
