@@ -1,4 +1,4 @@
-"""Law: a call with any number of arguments is planned, or refused by an error that Hornbeam reports.
+"""Law: a call with any number of arguments is planned, or refused by a reported error.
 
 A translation that takes an argument which the call does not have would be an internal error.
 """
