@@ -309,14 +309,13 @@ def test_declared_differences_have_reasons_and_name_a_case_once():
 
 
 @pytest.fixture
-def page_of_differences(monkeypatch, tmp_path):
+def _page_of_differences(monkeypatch, tmp_path):
     page = tmp_path / "declared.toml"
     page.write_text(
         '[[difference]]\ntitle = "T"\nreason = "R"\n[difference.cases.DuckDB]\n'
         '"a" = [1, 2, 3, 4, 9]\n"gone" = [5]\n[difference.cases.SQLite]\n"a" = [1]\n'
     )
     monkeypatch.setattr(declarations, "DECLARED", page)
-    return page
 
 
 ENDS = {1: Verdict.WRONG, 2: Verdict.PASSED, 3: Verdict.REFUSED}
@@ -332,9 +331,8 @@ OF_ENDS = tuple(Outcome(line, "A", verdict) for line, verdict in ENDS.items())
         (False, False, {"a": {2: "passed", 3: "refused"}}),
     ],
 )  # fmt: skip
-def test_a_declared_case_that_does_not_differ_is_stale(
-    page_of_differences, whole, all_files, expected
-):
+@pytest.mark.usefixtures("_page_of_differences")
+def test_a_declared_case_that_does_not_differ_is_stale(whole, all_files, expected):
     found = FileOutcomes("DuckDB", "a", OF_ENDS, whole=whole)
     gone = stale([found], whole=all_files)
     assert gone == {("DuckDB", path): lines for path, lines in expected.items()}
@@ -344,7 +342,8 @@ def test_a_declared_case_that_does_not_differ_is_stale(
     assert 1 in cases()["DuckDB", "a"]
 
 
-def test_a_case_that_differs_in_one_round_of_a_loop_is_not_stale(page_of_differences):
+@pytest.mark.usefixtures("_page_of_differences")
+def test_a_case_that_differs_in_one_round_of_a_loop_is_not_stale():
     rounds = (Outcome(1, "A", Verdict.PASSED), Outcome(1, "B", Verdict.WRONG))
     found = FileOutcomes("SQLite", "a", rounds)
     assert stale([found], whole=True) == {}
