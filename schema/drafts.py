@@ -113,6 +113,17 @@ class IndexDraft:
         """The columns, without the expressions."""
         return [part for part, _ in self.columns if isinstance(part, Name)]
 
+    def reads(self, column: str) -> bool:
+        """Does the index have a column, or read it in an expression or in its condition?"""
+        named = (each.text for each in (*self.names, *self.include))
+        return column in named or any(column in each.words for each in self.expressions)
+
+    @property
+    def expressions(self) -> list[Expression]:
+        """The expressions among the columns, and the condition."""
+        found = [part for part, _ in self.columns if isinstance(part, Expression)]
+        return found if self.where is None else [*found, self.where]
+
     @property
     def labels(self) -> list[str]:
         """The words for the parts in a name that is made for the index, as in PostgreSQL."""

@@ -84,13 +84,17 @@ def enumerated(name: Name, values: Sequence[exp.Expr]) -> Domain:
 
 
 def domain_of(
-    statement: Statement, kind: exp.Expr | None, column: Name, domains: Mapping[str, Domain]
+    statement: Statement,
+    kind: exp.Expr | None,
+    column: Name,
+    domains: Mapping[str, Domain],
+    quoted: str = "",
 ) -> Domain | None:
     """The domain of a column: the one that its type names, or that of its ENUM; None for plain
-    types."""
+    types. `quoted` is the type's name if it is in quotes: "Name" is not the type NAME."""
     if isinstance(kind, exp.DataType) and kind.this is exp.DType.ENUM and kind.expressions:
         return enumerated(column, kind.expressions)
-    parts = _type_name(kind)
+    parts = _type_name(kind) or ([quoted] if quoted else [])
     if statement.source.folds_quoted:
         parts = [part.lower() for part in parts]
     return domains.get(statement.spaces.full(parts)) if parts and domains else None

@@ -11,11 +11,24 @@ from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.drafts import (
     IndexDraft,
     Name,
+    Place,
     RelationDraft,
     SequenceDraft,
     ViewDraft,
 )
 from hornbeam_server.schema.problems import Problems
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """An ALTER TABLE at `place` that adds (`added`) or drops a column at `position`. Rows of the
+    file before it have the columns of the table before it."""
+
+    relation: str
+    column: str
+    position: int
+    added: bool
+    place: Place
 
 
 @dataclass(slots=True)
@@ -33,6 +46,14 @@ class Drafts:
     draws: dict[str, tuple[RelationDraft, str]] = field(default_factory=dict)
     restarts: list[DraftRestart] = field(default_factory=list)
     domains: dict[str, Domain] = field(default_factory=dict)
+    changes: list[ColumnChange] = field(default_factory=list)
+    """The columns that ALTER TABLE adds and drops, in the order of the file."""
+    routines: frozenset[str] = frozenset()
+    """The functions that the file creates, which are passed over."""
+    unread: set[str] = field(default_factory=set)
+    """The views that are passed over."""
+    computed: set[tuple[str, str]] = field(default_factory=set)
+    """The computed columns that are left out, each with its relation."""
     notes: list[str] = field(default_factory=list)
     """What the file says and the schema does not."""
     problems: Problems = field(default_factory=Problems)

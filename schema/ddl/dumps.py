@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hornbeam_server.schema import spelling
+from hornbeam_server.schema.ddl.drafts import ColumnChange
 from hornbeam_server.schema.ddl.load import Reading
 from hornbeam_server.schema.ddl.row_order import Unit, in_order
 from hornbeam_server.schema.ddl.rows import (
@@ -72,10 +73,14 @@ class Part:
             )
             for relation in self.relations
         }
-        for each in self.sections:
+        for written in self.sections:
+            each = replace(written, columns=tuple(filter(None, written.columns)))
+            rows = rows_of(written)
+            if len(each.columns) < len(written.columns):
+                rows = _without_dropped(rows)
             of = types[each.relation]
             has_bytes = any(of[name].kind in _CONVERTED for name in each.columns)
-            for row in numbers[each.relation].given(each, rows_of(each)):
+            for row in numbers[each.relation].given(each, rows):
                 if has_bytes or bytes in map(type, row.values):
                     yield _row_as_types(row, of, each)
                 else:
@@ -201,7 +206,8 @@ def parts(
                 if each is not None:
                     name = divided.get(each.relation, each.relation)
                     each = replace(each, relation=name, encoding=reading.encoding)
-                    whole = _with_columns(each, readings, _relation(each, schema))
+                    changes = [c for c in reading.changes if c.relation == each.relation]
+                    whole = _with_columns(each, readings, _relation(each, schema), changes)
                     found.setdefault(each.relation, []).append(whole)
     problems.require_none()
     above = {
@@ -235,22 +241,58 @@ def _relation(each: Section, schema: Schema) -> Relation:
     return schema.relation(each.relation)
 
 
-def _with_columns(each: Section, readings: Sequence[Reading], relation: Relation) -> Section:
+def _with_columns(
+    each: Section,
+    readings: Sequence[Reading],
+    relation: Relation,
+    changes: Sequence[ColumnChange],
+) -> Section:
     """The section with its columns: those that it names, or those of the table in the file, which
-    an edited schema may have more of."""
-    names = each.columns or next(
-        (
-            reading.schema.relation(each.relation).visible_names
-            for reading in readings
-            if each.relation in reading.schema
+    an edited schema may have more of. `changes` are those of the relation in the file. A column
+    that the file drops behind the rows is "", and its values are left out."""
+    later = [change for change in changes if _is_behind(change, each)]
+    names = each.columns or _columns_before(
+        later,
+        next(
+            (
+                reading.schema.relation(each.relation).visible_names
+                for reading in readings
+                if each.relation in reading.schema
+            ),
+            relation.visible_names,
         ),
-        relation.visible_names,
     )
-    for name in names:
+    dropped = {change.column for change in later if not change.added}
+    kept = tuple("" if name in dropped else name for name in names)
+    for name in filter(None, kept):
         if name not in relation.visible_names:
             raise each.piece.place.error(
                 f"{relation.name} has no column {name}, which its rows have.",
                 cure=f"Its columns are: {', '.join(relation.visible_names)}.",
                 name=name,
             )
-    return replace(each, columns=names)
+    return replace(each, columns=kept)
+
+
+def _is_behind(change: ColumnChange, each: Section) -> bool:
+    at, rows = change.place, each.piece.place
+    return (at.line, at.column) > (rows.line, rows.column)
+
+
+def _columns_before(later: Sequence[ColumnChange], names: Sequence[str]) -> tuple[str, ...]:
+    """The columns of a table before changes, from those after them."""
+    found = list(names)
+    for change in reversed(later):
+        if not change.added:
+            found.insert(change.position, change.column)
+        elif change.column in found:
+            found.remove(change.column)
+    return tuple(found)
+
+
+def _without_dropped(rows: Iterator[Row]) -> Iterator[Row]:
+    """The rows without the values of columns that are dropped behind them."""
+    for row in rows:
+        kept = [(c, v) for c, v in zip(row.columns, row.values, strict=True) if c]
+        columns, values = tuple(c for c, _ in kept), [v for _, v in kept]
+        yield replace(row, columns=columns, values=values)

@@ -18,7 +18,7 @@ from hornbeam_server.schema.ddl.expressions import is_word, parts_of, token_like
 from hornbeam_server.schema.ddl.keys import beginnings, column_of, note_of_beginnings, read_keys
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.statement import Statement
-from hornbeam_server.schema.drafts import RelationDraft
+from hornbeam_server.schema.drafts import Name, RelationDraft
 from hornbeam_server.schema.model import Default, DefaultKind
 
 _WITHOUT_EFFECT = (
@@ -259,13 +259,13 @@ def _make_create_readable(statement: Statement, tree: exp.Create, drafts: Drafts
         table = statement.table(tree.this.this)
         kept = read_keys(statement, tree.this.expressions, table, drafts)
         if statement.source is Source.SQLSERVER:
-            kept = [*_without_computed(statement, kept, drafts), *_misplaced(kept)]
+            kept = [*_without_computed(statement, kept, table, drafts), *_misplaced(kept)]
         made = [_column(e) if isinstance(e, exp.Identifier) else _constraint(e) for e in kept]
         tree.this.set("expressions", made)
 
 
 def _without_computed(
-    statement: Statement, elements: Sequence[exp.Expr], drafts: Drafts
+    statement: Statement, elements: Sequence[exp.Expr], table: Name, drafts: Drafts
 ) -> Iterator[exp.Expr]:
     """The elements of a table without computed columns, which have no type and whose values are in
     no file."""
@@ -274,6 +274,7 @@ def _without_computed(
         if any(isinstance(kind, exp.ComputedColumnConstraint) for kind in kinds):
             line = statement.place(statement.offset(each)).line
             drafts.notes.append(f"left out: computed column {each.name.lower()} in line {line}")
+            drafts.computed.add((table.text, each.name.lower()))
         else:
             yield each
 

@@ -61,6 +61,8 @@ _AS_TEXT = {
 }
 """Types of PostgreSQL that are kept as text, each with its note. PostgreSQL writes equal values as
 equal texts."""
+_OBJECTS = {"hierarchyid", "geography", "geometry"}
+"""Types of SQL Server whose values scripts write as bytes, such as 0x58."""
 _MONEY = {T.MONEY: (19, 4), T.SMALLMONEY: (10, 4)}
 _SMALLEST = 1
 """TINYINT(1) and BIT(1) are MySQL's BOOLEAN."""
@@ -85,10 +87,17 @@ def _known(node: exp.DataType, source: Source) -> tuple[exp.DataType, str]:
             return _of_mysql(node), _NOTES.get(node.this, "")
         case Source.SQLITE:
             return _of_sqlite(node), ""
+        case Source.SQLSERVER if (name := _name(node)) in _OBJECTS:
+            return _type(T.BLOB), f"{name.upper()} is kept as its bytes; its methods are refused"
         case Source.SQLSERVER:
             return _of_sqlserver(node), ""
     name = _name(node)
-    return (_type(T.TEXT), _AS_TEXT[name]) if name in _AS_TEXT else (node, "")
+    if name in _AS_TEXT:
+        return _type(T.TEXT), _AS_TEXT[name]
+    element = name.removesuffix("[]")
+    if element == name or element not in _AS_TEXT:
+        return node, ""
+    return exp.DataType(this=T.ARRAY, expressions=[_type(T.TEXT)], nested=True), _AS_TEXT[element]
 
 
 def is_note_of_range(note: str) -> bool:

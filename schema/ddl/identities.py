@@ -262,3 +262,8 @@ def check_single_default(column: ColumnDraft) -> None:
             cure="Leave one; SERIAL and IDENTITY are defaults too.",
             name=column.name.text,
         )
+
+
+def is_numbered(column: ColumnDraft) -> bool:
+    """Is the column an identity column?"""
+    return column.default is not None and column.default.kind is DefaultKind.IDENTITY

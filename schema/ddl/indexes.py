@@ -7,6 +7,8 @@ from sqlglot import exp
 from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.drafts import Expression, IndexDraft, Name
 
+_KINDS = {"btree", "hash"}
+"""An index of ranges also finds equal values, which are all that a hash index finds."""
 _CURE = (
     "Write CREATE [UNIQUE] INDEX name ON relation (columns or expressions) INCLUDE (columns)"
     " [WHERE condition]."
@@ -19,7 +21,7 @@ def read_index(statement: Statement, tree: exp.Create) -> IndexDraft:
     statement.only(index, {"this", "table", "params"}, _CURE)
     parameters = index.args["params"]
     using = parameters.args.get("using")
-    if using is not None and using.name.lower() != "btree":
+    if using is not None and using.name.lower() not in _KINDS:
         statement.refuse(f"USING {using.name}", statement.keyword("USING", statement.start), _CURE)
     relation = statement.table(index.args["table"])
     start = statement.offset(index.args["table"])

@@ -9,8 +9,10 @@ from sqlglot import exp
 
 from hornbeam_server.schema.build import build
 from hornbeam_server.schema.counters import SEQUENCE
+from hornbeam_server.schema.ddl.agreement import agree
+from hornbeam_server.schema.ddl.altered_tables import read_alter
 from hornbeam_server.schema.ddl.domains import as_alias, as_table
-from hornbeam_server.schema.ddl.drafts import DraftRestart, Drafts
+from hornbeam_server.schema.ddl.drafts import ColumnChange, DraftRestart, Drafts
 from hornbeam_server.schema.ddl.foreign import (
     make_readable,
     next_number,
@@ -18,7 +20,6 @@ from hornbeam_server.schema.ddl.foreign import (
     rename_taken_indexes,
     set_next_number,
 )
-from hornbeam_server.schema.ddl.foreign_types import is_note_of_range
 from hornbeam_server.schema.ddl.identities import (
     apply_sequences,
     begun_at,
@@ -30,6 +31,7 @@ from hornbeam_server.schema.ddl.identities import (
 from hornbeam_server.schema.ddl.indexes import read_index
 from hornbeam_server.schema.ddl.located import STATEMENT, located, makes_schema
 from hornbeam_server.schema.ddl.partitions import about_part, partition_notes, parts_of_tables
+from hornbeam_server.schema.ddl.passing import pass_over_bounds, pass_over_indexes
 from hornbeam_server.schema.ddl.roles import (
     Passed,
     Role,
@@ -43,14 +45,15 @@ from hornbeam_server.schema.ddl.roles import (
     passed_notes,
     role,
     routines,
+    viewed_name,
 )
 from hornbeam_server.schema.ddl.rows import UTF8
 from hornbeam_server.schema.ddl.scan import Piece, pieces
 from hornbeam_server.schema.ddl.sources import Source, recognised
 from hornbeam_server.schema.ddl.spaces import Spaces
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
-from hornbeam_server.schema.ddl.tables import read_alter, read_domain, read_enum, read_table
-from hornbeam_server.schema.ddl.views import read_plain_view, read_view, takes_bounds
+from hornbeam_server.schema.ddl.tables import read_domain, read_enum, read_table
+from hornbeam_server.schema.ddl.views import read_plain_view, read_view
 from hornbeam_server.schema.drafts import (
     ColumnDraft,
     Expression,
@@ -86,6 +89,8 @@ class Reading:
     expressions: Mapping[tuple[str, str], Expression] = field(default_factory=dict)
     """The expressions of relations and indexes, by the relation and their text."""
     encoding: str = UTF8
+    changes: tuple[ColumnChange, ...] = ()
+    """The columns that ALTER TABLE adds and drops, in the order of the file."""
 
 
 def load_ddl(text: str, file: str = "<ddl>", source: Source | None = None) -> Schema:
@@ -133,7 +138,7 @@ def read_file(
         if _DUMPED in text[:_HEAD]
         else set[str]()
     )
-    only_rows, own = _has_only_rows(found), routines(found)
+    only_rows, drafts.routines = _has_only_rows(found), routines(found)
     with drafts.problems.collect():
         for piece in found:
             if about_part(piece, parts):
@@ -147,7 +152,10 @@ def read_file(
                     pass
                 case Role.HOLDS_NO_ROWS:
                     silent.append(passed(piece))
-                case Role.VIEW if source is not Source.POSTGRES or calls(piece, own):
+                case Role.VIEW if source is not Source.POSTGRES or calls(
+                    piece.text, drafts.routines
+                ):
+                    drafts.unread.add(viewed_name(piece))
                     silent.append(passed(piece))
                 case Role.VIEW if file != STATEMENT:
                     silent += _read_view(piece, drafts)
@@ -160,10 +168,8 @@ def read_file(
                     includes.append(piece)
                 case _:
                     _read_piece(piece, drafts)
-    _pass_over_bounds(drafts)
     apply_sequences(drafts)
-    if source is not Source.POSTGRES:
-        rename_taken_indexes(drafts)
+    _adapt(drafts, source, file)
     relations = list(drafts.relations.values()) + drafts.repeated
     sequences = list(drafts.sequences.values())
     schema = build(relations, drafts.indexes, drafts.views, drafts.problems, sequences, file_.made)
@@ -174,9 +180,27 @@ def read_file(
         *partition_notes(parts),
     )
     whole = replace(schema, notes=notes)
-    expressions = dict(_expressions(drafts))
-    found_rows, other = tuple(rows), tuple(includes)
-    return Reading(source, whole, drafts.problems, found_rows, other, parts, expressions, encoding)
+    return Reading(
+        source,
+        whole,
+        drafts.problems,
+        tuple(rows),
+        tuple(includes),
+        parts,
+        dict(_expressions(drafts)),
+        encoding,
+        tuple(drafts.changes),
+    )
+
+
+def _adapt(drafts: Drafts, source: Source, file: str) -> None:
+    """Change what a file declares where the schema cannot have it, with notes."""
+    pass_over_bounds(drafts)
+    if source is not Source.POSTGRES:
+        rename_taken_indexes(drafts)
+    if file != STATEMENT:
+        pass_over_indexes(drafts)
+        agree(drafts.relations)
 
 
 def _expressions(drafts: Drafts) -> Iterator[tuple[tuple[str, str], Expression]]:
@@ -215,6 +239,7 @@ def _read_view(piece: Piece, drafts: Drafts) -> Iterator[Passed]:
     try:
         _read(Statement.of(piece, drafts.types), drafts)
     except SchemaError:
+        drafts.unread.add(viewed_name(piece))
         yield passed(piece)
 
 
@@ -326,17 +351,6 @@ def _add_plain(draft: ViewDraft, drafts: Drafts, *, replaces: bool) -> None:
             drafts.views[i] = draft
             return
     drafts.views.append(draft)
-
-
-def _pass_over_bounds(drafts: Drafts) -> None:
-    """Take the plain views out that take bounds of ranges, which are kept as text."""
-    columns = [column for draft in drafts.relations.values() for column in draft.columns]
-    ranges = {column.name.text for column in columns if is_note_of_range(column.note)}
-    for draft in [each for each in drafts.views if each.view.refresh is Refresh.PLAIN]:
-        if takes_bounds(draft.view, ranges):
-            drafts.views.remove(draft)
-            note = f"passed over: CREATE VIEW {draft.name.text}, which takes a bound of a range"
-            drafts.notes.append(note)
 
 
 def _lowered(drafts: Drafts) -> set[str]:

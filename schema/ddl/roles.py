@@ -28,11 +28,11 @@ class Role(enum.Enum):
 
 
 _SILENT_WORDS = """
-    ANALYSE ANALYZE BEGIN CALL CHECKPOINT CLUSTER COMMENT COMMIT DBCC DECLARE DELIMITER DISCARD DO
-    ELSE END EXEC EXECUTE FLUSH GO GRANT IF LOCK NOTIFY OPTIMIZE PRAGMA PRINT RAISERROR REFRESH
-    REINDEX RELEASE RESET REVOKE ROLLBACK SAVEPOINT SECURITY SELECT SET SHOW START TRUNCATE UNLOCK
-    USE VACUUM WAITFOR WHILE
-    """
+    ANALYSE ANALYZE BEGIN CALL CHECKPOINT CLUSTER COMMENT COMMIT DBCC DECLARE DELIMITER DISABLE
+    DISCARD DO ELSE ENABLE END EXEC EXECUTE FLUSH GO GRANT IF LOCK NOTIFY OPTIMIZE PRAGMA PRINT
+    RAISERROR REFRESH REINDEX RELEASE RESET REVOKE ROLLBACK SAVEPOINT SECURITY SELECT SET SHOW
+    START TRUNCATE UNLOCK USE VACUUM WAITFOR WHILE WITH
+"""
 _SILENT = frozenset(_SILENT_WORDS.split())
 """First words of statements that hold no rows and declare nothing."""
 _READ = frozenset({"TABLE", "INDEX", "SEQUENCE", "MATERIALIZED", "DOMAIN"})
@@ -40,7 +40,7 @@ _KIND_WORDS = """
     ACCESS AGGREGATE CAST COLLATION CONVERSION DATABASE DEFAULT EVENT EXTENSION FULLTEXT
     FUNCTION GROUP LANGUAGE LOGIN OPERATOR POLICY PROC PROCEDURAL PROCEDURE PUBLICATION ROLE
     RULE SCHEMA SERVER SPATIAL STATISTICS SUBSCRIPTION SYNONYM TABLESPACE TEXT TRANSFORM TRIGGER
-    TYPE USER VIEW XML
+    TYPE USER VIEW VIRTUAL XML
 """
 _KINDS = frozenset(_KIND_WORDS.split())
 """Kinds of objects that hold no rows."""
@@ -73,6 +73,7 @@ _OWNS_SEQUENCE = re.compile(
     rf"ALTER\s+SEQUENCE\s+(?:IF\s+EXISTS\s+)?{NAME}\s+OWNED\s+BY\s", re.IGNORECASE
 )
 _STATISTICS = ("UPDATE", "STATISTICS")
+_CHANGES_ROWS = re.compile(r"\b(?:INSERT|UPDATE|DELETE|MERGE)\b", re.IGNORECASE)
 _SETVAL = re.compile(r"SELECT\s+(?:pg_catalog\s*\.\s*)?setval\s*\(", re.IGNORECASE)
 
 
@@ -81,7 +82,8 @@ def role(piece: Piece) -> Role:
     first, rest = words[0], words[1:]
     if first in {"INSERT", "REPLACE", "COPY"}:
         return Role.ROWS
-    if first in {"UPDATE", "DELETE", "MERGE", "BULK", "LOAD"}:
+    changes = first == "WITH" and _CHANGES_ROWS.search(piece.text)
+    if changes or first in {"UPDATE", "DELETE", "MERGE", "BULK", "LOAD"}:
         return Role.HOLDS_NO_ROWS if piece.words[:2] == _STATISTICS else Role.CHANGES
     if first == "SOURCE" or piece.words[:2] in {("\\", "."), ("\\", "I"), ("\\", "IR")}:
         return Role.INCLUDES
@@ -128,15 +130,28 @@ def routines(found: Iterable[Piece]) -> frozenset[str]:
     return frozenset(spaces.last_name(match[1]) for spaces, match in named if match)
 
 
-def calls(piece: Piece, names: frozenset[str]) -> bool:
-    """Does a statement call one of the functions?"""
-    return any(name.lower() in names for name in _CALLED.findall(piece.text))
+def calls(sql: str, names: frozenset[str]) -> bool:
+    """Does a statement or an expression call one of the functions?"""
+    return any(name.lower() in names for name in _CALLED.findall(sql))
 
 
 def dumped_view(piece: Piece) -> str:
     """The name of a materialized view as pg_dump writes it; "" for other statements."""
     found = _DUMPED_VIEW.match(piece.text)
     return piece.spaces.full_name(found["name"]) if found else ""
+
+
+_VIEW_NAME = re.compile(
+    rf"CREATE\s+(?:OR\s+\w+\s+)?(?:\w+\s*=\s*\S+\s+|SQL\s+SECURITY\s+\w+\s+|TEMP\w*\s+)*"
+    rf"VIEW\s+(?:IF\s+NOT\s+EXISTS\s+)?({NAME})",
+    re.IGNORECASE,
+)
+
+
+def viewed_name(piece: Piece) -> str:
+    """The name of a CREATE VIEW; "" for other statements."""
+    found = _VIEW_NAME.match(piece.text)
+    return piece.spaces.full_name(found[1]) if found else ""
 
 
 _INDEXED = re.compile(

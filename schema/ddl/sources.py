@@ -54,6 +54,7 @@ _SIGNS: dict[Source, tuple[tuple[int, str], ...]] = {
     Source.SQLITE: (
         (5, r"^PRAGMA\b|\bAUTOINCREMENT\b|\bWITHOUT\s+ROWID\b|\bsqlite_sequence\b"),
         (3, r"(?<![\w\])\"])\[\w+\]\s+\(?\w+"),
+        (5, r"^CREATE\s+VIRTUAL\s+TABLE\b"),
         (3, r"\bBLOB\s+SUB_TYPE\b|\bDATETIME\s*\(\s*'"),
         (2, r"\bINTEGER\s+(?:NOT\s+NULL\s+)?PRIMARY\s+KEY\b"),
         (1, r"\bDATETIME\b"),

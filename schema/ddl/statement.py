@@ -261,6 +261,12 @@ class Statement:
         index = min(self._index(offset) + 1, len(self.tokens) - 1)
         return self.place(self.tokens[index].start)
 
+    def quoted_behind(self, offset: int) -> str:
+        """The name in quotes that is the token after the token at `offset`; "" for other tokens."""
+        index = min(self._index(offset) + 1, len(self.tokens) - 1)
+        token = self.tokens[index]
+        return token.text if token.token_type is TokenType.IDENTIFIER else ""
+
     def _behind_as(self) -> Sequence[Token]:
         for token, following in self._outside():
             if token.token_type is TokenType.ALIAS:

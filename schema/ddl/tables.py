@@ -12,12 +12,13 @@ from sqlglot import exp
 
 from hornbeam_server.schema.ddl.copied_tables import read_like
 from hornbeam_server.schema.ddl.domains import Domain, domain_of, enumerated
-from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation, column_position
+from hornbeam_server.schema.ddl.drafts import Drafts
 from hornbeam_server.schema.ddl.expressions import UNNAMED
 from hornbeam_server.schema.ddl.foreign_types import is_kept_as_text, is_zero_date, known_type
 from hornbeam_server.schema.ddl.identities import check_single_default
+from hornbeam_server.schema.ddl.roles import calls
 from hornbeam_server.schema.ddl.sources import Source
-from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
+from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.drafts import (
     CheckDraft,
     ColumnDraft,
@@ -57,24 +58,27 @@ def read_table(statement: Statement, tree: exp.Create, drafts: Drafts) -> Relati
         copies = isinstance(element, exp.LikeProperty)
         with drafts.problems.collect((draft.name.text, ""), spoils=copies):
             if isinstance(element, exp.ColumnDef | exp.Identifier):
-                _read_column(statement, element, draft, drafts)
+                read_column(statement, element, draft, drafts)
             elif isinstance(element, exp.LikeProperty):
                 read_like(statement, element, draft, drafts)
             else:
-                _read_constraint(statement, element, draft, drafts)
+                read_constraint(statement, element, draft, drafts)
     return draft
 
 
-def _read_column(
+def read_column(
     statement: Statement, node: exp.ColumnDef | exp.Identifier, draft: RelationDraft, drafts: Drafts
 ) -> None:
+    """Read a column with its constraints, in CREATE TABLE or ALTER TABLE."""
     name = statement.name(node.this if isinstance(node, exp.ColumnDef) else node)
     subject = (draft.name.text, name.text)
     written = node.args.get("kind")
     column, domain = ColumnDraft(name, ColumnType(Kind.TEXT)), None
     if isinstance(written, exp.DataType):
         column = replace(column, type=substitute(written))
-        domain = domain_of(statement, written, name, drafts.domains)
+        start = statement.offset(node.this)
+        quoted = statement.quoted_behind(start)
+        domain = domain_of(statement, written, name, drafts.domains, quoted)
     with drafts.problems.collect(subject, spoils=True):
         column = _typed(statement, node, name, domain)
     if domain is not None:
@@ -127,7 +131,7 @@ def read_domain(statement: Statement, tree: exp.Expr, drafts: Drafts) -> None:
     (node,) = tree.this.expressions
     draft = RelationDraft(statement.table(tree.this.this))
     name, found = draft.name, Drafts(domains=drafts.domains, problems=drafts.problems)
-    _read_column(statement, node, draft, found)
+    read_column(statement, node, draft, found)
     (column,) = draft.columns
     default = column.default.kind if column.default is not None else None
     others = (draft.primary_keys, draft.foreign_keys, found.indexes, found.draws)
@@ -221,10 +225,13 @@ def _column_constraint(
 def _add_check(
     statement: Statement, check: CheckDraft, draft: RelationDraft, drafts: Drafts
 ) -> None:
-    """Add a CHECK. One of SQL Server with a set of characters in LIKE, such as [0-9], is left out:
-    the pattern would mean something else."""
-    if statement.source is Source.SQLSERVER and _SET_IN_LIKE.search(check.expression.sql):
-        line = check.expression.place.line
+    """Add a CHECK. One that calls a function of the file is left out, as the function is. So is one
+    of SQL Server with a set of characters in LIKE, such as [0-9]: the pattern would mean something
+    else."""
+    sql, line = check.expression.sql, check.expression.place.line
+    if calls(sql, drafts.routines):
+        drafts.notes.append(f"left out: CHECK in line {line}, which calls a function of the file")
+    elif statement.source is Source.SQLSERVER and _SET_IN_LIKE.search(sql):
         drafts.notes.append(
             f"left out: CHECK with LIKE '[…]' in line {line}; write ~ or SIMILAR TO"
         )
@@ -285,7 +292,7 @@ def _refuse_constraint(statement: Statement, node: exp.Expr, after: int) -> NoRe
     statement.refuse(word, statement.keyword(word, after), cure)
 
 
-def _read_constraint(
+def read_constraint(
     statement: Statement,
     node: exp.Expr,
     draft: RelationDraft,
@@ -297,13 +304,16 @@ def _read_constraint(
         case exp.Constraint():
             named = statement.name(node.this) if node.name != UNNAMED else None
             for part in node.expressions:
-                _read_constraint(statement, part, draft, drafts, named)
+                read_constraint(statement, part, draft, drafts, named)
         case exp.PrimaryKey():
             draft.primary_keys.append(statement.names(node.expressions))
             statement.only(node, {"expressions", "include"}, "Write PRIMARY KEY (columns).")
             statement.included(node, "Write PRIMARY KEY (columns).")
         case exp.UniqueColumnConstraint():
-            statement.only(node, {"this", "include", "nulls"}, "Write UNIQUE (columns).")
+            statement.only(node, {"this", "include", "nulls", "options"}, "Write UNIQUE (columns).")
+            for option in node.args.get("options") or ():
+                if (text := " ".join(str(option).upper().split())) not in _NO_EFFECT:
+                    statement.refuse(text, statement.offset(node), f"Leave out {text}.")
             include = statement.included(node, "Write UNIQUE (columns).")
             listed = node.this.expressions if node.this is not None else ()
             names = statement.names(listed)
@@ -349,58 +359,3 @@ def _refuse_option(statement: Statement, text: str, parent: int) -> NoReturn:
     if text.startswith("MATCH"):
         cure = f"Leave out {text}."
     statement.refuse(text, statement.keyword(text.split()[1], parent), cure)
-
-
-def read_alter(statement: Statement, tree: exp.Alter, drafts: Drafts) -> None:
-    draft = altered_relation(statement, tree, drafts)
-    for action in tree.args["actions"]:
-        with drafts.problems.collect((draft.name.text, "")):
-            _read_action(statement, action, draft, drafts)
-
-
-def _read_action(
-    statement: Statement, action: exp.Expr, draft: RelationDraft, drafts: Drafts
-) -> None:
-    if isinstance(action, exp.ColumnDef):
-        offset = statement.offset(action)
-        statement.refuse("ADD COLUMN", offset, "Put the column into CREATE TABLE.")
-    default = action.args.get("default") if isinstance(action, exp.AlterColumn) else None
-    if default is not None:
-        _set_default(statement, action, draft, default)
-    elif isinstance(action, exp.ModifyColumn):
-        _add_auto_increment(statement, action, draft)
-    elif not isinstance(action, exp.AddConstraint):
-        statement.refuse(action.sql("postgres"), statement.start, STATEMENTS)
-    else:
-        for constraint in action.expressions:
-            with drafts.problems.collect((draft.name.text, "")):
-                _read_constraint(statement, constraint, draft, drafts)
-
-
-def _set_default(
-    statement: Statement, action: exp.Expr, draft: RelationDraft, default: exp.Expr
-) -> None:
-    """Read ALTER COLUMN … SET DEFAULT."""
-    position = column_position(statement.name(action.this), draft)
-    column = draft.columns[position]
-    check_single_default(column)
-    place = statement.place(statement.keyword("DEFAULT", statement.start))
-    written = partial(statement.default_expression, statement.start)
-    value = read_default(default, column.type, place, written)
-    expression = written() if value is not None and value.sql else None
-    draft.columns[position] = replace(column, default=value, expression=expression)
-
-
-def _add_auto_increment(
-    statement: Statement, action: exp.ModifyColumn, draft: RelationDraft
-) -> None:
-    """Read MODIFY column … AUTO_INCREMENT, as MySQL's tools write it behind CREATE TABLE."""
-    node = action.this
-    kinds = [constraint.kind for constraint in node.args.get("constraints") or ()]
-    if not any(isinstance(kind, exp.AutoIncrementColumnConstraint) for kind in kinds):
-        statement.refuse("MODIFY", statement.offset(node), "Put it into CREATE TABLE.")
-    position = column_position(statement.name(node.this), draft)
-    column = draft.columns[position]
-    check_single_default(column)
-    identity = Default(DefaultKind.IDENTITY)
-    draft.columns[position] = replace(column, nullable=False, default=identity)

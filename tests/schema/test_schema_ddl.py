@@ -531,7 +531,11 @@ ERRORS = [
         "t has no column c",
         "a, b",
     ),
-    (I + "ALTER TABLE t ALTER a DROP DEFAULT\n^", "DROP DEFAULT", "a DDL file holds"),
+    (
+        "CREATE TABLE t (a SERIAL PRIMARY KEY);\nALTER TABLE t ALTER a DROP DEFAULT\n^",
+        "DROP DEFAULT",
+        "a DDL file holds",
+    ),
     ("\\i other.sql\n^", "reads another file", "by itself"),
     # primary keys
     ("CREATE TABLE t ()\n             ^", "t has no columns", "at least one"),
@@ -592,10 +596,10 @@ ERRORS = [
         "line 2",
     ),
     (I + "CREATE INDEX i ON t (b hash_class)\n                     ^", "hash_class", "Write"),
-    (I + "CREATE INDEX i ON t USING hash (b)\n                    ^", "USING hash", "Write"),
+    (I + "CREATE INDEX i ON t USING zorder (b)\n                    ^", "USING zorder", "Write"),
     # ALTER TABLE
     ("ALTER TABLE t ADD PRIMARY KEY (a)\n            ^", "not declared above", "CREATE TABLE"),
-    (I + "ALTER TABLE t ADD COLUMN c INT\n                         ^", "ADD COLUMN", "CREATE"),
+    (I + "ALTER TABLE t ADD COLUMN b INT\n                         ^", "twice", "Drop"),
     (I + "ALTER TABLE t RENAME TO u\n^", "RENAME TO u is", "a DDL file holds"),
     # text that is no SQL
     ("CREATE TABLE t (a INT) SO\n^", "This CREATE TABLE is not understood", "Correct its syntax"),

@@ -155,6 +155,19 @@ def test_any_text_is_read_or_has_problems_with_places(source: Source, data: st.D
         assert failed.cure
 
 
+def test_rows_before_an_alter_table_have_the_columns_before_it() -> None:
+    text = (
+        "CREATE TABLE t (a INT PRIMARY KEY, b TEXT, c TEXT);\n"
+        "COPY t FROM stdin;\n1\tb\tc\n\\.\nINSERT INTO t (b, a) VALUES ('x', 2);\n"
+        "ALTER TABLE t DROP COLUMN b, ADD COLUMN d TEXT;\nINSERT INTO t VALUES (3, 'C', 'D');"
+    )
+    reading = read_file(text, "d.sql", Source.POSTGRES)
+    (part,) = dumps.parts([reading], reading.schema)
+    rows = [dict(zip(row.columns, row.values, strict=True)) for (row,) in part.units()]
+    assert rows == [{"a": "1", "c": "c"}, {"a": "2"}, {"a": "3", "c": "C", "d": "D"}]
+    assert read(text.replace("DROP COLUMN b, ", ""), Source.POSTGRES)[0] == ("1", "b", "c")
+
+
 def test_null_is_the_next_number_in_mysql_and_sqlite() -> None:
     inserts = (
         "INSERT INTO t VALUES (NULL, 'a'), (7, 'b'), (null, 'c'); INSERT INTO t (b) VALUES ('d');"

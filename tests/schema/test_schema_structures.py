@@ -47,9 +47,155 @@ def test_a_conditional_drop_of_sqlserver_is_passed_over() -> None:
     assert "passed over: :setvar name value (line 7)" in schema.notes
 
 
-def test_a_dropped_column_of_a_declared_table_is_a_problem() -> None:
-    assert problems("CREATE TABLE t (a INT PRIMARY KEY, b INT); ALTER TABLE t DROP COLUMN b")
-    assert problems('CREATE TABLE "T" (a INT PRIMARY KEY, b INT); ALTER TABLE "T" DROP COLUMN b')
+ALTERED = (
+    "CREATE TABLE p (k INT PRIMARY KEY, u INT UNIQUE); CREATE TABLE t (a INT PRIMARY KEY, b INT"
+)
+ALTERED += ", c TEXT, CONSTRAINT k CHECK (b > 1), CONSTRAINT f FOREIGN KEY (b) REFERENCES p,"
+ALTERED += (
+    " CONSTRAINT q UNIQUE (c)); CREATE INDEX i ON t (a) WHERE b > 3; CREATE INDEX j ON t (c);"
+)
+PARENT = "CREATE TABLE p (k INT PRIMARY KEY, u INT UNIQUE);"
+
+
+@pytest.mark.parametrize(
+    ("alter", "wanted"),
+    [
+        ("DROP COLUMN b", "(a INT PRIMARY KEY, c TEXT, CONSTRAINT q UNIQUE (c))"),
+        ("DROP b, ADD b INT", "(a INT PRIMARY KEY, c TEXT, b INT, CONSTRAINT q UNIQUE (c))"),
+        ("DROP COLUMN c, DROP COLUMN b CASCADE", "(a INT PRIMARY KEY)"),
+    ],
+)
+def test_alter_table_drops_columns_of_a_file_with_what_reads_them(alter: str, wanted: str) -> None:
+    schema = load_ddl(f"{ALTERED} ALTER TABLE t {alter};")
+    index = "CREATE INDEX j ON t (c);" if "c TEXT" in wanted else ""
+    assert schema == load_ddl(f"{PARENT} CREATE TABLE t {wanted}; {index}")
+
+
+@pytest.mark.parametrize(
+    ("alter", "wanted"),
+    [
+        ("ADD COLUMN d DATE NOT NULL DEFAULT '2026-01-31'", "d DATE NOT NULL"),
+        ("ADD COLUMN IF NOT EXISTS b TEXT", "b INTEGER"),
+        ("ALTER COLUMN b TYPE BIGINT", "b BIGINT"),
+        ("ALTER COLUMN b SET NOT NULL", "b INTEGER NOT NULL"),
+        ("ALTER a DROP DEFAULT, ALTER b SET NOT NULL, ALTER b DROP NOT NULL", "b INTEGER"),
+        ("DROP COLUMN IF EXISTS z", "b INTEGER"),
+    ],
+)
+def test_alter_table_changes_columns_of_a_file(alter: str, wanted: str) -> None:
+    schema = load_ddl(f"CREATE TABLE t (a INT PRIMARY KEY, b INT); ALTER TABLE t {alter}")
+    assert wanted in columns(schema)
+
+
+def test_alter_table_drops_constraints_of_a_file_by_name() -> None:
+    kept = "CREATE TABLE t (a INT PRIMARY KEY, b INT, c TEXT); CREATE INDEX i ON t (a) WHERE b > 3;"
+    drops = "ALTER TABLE t DROP CONSTRAINT k, DROP CONSTRAINT f; ALTER TABLE t DROP CONSTRAINT q;"
+    assert load_ddl(ALTERED + drops) == load_ddl(f"{PARENT} {kept} CREATE INDEX j ON t (c)")
+    assert problems(ALTERED + "ALTER TABLE t DROP CONSTRAINT z")
+    assert not problems(ALTERED + "ALTER TABLE t DROP CONSTRAINT IF EXISTS z")
+
+
+@pytest.mark.parametrize(
+    "alter", ["t DROP COLUMN z", "t ALTER z SET NOT NULL", "p DROP COLUMN k, ADD k INT"]
+)
+def test_alter_table_of_a_file_has_problems(alter: str) -> None:
+    keyed = ALTERED.replace("REFERENCES p", "REFERENCES p (k)")
+    assert problems(f"{keyed} ALTER TABLE {alter}")
+
+
+def test_a_domain_in_quotes_may_have_the_name_of_a_type() -> None:
+    text = (
+        'CREATE DOMAIN "Name" varchar(50) NOT NULL; CREATE TABLE t (a "Name" PRIMARY KEY, b TEXT)'
+    )
+    assert columns(load_ddl(text)) == ["a VARCHAR(50) NOT NULL", "b TEXT"]
+    assert problems("CREATE TABLE t (a INT PRIMARY KEY, b name)")
+
+
+REFERENCES = (
+    "CREATE TABLE p (k {0} PRIMARY KEY); CREATE TABLE t (a INT PRIMARY KEY, k {1} REFERENCES p)"
+)
+
+
+@pytest.mark.parametrize(("parent", "child"), [("BIGINT", "INTEGER"), ("INTEGER", "BIGINT")])
+def test_a_column_gets_the_integer_type_that_it_references(parent: str, child: str) -> None:
+    text = f"{REFERENCES}; CREATE TABLE u (k {{1}} PRIMARY KEY REFERENCES p (k), l {{1}})"
+    schema = load_ddl(text.format(parent, child))
+    wanted = load_ddl(text.replace("l {1}", f"l {child}").format(parent, parent))
+    assert schema == wanted
+    assert f"t.k: {parent}, as p.k, which it references" in schema.notes
+    assert problems(REFERENCES.format("BIGINT", "TEXT"))
+
+
+def test_integer_types_agree_along_references_and_around_circles() -> None:
+    text = (
+        "CREATE TABLE a (k INT PRIMARY KEY REFERENCES b); CREATE TABLE b (k BIGINT PRIMARY KEY"
+        " REFERENCES c); CREATE TABLE c (k INT PRIMARY KEY REFERENCES b); CREATE TABLE d"
+        " (k BIGINT PRIMARY KEY REFERENCES a)"
+    )
+    schema = load_ddl(text)
+    assert len({schema.relation(name).column("k").type for name in "abcd"}) == 1
+
+
+def test_checks_and_indexes_that_call_functions_of_the_file_are_left_out_and_noted() -> None:
+    text = (
+        "CREATE FUNCTION public.plain(t TEXT) RETURNS BOOLEAN LANGUAGE sql AS $$ SELECT true $$;\n"
+        "CREATE TABLE t (a INT PRIMARY KEY, b TEXT CHECK (plain(b)), CHECK (a > 0));\n"
+        "CREATE UNIQUE INDEX i ON t (plain(b));"
+    )
+    schema = load_ddl(text)
+    assert schema == load_ddl("CREATE TABLE t (a INT PRIMARY KEY, b TEXT, CHECK (a > 0))")
+    assert "left out: CHECK in line 2, which calls a function of the file" in schema.notes
+    (note,) = (each for each in schema.notes if each.startswith("passed over: index i in line 3"))
+    assert note.endswith("not UNIQUE any more")
+
+
+def test_indexes_that_only_make_queries_faster_are_passed_over() -> None:
+    table = "CREATE TABLE t (a INT PRIMARY KEY, b INT[], c JSONB);"
+    schema = load_ddl(f"{table} CREATE INDEX i ON t (a, b); CREATE INDEX j ON t USING hash (a)")
+    assert schema == load_ddl(f"{table} CREATE INDEX j ON t (a)")
+    assert any(note.startswith("passed over: index i in line 1") for note in schema.notes)
+    assert problems(f"{table} CREATE UNIQUE INDEX i ON t (b)")
+
+
+def test_an_index_of_a_view_that_is_passed_over_is_passed_over() -> None:
+    text = (
+        "CREATE TABLE [t] ([a] int PRIMARY KEY, [x] AS (a + 1), [h] hierarchyid)\nGO\n"
+        "CREATE VIEW [v] WITH SCHEMABINDING AS SELECT a FROM dbo.t\nGO\n"
+        "CREATE UNIQUE CLUSTERED INDEX [i] ON [v] ([a])\nGO\n"
+        "CREATE UNIQUE INDEX [j] ON [t] ([x])\nGO\n"
+        "DISABLE TRIGGER [r] ON DATABASE\nGO\n"
+    )
+    schema = load_ddl(text, source=Source.SQLSERVER)
+    assert not schema.indexes
+    assert schema.relation("t").column("h").type.ddl() == "BLOB"
+    assert sum("index" in note for note in schema.notes) == 2
+
+
+def test_an_index_of_an_immediate_view_is_kept_without_unique() -> None:
+    view = "CREATE MATERIALIZED VIEW v AS SELECT b, count(*) AS n FROM t GROUP BY b;"
+    text = f"CREATE TABLE t (a INT PRIMARY KEY, b INT NOT NULL); {view}"
+    assert load_ddl(f"{text} CREATE UNIQUE INDEX i ON v (n)") == load_ddl(
+        f"{text} CREATE INDEX i ON v (n)"
+    )
+
+
+def test_a_virtual_table_of_sqlite_is_passed_over() -> None:
+    text = "CREATE TABLE t (a INTEGER PRIMARY KEY);\nCREATE VIRTUAL TABLE f USING fts4 (a, b);"
+    reading = read_file(text)
+    assert reading.source is Source.SQLITE
+    assert not reading.problems.found()
+    assert "passed over: CREATE VIRTUAL (line 2)" in reading.schema.notes
+
+
+def test_a_database_of_mysql_may_have_a_character_set() -> None:
+    text = "CREATE SCHEMA IF NOT EXISTS `n` DEFAULT CHARACTER SET latin1 ;\nUSE `n` ;\n"
+    schema = load_ddl(f"{text}CREATE TABLE `n`.`t` (a INT PRIMARY KEY) ENGINE = InnoDB;")
+    assert schema.names == ("t",)
+
+
+def test_a_unique_constraint_may_be_deferrable() -> None:
+    table = "CREATE TABLE t (a INT PRIMARY KEY, b INT, UNIQUE NULLS NOT DISTINCT (b)"
+    assert load_ddl(f"{table} DEFERRABLE INITIALLY DEFERRED)") == load_ddl(f"{table})")
 
 
 def test_a_view_may_be_declared_again_behind_its_drop() -> None:
