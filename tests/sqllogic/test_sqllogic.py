@@ -4,7 +4,7 @@ files of RisingLight except where a difference is declared."""
 from __future__ import annotations
 
 from collections import Counter
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -152,6 +152,9 @@ AGREEING = [
     ([(DAY.date(),)], "", "nosort", ["02-01-2020"], "psql", False),
     ([([1, 2],)], "", "nosort", ["{1,2}"], "psql", True),
     ([(1,)], "", "nosort", [], "psql", False),
+    ([(timedelta(seconds=-14),)], "", "nosort", ["@ 14 secs ago"], "psql", True),
+    ([(timedelta(seconds=-14),)], "", "nosort", ["9223372036854 secs"], "psql", False),
+    ([(Interval(5, 2, -3_000_000),)], "", "nosort", ["@ 5 mons 2 days -3 secs"], "psql", True),
     ([(1,), (3,)], "I", "nosort", ["2 values hashing to 6ddb4095eb719e2a9f0a3f95677d24e0"],
      "duckdb", False),
 ]  # fmt: skip

@@ -17,8 +17,8 @@ from decimal import Decimal, InvalidOperation
 from itertools import zip_longest
 from typing import Any
 
-from hornbeam.intervals import Interval, interval_text, read_interval
-from hornbeam_server.schema.intervals import interval
+from hornbeam.intervals import Interval, interval_text
+from hornbeam_server.schema.intervals import interval, of_timedelta
 
 Row = Sequence[Any]
 NULL, EMPTY = "NULL", "(empty)"
@@ -112,8 +112,16 @@ def _moment(text: str) -> str:
 
 
 def _interval(text: str) -> str:
-    """An interval as PostgreSQL writes it."""
-    return str(interval(interval_text(read_interval(text.replace("month", "mon")))))
+    """An interval as PostgreSQL writes it; without months it is a timedelta, whose days and times
+    are one length. One that is beyond our range stays as it is."""
+    try:
+        found = interval(text)
+        if not found.months:
+            length = dt.timedelta(found.days, microseconds=found.microseconds)
+            found = of_timedelta(length)
+    except (ValueError, OverflowError):
+        return text
+    return str(found)
 
 
 def _bytes(text: str) -> str:
