@@ -22,6 +22,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.comparands import Gap, exact_number, lowest, meant
 from hornbeam_server.query.binding.constants import CONSTANT, named_type, second_digits
 from hornbeam_server.query.binding.literals import typed, without_exponent, written
+from hornbeam_server.query.binding.text_operands import ARITHMETIC, text_operand
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.trees import supersede
@@ -80,6 +81,10 @@ def _settled(node: exp.Expr, type_of: TypeOf) -> exp.Expr:
         case exp.Case() if node.this is not None:
             for branch in node.args["ifs"]:
                 branch.set("this", _candidate(node.this, branch.this, type_of))
+        case exp.Binary() if isinstance(node, ARITHMETIC):
+            found = text_operand(node, type_of)
+            if found is not None:
+                supersede(found[0], _cast(found[1]))
         case exp.Nullif():
             node.set("expression", _candidate(node.this, node.expression, type_of))
         case exp.Like() | exp.ILike():

@@ -37,6 +37,7 @@ from hornbeam_server.query.binding.nesting import (
 )
 from hornbeam_server.query.binding.output_names import name_outputs
 from hornbeam_server.query.binding.patterns import SEVERAL, spell_patterns
+from hornbeam_server.query.binding.row_functions import check_row_functions
 from hornbeam_server.query.binding.row_subqueries import write_out_rows
 from hornbeam_server.query.binding.schema_names import join_names
 from hornbeam_server.query.binding.sequence_calls import mark_call, refuse_calls
@@ -137,6 +138,7 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> list[exp.Expr
     tokens = without_locking(tree, tokens)
     check_faithful(tokens, tree, sql)
     check_clauses(nodes, tokens, sql)
+    check_row_functions(nodes, sql)
     for node in nodes:
         if isinstance(node, exp.Dot):
             _leave_catalog_out(node)

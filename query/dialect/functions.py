@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.catalogue import AGGREGATES, ROWS
 from hornbeam_server.query.dialect.grammar import EXACT
-from hornbeam_server.query.dialect.jsonb_rows import has_rows, with_rows
+from hornbeam_server.query.dialect.jsonb_rows import gives_rows, has_rows, with_rows
 from hornbeam_server.query.dialect.macros import call as macro_call
 from hornbeam_server.query.dialect.macros import structure
 from hornbeam_server.query.dialect.moments import (
@@ -293,24 +293,24 @@ def _date_part(call: exp.Anonymous) -> exp.Expr:
 
 
 def _series(call: exp.Anonymous) -> exp.Expr:
-    """Translate generate_series as a column, which gives several rows; DuckDB's is a list, which
-    its functions of lists take. Raises SqlError inside CASE and COALESCE."""
+    """Translate generate_series in SELECT, GROUP BY and ORDER BY, where it gives several rows;
+    DuckDB's is a list, which its functions of lists take."""
     part: exp.Expr = call
     while part.parent is not None and not isinstance(part.parent, exp.Query | exp.From | exp.Join):
         part = part.parent
-        if _takes_lists(part):
+        if takes_lists(part):
             return call
-        if isinstance(part, exp.Case | exp.If | exp.Coalesce):
-            raise SqlError(
-                "generate_series gives rows, so it stands in no CASE and no COALESCE.",
-                cure="Write it into FROM, and the condition into WHERE.",
-            )
-    if not isinstance(part.parent, exp.Select) or part.arg_key != "expressions":
+    if not isinstance(part.parent, exp.Select) or part.arg_key not in _OF_ROWS:
         return call
     return exp.Anonymous(this="unnest", expressions=[call.copy()])
 
 
-def _takes_lists(node: exp.Expr) -> bool:
+_OF_ROWS = ("expressions", "group", "order")
+"""The clauses of a SELECT in which a function may return several rows."""
+
+
+def takes_lists(node: exp.Expr) -> bool:
+    """Is the node a call of a function of lists?"""
     return isinstance(node, exp.Func) and function_name(node).startswith(("unnest", "list", "arr"))
 
 
@@ -469,6 +469,12 @@ def is_current_time(node: exp.Expr) -> bool:
     if isinstance(node, exp.Anonymous):
         return node.name.lower() in _NOW_CALLS
     return isinstance(node, exp.CurrentTimestamp | exp.CurrentDate | exp.Localtimestamp)
+
+
+def returns_rows(node: exp.Func) -> bool:
+    """Does a call, as PostgreSQL has it, return several rows?"""
+    name = function_name(node)
+    return name in ROWS or name == "generate_series" or gives_rows(node)
 
 
 def makes_or_takes_rows(node: exp.Expr) -> bool:

@@ -74,6 +74,11 @@ def has_rows(node: exp.Expr) -> bool:
     )
 
 
+def gives_rows(node: exp.Expr) -> bool:
+    """Is the node a call of a function that gives several rows?"""
+    return _rows_of(node) is not None
+
+
 def with_rows(node: exp.Expr) -> exp.Expr:
     """The node, for which `has_rows` holds, over lists. Raises Unsupported and SqlError."""
     if isinstance(node, exp.Table | exp.Lateral):

@@ -35,6 +35,7 @@ from hornbeam_server.schema.errors import (
     MemoryExceeded,
     SqlError,
     TypeMismatch,
+    Unsupported,
 )
 from hornbeam_server.schema.types import ColumnType
 
@@ -50,6 +51,8 @@ _ROWS_AT_ONCE = 256
 _OURS = "Python exception occurred while executing the UDF: "
 """How an error of a function of ours begins (`query/dialect/jsonb.py`, `numerics.py`)."""
 _RAISED = re.compile(rf"{_OURS}TypeMismatch: (?P<message>.*)")
+_NOT_SUPPORTED = re.compile(r"\bnot (?:yet )?(?:supported|implemented)\b", re.IGNORECASE)
+"""How DuckDB says that it lacks something, in errors of several kinds."""
 _DIVIDED = re.compile(
     rf"(?:{_OURS}DivisionByZero: )?Division by zero in expression"
     r" \(?(?P<expression>.*?)\)?\.(?: Use TRY|$)"
@@ -225,6 +228,8 @@ def translated(error: Exception) -> HornbeamError:
         return TypeMismatch(raised["message"])
     if kind.strip() in ("Conversion", "Out of Range"):
         return TypeMismatch(message)
+    if kind.strip() == "Not implemented" or _NOT_SUPPORTED.search(message):
+        return Unsupported(message)
     return SqlError(message)
 
 

@@ -445,6 +445,23 @@ TABLE p
 """.strip().splitlines()
 
 
+ROW_FUNCTIONS = (
+    "SELECT id FROM t ORDER BY id, generate_series(1, 2)",
+    "SELECT id, generate_series(1, 2) FROM t ORDER BY id, generate_series(1, 2) DESC",
+    "SELECT p_id, unnest(ARRAY[2, 1]) FROM p ORDER BY p_id, unnest(ARRAY[2, 1])",
+    "SELECT generate_series(1, p_id) AS g, count(*) FROM p GROUP BY g ORDER BY g",
+    "SELECT generate_series(1, p_id), count(*) FROM p GROUP BY generate_series(1, p_id) ORDER BY 1",
+    "VALUES (1, generate_series(1, 2))",
+    "SELECT CASE WHEN p_id = 1 THEN unnest(ARRAY[1, 2]) END FROM p",
+    "SELECT coalesce(unnest(ARRAY[1, 2]), 3)",
+    "SELECT a * '2.5' FROM t",
+    "SELECT id, day - '2024-01-01', ts - '2024-01-01' FROM t ORDER BY id",
+    "SELECT id, '2024-12-31' - day FROM t ORDER BY id",
+    "SELECT 2 * '3', 2.5 * '3', '1.5' + 2.5",
+    "SELECT INTERVAL '1 day' + '2 hours'",
+)
+
+
 def statements() -> Iterator[str]:
     yield from (f"SELECT id, {item} FROM t ORDER BY id" for item in COLUMNS)
     yield from (f"SELECT {f}({column}) FROM t" for f, column in product(AGGREGATES, ALL))
@@ -461,4 +478,8 @@ def statements() -> Iterator[str]:
     for order in ORDERS:
         yield f"SELECT id, a FROM t ORDER BY {order}"
         yield f"SELECT id, a FROM t ORDER BY {order} LIMIT 2"
+    for column, sign in product(NUMBERS, "+-*/%"):
+        if (column, sign) not in (("d", "%"), ("r", "%")):
+            yield f"SELECT id, {column} {sign} '2', '7' {sign} ({column} + '8') FROM t ORDER BY id"
+    yield from ROW_FUNCTIONS
     yield from OTHERS

@@ -1,0 +1,53 @@
+"""Text literals beside an operand of arithmetic: they are constants of its type, as in PostgreSQL.
+
+DuckDB has no operator for some of them, and rounds `i * '2.5'` where PostgreSQL reports that the
+text is no integer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from hornbeam_server.query.dialect.duckdb_sql import check_cast
+from hornbeam_server.query.dialect.sums import number_type
+from hornbeam_server.schema.types import ColumnType, Kind
+
+TypeOf = Callable[[exp.Expr], ColumnType | None]
+ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+_NUMBERS = {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE}
+_MOMENTS = {Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+
+
+def text_operand(node: exp.Expr, type_of: TypeOf) -> tuple[exp.Literal, exp.Cast] | None:
+    """(the text literal among the operands of arithmetic, the literal cast to the type of the other
+    operand); None without one, or for another type. Raises TypeMismatch for a text that is not of
+    the type."""
+    sides = node.this.unnest(), node.expression.unnest()
+    for text, other in (sides, sides[::-1]):
+        if isinstance(text, exp.Literal) and text.is_string:
+            type_ = type_of(other) or number_type(other, type_of)
+            if type_ is None or not _is_read(node, type_.kind):
+                return None
+            cast = exp.Cast(this=exp.Literal.string(text.name), to=_named(type_))
+            check_cast(cast)
+            return text, cast
+    return None
+
+
+def _named(type_: ColumnType) -> exp.DataType:
+    """The type for a cast; NUMERIC keeps the digits that are written."""
+    exact = type_.kind is Kind.DECIMAL
+    return (
+        exp.DataType(this=exp.DType.DECIMAL)
+        if exact
+        else exp.DataType.build(type_.sql(), dialect="duckdb")
+    )
+
+
+def _is_read(node: exp.Expr, kind: Kind) -> bool:
+    """Whether PostgreSQL takes the type of the other operand for the text."""
+    if kind in _MOMENTS:
+        return isinstance(node, exp.Sub)
+    return kind in _NUMBERS or (kind is Kind.INTERVAL and isinstance(node, exp.Add | exp.Sub))
