@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from hornbeam_server.maintain.deltas.nesting import named, written_out
 from hornbeam_server.query.binding.binder import bind, bind_tree
+from hornbeam_server.query.binding.row_types import columns_of_types, relations_of_types
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog, Forest, alone
 from hornbeam_server.schema.model import (
@@ -228,12 +229,15 @@ def _columns_of_index(index: DeclaredIndex, relation: Relation) -> set[str]:
 def _columns_of_view(view: DeclaredView, schema: Schema) -> set[tuple[str, str]]:
     tree = written_out(view, schema.views)
     bound = bind_tree(tree, view.sql, Catalog(0, schema, Forest(schema.names)))
+    of_types = columns_of_types(bound.ast, schema)
     unlink(bound.ast)
-    return bound.statement.reads
+    return bound.statement.reads | of_types
 
 
 def _relations_of_view(view: DeclaredView, schema: Schema) -> set[str]:
     tree = written_out(view, schema.views)
     bound = bind_tree(tree, view.sql, Catalog(0, schema, Forest(schema.names)))
+    of_types = relations_of_types(bound.ast)
     unlink(bound.ast)
-    return {source.relation for block in bound.statement.blocks for source in block.sources}
+    sources = (source.relation for block in bound.statement.blocks for source in block.sources)
+    return {*sources, *of_types}

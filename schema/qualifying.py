@@ -3,12 +3,18 @@ without the search path under which the text was written."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
 
 _WRITES = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Schema, exp.TruncateTable)
+_OF_ROW_TYPE = re.compile(r"jsonb?_populate_record(set)?", re.IGNORECASE)
+"""Functions whose first argument is NULL with the row type of a relation."""
+_BEFORE_TYPE = (["(", "NULL", "::"], ["(", "CAST", "(", "NULL", "AS"])
+"""What stands between the name of such a function and the name of the type."""
 Qualify = Callable[[Sequence[str]], str | None]
 """From the parts of a relation's name to the SQL that replaces the name; None: it stays."""
 
@@ -37,6 +43,30 @@ def qualifications(tree: exp.Expr, qualify: Qualify) -> Iterator[Edit]:
         text = qualify([folded(part) for part in named])
         if text is not None:
             yield Edit(named[0].meta["start"], named[-1].meta["end"] + 1, text)
+
+
+def type_qualifications(tokens: Sequence[Token], qualify: Qualify) -> Iterator[Edit]:
+    """The edits that give names of relations other forms where their row types are named, as in
+    jsonb_populate_record(NULL::item, value)."""
+    words = [token.text.upper() for token in tokens]
+    for i, token in enumerate(tokens):
+        if not _OF_ROW_TYPE.fullmatch(token.text):
+            continue
+        for before in _BEFORE_TYPE:
+            first = i + 1 + len(before)
+            if words[i + 1 : first] == before and first < len(tokens):
+                last = first
+                while words[last + 1 : last + 2] == ["."] and last + 2 < len(tokens):
+                    last += 2
+                named = tokens[first : last + 1 : 2]
+                text = qualify([*map(_name, named)])
+                if text is not None:
+                    yield Edit(named[0].start, named[-1].end + 1, text)
+
+
+def _name(token: Token) -> str:
+    quoted = token.token_type is TokenType.IDENTIFIER
+    return token.text if quoted else token.text.lower()
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:

@@ -315,6 +315,11 @@ def evolve(ddl: str, statement: str, path: Sequence[str] | None = None) -> str:
                 f"CREATE OR REPLACE {asked.what.upper()} is not supported.\n"
                 f"  Send DROP {asked.what.upper()} IF EXISTS {name} before."
             )
+        case "create", "table" if part := _part_of(asked):
+            raise NotSupportedError(
+                f"{part} is not supported: a relation has its own columns and rows.\n"
+                "  Declare a table with all columns, or insert the rows into the whole table."
+            )
         case "create", "table" | "index" | "view" | "materialized view" | "sequence":
             return _created(ddl, asked, _new_name(asked, names), names, text)
         case "drop", "table" | "index" | "view" | "materialized view":
@@ -360,6 +365,15 @@ def _created(ddl: str, asked: _Statement, name: str, names: Names, text: str) ->
 def _under(names: Names, text: str) -> str:
     """The statement under the search path, which the schema's reader knows."""
     return text if names.path == (PUBLIC,) else f"{set_path(names.path)};\n{text}"
+
+
+def _part_of(asked: _Statement) -> str:
+    """The clause by which a table would have the columns or rows of another one; "" without one."""
+    behind = asked.found[read_name(asked.found, 0)[1] :]
+    words = [token.text.lower() for token in behind if not token.depth]
+    if words[:2] == ["partition", "of"]:
+        return "PARTITION OF"
+    return "INHERITS" if "inherits" in words else ""
 
 
 def _replaced(ddl: str, asked: _Statement, names: Names, text: str) -> str:

@@ -49,7 +49,13 @@ class Modes:
     """The modes of one connection's transactions: of the open one, and of those to come."""
 
     def __init__(self, level: str) -> None:
-        self.session_level = level
+        """`level`: the level of transactions that name no other, and after `reset`."""
+        self._first_level = level
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the modes that statements have set."""
+        self.session_level = self._first_level
         self.session_read_only = False
         self.end()
 
@@ -74,6 +80,34 @@ class Modes:
     def serializable(self) -> bool:
         return self.level == "SERIALIZABLE"
 
+    def shown(self, sql: str) -> str:
+        """The query that SHOW of one of these modes stands for; other statements as they are."""
+        words = [token.text.lower() for token in tokens(sql) if token.text != ";"]
+        if words[:1] != ["show"]:
+            return sql
+        name = "_".join(words[1:]).strip('"').removesuffix("_level")
+        value = {
+            "transaction_isolation": self.level.lower(),
+            "default_transaction_isolation": self.session_level.lower(),
+            "transaction_read_only": _ON[self.read_only],
+            "default_transaction_read_only": _ON[self.session_read_only],
+        }.get(name)
+        return sql if value is None else f"SELECT '{value}' AS {name}"
+
+    def controlled(self, name: str, value: str) -> Control | None:
+        """The meaning of SET name = value if it is one of these modes. Raises InterfaceError for a
+        value that it does not have."""
+        action = Action.SET_SESSION if name.startswith("default_") else Action.SET
+        default = value.lower() == "default"
+        match name.removeprefix("default_"):
+            case "transaction_isolation":
+                return Control(action, self._first_level if default else level_of(value))
+            case "transaction_read_only":
+                if not default and value.lower() not in _BOOLEANS:
+                    raise InterfaceError(f"{name} is on or off, not {value!r}.")
+                return Control(action, read_only=_BOOLEANS.get(value.lower(), False))
+        return None
+
     def set(self, control: Control) -> None:
         """Take the modes that a statement names."""
         if control.action is Action.SET_SESSION:
@@ -86,6 +120,11 @@ class Modes:
             self._read_only = control.read_only
 
 
+_ON = {True: "on", False: "off"}
+_BOOLEANS = {
+    **dict.fromkeys(("on", "true", "yes", "1"), True),
+    **dict.fromkeys(("off", "false", "no", "0"), False),
+}
 _PLAIN: dict[tuple[str, ...], Action] = {
     ("commit",): Action.COMMIT,
     ("end",): Action.COMMIT,

@@ -18,11 +18,12 @@ _SETTING = "search_path"
 
 class SearchPath:
     """The search path of a connection. As in PostgreSQL, a path that a transaction sets holds after
-    its commit, and is withdrawn with it; SET LOCAL holds to the end of the transaction. None is the
-    default, `public`."""
+    its commit, and is withdrawn with it; SET LOCAL holds to the end of the transaction. None is
+    `public`."""
 
     def __init__(self, path: Sequence[str] | None = None) -> None:
-        self._session = self._committed = None if path is None else tuple(path)
+        """`path`: the path at the beginning, to which RESET returns."""
+        self._first = self._session = self._committed = None if path is None else tuple(path)
         self._local: tuple[str, ...] | None = None
         self._is_local = False
 
@@ -37,7 +38,7 @@ class SearchPath:
         return {} if self.names is None else {_SETTING: list(self.names)}
 
     def set(self, path: Sequence[str] | None, *, local: bool) -> None:
-        names = None if path is None else tuple(path)
+        names = self._first if path is None else tuple(path)
         if local:
             self._local, self._is_local = names, True
         else:
@@ -54,7 +55,7 @@ class SearchPath:
 
 @dataclass(frozen=True)
 class Setting:
-    """SET search_path. `path` None: the default. `local`: SET LOCAL."""
+    """SET search_path. `path` None: that of the connection. `local`: SET LOCAL."""
 
     path: tuple[str, ...] | None
     local: bool

@@ -194,6 +194,8 @@ class Results:
             await self.session.set_path(path)
             return
         name, wanted = setting_of(operation)
+        if await self.session.set_mode(name, wanted):
+            return
         await self._read(f"SHOW {name}", ())
         ((value,),) = self.fetchall()
         self.begin()

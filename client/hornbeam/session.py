@@ -240,8 +240,18 @@ class Session:
         """Run BEGIN, COMMIT, ROLLBACK, SAVEPOINT, SET TRANSACTION and the like. Outside of a
         transaction, on a connection in autocommit, COMMIT and ROLLBACK do nothing, as in
         PostgreSQL. Raises ProgrammingError, NotSupportedError, InterfaceError."""
+        await self._carry_out(control_of(sql))
+
+    async def set_mode(self, name: str, value: str) -> bool:
+        """SET of a mode of transactions, such as default_transaction_isolation. Returns False for
+        another setting. Raises InterfaceError."""
+        control = self._modes.controlled(name.lower(), value)
+        if control is not None:
+            await self._carry_out(control)
+        return control is not None
+
+    async def _carry_out(self, control: Control) -> None:
         self.check_open()
-        control = control_of(sql)
         match control.action:
             case Action.BEGIN:
                 await self.settle()
@@ -303,6 +313,7 @@ class Session:
                     "DISCARD ALL cannot run inside a transaction.\n  Commit or roll back before."
                 )
             self._prepared.clear()
+            self._modes.reset()
             self._path.set(None, local=False)
             self._path.commit()
         if what in {"all", "sequences"}:
@@ -489,6 +500,7 @@ class Session:
         self.check_open()
         self._check_sound()
         await self.settle()
+        sql = self._modes.shown(sql) if _may_show(sql) else sql
         values = encode_text(wire_parameters(sql, parameters))
         members = f'"sql":{_literal(sql)},"parameters":{values},{self._standard()}'
         more: dict[str, Any] = {**self._session(sql), **self._path.member}
@@ -566,6 +578,10 @@ class Session:
         statements = [write.body for write in writes]
         standard = {"bookmark": self.bookmark, "timeout_ms": self._timeout_ms}
         return {"statements": statements, **standard, **more}
+
+
+def _may_show(sql: str) -> bool:
+    return sql.lstrip()[:4].lower() == "show"
 
 
 def _give_results(writes: Sequence[Write], answer: Mapping[str, Any]) -> None:

@@ -21,12 +21,20 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import BoundQuery, bind
 from hornbeam_server.query.binding.plain_views import VIEW, WRITTEN
+from hornbeam_server.query.binding.row_types import (
+    columns_of_types,
+    relation_by_alias,
+    relations_of_types,
+)
 from hornbeam_server.query.binding.schema_names import OWN_ALIAS, SCHEMA
 from hornbeam_server.query.dialect.duckdb_types import quoted
+from hornbeam_server.query.dialect.grammar import tokenize
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, State, WorkloadStatement
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import BeingLoaded, InvalidRequest, SchemaError, SqlError
 from hornbeam_server.schema.model import PUBLIC, DeclaredView, Relation
+from hornbeam_server.schema.namespaces import joined
+from hornbeam_server.schema.qualifying import type_qualifications
 from hornbeam_server.schema.renames import Rename, renamed_expressions, renamed_schema
 from hornbeam_server.schema.render import identifier, spelled
 from hornbeam_server.schema.trees import unlink
@@ -208,9 +216,10 @@ class _Renaming:
         edits = list(_edits(bound, rename) if rename.column else named.edits(bound, sql))
         before = list(_targets(bound, rename, named))
         columns = [column.name for column in bound.columns]
+        read = bound.statement.reads | columns_of_types(bound.ast, self.before.schema)
         unlink(bound.ast)
         # A star reads a column without naming it.
-        if not edits and (rename.relation, rename.column) not in bound.statement.reads:
+        if not edits and (rename.relation, rename.column) not in read:
             return sql
         text = sql
         for start, end, new in sorted(edits, reverse=True):
@@ -309,6 +318,8 @@ class _Named:
         for node in bound.ast.find_all(exp.Column):
             if SCHEMA in node.meta and _place(node) in self.owned:
                 yield *node.meta[SCHEMA], identifier(node.table)
+        if self.rename.relation in relations_of_types(bound.ast):
+            yield from _types(sql, self.rename)
 
     def alias(self, place: _Place) -> str:
         """The alias of an item of FROM after the rename."""
@@ -330,6 +341,18 @@ def _items(bound: BoundQuery, rename: Rename) -> Iterator[tuple[_Span | None, _P
                 continue  # a CTE
             place = node.meta.get("source", (None, node.alias_or_name))
             yield _span(node.this), place, bool(node.args.get("alias")), _with_schema(node, rename)
+
+
+def _types(sql: str, rename: Rename) -> Iterator[_Edit]:
+    """The names of the relation's row type in a statement."""
+
+    def new(parts: Sequence[str]) -> str | None:
+        schema = parts[-2] if len(parts) > 1 else PUBLIC
+        same = joined(schema, parts[-1]) == rename.relation
+        return spelled(rename.new, (schema,)) if same else None
+
+    for edit in type_qualifications(tokenize(sql), new):
+        yield edit.start, edit.end, edit.text
 
 
 def _with_schema(node: exp.Expr, rename: Rename) -> str:
@@ -407,13 +430,14 @@ def _means(node: exp.Column, bound: BoundQuery, rename: Rename, target: str | No
 
 
 def _relation(bound: BoundQuery, number: int | None, alias: str) -> str | None:
-    """The relation of a reference; None for a column of a subquery or a CTE."""
+    """The relation of a reference, also by its row type; None for another column of a subquery or a
+    CTE."""
     if number is not None:
         return bound.statement.blocks[number].relation(alias)
     for table in _target_tables(bound.ast):
         if alias in {"excluded", table.alias_or_name}:
             return table.name
-    return None
+    return relation_by_alias(bound.ast).get(alias)
 
 
 def _target_tables(tree: exp.Expr) -> Sequence[exp.Table]:

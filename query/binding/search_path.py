@@ -18,7 +18,12 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import UnknownName
 from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
 from hornbeam_server.schema.namespaces import existing, joined
-from hornbeam_server.schema.qualifying import Edit, edited, qualifications
+from hornbeam_server.schema.qualifying import (
+    Edit,
+    edited,
+    qualifications,
+    type_qualifications,
+)
 from hornbeam_server.schema.render import identifier, spelled
 from hornbeam_server.schema.sequences import argument_of, named
 from hornbeam_server.schema.sqltext import literal_sql
@@ -41,7 +46,7 @@ def in_search_path(sql: str, catalog: Catalog, path: Sequence[str]) -> str:
     try:
         finder = _Finder(catalog, known)
         edits = [*qualifications(tree, finder.qualified), *_answers(tokens, known)]
-        edits += finder.sequences(tokens)
+        edits += [*finder.sequences(tokens), *type_qualifications(tokens, finder.qualified)]
         return edited(sql, edits)
     finally:
         unlink(tree)

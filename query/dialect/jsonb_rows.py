@@ -13,7 +13,7 @@ from sqlglot import exp
 from hornbeam_server.query.dialect.jsonb import PREFIX
 from hornbeam_server.query.dialect.macros import call, macro
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.errors import SqlError, Unsupported
+from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.sequences import named
 
 _AGGREGATES: Mapping[str, tuple[str, int]] = {
@@ -54,6 +54,8 @@ POPULATING = {
     "jsonb_populate_recordset": True,
 }
 """Those whose columns are the columns of a relation."""
+ROW_TYPE = "row_type"
+"""Key in the meta of the item of FROM that stands for such a function: the name of the relation."""
 _OF_TEXT = {"regexp_matches": (2, 3), "regexp_split_to_table": (2, 3), "string_to_table": (2, 3)}
 """The possible numbers of arguments; 1 for the other functions."""
 SCALAR = "scalar"
@@ -139,10 +141,14 @@ def populated(node: exp.Expr, catalog: Catalog) -> exp.Expr:
     base = call_.expressions[0] if len(call_.expressions) == 2 else None
     typed = base.args["to"].args.get("kind") if isinstance(base, exp.Cast) else None
     relation = named(typed) if isinstance(typed, str) else ""
-    if base is None or relation not in catalog.schema or not isinstance(base.this, exp.Null):
+    if base is None or not relation or not isinstance(base.this, exp.Null):
         raise SqlError(
             f"{name} takes NULL with the type of a relation, and one value.",
             cure=f"Write {name}(NULL::relation, value).",
+        )
+    if relation not in catalog.schema:
+        raise UnknownName(
+            f"Relation {relation} is unknown, whose type {name} takes.", name=relation
         )
     if node.args.get("ordinality"):
         raise Unsupported(
@@ -157,7 +163,9 @@ def populated(node: exp.Expr, catalog: Catalog) -> exp.Expr:
         (column.name, exp.DataType.build(column.type.sql(), dialect="duckdb"))
         for column in catalog.schema.relation(relation).visible
     ]
-    return _of_records(title, call_.expressions[1], fields, POPULATING[name])
+    item = _of_records(title, call_.expressions[1], fields, POPULATING[name])
+    item.meta[ROW_TYPE] = relation
+    return item
 
 
 def _of_records(

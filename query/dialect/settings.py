@@ -27,8 +27,20 @@ SETTINGS = {
     "TimeZone": ("UTC", "The time zone of the session."),
 }
 """Value and description of each setting, by its name as SHOW gives it."""
+OF_TRANSACTIONS = {
+    "default_transaction_isolation": "repeatable read",
+    "transaction_deferrable": "off",
+    "transaction_isolation": "repeatable read",
+    "transaction_read_only": "off",
+}
+"""Modes of transactions, by the same names: the defaults. A connection knows its own, and answers
+by itself, so SHOW ALL does not list them."""
 _SHOW = re.compile(r"SHOW\s+(?=\S)", re.IGNORECASE)
-_SPELLINGS = {"time zone": "timezone", "names": "client_encoding"}
+_SPELLINGS = {
+    "time zone": "timezone",
+    "names": "client_encoding",
+    "transaction isolation level": "transaction_isolation",
+}
 
 
 def is_show(sql: str) -> bool:
@@ -49,7 +61,8 @@ def show_as_query(sql: str, own: Mapping[str, str] = MappingProxyType({})) -> st
             for each, (value, text) in SETTINGS.items()
         )
         return f"SELECT * FROM (VALUES {rows}) AS settings (name, setting, description)"
-    by_name = {each.lower(): (each, own.get(each, value)) for each, (value, _) in SETTINGS.items()}
+    values = {each: value for each, (value, _) in SETTINGS.items()} | OF_TRANSACTIONS
+    by_name = {each.lower(): (each, own.get(each, value)) for each, value in values.items()}
     known = by_name.get(_SPELLINGS.get(name, name))
     if known is None:
         raise Unsupported(

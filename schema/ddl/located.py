@@ -162,6 +162,12 @@ def _refuse_elements(piece: Piece) -> None:
     found = CREATE_SCHEMA.match(piece.text)
     of_schema = piece.words[1:2] == ("SCHEMA",)
     more = "" if found is None else _COMMENT.sub(" ", found["more"])
+    if of_schema and found is not None and found["name"].upper() == "AUTHORIZATION":
+        raise piece.place.error(
+            "CREATE SCHEMA AUTHORIZATION CURRENT_USER names no schema, and a schema has no owner.",
+            cure="Write CREATE SCHEMA name.",
+            name="CREATE SCHEMA",
+        )
     if of_schema and not _OWNER.fullmatch(more):
         raise piece.place.error(
             "CREATE SCHEMA with the statements of its relations is only supported in files.",

@@ -29,7 +29,7 @@ from hornbeam_server.schema.ddl.sequence_options import Options, read_options
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.spaces import Spaces, is_catalog
 from hornbeam_server.schema.drafts import Expression, Name, Place
-from hornbeam_server.schema.qualifying import Edit, edited, qualifications
+from hornbeam_server.schema.qualifying import Edit, edited, qualifications, type_qualifications
 from hornbeam_server.schema.sequences import sequences_in, with_renamed_sequence
 from hornbeam_server.schema.sqltext import CODE_POINTS, no_fallback_warnings, tokenize
 from hornbeam_server.schema.trees import unlink_unfinished
@@ -283,7 +283,8 @@ class Statement:
             for at, end, type_ in domain_casts(tokens, self.types)
             if tokens[at - 1].token_type is TokenType.DCOLON
         )
-        edits = [*qualifications(tree, self.spaces.in_query), *casts]
+        found = self.spaces.in_query
+        edits = [*qualifications(tree, found), *type_qualifications(tokens, found), *casts]
         return edited(self.text[: tokens[-1].end + 1], edits)[tokens[0].start :]
 
     def has_query(self) -> bool:

@@ -61,3 +61,47 @@ def test_set_may_repeat_the_value(db, sql):
 def test_other_values_and_settings_are_refused(db, sql, said):
     with pytest.raises(NotSupportedError, match=said):
         run(db, sql)
+
+
+def run_all(db, *statements):
+    for statement in statements:
+        run(db, statement)
+
+
+def mode(db, name):
+    ((value,),) = rows(db, f"SHOW {name}")
+    return value
+
+
+def test_show_gives_the_modes_of_transactions(db):
+    assert mode(db, "TRANSACTION ISOLATION LEVEL") == "repeatable read"
+    run_all(db, "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+    run_all(db, "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
+    assert mode(db, "transaction_isolation") == "read committed"
+    assert mode(db, "transaction_read_only") == "on"
+    db.rollback()
+    assert mode(db, "transaction_isolation") == "serializable"
+    assert mode(db, "default_transaction_isolation") == "serializable"
+    run_all(db, "SET default_transaction_isolation TO 'read committed'")
+    assert mode(db, "transaction_isolation") == "read committed"
+    run_all(db, "RESET default_transaction_isolation", "SET default_transaction_read_only = on")
+    assert mode(db, "transaction_isolation") == "repeatable read"
+    assert mode(db, "transaction_read_only") == "on"
+    run_all(db, "SET default_transaction_read_only = off")
+
+
+def test_discard_all_returns_to_what_the_connection_was_opened_with(tmp_path):
+    url = embedded(tmp_path)
+    with hornbeam.connect(
+        url, autocommit=True, isolation="SERIALIZABLE", search_path=["shop", "public"]
+    ) as db:
+        run_all(db, "CREATE TABLE t (a INTEGER PRIMARY KEY)", "SET search_path TO public")
+        run_all(db, "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        run_all(db, "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+        with pytest.raises(hornbeam.ProgrammingError, match="READ ONLY"):
+            run_all(db, "INSERT INTO t VALUES (1)")
+        run_all(db, "DISCARD ALL", "INSERT INTO t VALUES (1)")
+        assert db.isolation == "SERIALIZABLE"
+        assert db.search_path == ("shop", "public")
+        run_all(db, "SET search_path TO public", "RESET search_path")
+        assert db.search_path == ("shop", "public")

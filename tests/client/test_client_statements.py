@@ -217,3 +217,18 @@ def test_guards_apply_and_unsupported_changes_are_refused() -> None:
         evolve(TWO, "DROP TABLE nothing")
     with pytest.raises(NotSupportedError, match="CREATE FUNCTION"):
         evolve(TWO, "CREATE FUNCTION f() RETURNS int AS 'SELECT 1'")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE q (y INT) INHERITS (a)",
+        "CREATE TABLE IF NOT EXISTS q () INHERITS (a)",
+        "CREATE TABLE s.q (CHECK (x > 'a')) INHERITS (a)",
+        "CREATE TABLE q PARTITION OF a FOR VALUES FROM (1) TO (3)",
+    ],
+)
+def test_a_table_of_the_columns_and_rows_of_another_one_is_refused(statement: str) -> None:
+    with pytest.raises(NotSupportedError, match=r"(INHERITS|PARTITION OF) is not supported"):
+        evolve(f"CREATE SCHEMA s; {TWO}", statement)
+    evolve(TWO, "CREATE TABLE q (inherits INT, CHECK (inherits > 0)) PARTITION BY RANGE (inherits)")
