@@ -3,9 +3,9 @@ DuckDB."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from sqlglot import exp
 
@@ -15,6 +15,7 @@ from hornbeam_server.query.binding.blocks import split
 from hornbeam_server.query.binding.parse import DIALECT
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import quoted
+from hornbeam_server.query.optimizer.implied_comparisons import filter_implies
 from hornbeam_server.schema.catalog import Catalog, Index, alone
 from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.trees import unlink, written
@@ -25,47 +26,62 @@ CONDITIONS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """The condition of an index: all of `filters`, and no NULL in the columns `present`."""
+    """A conjunction over the rows of a relation: `filters`; no NULL in the columns `present`; for
+    each of `unions`, one of its alternatives; and all of `others`, which are known by their texts
+    alone."""
 
-    filters: tuple[Filter, ...]
-    present: frozenset[str]
+    filters: tuple[Filter, ...] = ()
+    present: frozenset[str] = frozenset()
+    unions: tuple[tuple[_Condition, ...], ...] = ()
+    others: frozenset[str] = frozenset()
+
+    def plus(self, other: _Condition) -> _Condition:
+        return _Condition(
+            (*self.filters, *other.filters),
+            self.present | other.present,
+            (*self.unions, *other.unions),
+            self.others | other.others,
+        )
+
+    @property
+    def not_null(self) -> frozenset[str]:
+        """The columns that have no NULL: each comparison excludes it."""
+        compared = {f.column for f in self.filters if f.comparison is not Comparison.IS_NULL}
+        return self.present | compared
 
 
 def implies(filters: Sequence[Filter], index: Index, catalog: Catalog) -> bool:
-    """Whether rows of a relation that satisfy all `filters` satisfy the condition of the index. Its
-    conjuncts must be among the filters. IS NOT NULL follows from each comparison."""
-    condition = _condition(index.where, catalog.schema.relation(index.on))
-    return condition is not None and _implied(condition, filters)
+    """Whether rows of a relation that satisfy all `filters` satisfy the condition of the index."""
+    wanted = _condition(index.where, catalog.schema.relation(index.on))
+    return _implies(_Condition(tuple(filters)), wanted)
 
 
 def follows(given: str, wanted: str, relation: Relation) -> bool:
-    """Whether rows of `relation` that satisfy the condition `given` satisfy the condition `wanted`:
-    as far as it is among the conjuncts of the other one."""
-    one, other = _condition(given, relation), _condition(wanted, relation)
-    if one is None or other is None:
-        return _conjuncts(wanted, relation) <= _conjuncts(given, relation)
-    return _implied(other, one.filters, one.present)
+    """Whether rows of `relation` that satisfy the condition `given` satisfy the condition
+    `wanted`."""
+    return _implies(_condition(given, relation), _condition(wanted, relation))
 
 
-def _implied(
-    condition: _Condition, filters: Sequence[Filter], present: frozenset[str] = frozenset()
-) -> bool:
-    """Whether `filters` imply the condition for rows with no NULL in the columns `present`."""
-    compared = {each.column for each in filters if each.comparison is not Comparison.IS_NULL}
-    given = _forms(condition.filters) <= _forms(filters)
-    return given and condition.present <= present | compared
+def _implies(given: _Condition, wanted: _Condition) -> bool:
+    """Does `wanted` follow from `given`? As in PostgreSQL, by simple rules, which do not find every
+    condition that follows. Of several unions that are given, one at a time is taken apart."""
+    if _implies_parts(given, wanted):
+        return True
+    return any(
+        all(_implies_parts(given.plus(each), wanted) for each in union) for union in given.unions
+    )
 
 
-def _forms(filters: Sequence[Filter]) -> set[tuple[object, ...]]:
-    return {(each.column, each.comparison, each.values) for each in filters}
-
-
-def _conjuncts(where: str, relation: Relation) -> set[str]:
-    bound = _bound(where, relation)
-    try:
-        return {written(each, DIALECT) for each in split(bound.ast.args["where"].this)}
-    finally:
-        unlink(bound.ast)
+def _implies_parts(given: _Condition, wanted: _Condition) -> bool:
+    return (
+        wanted.others <= given.others
+        and wanted.present <= given.not_null
+        and all(any(filter_implies(one, each) for one in given.filters) for each in wanted.filters)
+        and all(
+            union in given.unions or any(_implies_parts(given, each) for each in union)
+            for union in wanted.unions
+        )
+    )
 
 
 def condition_sql(where: str, relation: Relation) -> str:
@@ -91,22 +107,40 @@ def _bound(where: str, relation: Relation) -> BoundQuery:
 
 
 @lru_cache(CONDITIONS)
-def _condition(where: str, relation: Relation) -> _Condition | None:
-    """The condition over rows of `relation`; None if it has other conjuncts than comparisons of a
-    column with constants."""
+def _condition(where: str, relation: Relation) -> _Condition:
+    """The condition over rows of `relation`."""
     bound = _bound(where, relation)
     try:
-        conjuncts = list(split(bound.ast.args["where"].this))
-        present = frozenset(filter(None, map(_not_null, conjuncts)))
-        others = [f"({written(each, DIALECT)})" for each in conjuncts if _not_null(each) is None]
+        parts = [_part(each, relation) for each in split(bound.ast.args["where"].this)]
     finally:
         unlink(bound.ast)
-    if not others:
-        return _Condition((), present)
-    rest = _bound(" AND ".join(others), relation)
-    unlink(rest.ast)
-    (block,) = rest.statement.blocks
-    return _Condition(block.filters, present) if block.conjunctive else None
+    return reduce(_Condition.plus, parts, _Condition())
+
+
+def _part(node: exp.Expr, relation: Relation) -> _Condition:
+    """One conjunct of a condition."""
+    node = node.unnest()
+    if (column := _not_null(node)) is not None:
+        return _Condition(present=frozenset({column}))
+    text = written(node, DIALECT)
+    bound = _bound(text, relation)
+    unlink(bound.ast)
+    (block,) = bound.statement.blocks
+    if block.conjunctive and block.filters:
+        return _Condition(block.filters)
+    if isinstance(node, exp.Or):
+        alternatives = tuple(_condition(written(each, DIALECT), relation) for each in _arms(node))
+        return _Condition(unions=(alternatives,))
+    return _Condition(others=frozenset({text}))
+
+
+def _arms(node: exp.Expr) -> Iterator[exp.Expr]:
+    node = node.unnest()
+    if isinstance(node, exp.Or):
+        yield from _arms(node.this)
+        yield from _arms(node.expression)
+    else:
+        yield node
 
 
 def _not_null(node: exp.Expr) -> str | None:

@@ -76,11 +76,18 @@ async def test_a_query_reads_the_index_if_its_conditions_imply_that_of_the_index
         "SELECT * FROM person WHERE p_mail = 'a'": "person",
         "SELECT * FROM person WHERE p_mail = 'a' AND p_gone = '2026-01-01'": "person",
         "SELECT p_id FROM person WHERE p_rank = 3 AND p_team > 10 AND p_mail > ''": "ranked",
-        "SELECT p_id FROM person WHERE p_rank = 3 AND p_team > 11 AND p_mail > ''": "person",
-        "SELECT p_id FROM person WHERE p_rank = 3 AND p_team > 10": "person",
+        "SELECT p_id FROM person WHERE p_rank = 3 AND p_team > 11 AND p_mail > ''": "ranked",
+        "SELECT 1 FROM person WHERE p_rank = 4 AND p_team IN (11, 12) AND p_mail = 'a'": "ranked",
+        "SELECT p_id FROM person WHERE p_rank = 4 AND p_team >= 10 AND p_mail > ''": "person",
+        "SELECT p_id FROM person WHERE p_rank = 4 AND p_team IN (10, 12) AND p_mail > ''": "person",
+        "SELECT p_id FROM person WHERE p_rank = 4 AND p_team > 10": "person",
         "SELECT p_id FROM person WHERE p_team = 3 AND p_rank % 2 = 1": "person",
         "SELECT p_id FROM person WHERE p_team = 3 AND p_rank BETWEEN 1 AND 5": "person",
         "SELECT p_id FROM person WHERE p_team = 3 AND p_rank IN (1, 3)": "odder",
+        "SELECT p_id FROM person WHERE p_team = 3 AND p_rank = 1": "odder",
+        "SELECT p_id FROM person WHERE p_team = 3 AND p_rank = 2": "person",
+        "SELECT p_id FROM person WHERE p_team = 3 AND p_mail LIKE 'x%'": "odd",
+        "SELECT p_id FROM person WHERE p_team = 3 AND p_mail LIKE 'y%'": "person",
     }.items():
         assert path(database, sql) == layout, sql
 
