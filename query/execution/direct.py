@@ -8,7 +8,7 @@ begin again.
 from __future__ import annotations
 
 from hornbeam_server.query.execution.lookups import dangling, source_key
-from hornbeam_server.query.execution.loops import NativePlan, row_count
+from hornbeam_server.query.execution.loops import NativePlan
 from hornbeam_server.query.expressions import sort_rows
 from hornbeam_server.query.optimizer.access_paths import Access, Parameters, Reach
 from hornbeam_server.query.optimizer.key_ranges import keys, ranges
@@ -60,18 +60,17 @@ def rows_directly(
 ) -> list[Row] | None:
     """The result of `plan`, for which `is_direct` holds. None: there are too many rows. Raises the
     errors of the loops."""
-    limit, offset = row_count(plan.limit, parameters), row_count(plan.offset, parameters) or 0
-    if limit == 0:
+    begin, end = plan.bounds(parameters)
+    if begin == end:
         return []
-    wanted = None if limit is None else limit + offset
-    rows = _rows(plan.first, reader, parameters, plan.read_limit(wanted))
+    rows = _rows(plan.first, reader, parameters, plan.read_limit(end))
     if rows is None or reader.is_full:
         return None
     rows = plan.matching(rows, parameters)
     if plan.delivered < len(plan.order):
         rows = sort_rows(rows, plan.order, parameters)
-    if wanted is not None or offset:
-        rows = rows[offset:wanted]
+    if begin or end is not None:
+        rows = rows[begin:end]
     return plan.project(rows, parameters)
 
 

@@ -139,14 +139,13 @@ class NativePlan:
         self, reader: RowReader, parameters: Parameters
     ) -> AsyncGenerator[list[Row], None]:
         """Yield the result in batches. Raises TooManyRows before the first batch."""
-        limit, offset = row_count(self.limit, parameters), row_count(self.offset, parameters) or 0
-        if limit == 0:
+        begin, end = self.bounds(parameters)
+        if begin == end:
             return
         if self.answers:
             parameters = await _answered(self.answers, reader, parameters)
-        wanted = None if limit is None else limit + offset
-        source = self._ordered(reader, parameters, wanted)
-        async with aclosing(_slice(source, offset, limit)) as batches:
+        source = self._ordered(reader, parameters, end)
+        async with aclosing(_slice(source, begin, end)) as batches:
             async for batch in batches:
                 yield self.project(batch, parameters)
 
@@ -155,14 +154,19 @@ class NativePlan:
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """Yield the result of a plan with `columns`."""
         assert self.columns is not None
-        limit, offset = row_count(self.limit, parameters), row_count(self.offset, parameters) or 0
-        if limit == 0:
+        begin, end = self.bounds(parameters)
+        if begin == end:
             return
-        wanted = None if limit is None else limit + offset
-        source = fetch_columns(self.first, reader, parameters, self.columns, limit=wanted)
-        async with aclosing(_slice(source, offset, limit)) as batches:
+        source = fetch_columns(self.first, reader, parameters, self.columns, limit=end)
+        async with aclosing(_slice(source, begin, end)) as batches:
             async for batch in batches:
                 yield batch
+
+    def bounds(self, parameters: Parameters) -> tuple[int, int | None]:
+        """The numbers of the first row that OFFSET and LIMIT leave, and of the row behind the last
+        one, which is None without a LIMIT. Raises SqlError."""
+        limit, offset = row_count(self.limit, parameters), row_count(self.offset, parameters) or 0
+        return offset, None if limit is None else offset + limit
 
     async def _ordered(
         self, reader: RowReader, parameters: Parameters, wanted: int | None
@@ -293,9 +297,9 @@ async def _answered(
 
 
 async def _slice(
-    source: AsyncGenerator[B, None], offset: int, limit: int | None
+    source: AsyncGenerator[B, None], begin: int, end: int | None
 ) -> AsyncGenerator[B, None]:
-    skip, left = offset, limit
+    skip, left = begin, None if end is None else end - begin
     async with aclosing(source):
         async for batch in source:
             rows = batch[skip:] if skip else batch

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
+from typing import Any
 
 from hornbeam_server.storage.batches import bytes_of_values, fitting, groups_within
 from hornbeam_server.storage.codec.keys import successor
@@ -161,53 +162,58 @@ class Reads:
     def _last_rows(
         self, table: str, part: ranges.Range, count: int, at: int
     ) -> tuple[list[Cell], int]:
-        while True:
-            wanted = ranges.reverse_scan(part, count, timeRange=ranges.time_range(0, at))
-            try:
-                rows = self._calls.call(
-                    table,
-                    lambda client, name: client.scanned(name, wanted, count + 1),  # noqa: B023
-                )
-            except AnswerTooLong:
-                count = _fewer(count)
-                continue
-            inside = [row for row in rows if row.key != part.end and row.key >= part.start]
-            self._note_row_bytes(table, inside)
-            return inside[:count], count
+        def wanted(count: int) -> Any:
+            return ranges.reverse_scan(part, count, timeRange=ranges.time_range(0, at))
+
+        rows, count = self._few_enough(table, wanted, count, more=1)
+        inside = [row for row in rows if row.key != part.end and row.key >= part.start]
+        self._note_row_bytes(table, inside)
+        return inside[:count], count
 
     def _scanned(
         self, table: str, parts: Sequence[ranges.Range], count: int, at: int
     ) -> tuple[list[Cell], int]:
         """The first rows in `parts`, as they are stored, and the number of rows that was asked
         for: `count`, or fewer if they are large."""
+
+        def wanted(count: int) -> Any:
+            return ranges.scan(parts, count, timeRange=ranges.time_range(0, at))
+
+        rows, count = self._few_enough(table, wanted, count)
+        self._note_row_bytes(table, rows)
+        return rows, count
+
+    def _few_enough(
+        self, table: str, wanted: Callable[[int], Any], count: int, *, more: int = 0
+    ) -> tuple[list[Cell], int]:
+        """The first `count + more` rows of the scan `wanted(count)`, and `count`, which is lowered
+        until the answer is not too long."""
         while True:
-            wanted = ranges.scan(parts, count, timeRange=ranges.time_range(0, at))
+            scan = wanted(count)
             try:
                 rows = self._calls.call(
                     table,
-                    lambda client, name: client.scanned(name, wanted, count),  # noqa: B023
+                    lambda client, name: client.scanned(name, scan, count + more),  # noqa: B023
                 )
             except AnswerTooLong:
                 count = _fewer(count)
-                continue
-            self._note_row_bytes(table, rows)
-            return rows, count
+            else:
+                return rows, count
 
     async def _scanned_at_once(
         self, table: str, parts: Sequence[ranges.Range], count: int, at: int
     ) -> tuple[list[Cell], int]:
-        """`_scanned`, by the event loop itself if it can."""
-        name = self._calls.full_name(table)
-        while True:
-            wanted = ranges.scan(parts, count, timeRange=ranges.time_range(0, at))
-            call = call_of_scan(name, wanted, count)
-            try:
-                rows: list[Cell] = await self._calls.call_at_once(table, *call)
-            except AnswerTooLong:
-                count = _fewer(count)
-                continue
-            self._note_row_bytes(table, rows)
-            return rows, count
+        """`_scanned`, by the event loop itself if it can, and in a thread if the answer is too
+        long."""
+        scan = ranges.scan(parts, count, timeRange=ranges.time_range(0, at))
+        call = call_of_scan(self._calls.full_name(table), scan, count)
+        try:
+            rows: list[Cell] = await self._calls.call_at_once(table, *call)
+        except AnswerTooLong:
+            fewer = partial(self._scanned, table, parts, _fewer(count), at)
+            return await self._calls.in_thread(fewer)
+        self._note_row_bytes(table, rows)
+        return rows, count
 
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None

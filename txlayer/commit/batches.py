@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hornbeam_server.schema.errors import HornbeamError, OutcomeUnknown
 from hornbeam_server.schema.types import Row
@@ -68,7 +69,7 @@ class Queue(asyncio.Queue[Waiting]):
         return iter(self._queue)
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Batch:
     ts: int
     members: list[Waiting]
@@ -81,7 +82,8 @@ class Batch:
     layer: Layer | None = None
     """The rows of the batch, while they are laid over the store."""
 
-    def writes(self) -> dict[str, list[Put]]:
+    @cached_property
+    def writes(self) -> Mapping[str, Sequence[Put]]:
         """All rows that the batch writes, by table."""
         return merged_writes([*(w.prepared.writes for w in self.members), self.cells])
 

@@ -372,7 +372,7 @@ class Committer:
         laid = self._laid_over
         if laid is None or min(self._unreadable) != batch.ts:
             return
-        layer = Layer(batch.ts, batch.writes())
+        layer = Layer(batch.ts, batch.writes)
         if laid.rows + layer.rows > MAX_LAID_ROWS or laid.bytes + layer.bytes > MAX_LAID_BYTES:
             return
         laid.add(layer)
@@ -455,11 +455,12 @@ class Committer:
     async def _put(self, batch: Batch) -> None:
         """Put a committed batch. A commit cannot be undone, so the put is retried until it succeeds
         or another process has taken over, which puts the batch from the log."""
-        writes = batch.writes()
+        writes = batch.writes
         ts = batch.ts
         if self._log_name and self._clock.monotonic() - self._noted_at >= self._note_s:
             self._noted_at = self._clock.monotonic()
-            writes[log_end.TABLE] = [log_end.note_of(self._log_name, batch.end)]
+            note = log_end.note_of(self._log_name, batch.end)
+            writes = {**writes, log_end.TABLE: [note]}
         pause_s = RETRY_MIN_S
         while True:
             if not self._alive():
