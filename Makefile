@@ -23,7 +23,8 @@ CARGO_TARGET_DIR ?= $(CURDIR)/speedups/target
 export CARGO_TARGET_DIR
 
 # Where cargo is, the suite runs with hornbeam-speedups, and these with Python, too.
-BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.py tests/query/test_columns.py \
+BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.py tests/storage/test_storage_rocks.py \
+  tests/contract/test_table_store.py tests/contract/test_table_store_histories.py tests/query/test_columns.py \
   tests/query/test_engine.py tests/txlayer/test_transactions_verify.py tests/pipeline/test_pipeline_source.py
 
 # Without compiled modules each process takes twice as long to start, and the tests start hundreds.

@@ -41,13 +41,13 @@ class DirectSnapshot:
         codec = self._codecs(layout)
         start, end = codec.range(key_range)
         most = MOST_ROWS + 1 if limit is None else min(limit, MOST_ROWS + 1)
-        cells = self._store.scan_directly(
+        values = self._store.scan_directly(
             codec.layout.table, start, end, self._at, reverse=reverse, most=most
         )
-        self._left -= sum([len(cell[2]) for cell in cells])
-        if len(cells) > MOST_ROWS or self.is_full:
+        self._left -= sum(map(len, values))
+        if len(values) > MOST_ROWS or self.is_full:
             return None
-        return codec.decode_all([cell[2] for cell in cells]) if cells else []
+        return codec.decode_all(values) if values else []
 
     @property
     def is_full(self) -> bool:

@@ -80,6 +80,18 @@ class TableReader(Protocol):
         the row at which their values reach BATCH_BYTES.
         """
 
+    def scan_values(
+        self,
+        table: str,
+        start: bytes,
+        end: bytes | None,
+        at: int,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[list[bytes]]:
+        """The values of the rows of `scan`, in the same batches."""
+
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None
     ) -> list[list[Cell]]:
@@ -99,9 +111,9 @@ class DirectReader(Protocol):
 
     def scan_directly(
         self, table: str, start: bytes, end: bytes | None, at: int, *, reverse: bool, most: int
-    ) -> list[Cell]:
-        """The first rows with start ≤ key < end as of `at`, in key order or its reverse: at most
-        `most` of them, up to the row at which their values reach BATCH_BYTES."""
+    ) -> list[bytes]:
+        """The values of the first rows with start ≤ key < end as of `at`, in key order or its
+        reverse: at most `most` of them, up to the row at which they reach BATCH_BYTES."""
 
 
 class TableStore(TableReader, Protocol):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence, Set
 from typing import NamedTuple
 
+from hornbeam_server.storage.batches import values_of
 from hornbeam_server.storage.codec.keys import successor
 from hornbeam_server.storage.ports import Cell, TableReader
 
@@ -60,6 +61,18 @@ class NotingStore:
                 for key, cell in zip(keys, cells, strict=False)
             ]
         return cells
+
+    def scan_values(
+        self,
+        table: str,
+        start: bytes,
+        end: bytes | None,
+        at: int,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[list[bytes]]:
+        return values_of(self.scan(table, start, end, at, reverse=reverse, limit=limit))
 
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.turns import chunks, made, pause, turn
 from hornbeam_server.schema.types import Row, Value
@@ -284,20 +284,18 @@ class Snapshot(RowReader):
         codec = self._codecs(layout)
         start, end = codec.range(key_range)
         mine = self._overlay.between(layout, start, end) if self._overlay is not None else []
+        if not mine:
+            async for values in self._values(codec.layout, start, end, reverse, limit):
+                self._require_valid()
+                yield codec.decode_all(values)
+            self._require_valid()
+            return
+        assert self._overlay is not None
         # Rows of the overlay may hide stored rows, so the scan asks for as many more.
         wanted = None if limit is None else limit + len(mine)
         stored = self._store.scan(
             codec.layout.table, start, end, self.at, reverse=reverse, limit=wanted
         )
-        if not mine:
-            async for cells in stored:
-                self._require_valid()
-                if (trace := self._trace_of(layout)) is not None:
-                    trace += [ReadItem(layout, cell.key, cell.ts) for cell in cells]
-                yield codec.decode_all([cell.value for cell in cells])
-            self._require_valid()
-            return
-        assert self._overlay is not None
         merge = _Merge(self._overlay.rows(layout), mine, reverse)
         left = limit
         async for cells in stored:
@@ -331,12 +329,27 @@ class Snapshot(RowReader):
                 async for batch in batches:
                     yield batch
             return
-        table = codec.layout.table
-        stored = self._store.scan(table, start, end, self.at, reverse=reverse, limit=limit)
-        async for cells in stored:
+        async for values in self._values(codec.layout, start, end, reverse, limit):
             self._require_valid()
-            yield codec.many.to_arrow([cell.value for cell in cells], at)
+            yield codec.many.to_arrow(values, at)
         self._require_valid()
+
+    async def _values(
+        self, layout: Layout, start: bytes, end: bytes | None, reverse: bool, limit: int | None
+    ) -> AsyncGenerator[list[bytes], None]:
+        """The stored rows of a range. They are noted in the trace."""
+        store, trace = self._store, self._trace_of(layout.name)
+        if trace is None:
+            async for values in store.scan_values(
+                layout.table, start, end, self.at, reverse=reverse, limit=limit
+            ):
+                yield values
+            return
+        async for cells in store.scan(
+            layout.table, start, end, self.at, reverse=reverse, limit=limit
+        ):
+            trace += [ReadItem(layout.name, cell.key, cell.ts) for cell in cells]
+            yield [cell.value for cell in cells]
 
     def _rows(self, codec: LayoutCodec, found: Sequence[Cell | RowVersion]) -> list[Row]:
         """The rows of merged cells and overlay rows. The cells are noted in the trace."""

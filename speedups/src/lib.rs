@@ -1,7 +1,7 @@
-//! Hornbeam's codecs of stored rows and keys, for many rows at once.
+//! Hornbeam's codecs of stored rows and keys, for many rows at once, and scans of RocksDB.
 //!
-//! The reference is Python (`storage/codec`). This module computes the same from rows in the form
-//! that Hornbeam writes, and refuses all others.
+//! The reference is Python (`storage/codec`, `storage/rocks`). This module computes the same from
+//! rows in the form that Hornbeam writes, and refuses all others.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod rows;
 mod tests;
 mod texts;
 mod values;
+mod versions;
 
 /// The Python module.
 #[pyo3::pymodule]
@@ -21,10 +22,11 @@ mod hornbeam_speedups {
     use arrow_schema::Schema;
     use pyo3::exceptions::PyValueError;
     use pyo3::prelude::*;
-    use pyo3::types::PyBytes;
+    use pyo3::types::{PyBytes, PyIterator};
 
     use crate::keys::Part;
     use crate::rows::Layout;
+    use crate::versions::{Found, Newest};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -87,6 +89,105 @@ mod hornbeam_speedups {
             });
             parts.collect()
         }
+    }
+
+    /// The rows that a snapshot reads of a range of a RocksDB, batch by batch.
+    #[pyclass]
+    struct Scan {
+        source: Py<PyAny>,
+        entries: Py<PyIterator>,
+        last: Py<PyBytes>,
+        versions: Newest,
+        tombstone: Vec<u8>,
+        batch_bytes: usize,
+    }
+
+    #[pymethods]
+    impl Scan {
+        /// `source.items(key)` iterates over physical keys and values from `key` on, and
+        /// `source.require_end(key)` raises unless the data ends behind `key`. `newest` is the
+        /// complement of the snapshot's timestamp. Of a row with more than `most_steps` versions
+        /// the others are passed by a further call of `items`.
+        #[new]
+        fn new(
+            source: Bound<'_, PyAny>,
+            start: Bound<'_, PyBytes>,
+            newest: u64,
+            most_steps: usize,
+            tombstone: Vec<u8>,
+            batch_bytes: usize,
+        ) -> PyResult<Self> {
+            let entries = items(&source, &start)?.unbind();
+            let versions = Newest::new(newest, most_steps);
+            let (source, last) = (source.unbind(), start.unbind());
+            Ok(Self { source, entries, last, versions, tombstone, batch_bytes })
+        }
+
+        /// The next rows, at most `most`, up to the row at which they have `batch_bytes`; and
+        /// whether they are the last ones. `cell` makes a row of key, timestamp and value.
+        fn cells<'py>(
+            &mut self,
+            py: Python<'py>,
+            most: usize,
+            cell: &Bound<'py, PyAny>,
+        ) -> PyResult<(Vec<Bound<'py, PyAny>>, bool)> {
+            self.batch(py, most, |found, value| {
+                cell.call1(((PyBytes::new(py, found.key), found.timestamp, value),))
+            })
+        }
+
+        /// The values of `cells`.
+        fn values<'py>(
+            &mut self,
+            py: Python<'py>,
+            most: usize,
+        ) -> PyResult<(Vec<Bound<'py, PyAny>>, bool)> {
+            self.batch(py, most, |_, value| Ok(value.into_any()))
+        }
+    }
+
+    impl Scan {
+        fn batch<'py>(
+            &mut self,
+            py: Python<'py>,
+            most: usize,
+            make: impl Fn(Found<'_>, Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>>,
+        ) -> PyResult<(Vec<Bound<'py, PyAny>>, bool)> {
+            let source = self.source.clone_ref(py).into_bound(py);
+            let mut entries = self.entries.clone_ref(py).into_bound(py);
+            let mut rows = Vec::new();
+            let mut left = self.batch_bytes;
+            while rows.len() < most && left > 0 {
+                let Some(entry) = entries.next() else {
+                    source.call_method1("require_end", (&self.last,))?;
+                    return Ok((rows, true));
+                };
+                let (physical, value) = entry?.extract::<(Bound<'py, PyBytes>, _)>()?;
+                let value: Bound<'py, PyBytes> = value;
+                let found = self.versions.step(physical.as_bytes()).map_err(refused)?;
+                if let Some(found) = found
+                    && value.as_bytes() != self.tombstone
+                {
+                    left = left.saturating_sub(value.as_bytes().len());
+                    rows.push(make(found, value)?);
+                }
+                self.last = physical.unbind();
+                if let Some(key) = self.versions.seek() {
+                    let key = PyBytes::new(py, &key);
+                    entries = items(&source, &key)?;
+                    self.entries = entries.clone().unbind();
+                    self.last = key.unbind();
+                }
+            }
+            Ok((rows, false))
+        }
+    }
+
+    fn items<'py>(
+        source: &Bound<'py, PyAny>,
+        key: &Bound<'py, PyBytes>,
+    ) -> PyResult<Bound<'py, PyIterator>> {
+        source.call_method1("items", (key,))?.try_iter()
     }
 
     fn refused(error: impl std::fmt::Display) -> PyErr {

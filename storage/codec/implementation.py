@@ -9,7 +9,7 @@ writes, and Python decodes them or reports the fault (`many_rows.py`).
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from hornbeam_server import __version__
 from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.storage.ports import Cell
 
 VARIABLE = "HORNBEAM_SPEEDUPS"
 MODULE = "hornbeam_speedups"
@@ -36,12 +37,46 @@ class NativeRows(Protocol):
         """The encoded keys of the rows."""
 
 
+class Entries(Protocol):
+    """The entries of a RocksDB, of one consistent view, up to the end of a range."""
+
+    def items(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The physical keys and values from `start` on. It may end early."""
+
+    def require_end(self, last: bytes) -> None:
+        """Raises an error if `items` has ended early, behind the key `last`."""
+
+
+class NativeScan(Protocol):
+    """A scan of a range of a RocksDB: `storage/rocks/scans.py` describes its methods."""
+
+    def cells(
+        self, most: int, cell: Callable[[tuple[bytes, int, bytes]], Cell]
+    ) -> tuple[list[Cell], bool]:
+        """The next rows, which `cell` makes, and whether they are the last ones."""
+
+    def values(self, most: int) -> tuple[list[bytes], bool]:
+        """Their values."""
+
+
 class Native(Protocol):
     """The module. `schema` has a field for each column; `older` is the stored row of the values
     that older rows have; `key` are pairs of position and direction (true: descending)."""
 
     def Rows(self, schema: pa.Schema, older: bytes, key: Sequence[tuple[int, bool]]) -> NativeRows:
         """The stored rows of a layout."""
+
+    def Scan(
+        self,
+        source: Entries,
+        start: bytes,
+        newest: int,
+        most_steps: int,
+        tombstone: bytes,
+        batch_bytes: int,
+    ) -> NativeScan:
+        """The rows of `source` from the physical key `start` on. Of each row it is the first
+        version whose stamp is at least `newest`, unless its value is `tombstone`."""
 
 
 @dataclass(frozen=True, slots=True)

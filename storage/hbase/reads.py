@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from hornbeam_server.storage.batches import bytes_of_values, fitting, groups_within
+from hornbeam_server.storage.batches import bytes_of_values, fitting, groups_within, values_of
 from hornbeam_server.storage.codec.keys import successor
 from hornbeam_server.storage.hbase import ranges
 from hornbeam_server.storage.hbase.calls import Calls
@@ -153,6 +153,18 @@ class Reads:
         finally:
             if batch is not None:
                 batch.cancel()
+
+    def scan_values(
+        self,
+        table: str,
+        start: bytes,
+        end: bytes | None,
+        at: int,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[list[bytes]]:
+        return values_of(self.scan(table, start, end, at, reverse=reverse, limit=limit))
 
     def _first_rows(
         self, table: str, part: ranges.Range, count: int, at: int

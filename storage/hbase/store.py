@@ -75,7 +75,7 @@ class HBaseStore:
         # Operations of the parts are operations of the store.
         self.create_table, self.tables = self._definitions.create, self._definitions.names
         self.get, self.scan = self._reads.get, self._reads.scan
-        self.scan_prefixes = self._reads.scan_prefixes
+        self.scan_prefixes, self.scan_values = self._reads.scan_prefixes, self._reads.scan_values
         self.flush = self._flushing.flush
         self.purge = self._purging.purge
 

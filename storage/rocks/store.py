@@ -15,9 +15,9 @@ import asyncio
 import shutil
 import struct
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,17 +37,15 @@ from hornbeam_server.schema.errors import Corruption, DiskFull, Unavailable
 from hornbeam_server.storage.local.private import make_private
 from hornbeam_server.storage.ports import TOMBSTONE, Cell, Put
 from hornbeam_server.storage.rocks.errors import BetweenTwo, Mapped, closed_db, is_full, is_stuck
+from hornbeam_server.storage.rocks.scans import PythonScan, Scan, reverse_scan_of, scan_of
 from hornbeam_server.storage.rocks.versions import (
     LARGEST,
     LARGEST_BATCH,
     STAMP,
     collect,
-    entries_backwards,
     entries_between,
     invisible_versions,
     newest_versions,
-    oldest_last,
-    rows_of_batch,
     seek_row,
     table_end,
 )
@@ -199,16 +197,43 @@ class RocksStore:
         reverse: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[list[Cell]]:
-        rows = islice(self._rows(table, start, end, at, reverse), limit)
+        with Mapped(f"Table {table} cannot be read"):
+            scan = self._scan(table, start, end, at, reverse)
+        async for cells in self._batches(table, scan.cells, limit):
+            yield cells
+
+    async def scan_values(
+        self,
+        table: str,
+        start: bytes,
+        end: bytes | None,
+        at: int,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[list[bytes]]:
+        with Mapped(f"Table {table} cannot be read"):
+            scan = self._scan(table, start, end, at, reverse)
+        async for values in self._batches(table, scan.values, limit):
+            yield values
+
+    async def _batches(
+        self, table: str, read: Callable[[int], tuple[list[T], bool]], limit: int | None
+    ) -> AsyncIterator[list[T]]:
+        """The batches of a scan, with `limit` rows at most. `read` is a method of the scan."""
+        left = UNLIMITED if limit is None else limit
+        if left == 0:
+            return
         what = f"Table {table} cannot be read"
         with Mapped(what):
-            batch, ended = rows_of_batch(rows, FIRST_BATCH)
-        if batch:
-            yield batch
-        while not ended:
-            batch, ended = await self._in_thread(what, lambda: rows_of_batch(rows, LARGEST_BATCH))
+            batch, ended = read(min(FIRST_BATCH, left))
+        while True:
             if batch:
                 yield batch
+            left -= len(batch)
+            if ended or left == 0:
+                return
+            batch, ended = await self._in_thread(what, partial(read, min(LARGEST_BATCH, left)))
 
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None
@@ -226,17 +251,15 @@ class RocksStore:
             more = await self._in_thread(what, lambda: next(pauses, False))
         return found
 
-    def _rows(
-        self, table: str, start: bytes, end: bytes | None, at: int, reverse: bool
-    ) -> Iterator[Cell]:
+    def _scan(self, table: str, start: bytes, end: bytes | None, at: int, reverse: bool) -> Scan:
         number = self._prefix(table)
         low = number + start
         high = number + end if end is not None else table_end(number)
         if low >= high:
-            return iter(())
+            return PythonScan(iter(()))
         if reverse:
-            return oldest_last(entries_backwards(self._db, low, high), at)
-        return newest_versions(self._db, low, high, LARGEST - at)
+            return reverse_scan_of(self._db, low, high, at)
+        return scan_of(self._db, low, high, LARGEST - at)
 
     def get_directly(self, table: str, key: bytes, at: int) -> Cell | None:
         with Mapped(f"Table {table} cannot be read"):
@@ -245,10 +268,10 @@ class RocksStore:
 
     def scan_directly(
         self, table: str, start: bytes, end: bytes | None, at: int, *, reverse: bool, most: int
-    ) -> list[Cell]:
+    ) -> list[bytes]:
         with Mapped(f"Table {table} cannot be read"):
-            batch, _ = rows_of_batch(self._rows(table, start, end, at, reverse), most)
-        return batch
+            values, _ = self._scan(table, start, end, at, reverse).values(most)
+        return values
 
     # ------------------------------------------------------------ writes
 

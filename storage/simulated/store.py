@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
-from hornbeam_server.storage.batches import bytes_of_values, fitting, groups_within
+from hornbeam_server.storage.batches import bytes_of_values, fitting, groups_within, values_of
 from hornbeam_server.storage.codec.keys import successor
 from hornbeam_server.storage.ports import BATCH_BYTES, NEWEST, TOMBSTONE, Cell, Put
 from hornbeam_server.storage.simulated.network import AtOnce, Calls
@@ -267,6 +267,18 @@ class SimulatedStore:
                 end = batch[-1].key
             else:
                 start = batch[-1].key + b"\0"
+
+    def scan_values(
+        self,
+        table: str,
+        start: bytes,
+        end: bytes | None,
+        at: int,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[list[bytes]]:
+        return values_of(self.scan(table, start, end, at, reverse=reverse, limit=limit))
 
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None

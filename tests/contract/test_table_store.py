@@ -109,7 +109,10 @@ async def test_scans_of_many_batches(adapter, tmp_path):
         for limit in (None, 0, 1, 255, 256, 257, 5_000):
             for reverse, expected in ((False, forward), (True, forward[::-1])):
                 scan = store.scan("t", k(10), k(4_990), 9, reverse=reverse, limit=limit)
-                assert [cell.key for cell in await collect(scan)] == expected[:limit]
+                cells = await collect(scan)
+                assert [cell.key for cell in cells] == expected[:limit]
+                scan = store.scan_values("t", k(10), k(4_990), 9, reverse=reverse, limit=limit)
+                assert await collect(scan) == [cell.value for cell in cells]
 
 
 @every

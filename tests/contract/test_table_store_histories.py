@@ -86,9 +86,13 @@ class History:
         found = self.store.scan(self.table, start, end, at, reverse=reverse, limit=limit)
         expected = (rows[::-1] if reverse else rows)[:limit]
         assert await collect(found) == expected
+        values = [cell.value for cell in expected]
+        scan = self.store.scan_values
+        found = scan(self.table, start, end, at, reverse=reverse, limit=limit)
+        assert await collect(found) == values
         if (direct := self.store.direct) is not None:
             most = len(rows) if limit is None else limit
-            assert expected == direct.scan_directly(
+            assert values == direct.scan_directly(
                 self.table, start, end, at, reverse=reverse, most=most
             )
 
