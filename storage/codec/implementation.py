@@ -71,12 +71,13 @@ class Native(Protocol):
         source: Entries,
         start: bytes,
         newest: int,
-        most_steps: int,
-        tombstone: bytes,
-        batch_bytes: int,
+        steps: int,
+        hidden: bytes,
+        room: int,
     ) -> NativeScan:
         """The rows of `source` from the physical key `start` on. Of each row it is the first
-        version whose stamp is at least `newest`, unless its value is `tombstone`."""
+        version whose stamp is at least `newest`, unless its value is `hidden`. `steps` is
+        MOST_STEPS, `room` BATCH_BYTES."""
 
 
 @dataclass(frozen=True, slots=True)
