@@ -32,6 +32,7 @@ from hornbeam_server.schema.types import (
     MOMENTS,
     NUMERIC_SCALE,
     REAL,
+    SMALLINT,
     ColumnType,
     Declared,
     Kind,
@@ -97,7 +98,6 @@ def _unclosed(dialect: Dialect, text: str) -> int:
 CODE_POINTS = frozenset({"C", "POSIX", "default", "ucs_basic"})
 """The collations that order text by code point, as Hornbeam does."""
 NUMERIC = ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, NUMERIC_SCALE, declared=Declared.NUMERIC)
-_SMALLINT = ColumnType(Kind.INTEGER, declared=Declared.SMALLINT)
 
 _PLAIN: dict[T, Kind] = {
     T.INT: Kind.INTEGER,
@@ -187,7 +187,7 @@ def read_type(node: exp.DataType, place: Place) -> ColumnType:
     if kind is T.FLOAT and not node.expressions:
         return REAL
     if kind in _SMALL and not node.expressions:
-        return _SMALLINT
+        return SMALLINT
     if kind is T.JSONB:
         return JSONB
     if kind is T.ARRAY:
@@ -204,7 +204,7 @@ def read_type(node: exp.DataType, place: Place) -> ColumnType:
     if kind in _PLAIN or kind in _SMALL:
         raise place.error(
             f"Type {written} takes no parameters here.",
-            cure=f"Write {_SMALLINT.ddl() if kind in _SMALL else ColumnType(_PLAIN[kind]).ddl()}.",
+            cure=f"Write {SMALLINT.ddl() if kind in _SMALL else ColumnType(_PLAIN[kind]).ddl()}.",
             name=written,
         )
     cure = _CURES.get(kind) or _CURES_BY_NAME.get(written.lower(), _ALL_TYPES)
@@ -236,7 +236,7 @@ def substitute(node: exp.DataType) -> ColumnType:
     """The type that is proposed instead of a type that is refused."""
     kind = _kind(node)
     if kind in _SMALL:
-        return _SMALLINT
+        return SMALLINT
     if kind is T.ARRAY:
         return array_of(substitute(node.expressions[0]))
     if kind is T.ENUM:

@@ -257,6 +257,7 @@ class ColumnType:
 
 JSONB = ColumnType(Kind.JSON, declared=Declared.JSONB)
 REAL = ColumnType(Kind.DOUBLE, declared=Declared.REAL)
+SMALLINT = ColumnType(Kind.INTEGER, declared=Declared.SMALLINT)
 
 
 def compared_type(type_: ColumnType) -> ColumnType:

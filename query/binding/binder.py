@@ -115,6 +115,7 @@ from hornbeam_server.query.dialect.overloads import OVERLOAD
 from hornbeam_server.query.dialect.reals import mark_reals
 from hornbeam_server.query.dialect.results import mark_result
 from hornbeam_server.query.dialect.session import value_of_word
+from hornbeam_server.query.dialect.smallints import are_smallint, is_smallint, mark_smallint
 from hornbeam_server.query.dialect.sums import (
     SUMMED,
     common_if_known,
@@ -140,6 +141,7 @@ MAX_COLUMNS = 1_664
 """Maximum number of columns of a SELECT, as in PostgreSQL."""
 _BIGINT = ColumnType(Kind.BIGINT)
 _INTERVAL = ColumnType(Kind.INTERVAL)
+_INTEGER = ColumnType(Kind.INTEGER)
 _TEXT = ColumnType(Kind.TEXT)
 _TEXT_FUNCTIONS = (
     exp.Concat, exp.Lower, exp.Upper, exp.Substring, exp.Trim, exp.Left, exp.Right,
@@ -721,7 +723,8 @@ class _Binder:
         document = any(is_jsonb(self._type(cell)) for cell in cells)
         mark_values_that_meet(cells, self._number_type, self._argument)
         common = number_of_all(cells, self._number_type)
-        return OutputColumn(f"{VALUE}{number}", JSONB_TYPE if document else None, common)
+        small = are_smallint(cells, self._is_small_column)
+        return OutputColumn(f"{VALUE}{number}", JSONB_TYPE if document else None, common, small)
 
     def _modifiers(
         self, node: exp.Expr, parent: Frame | None, ctes: Scope, shape: _Shape | None = None
@@ -983,7 +986,10 @@ class _Binder:
 
     def _add_source(self, node: exp.Table, select: _Select) -> str:
         seen = self.catalog.visible(node.name)
-        columns = [OutputColumn(column.name, column.type.stored()) for column in seen]
+        columns = [
+            OutputColumn(c.name, c.type.stored(), small=c.type.declared is Declared.SMALLINT)
+            for c in seen
+        ]
         alias = node.alias or node.name
         identities = tuple(
             (column.name, OutputColumn(column.name, column.type.stored()))
@@ -1200,7 +1206,8 @@ class _Binder:
             value = node.unalias()
             type_ = self._type(value)
             number = number_type(value, self._number_type) if type_ is None else None
-            columns.append(OutputColumn(name, type_, number))
+            small = is_smallint(value, self._is_small_column)
+            columns.append(OutputColumn(name, type_, number, small))
             open_ = open_ or _has_many(node)
             if values.setdefault(name, value) != value:
                 select.twice.add(name)
@@ -1509,11 +1516,17 @@ class _Binder:
             return None if target is None else target.column.number
         return type_
 
+    def _is_small_column(self, node: exp.Column) -> bool:
+        target = self.targets.get(id(node))
+        return target is not None and target.column.small
+
     def _cast_type(self, node: exp.Cast) -> ColumnType | None:
         """The type of a cast. NUMERIC without precision keeps a decimal argument's type; for other
         arguments it is unknown."""
         if CONSTANT in node.meta and is_jsonb(node.meta[CONSTANT][0]):
             return JSONB_TYPE
+        if node.is_type(exp.DType.SMALLINT):
+            return _INTEGER
         type_ = named_type(node.args.get("to"))
         if type_ is None or type_.declared is not Declared.NUMERIC:
             return type_
@@ -1549,7 +1562,7 @@ class _Binder:
             if type_ is None or type_.kind not in (Kind.INTEGER, Kind.BIGINT):
                 return None
             kinds.add(type_.kind)
-        return _BIGINT if Kind.BIGINT in kinds else ColumnType(Kind.INTEGER)
+        return _BIGINT if Kind.BIGINT in kinds else _INTEGER
 
     def _type_parameters(self, nodes: Sequence[exp.Expr]) -> None:
         for node in nodes:
@@ -1587,6 +1600,7 @@ class _Binder:
         if JSONB not in node.meta:
             mark_array(node, self._type, self._argument)
             mark_reals(node, self._number_type)
+            mark_smallint(node, self._is_small_column)
             mark_result(node, self._number_type)
         mark_values(node, self._number_type, self._argument)
         if isinstance(node, MEETING):
@@ -1635,7 +1649,7 @@ class _Binder:
 def _literal_type(node: exp.Literal) -> ColumnType | None:
     if node.is_string:
         return _TEXT
-    return ColumnType(Kind.INTEGER) if node.name.isdigit() and len(node.name) < 10 else None
+    return _INTEGER if node.name.isdigit() and len(node.name) < 10 else None
 
 
 def _compared_with(node: exp.Expr) -> list[exp.Expr]:
@@ -1707,9 +1721,10 @@ def _made_nullable(side: str, left: set[str], right: set[str]) -> set[str]:
 
 def _united(a: OutputColumn, b: OutputColumn) -> OutputColumn:
     """The column of a set operation over two columns."""
+    small = a.small and b.small
     if a.type == b.type is not None:
-        return a
-    return OutputColumn(a.name, None, common_if_known([_number_of(a), _number_of(b)]))
+        return replace(a, small=small)
+    return OutputColumn(a.name, None, common_if_known([_number_of(a), _number_of(b)]), small)
 
 
 def _number_of(column: OutputColumn) -> ColumnType | None:

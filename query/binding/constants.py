@@ -61,7 +61,10 @@ _UNFOLDED = {Kind.BYTES, Kind.JSON, Kind.ARRAY}
 def named_type(node: exp.Expr | None) -> ColumnType | None:
     """The column type that a CAST names; None if no column can have it."""
     if isinstance(node, exp.DataType) and node.this is exp.DType.ARRAY:
-        element = named_type(node.expressions[0])
+        inner = node.expressions[0]
+        if inner.this is exp.DType.SMALLINT:
+            return array_of(ColumnType(Kind.INTEGER))
+        element = named_type(inner)
         return None if element is None or element.kind in UNORDERED else array_of(element.stored())
     if isinstance(node, exp.DataType) and node.this is exp.DType.FLOAT:
         return REAL

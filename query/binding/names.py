@@ -22,11 +22,13 @@ ANONYMOUS = "?"
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
     """One column of a result. `type` is None if only execution determines it. `number` is then the
-    type of its numbers, if the syntax shows it, with room for all of them."""
+    type of its numbers, if the syntax shows it, with room for all of them. `small`: its integers
+    are SMALLINT."""
 
     name: str
     type: ColumnType | None
     number: ColumnType | None = None
+    small: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD, write_overload
 from hornbeam_server.query.dialect.patterns import is_plain_pattern
 from hornbeam_server.query.dialect.reals import AROUND, READ, wrap_real
+from hornbeam_server.query.dialect.smallints import SMALL, write_smallint
 from hornbeam_server.query.dialect.sums import write_average, write_sum
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
@@ -38,8 +39,10 @@ from hornbeam_server.schema.types import (
     MAX_DECIMAL_PRECISION,
     NUMERIC_SCALE,
     REAL,
+    SMALLINT,
     ColumnType,
     Kind,
+    array_of,
 )
 
 _D = exp.DType
@@ -85,6 +88,7 @@ def duckdb_sql(tree: exp.Expr) -> str:
     check_copies(nodes, _copies_made)
     for node in reversed(nodes):  # inner nodes first, and FILTER and OVER before their aggregate
         wrap_real(node)
+        write_smallint(node)
         if not (_write_marked(node) or write_numeric(node)):
             _write(node)
     bind_arguments(root)
@@ -179,7 +183,7 @@ def _is_rewritten(item: exp.Expr) -> bool:
     )
 
 
-_MARKS = frozenset({ARRAY, SHOWN, AROUND, MEETS, READ})
+_MARKS = frozenset({ARRAY, SHOWN, AROUND, MEETS, READ, SMALL})
 _REWRITTEN = (
     exp.Cast, exp.Sum, exp.Avg, exp.Div, exp.Mul, exp.Like, exp.ILike, exp.Substring, exp.Round,
     exp.DPipe, exp.RegexpLike, exp.RegexpILike, exp.JSONExtract, exp.JSONExtractScalar,
@@ -254,6 +258,8 @@ def _write_cast(node: exp.Cast) -> None:
         node.set("this", _read_as(_READ_AS[kind], node))
         if kind in _MOMENTS and to.expressions:
             _write_rounded(node, to)
+        elif kind is _D.SMALLINT:
+            supersede(node, exp.Cast(this=node.copy(), to=exp.DataType(this=_D.INT)))
 
 
 def _write_real(node: exp.Cast) -> None:
@@ -317,6 +323,9 @@ def _write_array(node: exp.Cast, to: exp.DataType) -> None:
     elif inner.this in _MOMENTS:
         inner.set("expressions", [])
     to.set("values", None)
+    if inner.this is _D.SMALLINT:
+        integers = exp.DataType(this=_D.ARRAY, expressions=[exp.DataType(this=_D.INT)], nested=True)
+        supersede(node, exp.Cast(this=node.copy(), to=integers))
 
 
 def _each(
@@ -534,6 +543,9 @@ def _check_array_cast(node: exp.Cast, to: exp.DataType) -> None:
             cure="Use JSONB.",
         )
     array = node.this.unnest()
+    text = written_text(array)
+    if inner.this is _D.SMALLINT and text is not None:
+        array_of(SMALLINT).coerce(text)
     elements = array.expressions if isinstance(array, exp.Array) else []
     for element in list(elements):
         cast = type(node)(this=element.copy(), to=inner.copy())

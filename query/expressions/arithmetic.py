@@ -16,6 +16,7 @@ from hornbeam_server.query.expressions.operands import (
     DOUBLE,
     EXACT,
     INT64_DIGITS,
+    INTEGER,
     INTEGERS,
     NUMBERS,
     NotNativeError,
@@ -31,13 +32,14 @@ from hornbeam_server.query.expressions.operands import (
 from hornbeam_server.query.values.numbers import to_real
 from hornbeam_server.schema import quotients
 from hornbeam_server.schema.errors import DivisionByZero, TypeMismatch
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, SMALLINT, ColumnType, Kind
 
 Binary = Callable[[Any, Any], Any]
 
 _EXACT_POWER = 22
 """10 to this power is a double."""
 _HALF = 0.5
+_SMALL = SMALLINT.declared_integers
 _LIMITS = {Kind.INTEGER: 1 << 31, Kind.BIGINT: 1 << 63}
 _NAMES = {operator.add: "addition", operator.sub: "subtraction", operator.mul: "multiplication"}
 _EXACT: dict[Binary, Binary] = {
@@ -235,6 +237,24 @@ def absolute(operand: Operand) -> Operand:
         return unary(operand, type_, _checked_integer(type_.kind, abs, "absolute value"))
     function = EXACT.abs if type_.kind is Kind.DECIMAL else abs
     return unary(operand, type_, function, may_be_nan=operand.may_be_nan)
+
+
+def smallint(operand: Operand) -> Operand:
+    """An integer, if it is a SMALLINT. At run time, other integers raise TypeMismatch."""
+
+    def checked(value: int) -> int:
+        if value in _SMALL:
+            return value
+        raise TypeMismatch(
+            f"{value} is out of range for SMALLINT.", cure="CAST an operand to INTEGER."
+        )
+
+    found = require(operand, Kind.INTEGER)
+    if found.type is None:
+        return convert(found, INTEGER)
+    if found.constant and found.value in _SMALL:
+        return found
+    return unary(found, INTEGER, checked)
 
 
 def rounded(operand: Operand, digits: int, *, even: bool = False) -> Operand:

@@ -23,6 +23,7 @@ from hornbeam_server.query.dialect.numerics import is_long_product, is_quotient
 from hornbeam_server.query.dialect.operand_kinds import is_rounded_to_even
 from hornbeam_server.query.dialect.overloads import OVERLOAD
 from hornbeam_server.query.dialect.overloads import arguments as overload_arguments
+from hornbeam_server.query.dialect.smallints import SMALL
 from hornbeam_server.query.expressions import (
     arithmetic,
     arrays,
@@ -35,6 +36,7 @@ from hornbeam_server.query.expressions import (
 )
 from hornbeam_server.query.expressions.literals import parse_number
 from hornbeam_server.query.expressions.operands import (
+    INTEGER,
     TEXT,
     Evaluate,
     NotNativeError,
@@ -102,7 +104,8 @@ class _Compiler:
         known, function = handler
         if any(value and name not in known for name, value in node.args.items()):
             raise NotNativeError
-        return function(self, node)
+        found = function(self, node)
+        return arithmetic.smallint(found) if SMALL in node.meta else found
 
     def _jsonb(self, node: Any) -> Operand:
         given = ((parameter, nodes) for parameter, nodes in arguments(node))
@@ -365,6 +368,8 @@ def _cast(compiler: _Compiler, node: exp.Cast) -> Operand:
         return casts.numeric(operand, node.this)
     if casts.is_padded(to):
         return text.trim(casts.cast(operand, TEXT), "TRAILING", None)
+    if to.this is exp.DType.SMALLINT:
+        return arithmetic.smallint(casts.cast(operand, INTEGER))
     return casts.cast(operand, casts.target_type(to))
 
 

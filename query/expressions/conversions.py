@@ -16,7 +16,7 @@ from hornbeam_server.query.expressions import casts
 from hornbeam_server.query.expressions.compiler import CompiledExpression, compile_expression
 from hornbeam_server.query.expressions.operands import NotNativeError, Parameters, Scope
 from hornbeam_server.schema.assignment import assign
-from hornbeam_server.schema.types import ColumnType, Declared, Kind, Row, Value
+from hornbeam_server.schema.types import SMALLINT, ColumnType, Kind, Row, Value
 
 _INTEGERS = {Kind.INTEGER, Kind.BIGINT}
 
@@ -39,7 +39,7 @@ def _target(to: exp.DataType) -> ColumnType | None:
     if to.this is exp.DataType.Type.JSON:
         return ColumnType(Kind.JSON)
     if to.this is exp.DataType.Type.SMALLINT:
-        return ColumnType(Kind.INTEGER, declared=Declared.SMALLINT)
+        return SMALLINT
     try:
         return casts.target_type(to)
     except NotNativeError:

@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from hornbeam_server.schema.model import DeclaredSequence, Identity
 from hornbeam_server.schema.namespaces import joined
 from hornbeam_server.schema.sequences import default_bounds
-from hornbeam_server.schema.types import ColumnType, Declared, Kind
+from hornbeam_server.schema.types import SMALLINT, ColumnType, Kind
 
 Refuse = Callable[[str, int, str], NoReturn]
 """Raises an error; the arguments are the refused text, its offset, and the cure."""
@@ -25,11 +25,10 @@ _KNOWN = (
 )
 BIGINT = ColumnType(Kind.BIGINT)
 _INTEGER = ColumnType(Kind.INTEGER)
-_SMALLINT = ColumnType(Kind.INTEGER, declared=Declared.SMALLINT)
 _TYPES = {
     **dict.fromkeys(("BIGINT", "INT8"), BIGINT),
     **dict.fromkeys(("INTEGER", "INT", "INT4"), _INTEGER),
-    **dict.fromkeys(("SMALLINT", "INT2"), _SMALLINT),
+    **dict.fromkeys(("SMALLINT", "INT2"), SMALLINT),
 }
 
 
