@@ -73,6 +73,16 @@ def product_of_texts(a: str, b: str) -> str:
     return _text(_product(_read(a), _read(b)))
 
 
+def remainder_of_texts(dividend: str, divisor: str) -> str:
+    """The remainder of numbers as DuckDB writes them, with the sign of the dividend and the places
+    of both. Raises DivisionByZero."""
+    places, (over, under) = units_of((dividend, divisor))
+    if not under:
+        raise DivisionByZero.of(f"{dividend} % {divisor}")
+    units = abs(over) % abs(under)
+    return f"{_EXACT.scaleb(Decimal(-units if over < 0 else units), -places):f}"
+
+
 def units_of(texts: Sequence[str]) -> tuple[int, list[int]]:
     """The most decimal places among numbers that DuckDB has written, and the numbers in units of
     it."""

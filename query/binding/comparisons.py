@@ -23,6 +23,7 @@ from hornbeam_server.query.binding.comparands import Gap, exact_number, lowest, 
 from hornbeam_server.query.binding.constants import CONSTANT, named_type, second_digits
 from hornbeam_server.query.binding.literals import typed, without_exponent, written
 from hornbeam_server.query.binding.text_operands import ARITHMETIC, text_operand
+from hornbeam_server.query.dialect.sums import BESIDE, is_unlimited, number_type
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.trees import supersede
@@ -86,7 +87,7 @@ def _settled(node: exp.Expr, type_of: TypeOf) -> exp.Expr:
             if found is not None:
                 supersede(found[0], _cast(found[1]))
         case exp.Nullif():
-            node.set("expression", _candidate(node.this, node.expression, type_of))
+            _settle_nullif(node, type_of)
         case exp.Like() | exp.ILike():
             pattern = written(node.expression)
             if pattern is not None:
@@ -258,6 +259,21 @@ def _candidate(subject: exp.Expr, other: exp.Expr, type_of: TypeOf) -> exp.Expr:
     if isinstance(value, Gap):
         return exp.Null()
     return other if _plain(other, type_) else _constant(type_, value)
+
+
+def _settle_nullif(node: exp.Nullif, type_of: TypeOf) -> None:
+    """Note the type of the number that NULLIF compares with (`BESIDE`). A text and NULL take this
+    type."""
+    found, first = number_type(node.expression, type_of), node.this.unnest()
+    if found is not None and not is_unlimited(found):
+        node.meta[BESIDE] = found
+        if isinstance(first, exp.Null):
+            supersede(node.this, exp.cast(first.copy(), found.sql(), dialect="duckdb"))
+        elif isinstance(first, exp.Literal) and first.is_string:
+            value = meant(found, first.name)
+            if not isinstance(value, Gap):
+                supersede(node.this, _constant(found, value))
+    node.set("expression", _candidate(node.this, node.expression, type_of))
 
 
 def _count(node: exp.Expr) -> None:

@@ -227,6 +227,7 @@ _MACROS: dict[str, Sequence[str]] = {
     "real": (f"(x) AS {_REAL}",),
     "equal_double": ("(x) AS CAST(x AS DOUBLE)",),
     "whole_numeric": ("(x) AS CAST(x AS DECIMAL(10,0))",),
+    "long_numeric": ("(x) AS CAST(x AS DECIMAL(19,0))",),
     "defined": ("(x) AS CASE WHEN NOT isnan(x) THEN x END",),
     "shortest": ("(x) AS CAST(hornbeam_text_of_real(x) AS DOUBLE)",),
     "array_text": (f"(x) AS {_ARRAY_TEXT}",),
@@ -286,6 +287,7 @@ _MACROS: dict[str, Sequence[str]] = {
         )
         for name in ("quotient", "product")
     },
+    "remainder": ("(x, y) AS hornbeam_remainder_of_texts(CAST(x AS VARCHAR), CAST(y AS VARCHAR))",),
     "epoch": (f"(x) AS {_EPOCH}",),
     "summed": (
         "(x) AS list_sum([x])",

@@ -6,15 +6,31 @@ are functions over texts in Python (`schema.quotients`), which our own loops cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.macros import call
-from hornbeam_server.query.dialect.sums import FEW, KIND, TypeOf, number_kind
-from hornbeam_server.schema.quotients import PLACES, QUOTIENT, product_of_texts, quotient_of_texts
+from hornbeam_server.query.dialect.sums import (
+    FEW,
+    KIND,
+    TypeOf,
+    digits_before_point,
+    is_unlimited,
+    number_kind,
+    number_of_all,
+    number_type,
+    remainder_type,
+)
+from hornbeam_server.schema.quotients import (
+    PLACES,
+    QUOTIENT,
+    product_of_texts,
+    quotient_of_texts,
+    remainder_of_texts,
+)
 from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, Kind
 
@@ -24,8 +40,11 @@ if TYPE_CHECKING:
 FUNCTIONS: Mapping[str, Callable[[str, str], str]] = {
     "hornbeam_quotient_of_texts": quotient_of_texts,
     "hornbeam_product_of_texts": product_of_texts,
+    "hornbeam_remainder_of_texts": remainder_of_texts,
 }
 """The functions by their names in DuckDB, where they take and return texts. Macros call them."""
+REMAINDER = "remainder"
+"""Key in the meta of `%` and `mod`: the type of the remainder, if DuckDB would have a DOUBLE."""
 LONG = "long_product"
 """Key in the meta of `*`: has it more decimal places than DuckDB multiplies?"""
 
@@ -42,7 +61,12 @@ def create_function(name: str, connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def write_numeric(node: exp.Expr) -> bool:
-    """Write a quotient or a long product of NUMERIC for DuckDB. Returns whether it is one."""
+    """Write a quotient, a long product or a remainder of NUMERIC for DuckDB. Returns whether it is
+    one."""
+    if REMAINDER in node.meta:
+        found = call("remainder", *(side.copy() for side in remainder_sides(node)))
+        supersede(node, exp.cast(found, node.meta[REMAINDER].sql(), dialect="duckdb"))
+        return True
     if not (is_quotient(node) or is_long_product(node)):
         return False
     name = "quotient" if isinstance(node, exp.Div) else "product"
@@ -92,6 +116,36 @@ def mark_product(node: exp.Mul, type_of: TypeOf) -> None:
     few = [_places(side.unnest(), type_of) <= FEW for side in sides]
     if all(long) or (any(long) and not any(few)):
         node.meta[LONG] = True
+
+
+def is_remainder(node: exp.Expr) -> bool:
+    """Is this `a % b` or `mod(a, b)`?"""
+    called = isinstance(node, exp.Anonymous) and node.name.lower() == "mod"
+    return isinstance(node, exp.Mod) or (called and len(node.expressions) == 2)
+
+
+def remainder_sides(node: exp.Expr) -> Sequence[exp.Expr]:
+    """The sides of `%` and of `mod(a, b)`."""
+    return (node.this, node.expression) if isinstance(node, exp.Mod) else node.expressions
+
+
+def mark_remainder(node: exp.Expr, type_of: TypeOf) -> None:
+    """Note the type of a remainder of decimals (`REMAINDER`) that have more digits together than a
+    DECIMAL."""
+    sides = remainder_sides(node)
+    common, found = number_of_all(sides, type_of), remainder_type(sides, type_of)
+    if common is None or found is None or common.kind is not Kind.DECIMAL or is_unlimited(common):
+        return
+    types = [number_type(side, type_of) for side in sides if not isinstance(side, exp.Null)]
+    whole = max(digits_before_point(type_) for type_ in types if type_ is not None)
+    wide = whole + (common.scale or 0) > MAX_DECIMAL_PRECISION
+    if wide or any(map(_is_huge, node.find_all(exp.Literal))):
+        node.meta[REMAINDER] = found
+
+
+def _is_huge(node: exp.Literal) -> bool:
+    """Is this a whole number that DuckDB reads as a HUGEINT, and divides as a DOUBLE?"""
+    return not node.is_string and node.name.isdecimal() and int(node.name) >= 1 << 63
 
 
 def _has_quotient(node: exp.Expr, type_of: TypeOf) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.macros import call
-from hornbeam_server.query.dialect.numerics import mark_product
+from hornbeam_server.query.dialect.numerics import is_remainder, mark_product, mark_remainder
 from hornbeam_server.query.dialect.sums import number_kind, number_type
 from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import MOMENTS, REAL, ColumnType, Kind
@@ -23,7 +23,7 @@ KINDS = "kinds"
 """Key in the meta of ROUND, `||`, CONCAT, `/` and `-`: for each operand its kind if that matters,
 None for others and where only DuckDB knows the type."""
 TypeOf = Callable[[exp.Expr], ColumnType | None]
-MARKED = (exp.Round, exp.DPipe, exp.Div, exp.Mul, exp.Sub, exp.Anonymous)
+MARKED = (exp.Round, exp.DPipe, exp.Div, exp.Mul, exp.Mod, exp.Sub, exp.Anonymous)
 """The nodes that `mark_operands` looks at."""
 _JOINED = frozenset({"concat", "concat_ws"})
 _DOUBLE_FUNCTIONS = frozenset(
@@ -40,6 +40,9 @@ def mark_operands(node: exp.Expr, type_of: TypeOf) -> None:
     that a product is long. `type_of` gives the types of names."""
     if isinstance(node, exp.Mul):
         mark_product(node, type_of)
+        return
+    if is_remainder(node):
+        mark_remainder(node, type_of)
         return
     if isinstance(node, exp.Div):
         number_kind(node, type_of)  # notes the kind

@@ -12,14 +12,12 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.macros import call
-from hornbeam_server.query.dialect.sums import TypeOf, number_kind
+from hornbeam_server.query.dialect.sums import LEFT, TypeOf, number_kind
 from hornbeam_server.schema.trees import supersede
 from hornbeam_server.schema.types import Kind
 
 OVERLOAD = "overload"
 """Key in the meta of a node: the name of its function (`query/dialect/value_functions.py`)."""
-LEFT = "left_to_duckdb"
-"""Key in the meta of a node that has no function of ours, as in views of earlier versions."""
 _NODES: Mapping[type[exp.Expr], str] = {
     exp.Length: "bytes_length",
     exp.Substring: "bytes_part",
@@ -56,6 +54,7 @@ _TEXTS = frozenset(
     {"concat", "concat_ws", "left", "lpad", "replace", "repeat", "reverse", "right", "rpad"}
 )
 """Functions whose value is a text."""
+_KEPT = frozenset({"sign", "floor", "ceil", "ceiling", "trunc"})
 _TRIMMED = {"LEADING": "bytes_ltrim", "TRAILING": "bytes_rtrim"}
 
 
@@ -88,9 +87,10 @@ def _called(node: exp.Expr) -> tuple[str, int]:
 
 
 def leave_to_duckdb(node: exp.Expr) -> None:
-    """Leave `sqrt`, `power` and the like of NUMERIC to DuckDB, whose results are DOUBLE. That of
-    `sign` is an INTEGER there."""
-    if _OF_DECIMALS.get(_called(node)) in _QUOTIENTS or _called(node) == ("sign", 1):
+    """Leave `sqrt`, `power` and the like of NUMERIC to DuckDB, whose results are DOUBLE, and
+    `sign`, `round`, `trunc` and `nullif`, which keep integers there."""
+    kept = _called(node)[0] in _KEPT or isinstance(node, exp.Round | exp.Nullif)
+    if _OF_DECIMALS.get(_called(node)) in _QUOTIENTS or kept:
         node.meta[LEFT] = True
         node.meta.pop(OVERLOAD, None)
 

@@ -44,7 +44,8 @@ def mark_reals(node: exp.Expr, type_of: TypeOf) -> None:
         return
     pairs = zip(operands, reals, strict=True)
     alike = all(real or isinstance(operand, exp.Null) for operand, real in pairs)
-    if isinstance(node, exp.Sum) or (isinstance(node, _ARITHMETIC) and alike):
+    kept = isinstance(node, exp.Nullif) and reals[0] and not alike
+    if isinstance(node, exp.Sum) or (isinstance(node, _ARITHMETIC) and alike) or kept:
         node.meta[AROUND] = "real"
     if not (isinstance(node, exp.Sum) or (isinstance(node, _COMPARISONS) and alike)):
         node.meta[READ] = [_macro(node) if real else None for real in reals]

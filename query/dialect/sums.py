@@ -8,8 +8,9 @@ values is DuckDB's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from sqlglot import exp
 
@@ -28,6 +29,10 @@ WIDE = "wide"
 """Key in the meta of a SUM that keeps DuckDB's type, which may be wider."""
 QUOTIENT = "quotient"
 """Key in the meta of a division that is an average, of a sum by a count."""
+LEFT = "left_to_duckdb"
+"""Key in the meta of a node that has no function of ours, as in views of earlier versions."""
+BESIDE = "beside"
+"""Key in the meta of NULLIF: the type of the number that it compares with."""
 KIND = "kind_of_quotient"
 """Key in the meta of `/` and AVG: the kind of its value, or None if only DuckDB knows it."""
 
@@ -221,8 +226,8 @@ _WIDTH = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE)
 
 TypeOf = Callable[[exp.Expr], ColumnType | None]
 _DOUBLE_PARTS = frozenset({"epoch", "julian"})
-_SAME = frozenset({"floor", "ceil", "ceiling", "trunc", "nullif"})
-"""Functions whose value is of the kind of their first argument."""
+WHOLE = frozenset({"floor", "ceil", "ceiling", "trunc"})
+"""Functions that round numbers, as ROUND does."""
 _CHOICES = frozenset({"if", "ifnull"})
 """Functions that return one of their arguments."""
 FEW = 4
@@ -241,40 +246,30 @@ def number_type(node: exp.Expr, type_of: TypeOf) -> ColumnType | None:
     """The type of a number, if it follows from the syntax; None otherwise. It has room for every
     value of the expression, before and behind the point. A DECIMAL without a precision: the digits
     are not known."""
+    rule = _RULES.get(type(node))
+    if rule is not None:
+        return rule(node, type_of)
     match node:
         case (
             exp.Paren() | exp.Neg() | exp.Abs() | exp.Order() | exp.Distinct(expressions=[_])
-            | exp.Window() | exp.Filter() | exp.Nullif() | exp.Min() | exp.Max()
+            | exp.Window() | exp.Filter() | exp.Min() | exp.Max()
             | exp.FirstValue() | exp.LastValue() | exp.NthValue() | exp.IgnoreNulls()
         ):  # fmt: skip
             inner = node.expressions[0] if isinstance(node, exp.Distinct) else node.this
             return number_type(inner, type_of)
-        case exp.Round():
-            return _never_real(number_type(node.this, type_of))
-        case exp.Div():
-            found = _of_quotient(_kind_of_quotient(node, type_of))
-            doubles = found is not None and found.kind is Kind.DOUBLE
-            return _computed(node, type_of) if doubles else found
-        case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod():
+        case exp.Add() | exp.Sub() | exp.Mul():
             days = isinstance(node, exp.Sub) and all(map(_is_date, map(type_of, _sides(node))))
             return ColumnType(Kind.BIGINT) if days else _computed(node, type_of)
-        case exp.Sum():
-            summed = number_type(node.this, type_of)
-            unknown = summed is None or is_unlimited(summed)
-            return summed if unknown else sum_type(summed)
-        case exp.Avg():
-            averaged = node.meta.get(KIND) or number_kind(node.this, type_of)
-            return _of_quotient(Kind.DECIMAL if averaged in EXACT else averaged)
         case exp.Cast() if node.is_type(_D.DECIMAL, _D.SMALLINT):
             return _of_cast(node, type_of)
         case exp.Subquery(this=exp.Select(expressions=[value])) | exp.Select(expressions=[value]):
             return number_type(value.unalias(), type_of)
         case exp.Anonymous() if is_part_of_time(node):
             return ColumnType(Kind.DECIMAL, _WHOLE_DIGITS[Kind.BIGINT], 0)
-        case exp.Anonymous(expressions=[value, *_]) if node.name.lower() in {*_SAME, "mod"}:
-            same = node.name.lower() in _SAME
-            found = number_of_all([value] if same else node.expressions, type_of)
-            return found if node.name.lower() == "nullif" else _never_real(found)
+        case exp.Anonymous(expressions=[_, *_]) if node.name.lower() in WHOLE:
+            return _of_rounded(node, [*node.expressions, None], type_of)
+        case exp.Anonymous(expressions=[_, _]) if node.name.lower() == "mod":
+            return _never_real(remainder_type(node.expressions, type_of))
         case exp.Literal() if not node.is_string:
             return _literal_type(node.name)
     met = operands_that_meet(node)
@@ -339,6 +334,58 @@ def number_of_all(nodes: Sequence[exp.Expr], type_of: TypeOf) -> ColumnType | No
     return common_if_known([number_type(node, type_of) for node in given])
 
 
+def _of_sum(node: exp.Sum, type_of: TypeOf) -> ColumnType | None:
+    summed = number_type(node.this, type_of)
+    return summed if summed is None or is_unlimited(summed) else sum_type(summed)
+
+
+def _of_average(node: exp.Avg, type_of: TypeOf) -> ColumnType | None:
+    averaged = node.meta.get(KIND) or number_kind(node.this, type_of)
+    return _of_quotient(Kind.DECIMAL if averaged in EXACT else averaged)
+
+
+def _of_division(node: exp.Div, type_of: TypeOf) -> ColumnType | None:
+    found = _of_quotient(_kind_of_quotient(node, type_of))
+    doubles = found is not None and found.kind is Kind.DOUBLE
+    return _computed(node, type_of) if doubles else found
+
+
+def _of_nullif(node: exp.Nullif, type_of: TypeOf) -> ColumnType | None:
+    """The type of NULLIF: that of the first argument, as a number that is compared with the second
+    one. An INTEGER is a NUMERIC beside a NUMERIC, and each of them a DOUBLE beside a DOUBLE."""
+    first = number_type(node.this, type_of)
+    second = node.meta.get(BESIDE) or number_type(node.expression, type_of)
+    if first is None or second is None or LEFT in node.meta or first.kind not in EXACT:
+        return first
+    if second.kind is Kind.DOUBLE:
+        return ColumnType(Kind.DOUBLE)
+    decimal = second.kind is Kind.DECIMAL and first.kind in _WHOLE_DIGITS
+    return _decimal(*_size(first)) if decimal else first
+
+
+def _of_rounded(
+    node: exp.Expr, given: Sequence[exp.Expr | None], type_of: TypeOf
+) -> ColumnType | None:
+    """The type of ROUND and the like. An integer becomes a DOUBLE, and a NUMERIC if the number of
+    places is `given`."""
+    assert given[0] is not None
+    type_ = _never_real(number_type(given[0], type_of))
+    if type_ is None or type_.kind not in _WHOLE_DIGITS or LEFT in node.meta:
+        return type_
+    return ColumnType(Kind.DOUBLE) if given[1] is None else _decimal(_size(type_)[0] + 1, 0)
+
+
+def remainder_type(sides: Sequence[exp.Expr], type_of: TypeOf) -> ColumnType | None:
+    """The type of a remainder. One of decimals is less than both sides, and has the places of
+    both."""
+    types = [number_type(side, type_of) for side in sides if not isinstance(side, exp.Null)]
+    common = common_if_known(types)
+    if common is None or common.kind is not Kind.DECIMAL or is_unlimited(common):
+        doubles = common == REAL and any(type_ != REAL for type_ in types)
+        return ColumnType(Kind.DOUBLE) if doubles else common
+    return _decimal(min(_size(type_)[0] for type_ in types if type_ is not None), common.scale or 0)
+
+
 def _never_real(type_: ColumnType | None) -> ColumnType | None:
     """The type of a function that has a DOUBLE for a REAL."""
     return ColumnType(Kind.DOUBLE) if type_ == REAL else type_
@@ -347,6 +394,23 @@ def _never_real(type_: ColumnType | None) -> ColumnType | None:
 def is_unlimited(type_: ColumnType) -> bool:
     """Is this a DECIMAL whose digits are not known?"""
     return type_.kind is Kind.DECIMAL and type_.precision is None
+
+
+_RULES: Mapping[type[exp.Expr], Callable[[Any, TypeOf], ColumnType | None]] = {
+    exp.Avg: _of_average,
+    exp.Div: _of_division,
+    exp.Mod: lambda node, type_of: remainder_type(_sides(node), type_of),
+    exp.Nullif: _of_nullif,
+    exp.Round: lambda node, type_of: _of_rounded(
+        node, [node.this, node.args.get("decimals")], type_of
+    ),
+    exp.Sum: _of_sum,
+}
+"""The type of a number by its node; `number_type` knows the others."""
+
+
+def digits_before_point(type_: ColumnType) -> int:
+    return _size(type_)[0]
 
 
 def _size(type_: ColumnType) -> tuple[int, int]:
@@ -377,7 +441,7 @@ def _of_quotient(kind: Kind | None) -> ColumnType | None:
 
 
 def _computed(node: exp.Binary, type_of: TypeOf) -> ColumnType | None:
-    """The type of a sum, difference, product, remainder or quotient of doubles. It is a REAL if all
+    """The type of a sum, difference, product or quotient of doubles. It is a REAL if all
     sides are."""
     sides = [number_type(s, type_of) for s in _sides(node) if not isinstance(s, exp.Null)]
     common = common_if_known(sides)

@@ -23,6 +23,7 @@ from hornbeam_server.query.expressions.operands import (
     Operand,
     as_decimal,
     binary,
+    common_type,
     constant,
     convert,
     require,
@@ -131,8 +132,37 @@ def whole_quotient(left: Operand, right: Operand) -> Operand:
 
 
 def modulo(left: Operand, right: Operand) -> Operand:
-    """% of integers; the result has the sign of the dividend."""
+    """% of integers and decimals; the result has the sign of the dividend. At run time, a division
+    by zero raises DivisionByZero."""
+    plain = left.type and right.type and left.text is right.text is None
+    if plain and {left.kind, right.kind} - INTEGERS == {Kind.DECIMAL}:
+        return remainder(common_type([left, right]), left, right)
     return _whole(left, right, "%", lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1))
+
+
+def remainder(type_: ColumnType, left: Operand, right: Operand) -> Operand:
+    """% of decimals, and of integers beside them, as a value of `type_`."""
+    for side in (left, right):
+        require(side, *INTEGERS, Kind.DECIMAL)
+    scaled = scaler(type_)
+
+    def rest(a: int | Decimal, b: int | Decimal) -> Decimal:
+        if not b:
+            raise DivisionByZero.of(f"{a} % {b}")
+        return scaled(EXACT.remainder(Decimal(a), Decimal(b)))
+
+    return binary(left, right, type_, rest)
+
+
+def wide_remainder(left: Operand, right: Operand) -> Operand:
+    """% of decimals with more digits together than a DECIMAL has. The remainder is less than both,
+    and has the places of both."""
+    if left.type is None or right.type is None:
+        raise NotNativeError
+    (width_a, scale_a), (width_b, scale_b) = as_decimal(left.type), as_decimal(right.type)
+    scale = max(scale_a, scale_b)
+    whole = min(width_a - scale_a, width_b - scale_b)
+    return remainder(ColumnType(Kind.DECIMAL, whole + scale, scale), left, right)
 
 
 def _whole(
@@ -257,9 +287,17 @@ def smallint(operand: Operand) -> Operand:
     return unary(found, INTEGER, checked)
 
 
+def as_kind(operand: Operand, kind: Kind) -> Operand:
+    """A number as a DOUBLE, or an integer as a DECIMAL."""
+    type_ = require(operand, *NUMBERS).type
+    if kind is Kind.DOUBLE or type_ is None:
+        return cast(operand, DOUBLE)
+    return cast(operand, ColumnType(Kind.DECIMAL, *as_decimal(type_)))
+
+
 def rounded(operand: Operand, digits: int, *, even: bool = False) -> Operand:
     """ROUND to `digits` >= 0 places, half away from zero, or a DOUBLE to the `even` whole number.
-    Only DuckDB rounds integers."""
+    Binding makes integers doubles or decimals."""
     type_ = require(operand, Kind.DECIMAL, Kind.DOUBLE).type
     if type_ is None:
         raise NotNativeError

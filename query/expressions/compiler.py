@@ -19,10 +19,17 @@ from hornbeam_server.query.dialect.arrays import ARRAY, array_compared
 from hornbeam_server.query.dialect.arrays import arguments as array_arguments
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, Parameter, arguments
 from hornbeam_server.query.dialect.macros import is_macro, macro
-from hornbeam_server.query.dialect.numerics import is_long_product, is_quotient
+from hornbeam_server.query.dialect.numerics import (
+    REMAINDER,
+    is_long_product,
+    is_quotient,
+    remainder_sides,
+)
 from hornbeam_server.query.dialect.operand_kinds import is_rounded_to_even
 from hornbeam_server.query.dialect.overloads import OVERLOAD
 from hornbeam_server.query.dialect.overloads import arguments as overload_arguments
+from hornbeam_server.query.dialect.reals import AROUND, READ
+from hornbeam_server.query.dialect.results import AS_KIND
 from hornbeam_server.query.dialect.smallints import SMALL
 from hornbeam_server.query.expressions import (
     arithmetic,
@@ -98,6 +105,9 @@ class _Compiler:
         if OVERLOAD in node.meta:
             given = self.all(*overload_arguments(node))
             return functions.called(macro(node.meta[OVERLOAD]), given)
+        if REMAINDER in node.meta:
+            sides = self.all(*remainder_sides(node))
+            return arithmetic.remainder(node.meta[REMAINDER], *sides)
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise NotNativeError
@@ -291,7 +301,9 @@ def _coalesce(compiler: _Compiler, node: exp.Coalesce) -> Operand:
 
 @_handles(exp.Nullif, "expression")
 def _nullif(compiler: _Compiler, node: exp.Nullif) -> Operand:
-    return logic.nullif(*compiler.sides(node))
+    found = logic.nullif(*compiler.sides(node))
+    kind = AS_KIND.get(node.meta.get(AROUND, ""))
+    return found if kind is None else arithmetic.as_kind(found, kind)
 
 
 @_handles(exp.Greatest, "expressions", "ignore_nulls")
@@ -356,7 +368,14 @@ def _abs(compiler: _Compiler, node: exp.Abs) -> Operand:
 def _round(compiler: _Compiler, node: exp.Round) -> Operand:
     digits = _number(node.args.get("decimals"))
     even = is_rounded_to_even(node)
-    return arithmetic.rounded(compiler.compile(node.this), digits or 0, even=even)
+    (operand,) = _read(node, compiler.all(node.this))
+    return arithmetic.rounded(operand, digits or 0, even=even)
+
+
+def _read(node: exp.Expr, operands: list[Operand]) -> list[Operand]:
+    """The operands of a node of which the first may be read as a number of another kind."""
+    kind = AS_KIND.get((*node.meta.get(READ, ()), "")[0])
+    return operands if kind is None else [arithmetic.as_kind(operands[0], kind), *operands[1:]]
 
 
 @_handles(exp.Cast, "to")
@@ -389,7 +408,7 @@ def _number(node: exp.Expr | None) -> int | None:
 def _call(compiler: _Compiler, node: exp.Anonymous) -> Operand:
     if node.find(exp.Column) is None and not is_macro(node.name):
         raise NotNativeError  # the type of DATE_PART of a constant depends on its value
-    return functions.called(node.name, compiler.all(*node.expressions))
+    return functions.called(node.name, _read(node, compiler.all(*node.expressions)))
 
 
 # --- text ------------------------------------------------------------------------------------

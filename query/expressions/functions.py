@@ -18,6 +18,7 @@ from hornbeam_server.query.dialect.jsonb import PREFIX as JSONB_PREFIX
 from hornbeam_server.query.dialect.jsonb import Function as JsonbFunction
 from hornbeam_server.query.dialect.jsonb import Parameter
 from hornbeam_server.query.dialect.macros import macro
+from hornbeam_server.query.dialect.results import AS_KIND
 from hornbeam_server.query.dialect.value_functions import function_of
 from hornbeam_server.query.expressions import (
     arithmetic,
@@ -29,8 +30,8 @@ from hornbeam_server.query.expressions import (
     text,
     value_functions,
 )
-from hornbeam_server.query.expressions.operands import DOUBLE, NotNativeError, Operand
-from hornbeam_server.schema.types import REAL
+from hornbeam_server.query.expressions.operands import NotNativeError, Operand
+from hornbeam_server.schema.types import REAL, Kind
 
 Function = Callable[..., Operand]
 
@@ -71,6 +72,10 @@ def _of_jsonb(name: str, *arguments: Operand) -> Operand:
     return jsonb.called(name, [[argument] for argument in arguments])
 
 
+def _as_kind(kind: Kind, number: Operand) -> Operand:
+    return arithmetic.as_kind(number, kind)
+
+
 def _takes_no_list(function: JsonbFunction) -> bool:
     return Parameter.LIST not in function.parameters
 
@@ -94,8 +99,9 @@ _FUNCTIONS: dict[str, tuple[range, Function]] = {
     macro("epoch"): (_ONE, dates.exact_epoch),
     macro("quotient"): (_TWO, arithmetic.numeric_quotient),
     macro("product"): (_TWO, arithmetic.long_product),
+    macro("remainder"): (_TWO, arithmetic.wide_remainder),
+    **{macro(name): (_ONE, partial(_as_kind, kind)) for name, kind in AS_KIND.items()},
     macro("real"): (_ONE, partial(casts.cast, to=REAL)),
-    macro("equal_double"): (_ONE, partial(casts.cast, to=DOUBLE)),
     "floor": (_ONE, partial(arithmetic.whole, math.floor)),
     "ceil": (_ONE, partial(arithmetic.whole, math.ceil)),
     "ceiling": (_ONE, partial(arithmetic.whole, math.ceil)),

@@ -55,6 +55,8 @@ def over_columns() -> Iterator[str]:
             yield f"SELECT id, {a} < {b}, {a} = {b} FROM t ORDER BY id"
     for name in ("min", "max", "avg", "count"):
         yield f"SELECT {name}(r) FROM t"
+    yield from _smallints()
+    yield from _rounded()
     yield "SELECT id, r::TEXT, r::NUMERIC(12,2) FROM t ORDER BY id"
     yield "SELECT id FROM t WHERE r IN (0.1, 2.5, -0.5) ORDER BY id"
     yield "SELECT id FROM t WHERE r BETWEEN -0.5 AND 2.5 ORDER BY id"
@@ -67,3 +69,41 @@ def over_columns() -> Iterator[str]:
         yield from (f"SELECT {name}(x, y) {source}" for name in _OF_PAIRS)
         yield f"SELECT corr(x, y) FILTER (WHERE x > 1) {source}"
         yield f"SELECT regr_slope(x, y) FILTER (WHERE x > 9) {source}"
+
+
+def _smallints() -> Iterator[str]:
+    """SMALLINT, whose arithmetic overflows, alone and beside other integers."""
+    yield "SELECT id, s + s, s - s, s * s, -s, abs(s) FROM t ORDER BY id"
+    yield "SELECT s * 10000::SMALLINT FROM t WHERE id = 1"
+    yield "SELECT s * 20000::SMALLINT FROM t WHERE id = 1"
+    yield "SELECT s * 20000 FROM t WHERE id = 1"
+    yield "SELECT id FROM t WHERE s * 20000::SMALLINT > 3 ORDER BY id"
+    yield "SELECT x * 20000::SMALLINT FROM (SELECT s AS x FROM t) AS v"
+    yield "SELECT x * 20000::SMALLINT FROM (SELECT max(s) AS x FROM t) AS v"
+    yield "SELECT x * 20000::SMALLINT FROM (SELECT s + 1 AS x FROM t) AS v"
+    yield "SELECT sum(s * 20000::SMALLINT) FROM t"
+    yield "SELECT sum(s * 20000) FROM t"
+    yield "SELECT a::SMALLINT FROM t ORDER BY id"
+    yield "SELECT b::SMALLINT FROM t"
+    yield "SELECT id FROM t WHERE s = ANY ('{3,2}'::SMALLINT[]) ORDER BY id"
+    yield "SELECT ARRAY[a]::SMALLINT[] FROM t WHERE id = 1"
+
+
+def _rounded() -> Iterator[str]:
+    """Functions whose results are no integers, and remainders, over columns."""
+    for name in ("round", "ceil", "floor", "trunc", "sign"):
+        yield f"SELECT id, {name}(a), {name}(b), {name}(s) FROM t ORDER BY id"
+        yield f"SELECT {name}(a) / 2 FROM t WHERE id = 1"
+        yield f"SELECT sum({name}(a)), {name}(sum(a)), {name}(count(*)) FROM t"
+    for name in ("round", "trunc"):
+        yield f"SELECT id, {name}(a, 1), {name}(b, -1), {name}(s, 0) FROM t ORDER BY id"
+        yield f"SELECT {name}(a, 1) / 2, sum({name}(b, -2)) OVER () FROM t WHERE id = 1"
+    yield "SELECT id FROM t WHERE round(a) = 7"
+    columns = ", ".join(f"nullif({a}, {b})" for a in _COLUMNS for b in _COLUMNS)
+    yield f"SELECT id, {columns} FROM t ORDER BY id"
+    yield "SELECT nullif(a, 2.5), nullif(a, 2), nullif(n, 2.5), nullif(b, 2.0) FROM t ORDER BY id"
+    yield "SELECT id, n % 0.7, n % 2, a % 2.5, b % 3.25 FROM t ORDER BY id"
+    yield "SELECT id, (n / 3) % 12345678901234567890 FROM t ORDER BY id"
+    yield "SELECT mod(n / 3, 12345678901234567890) FROM t WHERE id = 1"
+    yield "SELECT 12345678901234567890123456789012345678 % (n / 7) FROM t WHERE id = 1"
+    yield "SELECT n % (n - n) FROM t WHERE id = 1"

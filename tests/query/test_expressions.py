@@ -99,7 +99,6 @@ def value(sql: str, parameters: Any = ()) -> Value:
         "w = b",
         "i = 10000000000000000000",
         "GREATEST(f, 1e0)",
-        "ROUND(i, 1)",
         "ROUND(i, -1)",
         "SUBSTRING(s, 0, 2)",
         "SUBSTRING(s, -2)",
