@@ -155,6 +155,12 @@ _CURES_BY_NAME = {
     "uinteger": "Use BIGINT.",
     "ubigint": "Use DECIMAL(20,0).",
     "cidr": "Use VARCHAR(43).",
+    "bytes": "Use BYTEA.",
+    "varbit": "Use VARCHAR(n) with digits 0 and 1, or BYTEA.",
+    **dict.fromkeys(
+        ("regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole"),
+        "Compare names, and ask information_schema for the objects.",
+    ),
 }
 _SUBSTITUTES: dict[T, Kind] = {
     T.STRUCT: Kind.JSON,
@@ -207,8 +213,14 @@ def read_type(node: exp.DataType, place: Place) -> ColumnType:
             cure=f"Write {SMALLINT.ddl() if kind in _SMALL else ColumnType(_PLAIN[kind]).ddl()}.",
             name=written,
         )
-    cure = _CURES.get(kind) or _CURES_BY_NAME.get(written.lower(), _ALL_TYPES)
+    cure = _CURES.get(kind) or cure_of_type(written)
     raise place.error(f"Type {written} is not supported.", cure=cure, name=written)
+
+
+def cure_of_type(name: str) -> str:
+    """What to write instead of a type that Hornbeam does not have."""
+    kind = T.__members__.get(name.upper())
+    return (_CURES.get(kind) if kind else None) or _CURES_BY_NAME.get(name.lower(), _ALL_TYPES)
 
 
 def type_note(node: exp.DataType) -> str:

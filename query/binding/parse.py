@@ -45,6 +45,7 @@ from hornbeam_server.query.binding.ties import replace_ties
 from hornbeam_server.query.dialect import grammar
 from hornbeam_server.query.dialect.duckdb_sql import check_cast
 from hornbeam_server.query.dialect.fidelity import check as check_faithful
+from hornbeam_server.query.dialect.foreign_tokens import check_tokens
 from hornbeam_server.query.dialect.functions import function_name, in_duckdb, is_translated
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.dialect.jsonb_rows import POPULATING, RECORDS
@@ -174,6 +175,7 @@ def read_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
     try:
         tokens = grammar.with_rows(grammar.with_jsonb_operators(grammar.tokenize(sql)))
         _check_length(tokens)
+        check_tokens(tokens)
         tokens = list(_with_insert(tokens))
         _check_first_word(tokens)
         check_nesting(tokens)

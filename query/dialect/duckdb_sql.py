@@ -28,6 +28,7 @@ from hornbeam_server.query.dialect.patterns import is_plain_pattern
 from hornbeam_server.query.dialect.reals import AROUND, READ, wrap_real
 from hornbeam_server.query.dialect.smallints import SMALL, write_smallint
 from hornbeam_server.query.dialect.sums import write_average, write_sum
+from hornbeam_server.query.dialect.type_names import check_type
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.intervals import interval
@@ -513,6 +514,7 @@ def check_cast(node: exp.Cast) -> None:
     to = node.args["to"]
     if not isinstance(to, exp.DataType):
         return
+    check_type(to)
     if to.this is _D.ARRAY:
         _check_array_cast(node, to)
         return
@@ -542,6 +544,7 @@ def _check_array_cast(node: exp.Cast, to: exp.DataType) -> None:
             f"{to.sql(NAME)} has more than one dimension, and arrays have one.",
             cure="Use JSONB.",
         )
+    check_type(inner)
     array = node.this.unnest()
     text = written_text(array)
     if inner.this is _D.SMALLINT and text is not None:

@@ -1,0 +1,59 @@
+"""A type that Hornbeam does not have is refused by its name, with what to write instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.schema.errors import Unsupported
+
+
+@pytest.mark.parametrize(
+    ("expression", "name", "cure"),
+    [
+        ("'10.1.0.1'::inet", "INET", "VARCHAR(43)"),
+        ("inet '10.1.0.1'", "INET", "VARCHAR(43)"),
+        ("CAST('10.1.0.1' AS INET)", "INET", "VARCHAR(43)"),
+        ("'{10.1.0.1}'::inet[]", "INET", "VARCHAR(43)"),
+        ("ARRAY['10.1.0.1'::inet]", "INET", "VARCHAR(43)"),
+        ("'x'::bytes", "BYTES", "BYTEA"),
+        ("'101'::varbit", "VARBIT", "VARCHAR(n)"),
+        ("'t'::regclass", "REGCLASS", "information_schema"),
+        ("'t'::pg_catalog.regclass", "REGCLASS", "information_schema"),
+        ("'<a/>'::xml", "XML", "TEXT"),
+        ("'12.50'::money", "MONEY", "DECIMAL(19,2)"),
+        ("'11:00+01'::timetz", "TIMETZ", "TIMESTAMP WITH TIME ZONE"),
+        ("'11:00+01'::time with time zone", "TIMETZ", "TIMESTAMP WITH TIME ZONE"),
+        ("'a'::mood", "MOOD", "an array of them"),
+    ],
+)
+def test_type_is_refused_by_its_name(expression: str, name: str, cure: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        parse(f"SELECT {expression}")
+    assert refused.value.message == f"Type {name} is not supported."
+    assert cure in (refused.value.cure or "")
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("B'101'", "The bit string B'101' is not supported."),
+        ("x'1F'", "The bit string x'1F' is not supported."),
+        ("a >>= b", "Operator >>= is not supported: there is no type INET."),
+        ("a <<= b", "Operator <<= is not supported: there is no type INET."),
+    ],
+)
+def test_literal_or_operator_of_an_unknown_type_is_refused_by_name(
+    expression: str, said: str
+) -> None:
+    with pytest.raises(Unsupported) as refused:
+        parse(f"SELECT {expression} FROM t")
+    assert refused.value.message == said
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["'1'::oid", "'1'::uint8", "date'2020-01-01'", "1 >> 2", "1 << 2", "a b", "E'b'", "'b' 'c'"],
+)
+def test_known_types_and_operators_are_read(expression: str) -> None:
+    assert parse(f"SELECT {expression} FROM t")
