@@ -28,6 +28,22 @@ _MICROSECONDS = {
     **dict.fromkeys(("ms", "msec", "msecs", "millisecond", "milliseconds"), 1_000),
     **dict.fromkeys(("us", "usec", "usecs", "microsecond", "microseconds"), 1),
 }
+_CLOCK = frozenset({"hour", "minute", "second"})
+_FIELDS = {
+    **dict.fromkeys(("y", "yr", "yrs", "years"), "year"),
+    **dict.fromkeys(("mon", "mons", "months"), "month"),
+    **dict.fromkeys(("d", "days"), "day"),
+    **dict.fromkeys(("w", "weeks"), "week"),
+    **dict.fromkeys(("h", "hr", "hrs", "hours"), "hour"),
+    **dict.fromkeys(("m", "min", "mins", "minutes"), "minute"),
+    **dict.fromkeys(("s", "sec", "secs", "seconds"), "second"),
+    **dict.fromkeys(("ms", "msec", "msecs", "milliseconds"), "millisecond"),
+    **dict.fromkeys(("us", "usec", "usecs", "microseconds"), "microsecond"),
+    **dict.fromkeys(("dec", "decs", "decades"), "decade"),
+    **dict.fromkeys(("c", "cent", "centuries"), "century"),
+    **dict.fromkeys(("mil", "mils", "millennia"), "millennium"),
+}
+"""Other words for the fields, each of which a text has at most once."""
 _DAY = 86_400_000_000
 _LONGEST = ((1 << 63) - 1) // 1_000
 """The longest time of day, in microseconds, that fits into 64 bits as nanoseconds, as in Arrow."""
@@ -35,7 +51,8 @@ _NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
 _PART = re.compile(
     rf"""\s*(?:
     (?P<years>(?:[+-]\s*)?[0-9]+)-(?P<months>[0-9]+)(?=\s|$)
-    |(?P<sign>[+-])?\s*(?P<hours>[0-9]+):(?P<minutes>[0-9]*)(?::(?P<seconds>[0-9]+(?:\.[0-9]*)?))?
+    |(?P<sign>[+-])?\s*(?P<hours>[0-9]+):(?P<minutes>[0-9]*)
+        (?::(?P<seconds>[0-9]+(?:\.[0-9]*)?)|(?P<fraction>\.[0-9]*))?
     |(?P<number>(?:[+-]\s*)?{_NUMBER})\s*(?P<unit>[a-z]+)?
     )\s*""",
     re.VERBOSE,
@@ -182,34 +199,62 @@ def _of_words(text: str) -> Iterator[Interval]:
     words = text.strip().lower()
     ago = words.endswith(" ago")
     words = words.removesuffix(" ago").removeprefix("@").strip()
-    at = 0
+    at, fields = 0, set[str]()
     while at < len(words) or not words:
         found = _PART.match(words, at)
         if found is None:
             raise ValueError("intervals are written 1 year 2 days 04:05:06")
-        part = _of_part(found, last=found.end() == len(words), words=words)
+        unit = _unit(found, words)
+        new = _fields(found, unit)
+        if new & fields:
+            raise ValueError(f"it has {min(new & fields)} twice")
+        fields |= new
+        part = _of_part(found, unit)
         yield -part if ago else part
         at = found.end()
 
 
-def _of_part(found: re.Match[str], *, last: bool, words: str) -> Interval:
+def _unit(found: re.Match[str], words: str) -> str:
+    """The unit of a number: `5` is 5 seconds, `3 4:05:06` and `3 4 hours` begin with 3 days. Raises
+    ValueError."""
+    if found["number"] is None or found["unit"] is not None:
+        return found["unit"] or ""
+    if found.end() == len(words):
+        return "second"
+    following = _PART.match(words, found.end())
+    if following is not None and _fields(following, following["unit"] or "") & {"hour"}:
+        return "day"
+    raise ValueError(f"{found['number']} has no unit of time")
+
+
+def _fields(found: re.Match[str], unit: str) -> frozenset[str]:
+    """The fields that a part sets."""
+    if found["years"] is not None:
+        return frozenset({"month"})
+    return _CLOCK if found["hours"] is not None else frozenset({_FIELDS.get(unit, unit)})
+
+
+def _of_part(found: re.Match[str], unit: str) -> Interval:
     if found["years"] is not None:
         months = int("".join(found["years"].split())) * 12
         more = int(found["months"])
         return Interval(months - more if found["years"].startswith("-") else months + more)
     if found["hours"] is not None:
         return _clock(found)
-    unit = found["unit"]
-    if unit is None:  # `5` is 5 seconds, `3 4:05:06` is 3 days and a time
-        unit = "second" if last else "day" if _PART.match(words, found.end()) else ""
     return _amount(Decimal("".join(found["number"].split())), unit)
 
 
 def _clock(found: re.Match[str]) -> Interval:
-    minutes, seconds = int(found["minutes"] or 0), Decimal(found["seconds"] or 0)
+    """The time of `1:02:03`, and of `1:02.5`, which has minutes and seconds."""
+    if found["fraction"] is not None:
+        hours, minutes = 0, int(found["hours"])
+        seconds = Decimal((found["minutes"] or "0") + found["fraction"])
+    else:
+        hours, minutes = int(found["hours"]), int(found["minutes"] or 0)
+        seconds = Decimal(found["seconds"] or 0)
     if minutes > 59 or seconds >= 60:
         raise ValueError("there is no such time of day")
-    total = int(found["hours"]) * 3_600 + minutes * 60 + seconds
+    total = hours * 3_600 + minutes * 60 + seconds
     ticks = _rounded(total * 1_000_000)
     return Interval(microseconds=-ticks if found["sign"] == "-" else ticks)
 

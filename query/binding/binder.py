@@ -1209,7 +1209,8 @@ class _Binder:
             small = is_smallint(value, self._is_small_column)
             columns.append(OutputColumn(name, type_, number, small))
             open_ = open_ or _has_many(node)
-            if values.setdefault(name, value) != value:
+            inner = value.unnest()
+            if values.setdefault(name, inner) != inner:
                 select.twice.add(name)
             if isinstance(node, exp.Alias):
                 names = select.figured if FIGURED in node.meta else select.aliases

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from hornbeam_server.query.dialect.functions import function_name, gives_rows, is_aggregate
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.errors import SqlError, Unsupported
 
@@ -25,6 +26,12 @@ def check_clauses(nodes: Iterable[exp.Expr], tokens: Sequence[Token], sql: str) 
         match node:
             case exp.Star():
                 _check_star(node)
+            case exp.WindowSpec():
+                _check_frame(node)
+            case exp.Filter():
+                _check_filter(node)
+            case exp.Values() if not isinstance(node.parent, exp.Insert):
+                _check_rows(node)
             case exp.Select() | exp.SetOperation():
                 for clause, constant in _constants(node):
                     raise SqlError(
@@ -33,6 +40,56 @@ def check_clauses(nodes: Iterable[exp.Expr], tokens: Sequence[Token], sql: str) 
                     )
                 if isinstance(node, exp.Select) and node.args.get("windows"):
                     _check_windows(node, tokens, sql)
+
+
+def _check_frame(frame: exp.WindowSpec) -> None:
+    for side in ("start", "end"):
+        value = frame.args.get(side)
+        if isinstance(value, exp.Expr) and isinstance(_uncast(value), exp.Null):
+            raise SqlError(f"The {side} of a frame is NULL.", cure="Write a number of rows.")
+    grouped = str(frame.args.get("kind")).upper() == "GROUPS"
+    if grouped and isinstance(frame.parent, exp.Window) and not _has_order(frame.parent):
+        raise SqlError(
+            "GROUPS counts groups of equal rows, and the window has no ORDER BY.",
+            cure="Write ORDER BY in the window, or ROWS.",
+        )
+
+
+def _has_order(window: exp.Window) -> bool:
+    """Has a window ORDER BY, or a window with whose name it begins?"""
+    select = window.parent_select
+    named = select.args.get("windows") or () if select is not None else ()
+    bases = [each for each in named if each is not window and each.this.name == window.alias]
+    return bool(window.args.get("order")) or any(map(_has_order, bases))
+
+
+def _uncast(value: exp.Expr) -> exp.Expr:
+    inner = value.unnest()
+    return _uncast(inner.this) if isinstance(inner, exp.Cast) else inner
+
+
+def _check_filter(node: exp.Filter) -> None:
+    if any(is_aggregate(each) for each in _outside_queries(node.expression)):
+        raise SqlError(
+            "FILTER has an aggregate.", cure="Compute it in a subquery, and filter by its column."
+        )
+
+
+def _check_rows(values: exp.Values) -> None:
+    """A function that gives rows would change the number of rows."""
+    for node in _outside_queries(values):
+        if isinstance(node, exp.Func) and gives_rows(node):
+            raise SqlError(
+                f"Function {function_name(node)} gives rows, and VALUES lists them.",
+                cure="Write SELECT, or the function in FROM.",
+            )
+
+
+def _outside_queries(root: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the nodes of an expression that are in none of its queries."""
+    return root.walk(
+        prune=lambda each: each is not root and isinstance(each, exp.Query | exp.Subquery)
+    )
 
 
 def _constants(query: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:

@@ -3,11 +3,12 @@ that a transaction has read; so the clause only asks for that (docs/transactions
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from hornbeam_server.query.dialect.functions import gives_rows, is_aggregate
 from hornbeam_server.schema.errors import SqlError, Unsupported
 
 LOCKING = "locking"
@@ -50,6 +51,12 @@ def _check(node: exp.Query, tree: exp.Expr) -> None:
             f"FOR UPDATE is not allowed with {clause}, as in PostgreSQL.",
             cure="Select the rows in a subquery that has the clause.",
         )
+    for derived in _derived(node):
+        if (clause := _forbidding(derived)) is not None:
+            raise SqlError(
+                f"FOR UPDATE is not allowed with {clause} in a subquery of FROM, as in PostgreSQL.",
+                cure="Name the relations whose rows are meant behind FOR UPDATE OF.",
+            )
     sources = [source.alias_or_name for source in _sources(node)]
     for lock in node.args["locks"]:
         for named in lock.args.get("expressions") or ():
@@ -60,6 +67,21 @@ def _check(node: exp.Query, tree: exp.Expr) -> None:
                 )
 
 
+def _derived(node: exp.Query) -> Iterator[exp.Query]:
+    """Yield the subqueries of FROM, and those in them, to which the locking clauses extend."""
+    named = [each.name for lock in node.args["locks"] for each in lock.args["expressions"] or ()]
+    for source in _sources(node):
+        if isinstance(source, exp.Subquery) and (not named or source.alias_or_name in named):
+            yield from _nested(source.unnest())
+
+
+def _nested(query: exp.Query) -> Iterator[exp.Query]:
+    yield query
+    for source in _sources(query):
+        if isinstance(source, exp.Subquery):
+            yield from _nested(source.unnest())
+
+
 def _forbidding(node: exp.Query) -> str | None:
     """The part of a query that excludes a locking clause."""
     if not isinstance(node, exp.Select) or isinstance(node.parent, exp.SetOperation):
@@ -67,11 +89,18 @@ def _forbidding(node: exp.Query) -> str | None:
     for part, name in (("distinct", "DISTINCT"), ("group", "GROUP BY"), ("having", "HAVING")):
         if node.args.get(part):
             return name
-    for kind, name in ((exp.AggFunc, "aggregates"), (exp.Window, "window functions")):
-        for found in node.find_all(kind):
-            if found.find_ancestor(exp.Query) is node:
-                return name
+    for found in node.find_all(exp.Func, exp.Window):
+        windowed = isinstance(found, exp.Window)
+        if (windowed or is_aggregate(found)) and found.find_ancestor(exp.Query) is node:
+            return "window functions" if windowed else "aggregates"
+    if any(_gives_rows(each) for each in node.expressions):
+        return "functions that give rows"
     return None
+
+
+def _gives_rows(projection: exp.Expr) -> bool:
+    inner = projection.unalias().unnest()
+    return isinstance(inner, exp.Func) and gives_rows(inner)
 
 
 def _sources(node: exp.Query) -> list[exp.Expr]:

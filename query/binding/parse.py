@@ -554,7 +554,11 @@ Row = list[exp.Expr]
 
 def _row(node: Any) -> Row | None:
     node = node.unnest() if isinstance(node, exp.Expr) else node
-    return list(map(_cell, node.expressions)) if isinstance(node, exp.Tuple) else None
+    if not isinstance(node, exp.Tuple):
+        return None
+    if not node.expressions:
+        raise SqlError("A row without values cannot be compared.", cure="Write (value, …).")
+    return list(map(_cell, node.expressions))
 
 
 def _cell(value: exp.Expr) -> exp.Expr:

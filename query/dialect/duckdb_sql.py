@@ -20,6 +20,7 @@ from hornbeam_server.query.dialect.expansion import bind_arguments, check_copies
 from hornbeam_server.query.dialect.functions import is_current_time, is_json_step, json_step
 from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.query.dialect.jsonb import DIGITS, JSONB, PREFIX, write_jsonb
+from hornbeam_server.query.dialect.jsonb_rows import POPULATING
 from hornbeam_server.query.dialect.macros import CAST_FROM, TEXT_MACROS, call, is_plain
 from hornbeam_server.query.dialect.numerics import write_numeric
 from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
@@ -514,7 +515,8 @@ def check_cast(node: exp.Cast) -> None:
     to = node.args["to"]
     if not isinstance(to, exp.DataType):
         return
-    check_type(to)
+    if not _names_relation(node):
+        check_type(to)
     if to.this is _D.ARRAY:
         _check_array_cast(node, to)
         return
@@ -533,6 +535,12 @@ def check_cast(node: exp.Cast) -> None:
             node.set("this", exp.Null())
         else:
             raise not_read(written, to.sql(NAME), error) from None
+
+
+def _names_relation(node: exp.Cast) -> bool:
+    """Is it `NULL::relation`, which names the relation whose columns a function takes?"""
+    around = node.parent
+    return isinstance(around, exp.Anonymous) and around.name.lower() in POPULATING
 
 
 def _check_array_cast(node: exp.Cast, to: exp.DataType) -> None:

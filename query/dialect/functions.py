@@ -28,7 +28,9 @@ from hornbeam_server.query.dialect.moments import (
 from hornbeam_server.query.dialect.numerics import has_exponent, without_exponent
 from hornbeam_server.query.dialect.patterns import (
     formatted,
+    has_computed_escape,
     has_pattern,
+    like_with_backslash,
     matched_part,
     normalized,
     replaced,
@@ -415,7 +417,7 @@ def is_translated(node: exp.Expr) -> bool:
         known = node.name.lower() in _CALLS or has_template(node)
         return known or session_value(node) is not None
     if isinstance(node, exp.SimilarTo | exp.Escape):
-        return _similar_to(node) is not None
+        return _similar_to(node) is not None or has_computed_escape(node)
     if isinstance(node, exp.Substring):
         return has_pattern(node)
     if isinstance(node, exp.AtTimeZone):
@@ -440,6 +442,8 @@ def in_duckdb(node: exp.Expr) -> exp.Expr:
     found = _similar_to(node)
     if found is not None:
         return similar(found, node.expression if isinstance(node, exp.Escape) else None)
+    if isinstance(node, exp.Escape):
+        return like_with_backslash(node)
     if isinstance(node, exp.Anonymous):
         translate = _CALLS.get(node.name.lower(), from_template)
         return translate(node)
@@ -459,6 +463,11 @@ def is_aggregate(node: exp.Expr) -> bool:
     if isinstance(node, exp.AggFunc):
         return True
     return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
+
+
+def gives_rows(node: exp.Func) -> bool:
+    """Does a function return several rows?"""
+    return has_rows(node) or function_name(node) in {*ROWS, "generate_series", "range"}
 
 
 _NOW_CALLS = {"now", "get_current_timestamp", "transaction_timestamp"}

@@ -102,6 +102,14 @@ READ_AGAIN, READ_AGAIN_AT_LEAST = 50, 20_000
 _KEYWORD_FORMS = ("CAST", "OVERLAY", "POSITION", "SUBSTRING", "TRY_CAST")
 
 
+_BEHIND_VALUES = frozenset(
+    {
+        *(TokenType.UNION, TokenType.INTERSECT, TokenType.EXCEPT),
+        *(TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH),
+    }
+)
+
+
 class _Parser(_DUCKDB):  # type: ignore[misc]
     TYPE_CONVERTERS: ClassVar[dict[Any, Any]] = {}
     FUNCTIONS = {  # noqa: RUF012
@@ -211,6 +219,30 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
         found: exp.Expr | None = super()._parse_is(this)
         if isinstance(found, exp.Not):
             found.meta[IS_NOT] = True
+        return found
+
+    def _parse_derived_table_values(self, allow_value_synonym: bool = False) -> exp.Values | None:
+        """Parse VALUES with its alias. Behind `(VALUES …` in FROM may also stand a clause, such as
+        UNION: then it is a subquery."""
+        index = self._index
+        if self._match_pair(TokenType.L_PAREN, TokenType.VALUES):
+            rows = self._parse_csv(self._parse_value)
+            ends = not self._curr or self._curr.token_type not in _BEHIND_VALUES
+            if ends and self._match(TokenType.R_PAREN):
+                alias = self._parse_table_alias()
+                derived: exp.Values = self.expression(exp.Values(expressions=rows, alias=alias))
+                return derived
+            self._retreat(index)
+            if not ends:
+                return None
+        found: exp.Values | None = super()._parse_derived_table_values(allow_value_synonym)
+        return found
+
+    def _parse_escape(self, this: exp.Expr | None) -> exp.Expr | None:
+        """Parse ESCAPE, behind which any expression may stand."""
+        if not self._match(TokenType.ESCAPE):
+            return this
+        found: exp.Expr = self.expression(exp.Escape(this=this, expression=self._parse_bitwise()))
         return found
 
     def _parse_similar_part(self) -> exp.Expr:

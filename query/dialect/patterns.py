@@ -43,6 +43,22 @@ def similar(node: exp.SimilarTo, escape: exp.Expr | None) -> exp.Expr:
     return value_call("similar", node.this, node.expression, *([] if escape is None else [escape]))
 
 
+def has_computed_escape(node: exp.Expr) -> bool:
+    """Is it LIKE or ILIKE with an escape that DuckDB does not take: no literal of one byte?"""
+    if not isinstance(node, exp.Escape) or not isinstance(node.this, exp.Like | exp.ILike):
+        return False
+    escape = node.expression
+    written = isinstance(escape, exp.Literal) and escape.is_string
+    return not (written and len(escape.name.encode()) <= 1)
+
+
+def like_with_backslash(node: exp.Escape) -> exp.Expr:
+    """LIKE with a computed escape as LIKE of a pattern whose escape is the backslash."""
+    like = node.this
+    like.set("expression", value_call("like_escape", like.expression, node.expression))
+    return like
+
+
 def replaced(call: exp.Anonymous) -> exp.Expr:
     """regexp_replace: with a number, the fourth argument is where the search begins."""
     given = call.expressions

@@ -160,6 +160,7 @@ _INNER: Mapping[str, Function] = {
     "overlap": Function(times.overlap, (ANY,) * 4, _BOOLEAN, strict=False),
     "timestamp_by_template": Function(time_readers.to_timestamp, (_TEXT, _TEXT), _TIMESTAMPTZ),
     "number_by_template": Function(templates.number_of_text, (_TEXT, _TEXT), _TEXT),
+    "like_escape": Function(matches.like_escape, (_TEXT, _TEXT), _TEXT),
     "shown": Function(texts.shown, (ANY,), _TEXT),
     "format": Function(texts.format_text, (_TEXT, _TEXTS), _TEXT),
     "regexp_all": _of_regex(matches.all_matches, _TEXTS, _TEXT, optional=1, several=True),

@@ -147,7 +147,29 @@ def _filled(new: str, found: re.Match[str]) -> str:
     return _REFERENCE.sub(part, new)
 
 
-# ---------------------------------------------------------------- SIMILAR TO
+# ---------------------------------------------------------------- LIKE, SIMILAR TO
+
+
+def like_escape(pattern: str, escape: str) -> str:
+    """A pattern of LIKE with the backslash for its escape character, as PostgreSQL's function of
+    this name gives it. An empty `escape` means that no character is one."""
+    _check_escape(escape)
+    if escape == "\\":
+        return pattern
+    signs, escaped = [], False
+    for sign in pattern:
+        if sign == escape and not escaped:
+            signs.append("\\")
+            escaped = True
+            continue
+        signs.append("\\\\" if sign == "\\" and not escaped else sign)
+        escaped = False
+    return "".join(signs)
+
+
+def _check_escape(escape: str) -> None:
+    if len(escape) > 1:
+        raise TypeMismatch("ESCAPE takes one character.", cure="Write ESCAPE '!', or ESCAPE ''.")
 
 
 def similar(text: str, pattern: str, escape: str = "\\") -> bool:
@@ -169,8 +191,7 @@ _SIGNS = {"%": ".*", "_": ".", "(": "(?:"} | {sign: f"\\{sign}" for sign in ".^$
 def _regex(pattern: str, escape: str) -> str:
     """A pattern of SIMILAR TO as a regular expression. Escaped quotes divide it into three parts:
     the first takes as little as possible, the second is a group."""
-    if len(escape) > 1:
-        raise TypeMismatch("ESCAPE takes one character.", cure="Write ESCAPE '!', or ESCAPE ''.")
+    _check_escape(escape)
     parts, quotes, bracket = ["^(?:"], 0, ""
     divided = f'{escape}"' in pattern
     signs = iter(pattern)

@@ -289,7 +289,7 @@ class _Parser:
         if sign == "c" and self._here():
             self._at += 1
             return re.escape(chr(ord(self.pattern[self._at - 1]) & 0x1F))
-        if sign.isalnum():
+        if sign.isascii() and sign.isalnum():
             raise _wrong(self.pattern, f"\\{sign} is no escape")
         return re.escape(sign)
 

@@ -151,7 +151,9 @@ class _Reader:
         if word == "OWNED" and self._is("BY"):
             return replace(found, owner=self._owner())
         if word == "CACHE":
-            self._number()  # it has no effect: nodes always reserve numbers in blocks
+            # It has no effect: nodes always reserve numbers in blocks.
+            if (number := self._number()) < 1:
+                self._refuse(f"CACHE {number}", token.start, "Give a number from 1.")
             return found
         if word == "NO" and self._is("MINVALUE"):
             return replace(found, least=None)

@@ -146,3 +146,30 @@ def test_equal_intervals_of_other_parts_are_not_identical():
 def test_what_is_no_interval_is_refused(text):
     with pytest.raises(TypeMismatch, match="INTERVAL"):
         ColumnType(Kind.INTERVAL).coerce(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1:02.5", Interval(microseconds=62_500_000)),
+        ("-1:02.5", Interval(microseconds=-62_500_000)),
+        ("1-2 3 years", Interval(months=50)),
+        ("1-2 5 4:05:06", Interval(14, 5, 14_706_000_000)),
+        ("3 4 hours", Interval(days=3, microseconds=14_400_000_000)),
+        ("1 sec 2 ms 3 us", Interval(microseconds=1_002_003)),
+    ],
+)
+def test_text_of_several_parts_is_read_as_by_postgresql(text: str, value: Interval) -> None:
+    assert interval(text).parts == value.parts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("123 11", "3 1-2", "3 4 minutes", "123 2:03 -2:04", "1 hour 2:03", "2 mons 1-2"),
+        *("1 day 2 d", "1 ms 2 milliseconds", "1 year 2 decades 3 years", "1:2 3", "70:02.5"),
+    ],
+)
+def test_text_that_has_a_field_twice_or_a_number_without_unit_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"twice|no unit of time|no such time"):
+        interval(text)
