@@ -37,7 +37,12 @@ from hornbeam_server.query.dialect.patterns import (
     similar,
 )
 from hornbeam_server.query.dialect.session import session_value
-from hornbeam_server.query.dialect.templates import filled, from_template, has_template
+from hornbeam_server.query.dialect.templates import (
+    filled,
+    from_template,
+    has_template,
+    value_call,
+)
 from hornbeam_server.query.dialect.text_arrays import texts_of
 from hornbeam_server.query.values.number_templates import number_size
 from hornbeam_server.schema.errors import SqlError, Unsupported
@@ -335,7 +340,7 @@ def _is_row(node: exp.Expr) -> bool:
 
 
 def _document_of_row(call: exp.Anonymous) -> exp.Expr:
-    """Translate to_json and to_jsonb of ROW(…), which is an object with the keys f1, f2, …"""
+    """Translate to_json, to_jsonb and row_to_json of ROW(…), which is an object with the keys f1, f2, …"""
     row = call.expressions[0].unnest() if len(call.expressions) == 1 else None
     if row is None or not _is_row(row):
         return call
@@ -355,6 +360,49 @@ def _json(call: exp.Anonymous) -> exp.Expr:
     if found is not call or len(call.expressions) != 1:
         return found
     text = macro_call("json", call.expressions[0].copy())
+    return exp.cast(text, exp.DType.JSON)
+
+
+def _built_array(call: exp.Anonymous) -> exp.Expr:
+    """Translate json_build_array, with the blanks that PostgreSQL writes."""
+    return _joined_parts("[", [[_member(value)] for value in call.expressions], "]")
+
+
+def _built_object(call: exp.Anonymous) -> exp.Expr:
+    """Translate json_build_object, whose keys may have any type. Raises SqlError."""
+    given = call.expressions
+    if len(given) % 2:
+        raise SqlError(
+            "json_build_object has a key without a value.", cure="Write a value behind each key."
+        )
+    pairs = [
+        [macro_call("json_key", key.copy()), exp.Literal.string(" : "), _member(value)]
+        for key, value in zip(given[::2], given[1::2], strict=True)
+    ]
+    return _joined_parts("{", pairs, "}")
+
+
+def _member(value: exp.Expr) -> exp.Expr:
+    """The text of a value in JSON, as to_json gives it."""
+    found = _json(exp.Anonymous(this="to_json", expressions=[value.copy()]))
+    text = exp.cast(found, exp.DType.TEXT)
+    return exp.Anonymous(this="coalesce", expressions=[text, exp.Literal.string("null")])
+
+
+def _joined_parts(begin: str, parts: Sequence[Sequence[exp.Expr]], end: str) -> exp.Expr:
+    """JSON of these parts, with commas between them."""
+    texts: list[exp.Expr] = [exp.Literal.string(begin)]
+    for i, part in enumerate(parts):
+        texts += [exp.Literal.string(", "), *part] if i else part
+    text = exp.Anonymous(this="concat", expressions=[*texts, exp.Literal.string(end)])
+    return exp.cast(text, exp.DType.JSON)
+
+
+def _object_of_texts(call: exp.Anonymous) -> exp.Expr:
+    """Translate json_object of an array of texts, or of an array of keys and one of values."""
+    if len(call.expressions) not in (1, 2):
+        return call
+    text = value_call("json_object", *(each.copy() for each in call.expressions))
     return exp.cast(text, exp.DType.JSON)
 
 
@@ -380,6 +428,10 @@ _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "generate_subscripts": _subscripts,
     "string_agg": _joined,
     "to_hex": _to_hex,
+    "json_build_array": _built_array,
+    "json_build_object": _built_object,
+    "json_object": _object_of_texts,
+    "row_to_json": _document_of_row,
     "to_json": _json,
     "to_jsonb": _document_of_row,
     "to_number": _to_number,

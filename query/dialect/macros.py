@@ -95,7 +95,7 @@ _TEXT = (
 """A value of any type as PostgreSQL prints it; DuckDB says `1 month` for `1 mon`, `.5` for `0.5`.
 It evaluates only the branch of the type."""
 _JSON = (
-    "CASE WHEN starts_with(typeof(x), 'DECIMAL') OR typeof(x) = 'HUGEINT'"
+    "CASE WHEN typeof(x) = 'JSON' THEN CAST(x AS VARCHAR) WHEN starts_with(typeof(x), 'DECIMAL') OR typeof(x) = 'HUGEINT'"
     r" THEN regexp_replace(CAST(x AS VARCHAR), '^(-?)\.', '\10.')"
     " WHEN typeof(x) = 'TIMESTAMP' THEN '\"' || replace(CAST(x AS VARCHAR), ' ', 'T') || '\"'"
     " WHEN typeof(x) = 'TIMESTAMP WITH TIME ZONE'"
@@ -107,6 +107,11 @@ _JSON = (
     " WHEN typeof(x) = 'FLOAT' THEN hornbeam_text_of_float(x) ELSE CAST(to_json(x) AS VARCHAR) END"
 )
 """A value of any type as text of JSON, as to_jsonb of PostgreSQL."""
+_JSON_KEY = (
+    "CASE WHEN x IS NULL THEN error('A key of json_build_object is NULL.')"
+    " ELSE CAST(to_json(hornbeam_text_of_any(x)) AS VARCHAR) END"
+)
+"""A value of any type as the key of an object in JSON."""
 _PART = "CAST(date_part('microseconds', x) AS BIGINT)"
 _NEAR = f"CASE WHEN {_PART} % u * 2 {{more}} u THEN u - {_PART} % u ELSE - ({_PART} % u) END"
 _EARLY, _LATE = (f"x + to_microseconds({_NEAR.format(more=more)})" for more in (">", ">="))
@@ -242,6 +247,7 @@ _MACROS: dict[str, Sequence[str]] = {
     "shift_right": (f"(a, n) AS {_SHIFTED_BACK}",),
     "overlaid": (f"(x, y, start, size) AS {_OVERLAID}",),
     "json": (f"(x) AS {_JSON}",),
+    "json_key": (f"(x) AS {_JSON_KEY}",),
     "letter": ("(x) AS CASE WHEN x THEN 't' WHEN NOT x THEN 'f' END",),
     "octets": ("(x) AS strlen(x)", "(x BLOB) AS octet_length(x)"),
     "months": (f"(x) AS {_MONTHS}",),

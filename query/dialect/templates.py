@@ -53,6 +53,10 @@ CASE json_type(a) WHEN 'ARRAY' THEN CAST(json_array_length(a) AS INTEGER)
 WHEN 'OBJECT' THEN error('The JSON is an object, which has no array length.')
 ELSE error('The JSON is a single value, which has no array length.') END
 """
+_ARRAY_AS_JSON = """
+CASE WHEN b THEN error('array_to_json adds no line feeds here: leave its second argument out.')
+ELSE array_to_json(a) END
+"""
 _PADDED = "CASE WHEN c = '' THEN left(a, greatest(b, 0)) ELSE {}(a, b, nullif(c, '')) END"
 _BACKWARDS = "CASE WHEN b = 1 THEN CAST(range(len(a), 0, -1) AS INTEGER[]) END"
 _PLACES = "CASE WHEN b = 1 THEN CAST(range(1, len(a) + 1) AS INTEGER[]) END"
@@ -70,6 +74,7 @@ TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
         ("generate_subscripts", 2): f"unnest({_PLACES})",
         ("generate_subscripts", 3): f"unnest(CASE WHEN c THEN {_BACKWARDS} ELSE {_PLACES} END)",
         ("initcap", 1): _CAPITALS,
+        ("array_to_json", 2): _ARRAY_AS_JSON,
         ("json_array_length", 1): f"CASE WHEN a IS NOT NULL THEN {_LENGTH} END",
         ("json_typeof", 1): _JSON_KIND,
         ("justify_days", 1): "hornbeam_justify_days(a)",
@@ -92,8 +97,6 @@ TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
 RENAMED = {
     "clock_timestamp": "now",
     "every": "bool_and",
-    "json_build_array": "json_array",
-    "json_build_object": "json_object",
     "json_object_agg": "json_group_object",
     "statement_timestamp": "now",
 }

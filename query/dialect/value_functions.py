@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hornbeam_server.query.dialect import macros
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.values import (
+    json_texts,
     matches,
     numbers,
     octets,
@@ -160,6 +161,7 @@ _INNER: Mapping[str, Function] = {
     "overlap": Function(times.overlap, (ANY,) * 4, _BOOLEAN, strict=False),
     "timestamp_by_template": Function(time_readers.to_timestamp, (_TEXT, _TEXT), _TIMESTAMPTZ),
     "number_by_template": Function(templates.number_of_text, (_TEXT, _TEXT), _TEXT),
+    "json_object": Function(json_texts.object_of_texts, (_TEXTS, _TEXTS), _TEXT, 1),
     "like_escape": Function(matches.like_escape, (_TEXT, _TEXT), _TEXT),
     "shown": Function(texts.shown, (ANY,), _TEXT),
     "format": Function(texts.format_text, (_TEXT, _TEXTS), _TEXT),

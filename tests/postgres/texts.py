@@ -24,6 +24,7 @@ REGEXES = (
 TRIMMED = ("'  abc  '", "'xxabcxx'", "E'\\tabc\\n'", "''", "'abc'", "NULL")
 COUNTS = ("0", "1", "2", "10", "-1", "-2", "NULL")
 
+ESCAPES = ("left('!x', 1)", "left('x', 0)", "'ä'", "right('\\\\', 1)", "NULL")
 OTHERS = """
 'a' || 'b'
 'a' || NULL
@@ -307,7 +308,21 @@ json_array_length('[1, 2, 3]'::JSON)
 json_typeof('[1]'::JSON)
 json_typeof('{"a": 1}'::JSON -> 'a')
 json_build_object('a', 1, 'b', 'x')
+json_build_object(1, 2, TRUE, 2.50, DATE '2024-02-29', NULL)
+json_build_object('a', json_build_object('b', '[1,2]'::JSON), 'c', TIMESTAMP '2024-02-29 10:00')
+json_build_object('s', 'it is "q" \\ ä')
+json_build_object()
+json_build_object(NULL, 1)
+json_build_object('a')
 json_build_array(1, 'a', NULL, TRUE)
+json_build_array('\\x0001'::BYTEA, ARRAY['x', NULL], '{"a":1}'::JSON, '{"a":1}'::JSONB)
+json_object('{a,1,b,NULL}'::TEXT[])
+json_object('{a,b}'::TEXT[], ARRAY['1', 'd e'])
+json_object('{a}'::TEXT[])
+json_object('{a,b}'::TEXT[], '{1}'::TEXT[])
+json_object('{NULL,1}'::TEXT[])
+array_to_json(ARRAY[1, 2], FALSE)
+to_json('{"x": 3}'::JSON)
 to_json('a'::TEXT)
 to_json(1.50)
 row_to_json(ROW(1, 'a'))
@@ -323,6 +338,7 @@ def texts() -> Iterator[str]:
     yield from (f"{a} LIKE {b}" for a, b in product(MATCHED, LIKES))
     yield from (f"{a} ILIKE {b}" for a, b in product(MATCHED, LIKES[:4] + LIKES[10:]))
     yield from (f"{a} SIMILAR TO {b}" for a, b in product(MATCHED, SIMILARS))
+    yield from (f"{a} LIKE {b} ESCAPE {c}" for a, b, c in product(MATCHED[:6], LIKES[:8], ESCAPES))
     yield from (f"{a} ~ {b}" for a, b in product(MATCHED, REGEXES))
     yield from (f"{a} ~* {b}" for a, b in product(MATCHED[:6], REGEXES[:6]))
     for function in ("trim", "ltrim", "rtrim", "btrim", "length", "upper", "initcap", "reverse"):
