@@ -75,11 +75,13 @@ def _derived(node: exp.Query) -> Iterator[exp.Query]:
             yield from _nested(source.unnest())
 
 
-def _nested(query: exp.Query) -> Iterator[exp.Query]:
-    yield query
-    for source in _sources(query):
-        if isinstance(source, exp.Subquery):
-            yield from _nested(source.unnest())
+def _nested(found: exp.Expr) -> Iterator[exp.Query]:
+    """Yield a query and those in its FROM. Only joins in parentheses are no query."""
+    if isinstance(found, exp.Query):
+        yield found
+        for source in _sources(found):
+            if isinstance(source, exp.Subquery):
+                yield from _nested(source.unnest())
 
 
 def _forbidding(node: exp.Query) -> str | None:

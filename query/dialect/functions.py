@@ -340,7 +340,7 @@ def _is_row(node: exp.Expr) -> bool:
 
 
 def _document_of_row(call: exp.Anonymous) -> exp.Expr:
-    """Translate to_json, to_jsonb and row_to_json of ROW(…), which is an object with the keys f1, f2, …"""
+    """Translate to_json, to_jsonb and row_to_json of ROW(…), an object with the keys f1, f2, …"""
     row = call.expressions[0].unnest() if len(call.expressions) == 1 else None
     if row is None or not _is_row(row):
         return call

@@ -95,7 +95,8 @@ _TEXT = (
 """A value of any type as PostgreSQL prints it; DuckDB says `1 month` for `1 mon`, `.5` for `0.5`.
 It evaluates only the branch of the type."""
 _JSON = (
-    "CASE WHEN typeof(x) = 'JSON' THEN CAST(x AS VARCHAR) WHEN starts_with(typeof(x), 'DECIMAL') OR typeof(x) = 'HUGEINT'"
+    "CASE WHEN typeof(x) = 'JSON' THEN CAST(x AS VARCHAR)"
+    " WHEN starts_with(typeof(x), 'DECIMAL') OR typeof(x) = 'HUGEINT'"
     r" THEN regexp_replace(CAST(x AS VARCHAR), '^(-?)\.', '\10.')"
     " WHEN typeof(x) = 'TIMESTAMP' THEN '\"' || replace(CAST(x AS VARCHAR), ' ', 'T') || '\"'"
     " WHEN typeof(x) = 'TIMESTAMP WITH TIME ZONE'"

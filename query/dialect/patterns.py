@@ -54,7 +54,7 @@ def has_computed_escape(node: exp.Expr) -> bool:
 
 def like_with_backslash(node: exp.Escape) -> exp.Expr:
     """LIKE with a computed escape as LIKE of a pattern whose escape is the backslash."""
-    like = node.this
+    like: exp.Expr = node.this
     like.set("expression", value_call("like_escape", like.expression, node.expression))
     return like
 
