@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.query.dialect.functions import function_name, gives_rows, is_aggregate
+from hornbeam_server.query.dialect.functions import is_aggregate
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.errors import SqlError, Unsupported
 
@@ -30,8 +30,6 @@ def check_clauses(nodes: Iterable[exp.Expr], tokens: Sequence[Token], sql: str) 
                 _check_frame(node)
             case exp.Filter():
                 _check_filter(node)
-            case exp.Values() if not isinstance(node.parent, exp.Insert):
-                _check_rows(node)
             case exp.Select() | exp.SetOperation():
                 for clause, constant in _constants(node):
                     raise SqlError(
@@ -73,16 +71,6 @@ def _check_filter(node: exp.Filter) -> None:
         raise SqlError(
             "FILTER has an aggregate.", cure="Compute it in a subquery, and filter by its column."
         )
-
-
-def _check_rows(values: exp.Values) -> None:
-    """A function that gives rows would change the number of rows."""
-    for node in _outside_queries(values):
-        if isinstance(node, exp.Func) and gives_rows(node):
-            raise SqlError(
-                f"Function {function_name(node)} gives rows, and VALUES lists them.",
-                cure="Write SELECT, or the function in FROM.",
-            )
 
 
 def _outside_queries(root: exp.Expr) -> Iterator[exp.Expr]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.query.dialect.functions import gives_rows, is_aggregate
+from hornbeam_server.query.dialect.functions import is_aggregate, returns_rows
 from hornbeam_server.schema.errors import SqlError, Unsupported
 
 LOCKING = "locking"
@@ -95,14 +95,14 @@ def _forbidding(node: exp.Query) -> str | None:
         windowed = isinstance(found, exp.Window)
         if (windowed or is_aggregate(found)) and found.find_ancestor(exp.Query) is node:
             return "window functions" if windowed else "aggregates"
-    if any(_gives_rows(each) for each in node.expressions):
+    if any(_many_rows(each) for each in node.expressions):
         return "functions that give rows"
     return None
 
 
-def _gives_rows(projection: exp.Expr) -> bool:
+def _many_rows(projection: exp.Expr) -> bool:
     inner = projection.unalias().unnest()
-    return isinstance(inner, exp.Func) and gives_rows(inner)
+    return isinstance(inner, exp.Func) and returns_rows(inner)
 
 
 def _sources(node: exp.Query) -> list[exp.Expr]:

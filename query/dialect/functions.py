@@ -517,11 +517,6 @@ def is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
 
 
-def gives_rows(node: exp.Func) -> bool:
-    """Does a function return several rows?"""
-    return has_rows(node) or function_name(node) in {*ROWS, "generate_series", "range"}
-
-
 _NOW_CALLS = {"now", "get_current_timestamp", "transaction_timestamp"}
 
 
