@@ -74,7 +74,7 @@ class Database:
         self.keeper = parts.keeper
         self.engine = parts.engine
         self.initial_loads = InitialLoads(self.keeper, self.manager, self.committer)
-        self._copies = RelationCopies(self.keeper, self.clock)
+        self._copies = RelationCopies(self.keeper, self.clock, ports.ids)
         self.member = member
         self._coordination = ports.coordination
         self._opened_at = self.clock.monotonic()

@@ -2,8 +2,9 @@
 
 ALTER TABLE … ADD COLUMN writes no row: older rows show a literal. As in PostgreSQL, a default that
 has one value in a transaction, such as now(), is computed once, when the column is added. A default
-with another value for each row (nextval, gen_random_uuid) needs a relation without rows, which is
-checked when the catalog is put into force (`txlayer/ddl/constraint_validation.py`).
+with random UUIDs writes the rows again (`schema/copies.py`). One that takes numbers (nextval) needs
+a relation without rows, which is checked when the catalog is put into force
+(`txlayer/ddl/constraint_validation.py`).
 """
 
 from __future__ import annotations

@@ -9,11 +9,12 @@ is filled with the rows that are stored already, and at the end it is the table 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
 from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.sqltext import literal_sql
 from hornbeam_server.schema.types import JSONB, Kind, encoded_alike, takes_all
 
 _ROUNDED = {Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.DOUBLE}
@@ -35,7 +36,8 @@ class Using:
 @dataclass(frozen=True)
 class Copy:
     """The relation `target` as it becomes. `conversions` has the columns whose values change, each
-    with an expression over the rows in force. All generated columns are computed again; the other
+    or that are appended with another value for each row, each with an expression over the rows in
+    force. All generated columns are computed again; the other
     columns keep their values."""
 
     target: Relation
@@ -79,12 +81,43 @@ def _copy(old: Relation, new: Relation, usings: Iterable[Using]) -> Copy | None:
 
 def _conversions(old: Relation, new: Relation, using: dict[str, str]) -> Iterator[tuple[str, str]]:
     for column in new.visible:
-        if column.name not in old.visible_names or is_generated(column):
+        if is_generated(column):
             continue
-        if column.name in using:
+        if column.name not in old.visible_names:
+            if column.default_kind is DefaultKind.UUID:
+                yield column.name, _uuid_of_row(old, column, "")
+        elif column.name in using:
             yield column.name, using[column.name]
         elif needs_conversion(old.column(column.name), column):
             yield column.name, identifier(column.name)
+
+
+def seeded(copy: Copy, old: Relation, seed: str) -> Copy:
+    """The copy of `old` in which the random UUIDs of appended columns follow from `seed`."""
+    texts = {
+        _uuid_of_row(old, column, ""): _uuid_of_row(old, column, seed)
+        for column in copy.target.visible
+        if column.default_kind is DefaultKind.UUID
+    }
+    conversions = tuple((name, texts.get(sql, sql)) for name, sql in copy.conversions)
+    return replace(copy, conversions=conversions)
+
+
+def _uuid_of_row(relation: Relation, column: Column, seed: str) -> str:
+    """An expression over the rows of `relation`: a UUID of version 4 for each row. It follows from
+    `seed` and the key, so that a row keeps it when a transaction writes the row again."""
+    key = " || ".join(f"quote_literal(CAST({identifier(k)} AS TEXT))" for k in relation.primary_key)
+    row = f"'{seed}' || {literal_sql(column.name)} || {key}"
+    digits = f"encode(sha256(convert_to({row}, 'UTF8')), 'hex')"
+    parts = (
+        f"left({digits}, 8)",
+        f"substring({digits}, 9, 4)",
+        f"'4' || substring({digits}, 13, 3)",
+        f"'a' || substring({digits}, 16, 3)",
+        f"substring({digits}, 19, 12)",
+    )
+    separated = " || '-' || ".join(parts)
+    return f"CAST({separated} AS {column.type.ddl()})"
 
 
 def needs_conversion(before: Column, after: Column) -> bool:

@@ -9,7 +9,7 @@ rows another meaning are refused, with the reason and a cure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hornbeam_server.schema.copies import Copy, Using, copies_for, is_generated, needs_conversion
@@ -145,7 +145,7 @@ class SchemaDiff:
         for owner, column in self.renumbered_columns:
             yield DiffRow("change", "identity", f"{owner}.{column.name}", _defaulted(column))
         for copy in self.copies:
-            yield from _converted(copy)
+            yield from _converted(copy, self.appended_columns)
 
     def _constraint_rows(self) -> Iterator[DiffRow]:
         for action, keys in (("drop", self.dropped_foreign_keys), ("add", self.added_foreign_keys)):
@@ -202,12 +202,14 @@ def refreshed(view: DeclaredView) -> str:
     return f"deferred, every {view.interval_s:g} s, group {view.group}"
 
 
-def _converted(copy: Copy) -> Iterator[DiffRow]:
+def _converted(copy: Copy, appended: Collection[tuple[str, Column]]) -> Iterator[DiffRow]:
     expressions = dict(copy.conversions)
     for column in copy.target.visible:
         if column.name in copy.changed:
             sql = expressions.get(column.name)
             how = "computed again" if sql is None else f"using {sql}"
+            if sql is not None and (copy.relation, column) in appended:
+                how = "another value for each row"
             name = f"{copy.relation}.{column.name}"
             yield DiffRow("rewrite", "column", name, f"{_described(column)}, {how}")
 

@@ -24,7 +24,6 @@ from hornbeam_server.schema.renames import Rename
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.txlayer.commit.failpoints import Step
-from hornbeam_server.txlayer.ddl.relation_copies import RelationCopies
 from hornbeam_server.txlayer.transactions.requests import (
     RepairRows,
     Statement,
@@ -258,7 +257,7 @@ def _change_totals(name: str, passes: frozenset[Step], before: Catalog, *after: 
 async def _convert(database: Database) -> None:
     """Give the texts of gifts other values, by a copy of the relation."""
     if database.catalog.schema.relation("gift").column("g_text").nullable:
-        await RelationCopies(database.keeper, database.clock).change(_converted)
+        await database._copies.change(_converted)
     await database.keeper.wait_built()
 
 

@@ -233,6 +233,46 @@ async def test_transactions_go_on_and_keep_the_copy(tmp_path, monkeypatch):
         await require_right(database)
 
 
+async def test_stored_rows_get_random_uuids(tmp_path, monkeypatch):
+    async with opened(tmp_path) as database:
+        many = [[i, 1, str(i)] for i in range(100, 1500)]
+        await database.load("line", ["l_id", "l_s_id", "l_code"], many)
+        sql = "ALTER TABLE line ADD COLUMN l_u UUID DEFAULT gen_random_uuid() NOT NULL UNIQUE"
+        request = await planned(database, sql)
+        plan, filled = database.plan_schema(request), RelationCopies._filled
+        shown = [row.detail for row in plan.changes.rows() if row.name == "line.l_u"]
+        assert any("another value for each row" in detail for detail in shown)
+
+        async def held(self, names):
+            (copy,) = database.catalog.copies
+            assert "gen_random_uuid" not in str(copy.conversions)
+            await run(
+                database,
+                "INSERT INTO line (l_id, l_s_id, l_code) VALUES (9000, 1, '9000')",
+                "UPDATE line SET l_count = 7 WHERE l_id BETWEEN 200 AND 300",
+                "UPDATE line SET l_id = 9001 WHERE l_id = 400",
+                "DELETE FROM line WHERE l_id = 500",
+            )
+            await filled(self, names)
+
+        monkeypatch.setattr(RelationCopies, "_filled", held)
+        await database.apply_schema(request, plan.plan_id)
+        await database.keeper.wait_built()
+        await run(database, "INSERT INTO line (l_id, l_s_id, l_code) VALUES (9002, 1, '9002')")
+        rows = await database.fetch("SELECT l_id, l_u FROM line")
+        assert len({found for _, found in rows}) == len(rows) == 4 + 1400 + 1
+        assert {found.version for _, found in rows} == {4}
+        ((_, known),) = [row for row in rows if row[0] == 9001]
+        found = await database.fetch("SELECT l_id FROM line WHERE l_u = ?", (known,))
+        assert found == [(9001,)]
+        await require_right(database)
+        monkeypatch.undo()
+        again = "ALTER TABLE line ADD COLUMN l_v TEXT DEFAULT gen_random_uuid()"
+        await alter(database, again)
+        both = await database.fetch("SELECT CAST(l_u AS TEXT), l_v FROM line")
+        assert len({text for row in both for text in row}) == 2 * len(rows)
+
+
 async def test_a_node_that_begins_to_lead_drops_copies(tmp_path):
     async with opened(tmp_path) as database:
         request = await planned(database, "ALTER TABLE line ALTER l_at TYPE DATE")

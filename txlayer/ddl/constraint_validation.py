@@ -6,7 +6,7 @@ at the switch, while no writer is inside (`TransactionManager.switch`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from hornbeam_server.query.dialect.duckdb_types import quoted
@@ -42,7 +42,7 @@ async def check_stored(current: Catalog, new: Catalog, count: Count, count_befor
         if relation not in arrived:  # the rows of a copy meet them
             await _check_column(relation, before, column, count_before)
     await _check_copied(arrived, new.schema, count)
-    await _check_appended(changes.appended_columns, count_before)
+    await _check_appended(changes.appended_columns, arrived, count_before)
     # Rows meet a constraint that has only got another name.
     known = {replace(index, name="") for index in changes.dropped_indexes}
     for index in changes.added_indexes:
@@ -83,10 +83,13 @@ async def _check_copied(
                 await _check_foreign_key(relation.name, key, count)
 
 
-async def _check_appended(columns: Sequence[tuple[str, Column]], count: Count) -> None:
-    """A column whose default differs from row to row is added to a relation without rows."""
+async def _check_appended(
+    columns: Sequence[tuple[str, Column]], arrived: Mapping[str, Set[str]], count: Count
+) -> None:
+    """A column whose default differs from row to row is added to a relation without rows, or has
+    its values in a copy."""
     for relation, column in columns:
-        if not differs_by_row(column):
+        if not differs_by_row(column) or column.name in arrived.get(relation, ()):
             continue
         rows = await count(f"SELECT count(*) FROM {quoted(relation)}")
         if not rows:

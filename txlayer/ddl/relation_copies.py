@@ -18,12 +18,14 @@ node that begins to lead drops the copies that it finds: the client that waits f
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import cache
 
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.copies import Copy
+from hornbeam_server.schema.copies import Copy, seeded
 from hornbeam_server.schema.errors import HornbeamError, StalePlan
 from hornbeam_server.schema.renames import Rename
-from hornbeam_server.storage.ports import Clock
+from hornbeam_server.storage.ports import Clock, Ids
 from hornbeam_server.txlayer.ddl import copy_records
 from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
 
@@ -36,9 +38,10 @@ Make = Callable[[Catalog], Awaitable[Catalog]]
 class RelationCopies:
     """Carries out changes of the schema, those that need copies of relations in three steps."""
 
-    def __init__(self, keeper: CatalogKeeper, clock: Clock) -> None:
+    def __init__(self, keeper: CatalogKeeper, clock: Clock, ids: Ids) -> None:
         self._keeper = keeper
         self._clock = clock
+        self._ids = ids
 
     async def change(
         self, make: Make, *, external: bool = False, renames: Sequence[Rename] = ()
@@ -54,10 +57,17 @@ class RelationCopies:
 
     async def _change(self, make: Make, external: bool, renames: Sequence[Rename]) -> None:
         copies: tuple[Copy, ...] = ()
+        seed = cache(self._ids.new)
+
+        async def plan(current: Catalog) -> Catalog:
+            planned = await make(current)
+            schema = current.schema
+            found = (seeded(c, schema.relation(c.relation), seed()) for c in planned.copies)
+            return replace(planned, copies=tuple(found))
 
         async def begin(current: Catalog) -> Catalog:
             nonlocal copies
-            planned = await make(current)
+            planned = await plan(current)
             if not planned.copies and not current.copies:
                 return planned
             catalog = copy_records.begun(planned, current)
@@ -65,7 +75,7 @@ class RelationCopies:
             return catalog
 
         async def arrive(current: Catalog) -> Catalog:
-            return copy_records.arrived(await make(current), current)
+            return copy_records.arrived(await plan(current), current)
 
         try:
             await self._keeper.change(begin, external=external, renames=renames)
