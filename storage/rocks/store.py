@@ -47,6 +47,7 @@ from hornbeam_server.storage.rocks.versions import (
     invisible_versions,
     newest_versions,
     seek_row,
+    seek_rows,
     table_end,
 )
 
@@ -176,8 +177,7 @@ class RocksStore:
         prefix, stamp = self._prefix(table), STAMP.pack(LARGEST - at)
         with Mapped(f"Table {table} cannot be read"):
             found: list[Cell | None] = []
-            for key in keys:
-                cell = seek_row(self._db, prefix + key, stamp)
+            for cell in seek_rows(self._db, prefix, keys, stamp):
                 if cell is None or cell.value == TOMBSTONE:
                     found.append(None)
                     continue

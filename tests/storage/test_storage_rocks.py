@@ -6,12 +6,16 @@ import time
 from math import inf
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rocksdict import WriteBatch
 
 from hornbeam_server.schema.errors import Corruption, DiskFull, Unavailable
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 from hornbeam_server.storage.rocks import store as rocks
+from hornbeam_server.storage.rocks import versions as rocks_versions
 from hornbeam_server.storage.rocks.store import RocksStore
+from hornbeam_server.storage.rocks.versions import seek_row, seek_rows
 from tests.storage.storage_world import collect
 
 
@@ -53,6 +57,8 @@ async def test_a_damaged_block_raises_corruption_and_never_reads_as_absent(
         except Corruption:
             damaged.append(i)
     assert damaged
+    with pytest.raises(Corruption):
+        await store.get("t", [k(i) for i in range(count)], NEWEST)
     for reverse in (False, True):
         with pytest.raises(Corruption):
             await collect(store.scan("t", b"", None, NEWEST, reverse=reverse))
@@ -193,6 +199,39 @@ def test_a_batch_of_rocksdb_counts_its_writes():
     batch.put(b"k", b"v")
     batch.delete(b"k")
     assert len(batch) == 2
+
+
+@given(
+    stored=st.dictionaries(st.tuples(st.integers(0, 40), st.integers(1, 4)), st.booleans()),
+    wanted=st.sets(st.integers(0, 40)),
+    at=st.integers(0, 5),
+)
+def test_rows_of_ascending_keys_are_those_that_are_looked_up_one_by_one(
+    versions, stored, wanted, at
+):
+    """Some of the stored versions are purged, and more lie beside one another than a look-up of
+    many rows passes."""
+    db, prefix = versions, b"\0\0\0\1"
+    db.delete_range(prefix, b"\0\0\0\2")
+    for (number, ts), kept in stored.items():
+        physical = prefix + k(number) + (rocks.LARGEST - ts).to_bytes(8)
+        db[physical] = b"v%d" % ts
+        if not kept:
+            db.delete(physical)
+    keys, stamp = [k(number) for number in sorted(wanted)], (rocks.LARGEST - at).to_bytes(8)
+    expected = [seek_row(db, prefix + key, stamp) for key in keys]
+    assert list(seek_rows(db, prefix, keys, stamp)) == expected
+    assert list(seek_rows(db, prefix, keys[::-1], stamp)) == expected[::-1]
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory):
+    """A RocksDB of which a look-up of many rows passes two purged entries at most."""
+    store = RocksStore.open(tmp_path_factory.mktemp("versions"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rocks_versions, "MOST_SKIPPED", 2)
+        yield store._db
+    store._db.close()
 
 
 async def test_missing_keys_do_not_scan_over_purged_rows(tmp_path):
