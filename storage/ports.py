@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
 TOMBSTONE = b""
@@ -33,6 +34,10 @@ class Cell(NamedTuple):
     key: bytes
     ts: int
     value: bytes
+
+
+make_cell: Callable[[tuple[bytes, int, bytes]], Cell] = partial(tuple.__new__, Cell)
+"""Makes a `Cell` from a tuple, in half the time of `Cell(…)`: scans make one for each row."""
 
 
 class Put(NamedTuple):

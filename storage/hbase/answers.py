@@ -21,7 +21,7 @@ from struct import Struct
 from struct import error as TooShort
 
 from hornbeam_server.storage.hbase.cells import FAMILY, QUALIFIER
-from hornbeam_server.storage.ports import Cell
+from hornbeam_server.storage.ports import Cell, make_cell
 
 FUNCTION = "getScannerResults"
 _HEAD = b"\x0b\x00\x01"
@@ -120,7 +120,7 @@ def _append_rows(data: bytes, at: int, cells: list[Cell], count: int) -> int:
     behind them. Raises Unfamiliar."""
     head, middle, end = _ROW_HEAD.unpack_from, _ROW_MIDDLE.unpack_from, _ROW_END.unpack_from
     head_size, middle_size, end_size = _ROW_HEAD.size, _ROW_MIDDLE.size, _ROW_END.size
-    begin = at
+    append, begin = cells.append, at
     try:
         for _ in range(count - len(cells)):
             begin = at
@@ -140,7 +140,7 @@ def _append_rows(data: bytes, at: int, cells: list[Cell], count: int) -> int:
             if seen != _TIMESTAMP or last != _END:
                 raise Unfamiliar
             at += end_size
-            cells.append(Cell(key, ts, value))
+            append(make_cell((key, ts, value)))
     except TooShort:
         _require_part_of_row(data, begin)
         return begin

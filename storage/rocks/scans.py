@@ -12,11 +12,10 @@ from typing import Any, Protocol
 from rocksdict import Rdict, ReadOptions
 
 from hornbeam_server.storage.codec.implementation import Native, implementation
-from hornbeam_server.storage.ports import BATCH_BYTES, TOMBSTONE, Cell
+from hornbeam_server.storage.ports import BATCH_BYTES, TOMBSTONE, Cell, make_cell
 from hornbeam_server.storage.rocks.versions import (
     MOST_STEPS,
     entries_backwards,
-    make_cell,
     newest_versions,
     oldest_last,
     rows_of_batch,

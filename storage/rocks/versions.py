@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import lt
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from rocksdict import Rdict, ReadOptions
 
 from hornbeam_server.storage.codec.keys import successor
-from hornbeam_server.storage.ports import BATCH_BYTES, TOMBSTONE, Cell
+from hornbeam_server.storage.ports import BATCH_BYTES, TOMBSTONE, Cell, make_cell
 
 STAMP = struct.Struct(">Q")
 LARGEST = (1 << 64) - 1
@@ -180,10 +179,6 @@ def _has_ended(iterator: Any) -> bool:
 
 def _timestamp(physical: bytes) -> int:
     return LARGEST - int.from_bytes(physical[-8:])
-
-
-make_cell: Callable[[tuple[bytes, int, bytes]], Cell] = partial(tuple.__new__, Cell)
-"""Makes a `Cell` from a tuple, in half the time of `Cell(…)`: scans make one for each row."""
 
 
 def newest_versions(db: Rdict, start: bytes, end: bytes, newest: int) -> Iterator[Cell]:

@@ -407,7 +407,9 @@ class Transaction:
         await self._workspace.lock_roots(name, rows)
         keys = [codec.key(row) for row in rows]
         await self._workspace.lock_existence(name, keys)
-        existing = await self._workspace.rows(name, [codec.key_values(row) for row in rows])
+        existing = await self._workspace.rows_of_keys(
+            name, [codec.key_values(r) for r in rows], keys
+        )
         written: list[Row] = []
         mine = self._workspace.changes.setdefault(name, {})
         for row, key, stored in zip(rows, keys, existing, strict=True):

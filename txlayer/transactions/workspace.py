@@ -189,8 +189,15 @@ class Workspace:
         mine = self.changes.get(relation)
         if not mine:
             return await self.committed_rows(relation, keys)
-        codec = self.state.codecs(relation)
-        changes = [mine.get(codec.key_of(key)) for key in keys]
+        encode = self.state.codecs(relation).key_of
+        return await self.rows_of_keys(relation, keys, list(map(encode, keys)))
+
+    async def rows_of_keys(
+        self, relation: str, keys: Sequence[Key], encoded: Sequence[bytes]
+    ) -> list[Row | None]:
+        """`rows` for at most ROWS_A_TURN keys, which are also given `encoded`."""
+        mine = self.changes.get(relation, {})
+        changes = list(map(mine.get, encoded))
         others = [key for key, change in zip(keys, changes, strict=True) if change is None]
         committed = iter(await self.committed_rows(relation, others))
         return [next(committed) if change is None else change.new for change in changes]
@@ -237,7 +244,8 @@ class Workspace:
         known = changes.get(key)
         replaced = known.new if known is not None else None
         codec = self.state.codecs(relation)
-        self._budget.take(codec.long_bytes(after) - codec.long_bytes(replaced))
+        size = codec.long_bytes(after)
+        self._budget.take(size if replaced is None else size - codec.long_bytes(replaced))
         changes[key] = Change(relation, known.old if known is not None else before, after)
         self._net = None
         require_few(relation, len(changes))
