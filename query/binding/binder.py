@@ -112,7 +112,7 @@ from hornbeam_server.query.dialect.jsonb_rows import POPULATING, SCALAR, populat
 from hornbeam_server.query.dialect.macros import CAST_FROM, EPOCH, PARAMETER_TYPE, macro
 from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD
-from hornbeam_server.query.dialect.reals import mark_reals
+from hornbeam_server.query.dialect.reals import argument_value, mark_reals
 from hornbeam_server.query.dialect.results import mark_result
 from hornbeam_server.query.dialect.session import value_of_word
 from hornbeam_server.query.dialect.smallints import are_smallint, is_smallint, mark_smallint
@@ -1607,10 +1607,16 @@ class _Binder:
         if isinstance(node, MEETING):
             mark_operands_that_meet(node, self._number_type, self._argument)
         if isinstance(node, exp.Trim | exp.Upper | exp.Lower) and OVERLOAD not in node.meta:
-            self._check_text(node)
+            self._check_text(node, node.this)
+        if (
+            isinstance(node, exp.Anonymous)
+            and node.name.lower() == "string_agg"
+            and node.expressions
+        ):
+            self._check_text(node, argument_value(node.expressions[0]))
 
-    def _check_text(self, node: exp.Func) -> None:
-        type_ = self._type(node.this)
+    def _check_text(self, node: exp.Func, argument: exp.Expr) -> None:
+        type_ = self._type(argument)
         if type_ is not None and type_.kind is Kind.BYTES:
             raise Unsupported(
                 f"{function_name(node).upper()} takes text, not bytes{at(node, self.sql)}.",

@@ -30,6 +30,12 @@ def check_clauses(nodes: Iterable[exp.Expr], tokens: Sequence[Token], sql: str) 
                 _check_frame(node)
             case exp.Filter():
                 _check_filter(node)
+            case exp.AggFunc() | exp.Anonymous() if is_aggregate(node):
+                _check_level(node, sql)
+            case exp.Select(expressions=[]):
+                raise Unsupported(
+                    "A SELECT without columns is not supported.", cure="Write SELECT 1."
+                )
             case exp.Select() | exp.SetOperation():
                 for clause, constant in _constants(node):
                     raise SqlError(
@@ -78,6 +84,19 @@ def _outside_queries(root: exp.Expr) -> Iterator[exp.Expr]:
     return root.walk(
         prune=lambda each: each is not root and isinstance(each, exp.Query | exp.Subquery)
     )
+
+
+def _check_level(aggregate: exp.Expr, sql: str) -> None:
+    """Refuse an aggregate in a subquery without FROM whose argument has a subquery: PostgreSQL
+    looks into the argument for the query to which the aggregate belongs."""
+    select = aggregate.parent_select
+    if select is None or select.args.get("from_") or select.parent_select is None:
+        return
+    if aggregate.find(exp.Query) is not None:
+        raise Unsupported(
+            f"An aggregate of a query around this subquery has a subquery{at(aggregate, sql)}.",
+            cure="Write the inner subquery as a column of a subquery in FROM.",
+        )
 
 
 def _constants(query: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:

@@ -26,6 +26,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.query.binding.algebra import Parameter
 from hornbeam_server.query.binding.clauses import check_clauses
+from hornbeam_server.query.binding.filtered import guard_divisions
 from hornbeam_server.query.binding.frames import read_distances
 from hornbeam_server.query.binding.locking import without_locking
 from hornbeam_server.query.binding.nesting import (
@@ -35,9 +36,10 @@ from hornbeam_server.query.binding.nesting import (
     shallow,
     too_deep,
 )
+from hornbeam_server.query.binding.other_forms import refuse_forms, with_known_forms
 from hornbeam_server.query.binding.output_names import name_outputs
 from hornbeam_server.query.binding.patterns import SEVERAL, spell_patterns
-from hornbeam_server.query.binding.row_functions import check_row_functions
+from hornbeam_server.query.binding.row_functions import check_row_functions, join_arrays
 from hornbeam_server.query.binding.row_subqueries import write_out_rows
 from hornbeam_server.query.binding.schema_names import join_names
 from hornbeam_server.query.binding.sequence_calls import mark_call, refuse_calls
@@ -140,6 +142,7 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> list[exp.Expr
     check_faithful(tokens, tree, sql)
     check_clauses(nodes, tokens, sql)
     check_row_functions(nodes, sql)
+    join_arrays(nodes)
     for node in nodes:
         if isinstance(node, exp.Dot):
             _leave_catalog_out(node)
@@ -148,6 +151,7 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> list[exp.Expr
         if isinstance(node, exp.Collate):
             _leave_collation_out(node, sql)
     name_outputs(nodes, sql)
+    guard_divisions(nodes)
     replace_ties(nodes)
     list_equalities(nodes)
     for cast in nodes:
@@ -176,7 +180,8 @@ def read_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
         tokens = grammar.with_rows(grammar.with_jsonb_operators(grammar.tokenize(sql)))
         _check_length(tokens)
         check_tokens(tokens)
-        tokens = list(_with_insert(tokens))
+        tokens = list(with_known_forms(_with_insert(tokens)))
+        refuse_forms(tokens)
         _check_first_word(tokens)
         check_nesting(tokens)
         tokens, overriding = _without_overriding(_without_default_values(tokens))

@@ -75,12 +75,12 @@ def _operands(node: exp.Expr) -> Iterator[exp.Expr]:
         case exp.Round() | exp.Sum():
             yield node.this
         case exp.Anonymous() if _is_read_otherwise(node):
-            yield from map(_value, node.expressions)
+            yield from map(argument_value, node.expressions)
         case exp.Binary() | exp.Nullif() if isinstance(node, _BINARY):
             yield from (node.this, node.expression)
 
 
-def _value(argument: exp.Expr) -> exp.Expr:
+def argument_value(argument: exp.Expr) -> exp.Expr:
     """An argument without DISTINCT and ORDER BY."""
     inner = argument.this if isinstance(argument, exp.Order) else argument
     return inner.expressions[0] if isinstance(inner, exp.Distinct) else inner

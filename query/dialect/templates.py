@@ -57,13 +57,17 @@ _ARRAY_AS_JSON = """
 CASE WHEN b THEN error('array_to_json adds no line feeds here: leave its second argument out.')
 ELSE array_to_json(a) END
 """
+_FILLED = """
+CASE WHEN len(b) > 1 THEN error('Arrays of several dimensions are not supported.')
+ELSE list_transform(range(list_extract(b, 1)), lambda i: a) END
+"""
 _PADDED = "CASE WHEN c = '' THEN left(a, greatest(b, 0)) ELSE {}(a, b, nullif(c, '')) END"
 _BACKWARDS = "CASE WHEN b = 1 THEN CAST(range(len(a), 0, -1) AS INTEGER[]) END"
 _PLACES = "CASE WHEN b = 1 THEN CAST(range(1, len(a) + 1) AS INTEGER[]) END"
 TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
     {
         ("age", 1): "age(CAST(current_date AS TIMESTAMP), CAST(a AS TIMESTAMP))",
-        ("array_fill", 2): "list_transform(range(list_extract(b, 1)), lambda i: a)",
+        ("array_fill", 2): _FILLED,
         ("btrim", 1): "trim(a, ' ')",
         ("btrim", 2): "trim(a, b)",
         ("date_trunc", 2): _TRUNCATED,

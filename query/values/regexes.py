@@ -32,6 +32,8 @@ _HEX = {"x": re.compile(r"[0-9a-fA-F]{1,255}"), "u": re.compile(r"[0-9a-fA-F]{4}
         "U": re.compile(r"[0-9a-fA-F]{8}")}  # fmt: skip
 _BOUND = re.compile(r"\{([0-9]+)(,([0-9]*))?\}")
 _DUPLICATES = 255
+_ONCE = "{1,1}"
+"""The quantifier that says whether a match is the longest or the shortest, and repeats nothing."""
 _OPENING = ("(?:", "(?=", "(?!", "(?<=", "(?<!", "(")
 
 
@@ -97,6 +99,8 @@ class _Parser:
         self.parts: list[str] = []
         self.mixed = self.looks_around = False
         self._at = 0
+        self._quantifiers = 0
+        self._forced: str | None = None
         self._literal = "q" in flags or pattern.startswith("***=")
         if "q" not in flags and pattern.startswith(("***=", "***:")):
             self._at = 4
@@ -180,21 +184,33 @@ class _Parser:
         return True
 
     def _quantified(self) -> bool | None:
-        begin, first = self._at, len(self.parts)
+        begin, first, inside = self._at, len(self.parts), self._quantifiers
         greedy = self._atom()
         group = self.pattern[begin] == "("
+        inside = self._quantifiers - inside
         quantifier = self._quantifier()
         if quantifier is None:
             return greedy
         times, fixed = quantifier
-        lazy = self._here() == "?"
-        self._at += lazy
+        self._quantifiers += 1
+        lazy = (self._here() == "?") if self._forced is None or fixed else self._forced == "lazy"
+        self._at += self._here() == "?"
         if self._quantifier() is not None:
             raise _wrong(self.pattern, "a quantifier follows another one")
+        if group and greedy is lazy and times == _ONCE and inside == 1 and self._forced is None:
+            self._read_again(begin, first, "lazy" if lazy else "greedy")
         atom = "".join(self.parts[first:])
         self.parts[first:] = [f"{atom}{times}{'?' if lazy else ''}"]
         self.mixed = self.mixed or lazy or group
         return greedy if fixed else not lazy
+
+    def _read_again(self, begin: int, first: int, preference: str) -> None:
+        """Write the group at `begin` again: as the quantifier behind it takes the longest or the
+        shortest match of the group, the one in it does."""
+        end, self._at, self._forced = self._at, begin, preference
+        del self.parts[first:]
+        self._atom()
+        self._at, self._forced = end, None
 
     def _quantifier(self) -> tuple[str, bool] | None:
         """The quantifier here, and whether it says one number of times; None without one."""

@@ -152,6 +152,8 @@ AGREEING = [
     ([(DAY.date(),)], "", "nosort", ["02-01-2020"], "psql", False),
     ([([1, 2],)], "", "nosort", ["{1,2}"], "psql", True),
     ([(1,)], "", "nosort", [], "psql", False),
+    ([(["bar", "", 'a "b'],)], "", "nosort", ['{bar,"","a \\"b"}'], "psql", True),
+    ([(["bar", "b"],)], "", "nosort", ['{bar,""}'], "psql", False),
     ([(timedelta(seconds=-14),)], "", "nosort", ["@ 14 secs ago"], "psql", True),
     ([(timedelta(seconds=-14),)], "", "nosort", ["9223372036854 secs"], "psql", False),
     ([(Interval(5, 2, -3_000_000),)], "", "nosort", ["@ 5 mons 2 days -3 secs"], "psql", True),

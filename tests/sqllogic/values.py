@@ -192,6 +192,10 @@ def _shown(value: Any) -> str:
     return "" if value in (None, "") else canonical(_of_a_day(value)).strip()
 
 
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+"""An element of an array in quotes."""
+
+
 def _of_psql(text: str, kind: str) -> str:
     """The canonical text of a value in a table of psql, whose session writes dates as PostgreSQL
     did at first: 02-16-1997, and Sun Feb 16 20:32:01 1997 PST."""
@@ -200,6 +204,8 @@ def _of_psql(text: str, kind: str) -> str:
     if found := re.fullmatch(r"\w{3} (\w{3} \d\d [\d:]{8})(\.\d+)? (\d{4})(?: \w+)?", text):
         day = dt.datetime.strptime(f"{found[1]} {found[3]}", "%b %d %H:%M:%S %Y")
         return _moment(canonical(_of_a_day(day)) + (found[2] or ""))
+    if kind == "list":
+        text = _QUOTED.sub(lambda found: re.sub(r"\\(.)", r"\1", found[1]) or EMPTY, text)
     return read(text.removeprefix("@ "), kind) if text else ""
 
 

@@ -49,10 +49,10 @@ class RowScope:
         name, table = column.name, column.table
         position = self.position(name)
         type_ = self.relation.columns[position].type.stored()
+        if self.proposed and table == "excluded":  # also of a relation of that name
+            return position + len(self.relation.columns), type_
         if not table or table in self.aliases:
             return position, type_
-        if self.proposed and table == "excluded":
-            return position + len(self.relation.columns), type_
         raise UnknownName(
             f"There is no relation {table} in this statement.",
             cure=f"Use {' or '.join(sorted(self.aliases))}.",
