@@ -9,7 +9,7 @@ meaning or its plan, as in LIMIT, ORDER BY, types and intervals. Which ones are 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -64,6 +64,11 @@ class Split:
             spelt[place] = "?"
         return self._joined(spelt), tuple([self._value(place) for place in places])
 
+    def with_literals(self, others: Mapping[int, str]) -> str:
+        """The text with other literals at some places."""
+        spelt = [others.get(place, given) for place, given in enumerate(self.literals)]
+        return self._joined(spelt)
+
     def _value(self, place: int) -> Value:
         kind, spelt = self.kinds[place], self.literals[place]
         if kind == "text":
@@ -76,16 +81,24 @@ class Split:
 
     def compared(self) -> tuple[int, ...]:
         """The places of literals that a WHERE or ON of a simple SELECT compares with a column."""
+        return self._places(_compares)
+
+    def written(self) -> tuple[int, ...]:
+        """The places of literals that are a value of VALUES or SET, or that the WHERE of an UPDATE
+        or DELETE requires a column to equal."""
+        return self._places(_writes)
+
+    def _places(self, takes: Callable[[exp.Expr, exp.Expr], bool]) -> tuple[int, ...]:
+        """The places of the literals that `takes` accepts, given their statement and their node."""
         names = [str(_FIRST + place) for place in range(len(self.literals))]
         try:
             tree = parse(self._joined(list(map(_stand_in, self.kinds, names))))
         except SqlError:
             return ()
         try:
-            if not isinstance(tree, exp.Select) or _reads_other_rows(tree):
-                return ()
-            nodes = {node.name.partition(".")[0]: node for node in tree.find_all(exp.Literal)}
-            return tuple(i for i, name in enumerate(names) if _is_compared(nodes.get(name)))
+            found = {node.name.partition(".")[0]: node for node in tree.find_all(exp.Literal)}
+            nodes = [(place, found.get(name)) for place, name in enumerate(names)]
+            return tuple([i for i, node in nodes if node is not None and takes(tree, node)])
         finally:
             unlink(tree)
 
@@ -124,9 +137,9 @@ def _reads_other_rows(tree: exp.Select) -> bool:
     return any(node is not tree and isinstance(node, _OTHER_ROWS) for node in tree.walk())
 
 
-def _is_compared(node: exp.Expr | None) -> bool:
-    """Is the literal compared with a column, in a condition of WHERE or ON?"""
-    if node is None:
+def _compares(tree: exp.Expr, node: exp.Expr) -> bool:
+    """Does a condition of WHERE or ON of a simple SELECT compare the literal with a column?"""
+    if not isinstance(tree, exp.Select) or _reads_other_rows(tree):
         return False
     test = node.parent
     match test:
@@ -136,8 +149,28 @@ def _is_compared(node: exp.Expr | None) -> bool:
             others = [side for side in (test.this, test.expression) if side is not node]
         case _:
             return False
+    conditional = isinstance(_condition_of(test), exp.Where | exp.Join)
+    return conditional and all(isinstance(each, exp.Column) for each in others)
+
+
+def _writes(tree: exp.Expr, node: exp.Expr) -> bool:
+    """Is the literal a value of VALUES or SET, or equal to a column by the WHERE of a write?"""
+    holder = node.parent
+    if holder is None:
+        return False
+    if isinstance(tree, exp.Insert):
+        return isinstance(holder.parent, exp.Values) and holder.parent.parent is tree
+    if not (isinstance(tree, exp.Update | exp.Delete) and isinstance(holder, exp.EQ)):
+        return False
+    if holder.parent is tree:
+        return holder.expression is node
+    condition = _condition_of(holder)
+    return isinstance(condition, exp.Where) and condition.parent is tree
+
+
+def _condition_of(test: exp.Expr) -> exp.Expr | None:
+    """The clause of which a test is a part, by AND, OR and NOT."""
     place = test.parent
     while isinstance(place, _CONDITIONS):
         place = place.parent
-    conditional = isinstance(place, exp.Where | exp.Join)
-    return conditional and all(isinstance(each, exp.Column) for each in others)
+    return place

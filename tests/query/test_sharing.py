@@ -123,3 +123,21 @@ def test_a_text_is_its_parts_and_literals():
         text, values = found.taking(range(len(found.literals)))
         assert text.count("?") == len(values) == len(found.kinds)
     assert seen > 100
+
+
+@pytest.mark.parametrize(
+    ("sql", "places"),
+    [
+        ("INSERT INTO t VALUES (1, 'a', 2.5), (4, 5 + 6, -7)", (0, 1, 2, 3)),
+        ("INSERT INTO t (a) VALUES (CAST(1 AS DECIMAL(10,2)), DATE '2024-01-01')", ()),
+        ("INSERT INTO t (a) VALUES (1) RETURNING a, 2", (0,)),
+        ("INSERT INTO t (a) VALUES (1) ON CONFLICT (a) DO UPDATE SET a = 2", (0,)),
+        ("INSERT INTO t (a) SELECT 1 UNION ALL VALUES (2)", ()),
+        ("UPDATE t SET a = 1, b = b + 2, c = 3 WHERE id = 4 AND (n = 5 AND d < 6)", (0, 2, 3, 4)),
+        ("DELETE FROM t WHERE id = 1 AND n IN (2, 3) AND id IN (SELECT 4 WHERE a = 5)", (0,)),
+        ("SELECT a FROM t WHERE id = 1", ()),
+        ("INSERT INTO t VALUES (1", ()),
+    ],
+)
+def test_literals_that_a_write_takes_as_values(sql, places):
+    assert split(sql).written() == places

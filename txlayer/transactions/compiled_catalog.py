@@ -7,12 +7,13 @@ from functools import cache, cached_property
 from hornbeam_server.maintain.immediate.reading import codecs_of
 from hornbeam_server.maintain.programs import Programs, compile_programs
 from hornbeam_server.query.engine import QueryEngine
-from hornbeam_server.schema.caches import cached
+from hornbeam_server.schema.caches import TextCache
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.codec import meaning_of
 from hornbeam_server.txlayer.transactions.constraints import Constraints
 from hornbeam_server.txlayer.transactions.default_expressions import compile_default
 from hornbeam_server.txlayer.transactions.roots import Roots
+from hornbeam_server.txlayer.transactions.shared_writes import SharedWrites
 from hornbeam_server.txlayer.transactions.write_compiler import compile_write
 from hornbeam_server.txlayer.transactions.write_plans import WritePlan
 
@@ -34,7 +35,13 @@ class CatalogState:
         self.roots = Roots(catalog, self.codecs)
         self.constraints = Constraints(catalog, self.codecs)
         self.default = cache(compile_default)
-        self._compile = cached(lambda sql: compile_write(sql, catalog, engine), PLAN_CACHE_SIZE)
+        self._plans: TextCache[str, WritePlan] = TextCache(PLAN_CACHE_SIZE)
+
+        def compiled(sql: str) -> WritePlan:
+            return compile_write(sql, catalog, engine)
+
+        self._compile = compiled
+        self._shared = SharedWrites(self._compile)
 
     @cached_property
     def meaning(self) -> int:
@@ -42,5 +49,12 @@ class CatalogState:
         return meaning_of(self.catalog)
 
     def plan(self, sql: str) -> WritePlan:
-        """The write plan of a statement, cached. Raises SqlError and its subclasses."""
-        return self._compile(sql)
+        """The write plan of a statement, cached. Raises SqlError and its subclasses.
+
+        A plan from a template is not cached: statements with ever new literals would evict others.
+        """
+        found = self._plans.get(sql) or self._shared.plan(sql)
+        if found is None:
+            found = self._compile(sql)
+            self._plans.put(sql, len(sql), found)
+        return found

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.assignments import both_sides
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree, output_name
-from hornbeam_server.query.binding.constants import comparable, fold, named_type
+from hornbeam_server.query.binding.constants import CONSTANT, comparable, fold, named_type
 from hornbeam_server.query.binding.parameters import Reader, readers, with_literals
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.binding.placeholders import parameter_key
@@ -422,7 +422,8 @@ class _Compiler:
         others = len(self.by_values)
         scalar = self._scalar(value, scope)
         constant = isinstance(value, _CONSTANTS) and len(self.by_values) == others
-        return assignment(position, column, scalar, exact=exact, constant=constant)
+        literal = _spelling(value) if constant else None
+        return assignment(position, column, scalar, exact=exact, constant=constant, literal=literal)
 
     def _is_bound_to(self, parameter: int | str, column: Column) -> bool:
         """Is the parameter bound with the type of `column`? If it has no other use, it is bound as
@@ -605,6 +606,14 @@ def _relation_of(ast: exp.Expr) -> exp.Expr:
 
 def _is_parameter(value: exp.Expr) -> TypeGuard[exp.Placeholder]:
     return isinstance(value, exp.Placeholder) and not is_lifted(value)
+
+
+def _spelling(value: exp.Expr) -> str | None:
+    """The literal that `value` is; None if the binder has noted that it stands for another
+    value."""
+    if not isinstance(value, exp.Literal) or CONSTANT in value.meta:
+        return None
+    return f"'{value.name}'" if value.is_string else str(value.name)
 
 
 _CONSTANTS = (exp.Literal, exp.Boolean, exp.Null)

@@ -40,10 +40,18 @@ class Assignment:
     """The value is a parameter that is bound with the column's type, so it is not cast."""
     value: Scalar
     """The value that the column takes. Raises TypeMismatch."""
+    literal: str | None = None
+    """The literal that `scalar` is, with quotes if it is text."""
 
 
 def assignment(
-    position: int, column: Column, scalar: Scalar, *, exact: bool = False, constant: bool = False
+    position: int,
+    column: Column,
+    scalar: Scalar,
+    *,
+    exact: bool = False,
+    constant: bool = False,
+    literal: str | None = None,
 ) -> Assignment:
     """An assignment. With `constant` neither the row nor a parameter changes the value of `scalar`,
     so it is cast here."""
@@ -60,8 +68,8 @@ def assignment(
     if constant:
         with suppress(TypeMismatch):  # the statement raises it when it evaluates the value
             found = value((), ())
-            return Assignment(position, column, scalar, exact, lambda _row, _parameters: found)
-    return Assignment(position, column, scalar, exact, value)
+            return Assignment(position, column, scalar, exact, lambda _r, _p: found, literal)
+    return Assignment(position, column, scalar, exact, value, literal)
 
 
 @dataclass(frozen=True, slots=True)
