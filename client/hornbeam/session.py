@@ -30,7 +30,7 @@ from hornbeam.isolation import Action, Control, Modes, control_of, level_of
 from hornbeam.namespaces import PUBLIC, SearchPath, Setting
 from hornbeam.options import Options
 from hornbeam.prepared import Prepared, deallocated, discarded, prepared_of
-from hornbeam.statements import Kind, cached_for_statements, calls_of_session, kind
+from hornbeam.statements import Kind, cached_for_statements, calls_of_session, draws, kind
 from hornbeam.transport import NONE, Requests, encode, encode_text, repeated, utf8
 from hornbeam.types import Parameters, wire_parameters
 from hornbeam.writes import Write
@@ -498,6 +498,8 @@ class Session:
         can answer directly (decision 76). `trace`: inside a transaction the answer lists the rows
         that were read."""
         self.check_open()
+        if self._modes.read_only and draws(sql):
+            raise ProgrammingError("This transaction is READ ONLY, and nextval takes a number.")
         self._check_sound()
         await self.settle()
         sql = self._modes.shown(sql) if _may_show(sql) else sql

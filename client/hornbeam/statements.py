@@ -10,7 +10,7 @@ import enum
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, wraps
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -202,6 +202,14 @@ _OF_SESSION = re.compile(r"\b(?:currval|lastval)\b", re.IGNORECASE)
 def calls_of_session(sql: str) -> set[str]:
     """Which of currval and lastval the statement may call."""
     return {word.lower() for word in _OF_SESSION.findall(sql)}
+
+
+def draws(sql: str) -> bool:
+    """Whether the statement calls nextval."""
+    if "nextval" not in sql.lower():
+        return False
+    words = [token.text.lower() for token in tokens(sql)]
+    return ("nextval", "(") in pairwise(words)
 
 
 def _writes_in_with(sql: str) -> bool:

@@ -108,6 +108,8 @@ def _cast(node: exp.Cast) -> exp.Expr:
         return node  # NUMERIC keeps the digits that are written (`query.dialect.duckdb_sql`)
     if CONSTANT in node.meta or not (isinstance(text, exp.Literal) and text.is_string):
         return node
+    if type_.kind is Kind.ARRAY and to.expressions[0].expressions:
+        return node  # each element is shortened or rounded
     if type_.kind is Kind.BYTES:
         return _beside(node, type_, sql_bytes(text.name))
     if type_.kind is Kind.DOUBLE:

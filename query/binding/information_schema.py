@@ -294,7 +294,7 @@ def _sequence(
 
 def _schemata(catalog: Catalog) -> Iterator[_Row]:
     for name in (PUBLIC, *catalog.schema.spaces, INFORMATION_SCHEMA):
-        yield DATABASE, name, DATABASE
+        yield DATABASE, name, DATABASE, None, None, None, None
 
 
 def _texts(names: str) -> tuple[tuple[str, str], ...]:
@@ -355,6 +355,12 @@ _RELATIONS: dict[str, tuple[tuple[tuple[str, str], ...], Callable[[Catalog], Ite
         ),
         _sequences,
     ),
-    "schemata": (_texts("catalog_name schema_name schema_owner"), _schemata),
+    "schemata": (
+        _texts(
+            "catalog_name schema_name schema_owner default_character_set_catalog"
+            " default_character_set_schema default_character_set_name sql_path"
+        ),
+        _schemata,
+    ),
 }
 """Columns (name, type) and rows of each relation."""

@@ -316,6 +316,11 @@ def _write_array(node: exp.Cast, to: exp.DataType) -> None:
         element = ColumnType(Kind.TEXT)
     elif given is None and is_plain(node.this) and not isinstance(node.this.unnest(), exp.Array):
         node.set("this", call("array_of_any", node.this.copy()))
+        if inner.expressions:
+            node.set("this", _each(node.this, None, inner, type(node)))
+    if inner.expressions and written_text(node.this) is not None:
+        node.set("this", call("array_elements", node.this.copy()))
+        element = ColumnType(Kind.TEXT)
     if element is not None and not isinstance(node.this.unnest(), exp.Array):
         node.set("this", _each(node.this, element, inner, type(node)))
     if inner.this in _TEXTS:
@@ -331,9 +336,10 @@ def _write_array(node: exp.Cast, to: exp.DataType) -> None:
 
 
 def _each(
-    array: exp.Expr, element: ColumnType, to: exp.DataType, cast: type[exp.Cast] = exp.Cast
+    array: exp.Expr, element: ColumnType | None, to: exp.DataType, cast: type[exp.Cast] = exp.Cast
 ) -> exp.Expr:
-    """The list of the elements of `array`, each cast to a type."""
+    """The list of the elements of `array`, each cast to a type. `element`: their type, if it is
+    known."""
     value = cast(this=exp.column(_ELEMENT), to=to.copy())
     value.meta[CAST_FROM] = element
     each = exp.Lambda(this=value, expressions=[exp.to_identifier(_ELEMENT)])

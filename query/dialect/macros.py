@@ -40,7 +40,9 @@ _BYTES_OF_TEXT = (
     "CASE WHEN NOT contains(x, chr(92)) THEN encode(x)"
     f" WHEN regexp_full_match(x, {_quoted(spelling.HEX)})"
     r" THEN unhex(regexp_replace(substr(x, 3), '\s', '', 'g')) WHEN x IS NULL THEN NULL"
-    r" ELSE error('text for bytes is written \x and pairs of hexadecimal digits') END"
+    r" WHEN starts_with(x, '\x')"
+    r" THEN error('text for bytes is written \x and pairs of hexadecimal digits')"
+    " ELSE hornbeam_decode(x, 'escape') END"
 )
 _SHORT = "printf('%.15g', x)"
 """A DOUBLE with 15 significant digits, as PostgreSQL converts it to NUMERIC."""

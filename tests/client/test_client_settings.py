@@ -105,3 +105,12 @@ def test_discard_all_returns_to_what_the_connection_was_opened_with(tmp_path):
         assert db.search_path == ("shop", "public")
         run_all(db, "SET search_path TO public", "RESET search_path")
         assert db.search_path == ("shop", "public")
+
+
+def test_a_transaction_that_only_reads_takes_no_number_of_a_sequence(db):
+    run_all(db, "CREATE SEQUENCE numbers", "SELECT nextval('numbers')", "BEGIN READ ONLY")
+    for sql in ("SELECT nextval('numbers')", "SELECT 1 WHERE NextVal ('numbers') > 0"):
+        with pytest.raises(hornbeam.ProgrammingError, match="READ ONLY, and nextval"):
+            run_all(db, sql)
+    run_all(db, "SELECT currval('numbers'), 'nextval (' AS nextval", "COMMIT")
+    assert db.cursor().execute("SELECT nextval('numbers')").fetchall() == [(2,)]
