@@ -932,7 +932,18 @@ class _Binder:
     def _system_table(self, node: exp.Table, select: _Select) -> set[str]:
         found = information_schema.stand_in(node, self.catalog)
         if found is None:
+            if isinstance(node.this, exp.Func):
+                called = f"{node.db}.{function_name(node.this)}"
+                raise Unsupported(
+                    f"Function {called} is not supported{at(node, self.sql)}.",
+                    cure="Name the relations of information_schema, or write unnest.",
+                )
             name, known = f"{node.db}.{node.name}", information_schema.known()
+            if information_schema.is_of_postgresql(node.name):
+                raise Unsupported(
+                    f"{name} is not supported{at(node, self.sql)}.",
+                    cure=f"Ask one of {', '.join(known)}.",
+                )
             raise unknown("relation", name, at(node, self.sql), known)
         node.replace(found)
         return self._from_item(found, select)
