@@ -84,20 +84,22 @@ def is_of_postgresql(name: str) -> bool:
     return name in _OF_POSTGRESQL
 
 
-_OF_POSTGRESQL = frozenset(
-    "administrable_role_authorizations applicable_roles attributes character_sets"
-    " check_constraint_routine_usage collation_character_set_applicability collations"
-    " column_column_usage column_domain_usage column_options column_privileges column_udt_usage"
-    " constraint_table_usage data_type_privileges domain_constraints domain_udt_usage domains"
-    " element_types enabled_roles foreign_data_wrapper_options foreign_data_wrappers"
-    " foreign_server_options foreign_servers foreign_table_options foreign_tables"
-    " information_schema_catalog_name parameters role_column_grants role_routine_grants"
-    " role_table_grants role_udt_grants role_usage_grants routine_column_usage routine_privileges"
-    " routine_routine_usage routine_sequence_usage routine_table_usage routines table_privileges"
-    " transforms triggered_update_columns triggers udt_privileges usage_privileges"
-    " user_defined_types user_mapping_options user_mappings view_column_usage view_routine_usage"
-    " view_table_usage".split()
-)
+_OF_POSTGRESQL = frozenset({
+    "administrable_role_authorizations", "applicable_roles", "attributes", "character_sets",
+    "check_constraint_routine_usage", "collation_character_set_applicability", "collations",
+    "column_column_usage", "column_domain_usage", "column_options", "column_privileges",
+    "column_udt_usage", "constraint_table_usage", "data_type_privileges", "domain_constraints",
+    "domain_udt_usage", "domains", "element_types", "enabled_roles",
+    "foreign_data_wrapper_options", "foreign_data_wrappers", "foreign_server_options",
+    "foreign_servers", "foreign_table_options", "foreign_tables",
+    "information_schema_catalog_name", "parameters", "role_column_grants", "role_routine_grants",
+    "role_table_grants", "role_udt_grants", "role_usage_grants", "routine_column_usage",
+    "routine_privileges", "routine_routine_usage", "routine_sequence_usage",
+    "routine_table_usage", "routines", "table_privileges", "transforms",
+    "triggered_update_columns", "triggers", "udt_privileges", "usage_privileges",
+    "user_defined_types", "user_mapping_options", "user_mappings", "view_column_usage",
+    "view_routine_usage", "view_table_usage",
+})  # fmt: skip
 """The relations about what Hornbeam does not have, such as roles, functions and triggers."""
 
 

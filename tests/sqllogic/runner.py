@@ -54,7 +54,8 @@ _WITHOUT_EFFECT = {
 """What DuckDB's files require and an embedded Hornbeam has, or what does not change answers."""
 _IGNORED = {
     *("hash-threshold", "mode", "set", "reset", "sleep", "tags", "subtest", "control", "system"),
-    *("kv-batch-size", "reconnect", "test-env", "name:", "group:", "description:", "Include", "hash-threshold:"),
+    *("reconnect", "test-env", "name:", "group:", "description:", "Include", "hash-threshold:"),
+    "kv-batch-size",
 }
 
 
