@@ -270,8 +270,8 @@ class _Work:
                 self._set_type(table, action)
             case SetDefault():
                 self._set_default(table, action)
-            case SetNotNull(name, not_null):
-                self._change(table, name, lambda c: replace(c, nullable=not not_null))
+            case SetNotNull():
+                self._set_not_null(table, action)
             case SetIdentity():
                 self._set_identity(table, action)
             case DropExpression():
@@ -280,6 +280,14 @@ class _Work:
                 self._validate(table, action.constraint)
             case RenameElement() | RenameTo():
                 self._rename(table, action)
+
+    def _set_not_null(self, table: str, action: SetNotNull) -> None:
+        if not action.not_null and action.column in self.schema.relation(table).primary_key:
+            raise self._error(
+                f"{table}.{action.column} belongs to the primary key, whose columns have values.",
+                "Leave it NOT NULL.",
+            )
+        self._change(table, action.column, lambda c: replace(c, nullable=not action.not_null))
 
     def _rename(self, table: str, action: RenameElement | RenameTo) -> None:
         match action:

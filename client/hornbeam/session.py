@@ -429,9 +429,11 @@ class Session:
             self._path.names,
         )
         self._forget()
-        # As in PostgreSQL, setval sets what currval gives, and leaves lastval at its sequence.
+        # As in PostgreSQL, setval sets what currval gives, and leaves lastval at its sequence, which
+        # is the last of these.
         drawn = (answer or {}).get("drawn") or {}
-        self._drawn = {**dict.fromkeys(drawn, 0), **self._drawn, **drawn}
+        new = {name: number for name, number in drawn.items() if name not in self._drawn}
+        self._drawn = {**new, **self._drawn, **drawn}
         return answer
 
     # ------------------------------------------------------------ inside

@@ -1230,6 +1230,8 @@ class _Binder:
 
     def _star(self, node: exp.Expr, star: exp.Star, select: _Select) -> list[OutputColumn]:
         table = node.args.get("table") if isinstance(node, exp.Column) else None
+        if node.text("db") not in ("", INFORMATION_SCHEMA):
+            raise self._unknown_alias(node, f"{node.text('db')}.{node.text('table')}", select)
         entries = list(self._star_entries(node, star, table, select))
         excluded = excluded_names(star)
         replaced = {alias.alias: alias.this for alias in star.args.get("replace") or ()}

@@ -114,3 +114,11 @@ def test_a_transaction_that_only_reads_takes_no_number_of_a_sequence(db):
             run_all(db, sql)
     run_all(db, "SELECT currval('numbers'), 'nextval (' AS nextval", "COMMIT")
     assert db.cursor().execute("SELECT nextval('numbers')").fetchall() == [(2,)]
+
+
+def test_setval_leaves_lastval_at_the_sequence_of_the_last_nextval(db):
+    run_all(db, "CREATE SEQUENCE a", "CREATE SEQUENCE b", "CREATE SEQUENCE c")
+    run_all(db, "SELECT nextval('a')", "SELECT nextval('b')", "SELECT setval('b', 10)")
+    assert db.cursor().execute("SELECT lastval()").fetchall() == [(10,)]
+    run_all(db, "SELECT setval('a', 20)", "SELECT setval('c', 30)")
+    assert db.cursor().execute("SELECT lastval(), currval('a')").fetchall() == [(10, 20)]
