@@ -85,8 +85,8 @@ def _behind(sql: str, tokens: Sequence[Token]) -> str:
 
 
 def _counter(name: str, catalog: Catalog) -> Counter:
-    tree = parse(f"SELECT {name}")
+    tree = parse(f"SELECT nextval({name})", sequences=True)
     try:
-        return sequence_named(tree.expressions[0].unalias(), catalog)
+        return sequence_named(tree.expressions[0].unalias().expressions[0], catalog)
     finally:
         unlink(tree)

@@ -429,8 +429,8 @@ class Session:
             self._path.names,
         )
         self._forget()
-        # As in PostgreSQL, setval sets what currval gives, and leaves lastval at its sequence, which
-        # is the last of these.
+        # As in PostgreSQL, setval sets what currval gives, and leaves lastval at its sequence: the
+        # last of these.
         drawn = (answer or {}).get("drawn") or {}
         new = {name: number for name, number in drawn.items() if name not in self._drawn}
         self._drawn = {**new, **self._drawn, **drawn}

@@ -543,10 +543,15 @@ def check_cast(node: exp.Cast) -> None:
             raise not_read(written, to.sql(NAME), error) from None
 
 
+_OF_SEQUENCES = frozenset({"nextval", "currval", "setval"})
+
+
 def _names_relation(node: exp.Cast) -> bool:
-    """Is it `NULL::relation`, which names the relation whose columns a function takes?"""
+    """Is it `NULL::relation`, which names the relation whose columns a function takes, or
+    `'name'::regclass` of a sequence, as pg_dump writes it?"""
     around = node.parent
-    return isinstance(around, exp.Anonymous) and around.name.lower() in POPULATING
+    named = isinstance(around, exp.Anonymous) and around.name.lower()
+    return named in POPULATING or named in _OF_SEQUENCES
 
 
 def _check_array_cast(node: exp.Cast, to: exp.DataType) -> None:

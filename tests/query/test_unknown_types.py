@@ -57,3 +57,9 @@ def test_literal_or_operator_of_an_unknown_type_is_refused_by_name(
 )
 def test_known_types_and_operators_are_read(expression: str) -> None:
     assert parse(f"SELECT {expression} FROM t")
+
+
+@pytest.mark.parametrize("function", ["nextval", "currval", "NEXTVAL", "pg_catalog.nextval"])
+def test_a_sequence_is_named_with_regclass(function: str) -> None:
+    assert parse(f"SELECT {function}('s'::regclass)", sequences=True)
+    assert parse(f"SELECT {function}(('s'::text)::regclass)", sequences=True)
