@@ -103,14 +103,14 @@ class _Numbers:
         """The rows, with numbers."""
         if section_.source not in _NUMBERING or not self._given:
             return rows
-        if self._column in section_.columns:
-            return self._numbered(section_.columns.index(self._column), rows)
-        columns = (*section_.columns, self._column)
-        without = (replace(row, columns=columns, values=[*row.values, None]) for row in rows)
-        return self._numbered(len(columns) - 1, without)
+        return self._numbered(rows)
 
-    def _numbered(self, at: int, rows: Iterator[Row]) -> Iterator[Row]:
+    def _numbered(self, rows: Iterator[Row]) -> Iterator[Row]:
         for row in rows:
+            if self._column not in row.columns:
+                columns, values = (*row.columns, self._column), [*row.values, None]
+                row = replace(row, columns=columns, values=values)  # noqa: PLW2901
+            at = row.columns.index(self._column)
             value = row.values[at]
             if value is None:
                 self._last += 1

@@ -36,6 +36,8 @@ _NOISE = {"ROWGUIDCOL", "SPARSE", "PERSISTED", "CLUSTERED", "NONCLUSTERED", "ASC
 """Words of SQL Server that its parser does not know everywhere."""
 _BEHIND_TABLE = (["WITHOUT", "ROWID"], ["STRICT"])
 """Options of SQLite behind CREATE TABLE, which its parser does not know."""
+_BITS = ["BIT", "VARYING"]
+"""A type of PostgreSQL whose second word its parser does not know."""
 _CLOCK_CALLS = {"now", "getdate", "getutcdate", "sysdatetime", "sysutcdatetime", "datetime"}
 _CLOCK_ARGUMENTS = {(), ("now",), ("now", "localtime")}
 
@@ -49,7 +51,8 @@ def readable_tokens(tokens: Sequence[Token], source: Source) -> Sequence[Token]:
     if source is Source.MYSQL:
         return _plain_index(tokens, words) if "INDEX" in words[:3] else tokens
     if source is Source.POSTGRES:
-        return _of_rows(tokens, words)
+        known = [token for at, token in enumerate(tokens) if words[at - 1 : at + 1] != _BITS]
+        return _of_rows(known, [token.text.upper() for token in known])
     if source is Source.SQLITE:
         cut = next((len(end) for end in _BEHIND_TABLE if words[-len(end) :] == end), 0)
         if words[:1] != ["CREATE"]:

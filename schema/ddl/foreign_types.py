@@ -50,14 +50,17 @@ _RANGES = tuple(
     for kind in ("range", "multirange")
 )
 _ADDRESSES = ("inet", "cidr", "macaddr", "macaddr8")
+_BITS = ("bit", "varbit")
+_OTHER = ("hstore", "jsonpath", "ltree", "pg_lsn", "timetz", "xml")
 _SHAPES = ("point", "line", "lseg", "box", "path", "polygon", "circle", "geometry", "geography")
 _AS_TEXT = {
     "tsvector": "TSVECTOR is kept as TEXT; @@ is refused",
     "tsquery": "TSQUERY is kept as TEXT; @@ is refused",
+    "citext": "CITEXT is kept as TEXT; its values are compared with their case",
     "vector": "VECTOR is kept as TEXT; its operators of distance are refused",
 } | {
     name: f"{name.upper()} is kept as TEXT; its operators and functions are refused"
-    for name in (*_RANGES, *_ADDRESSES, *_SHAPES, "hstore", "ltree", "xml")
+    for name in (*_RANGES, *_ADDRESSES, *_SHAPES, *_BITS, *_OTHER)
 }
 """Types of PostgreSQL that are kept as text, each with its note. PostgreSQL writes equal values as
 equal texts."""

@@ -7,8 +7,8 @@ which takes minutes for a dump of some hundred megabytes. Any other expression i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from hornbeam_server.schema.ddl.scan import Piece
@@ -65,6 +65,11 @@ _ESCAPES = {
     "f": "\f",
 }
 _BACKSLASH = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
+_OF_BYTES = r"(?P<bytes>(?:\\(?:x[0-9a-fA-F]{1,2}|[0-7]{1,3}))+)"
+_IN_COPY = re.compile(rf"{_OF_BYTES}|\\(?P<other>.)", re.DOTALL)
+_IN_STRING = re.compile(
+    rf"\\(?P<code>u[0-9a-fA-F]{{4}}|U[0-9a-fA-F]{{8}})|{_OF_BYTES}|\\(?P<other>.)", re.DOTALL
+)
 _CONSTANTS = {"NULL": None, "TRUE": "true", "FALSE": "false"}
 _CASTS = {"CAST", "TRY_CAST"}
 _TYPES = {"DATE", "TIMESTAMP", "DATETIME", "TIMESTAMPTZ"}
@@ -128,7 +133,7 @@ def rows_of(section: Section) -> Iterator[Row]:
     place = section.piece.place
     short = section.source is Source.POSTGRES and not section.named
     rows = _copied(section) if section.piece.rows is not None else _Inserted(section).rows()
-    for line, values, text in rows:
+    for line, values, text, defaults in rows:
         # PostgreSQL gives the last columns their defaults if there are no values for them.
         columns = section.columns[: len(values)] if short else section.columns
         if len(values) != len(columns):
@@ -137,11 +142,19 @@ def rows_of(section: Section) -> Iterator[Row]:
                 cure="Correct the row or the list of columns.",
                 name=section.relation,
             )
-        yield Row(section.relation, line, columns, values, text)
+        row = Row(section.relation, line, columns, values, text)
+        yield _without(defaults, row) if defaults else row
 
 
-_Values = tuple[int, Sequence[Value], str]
-"""The line, the values and the text of a row."""
+def _without(defaults: Collection[int], row: Row) -> Row:
+    """The row without the columns that have DEFAULT in their place."""
+    kept = [at for at in range(len(row.values)) if at not in defaults]
+    columns, values = tuple(row.columns[at] for at in kept), [row.values[at] for at in kept]
+    return replace(row, columns=columns, values=values)
+
+
+_Values = tuple[int, Sequence[Value], str, Collection[int]]
+"""The line, the values and the text of a row, and the positions of DEFAULT among the values."""
 
 
 def _copied(section: Section) -> Iterator[_Values]:
@@ -153,23 +166,30 @@ def _copied(section: Section) -> Iterator[_Values]:
         stop = piece.file_text.find("\n", start, end)
         stop = end if stop < 0 else stop
         text = piece.file_text[start:stop].removesuffix("\r")
-        yield line, [_copied_value(field) for field in text.split("\t")], text
+        yield line, [_copied_value(field) for field in text.split("\t")], text, ()
         start, line = stop + 1, line + 1
 
 
 def _copied_value(field: str) -> str | None:
     if "\\" not in field:
         return field
-    return None if field == r"\N" else _BACKSLASH.sub(_unescaped_in_postgres, field)
+    return None if field == r"\N" else _IN_COPY.sub(_unescaped_in_postgres, field)
 
 
 def _unescaped_in_postgres(found: re.Match[str]) -> str:
-    escape = found[1]
-    if escape[0] == "x" and len(escape) > 1:
-        return chr(int(escape[1:], 16))
-    if escape[0] in "01234567":
-        return chr(int(escape, 8))
+    """The characters of an escape, or of several bytes beside one another that are UTF-8."""
+    if found["bytes"]:
+        codes = (int(each[1:], 16) if each[0] == "x" else int(each, 8)
+                 for each in found["bytes"].split("\\")[1:])  # fmt: skip
+        return bytes(code & 0xFF for code in codes).decode(errors="surrogateescape")
+    escape = found["other"]
     return _ESCAPES.get(escape, escape) if escape not in {"Z", "0"} else escape
+
+
+def _unescaped_in_string(found: re.Match[str]) -> str:
+    r"""The same in E'…', which also has \u00e9 and \U0001f600."""
+    code = found["code"]
+    return chr(int(code[1:], 16)) if code else _unescaped_in_postgres(found)
 
 
 def _unescaped_in_mysql(found: re.Match[str]) -> str:
@@ -190,6 +210,7 @@ class _Inserted:
         assert head is not None
         self._at = head.end()
         self._counted, self._line = 0, section.piece.place.line
+        self._defaults: set[int] = set()
 
     def rows(self) -> Iterator[_Values]:
         found = self._next()
@@ -197,8 +218,15 @@ class _Inserted:
             if found["sign"] != "(":
                 raise self._no_literal(found)
             start = found.start()
+            self._defaults = set()
             values = self._simple_values(start) or self._values()
-            yield self._line_of(start), values, self._text[start : self._at]
+            if values and len(self._defaults) == len(values):
+                place = self._section.piece.place
+                raise Place(place.file, self._line_of(start), 1).error(
+                    f"A row of {self._section.relation} has DEFAULT in all of its columns.",
+                    cure="Write the value of one column.",
+                )
+            yield self._line_of(start), values, self._text[start : self._at], self._defaults
             found = self._next()
             if found is not None and found["sign"] == ",":
                 found = self._next()
@@ -231,7 +259,11 @@ class _Inserted:
             found = self._required()
             if found["sign"] == ")" and not values:
                 return values
-            values.append(self._value(found))
+            if (found["word"] or "").upper() == "DEFAULT":
+                self._defaults.add(len(values))
+                values.append(None)
+            else:
+                values.append(self._value(found))
             behind = self._behind()
             while (behind["sign"] or "-") in _JOINS.get(self._section.source, ""):
                 if behind["sign"] == "|":
@@ -290,12 +322,13 @@ class _Inserted:
         if prefix == "x":
             return _bytes(inner)
         if prefix == "b":
-            return str(int(inner or "0", 2))
+            of_postgres = self._section.source is Source.POSTGRES
+            return inner if of_postgres else str(int(inner or "0", 2))
         inner = inner.replace("''", "'")
         if self._section.source in _ESCAPED and "\\" in inner:
             inner = _BACKSLASH.sub(_unescaped_in_mysql, inner)
         elif prefix == "e" and "\\" in inner:
-            inner = _BACKSLASH.sub(_unescaped_in_postgres, inner)
+            inner = _IN_STRING.sub(_unescaped_in_string, inner)
         if prefix == "_binary":
             return self._section.bytes_of(inner)
         return self._national(inner) if prefix == "n" else inner

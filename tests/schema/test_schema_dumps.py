@@ -155,6 +155,25 @@ def test_any_text_is_read_or_has_problems_with_places(source: Source, data: st.D
         assert failed.cure
 
 
+def test_a_column_with_default_in_its_place_gets_its_default() -> None:
+    table = "CREATE TABLE t (a INT PRIMARY KEY, b TEXT DEFAULT 'x', c INT);\n"
+    rows = "INSERT INTO t VALUES (1, DEFAULT, 2), (3, 'y', default), (4, 'DEFAULT', 5)"
+    assert read(table + rows, Source.POSTGRES) == [("1", "2"), ("3", "y"), ("4", "DEFAULT", "5")]
+    numbered = "CREATE TABLE t (a INTEGER PRIMARY KEY AUTO_INCREMENT, b TEXT);\n"
+    rows = "INSERT INTO t VALUES (DEFAULT, 'a'), (7, 'b'), (DEFAULT, 'c')"
+    assert read(numbered + rows, Source.MYSQL) == [("a", "1"), ("7", "b"), ("c", "8")]
+    with pytest.raises(SchemaError, match="DEFAULT"):
+        read(table + "INSERT INTO t VALUES (DEFAULT, DEFAULT, DEFAULT)", Source.POSTGRES)
+
+
+def test_bytes_of_a_copied_text_are_utf8() -> None:
+    table = "CREATE TABLE t (a INT PRIMARY KEY, b TEXT);\n"
+    rows = r"1	\303\251\xc3\xa9\u00e9\\x41"
+    assert read(f"{table}COPY t FROM stdin;\n{rows}\n\\.\n", Source.POSTGRES) == [
+        ("1", "ééu00e9\\x41")
+    ]
+
+
 def test_rows_before_an_alter_table_have_the_columns_before_it() -> None:
     text = (
         "CREATE TABLE t (a INT PRIMARY KEY, b TEXT, c TEXT);\n"
@@ -194,6 +213,8 @@ def test_null_is_the_next_number_in_mysql_and_sqlite() -> None:
         (Source.POSTGRES, "- 5", "-5"),
         (Source.POSTGRES, "1.5e-3", "1.5e-3"),
         (Source.POSTGRES, "FALSE", "false"),
+        (Source.POSTGRES, r"E'\u00e9\U0001f600\303\251\xc3\xa9\q'", "é😀ééq"),
+        (Source.POSTGRES, "B'0101'", "0101"),
         (Source.POSTGRES, "N'Edinburgh '", "Edinburgh"),
         (Source.POSTGRES, "N'it''s '", "it's"),
         (Source.POSTGRES, "'Edinburgh '", "Edinburgh "),

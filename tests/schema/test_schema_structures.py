@@ -304,12 +304,31 @@ def test_small_files_are_recognised(text: str, source: Source) -> None:
 
 @pytest.mark.parametrize(
     "written",
-    ["inet", "cidr", "macaddr", "xml", "public.hstore", "ltree", "point", "geometry(Point, 4326)"],
+    [
+        "inet",
+        "bit(3)",
+        "bit varying(5)",
+        "varbit",
+        "timetz",
+        "public.citext",
+        "macaddr",
+        "xml",
+        "public.hstore",
+        "ltree",
+        "point",
+        "geometry(Point, 4326)",
+    ],
 )
 def test_types_that_are_kept_as_text_are_noted(written: str) -> None:
     schema = load_ddl(f"CREATE TABLE t (a INT PRIMARY KEY, b {written})")
     assert columns(schema)[1] == "b TEXT"
     assert any("kept as TEXT" in note for note in schema.notes)
+
+
+def test_arrays_of_types_that_are_kept_as_text_are_noted() -> None:
+    schema = load_ddl("CREATE TABLE t (a INT PRIMARY KEY, b inet[] DEFAULT '{}'::inet[])")
+    assert columns(schema)[1] == "b TEXT[]"
+    assert any("INET is kept as TEXT" in note for note in schema.notes)
 
 
 def test_a_view_that_takes_a_bound_of_a_range_is_passed_over() -> None:
