@@ -255,11 +255,11 @@ def _with_columns(
         later,
         next(
             (
-                reading.schema.relation(each.relation).visible_names
+                _written(reading.schema.relation(each.relation), each.source)
                 for reading in readings
                 if each.relation in reading.schema
             ),
-            relation.visible_names,
+            _written(relation, each.source),
         ),
     )
     dropped = {change.column for change in later if not change.added}
@@ -272,6 +272,12 @@ def _with_columns(
                 name=name,
             )
     return replace(each, columns=kept)
+
+
+def _written(relation: Relation, source: Source) -> tuple[str, ...]:
+    """The columns of rows that name none: SQLite gives no values to generated ones."""
+    generated = {column.name for column in relation.generated} if source is Source.SQLITE else ()
+    return tuple(name for name in relation.visible_names if name not in generated)
 
 
 def _is_behind(change: ColumnChange, each: Section) -> bool:

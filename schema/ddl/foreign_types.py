@@ -87,7 +87,9 @@ def known_type(node: exp.DataType, source: Source) -> tuple[exp.DataType, str]:
 def _known(node: exp.DataType, source: Source) -> tuple[exp.DataType, str]:
     match source:
         case Source.MYSQL:
-            return _of_mysql(node), _NOTES.get(node.this, "")
+            of_bits = node.this is T.BIT and (_width(node) or 1) > 1
+            note = "BIT(n) is kept as BIGINT, the number of its bits" if of_bits else ""
+            return _of_mysql(node), note or _NOTES.get(node.this, "")
         case Source.SQLITE:
             return _of_sqlite(node), ""
         case Source.SQLSERVER if (name := _name(node)) in _OBJECTS:
@@ -127,6 +129,8 @@ def _of_mysql(node: exp.DataType) -> exp.DataType:
     kind, width = node.this, _width(node)
     if (kind is T.TINYINT and width == _SMALLEST) or (kind is T.BIT and width in {None, 1}):
         return _type(T.BOOLEAN)
+    if kind is T.BIT:
+        return _type(T.BIGINT)
     if kind in {T.TIMESTAMP, T.TIMESTAMPTZ, T.TIMESTAMPLTZ}:
         return _type(T.TIMESTAMPTZ)
     if kind is T.SET:

@@ -166,6 +166,17 @@ def test_a_column_with_default_in_its_place_gets_its_default() -> None:
         read(table + "INSERT INTO t VALUES (DEFAULT, DEFAULT, DEFAULT)", Source.POSTGRES)
 
 
+def test_rows_of_sqlite_have_no_values_for_generated_columns() -> None:
+    table = "CREATE TABLE t (a INTEGER PRIMARY KEY, b INT AS (a + 1), c TEXT);\n"
+    assert read(table + "INSERT INTO t VALUES (1, 'x')", Source.SQLITE) == [("1", "x")]
+
+
+def test_bits_of_mysql_are_numbers() -> None:
+    table = "CREATE TABLE t (a INT PRIMARY KEY, b BIT(8), c BIT(16));\n"
+    rows = "INSERT INTO t VALUES (1, 0x0A, b'100000001')"
+    assert read(table + rows, Source.MYSQL) == [("1", "10", "257")]
+
+
 def test_bytes_of_a_copied_text_are_utf8() -> None:
     table = "CREATE TABLE t (a INT PRIMARY KEY, b TEXT);\n"
     rows = r"1	\303\251\xc3\xa9\u00e9\\x41"
