@@ -167,6 +167,8 @@ def expression(
     texts of `source` are in PostgreSQL's quotes. `types` are the types of domains."""
     tokens = [token for token in _unenclosed(tokens) if token.token_type is not _CHARACTER_SET]
     named = {at: (end, type_) for at, end, type_ in domain_casts(tokens, types)}
+    if source is Source.MYSQL:
+        named |= {at: (at + 1, sql) for at, sql in _concatenations(tokens)}
     parts = list[tuple[int, int, str]]()
     at = 0
     while at < len(tokens):
@@ -182,6 +184,21 @@ def expression(
         if token.token_type not in _NO_NAMES and not _is_type(before)
     ]
     return Expression(sql, tuple(words), place)
+
+
+def _concatenations(tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
+    """The words and the commas of MySQL's CONCAT, and what replaces them: it is NULL if a part is
+    NULL, as `||` is and PostgreSQL's CONCAT is not."""
+    closings = _closings(tokens)
+    for word, token in enumerate(tokens):
+        if token.text.upper() != "CONCAT" or word + 1 not in closings:
+            continue
+        yield word, ""
+        at = word + 2
+        while at < closings[word + 1]:
+            if tokens[at].token_type is TokenType.COMMA:
+                yield at, "||"
+            at = closings.get(at, at) + 1
 
 
 def domain_casts(

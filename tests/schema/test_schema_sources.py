@@ -463,3 +463,11 @@ def test_the_elements_of_create_schema_are_in_it():
     assert parents == [["shop.kind"], [], [], ["shop.item"], []]
     assert [view.name for view in schema.views] == ["shop.texts"]
     assert [index.name for index in schema.indexes] == ["shop.by_t"]
+
+
+def test_concat_of_mysql_is_null_if_a_part_is() -> None:
+    written = "concat(`b`, ', ', CONCAT(lower(`b`),'x'))"
+    text = f"CREATE TABLE t (a INT PRIMARY KEY, b TEXT, c TEXT GENERATED ALWAYS AS ({written}));"
+    default = load_ddl(text, source=Source.MYSQL).relation("t").column("c").default
+    assert default is not None
+    assert " ".join(default.sql.split()) == "(b|| ', '|| (lower(b)||'x'))"
