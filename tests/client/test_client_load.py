@@ -483,6 +483,26 @@ def test_fields_may_have_another_sign_between_them(
     assert found == [(1, f"a{sign}b,c"), (2, "x\ny"), (3, "z")]
 
 
+def test_blanks_around_the_names_of_a_header_do_not_count(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a_id , A_NAME\n9871, A\n")
+    code, _, errors = run("load", "author", str(path))
+    assert not errors
+    assert code == 0
+    code, out, _ = run("sql", "--json", "SELECT a_name FROM author WHERE a_id = 9871")
+    assert code == 0
+    assert '" A"' in out
+
+
+def test_a_header_with_another_delimiter_is_refused_with_a_cure(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a_id;a_name\n1;A\n")
+    code, _, errors = run("load", "author", str(path))
+    assert code != 0
+    assert "a.csv:1" in errors
+    assert "--delimiter ';'" in errors
+
+
 def test_a_wrong_delimiter_is_refused(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a_id;a_name\n1;A\n")

@@ -10,32 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from functools import partial
 from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress, TaskID
 
 from hornbeam.cli.append import Loader
 from hornbeam.cli.common import (
     DEFAULT_URL,
-    ERR,
-    OUT,
     AsJson,
     Url,
     fail,
     opened,
-    print_json,
     progress,
     visible,
 )
 from hornbeam.cli.load import BATCH_ROWS, MAX_REJECTS, BatchRows, MaxRejects, Resume
 from hornbeam.cli.load import RejectsFile as Rejected
 from hornbeam.cli.loadfiles import Batch, Rows, Together, Unit, text_batch
+from hornbeam.cli.loadreport import print_report, shower
 from hornbeam.cli.rejects import rejects_file
 from hornbeam.cli.schema import Dialect, DialectOption
 from hornbeam.cli.texts import EncodingOption, text_and_encoding
@@ -104,7 +99,7 @@ def import_(
         loader = Loader(db, batch_rows, resume, again=False, rejects=rejected)
         _insert(loader, files[0], parts)
     notes = [*(note for reading in readings for note in reading.schema.notes), *passed]
-    _print_report(loader, notes, rejects, as_json)
+    print_report(loader, rejects, as_json, notes)
 
 
 @contextmanager
@@ -180,16 +175,10 @@ def _insert(loader: Loader, file: Path, parts: Sequence[Any]) -> None:
         task = bars.add_task(visible(file.name), total=sum(p.size() for p in parts), note="")
         done = 0
         for number, part in enumerate(parts):
-            show = partial(_show, bars, task, loader, done)
+            show = shower(bars, task, loader, done)
             for relation, batch in _batches(part, loader.batch_rows, number):
                 loader.insert(relation, Path(part.file), [batch], show)
             done += part.size()
-
-
-def _show(bars: Progress, task: TaskID, loader: Loader, before: int, position: int) -> None:
-    rejected = loader.total().rejected
-    note = f"{loader.rate:,.0f} rows/s" + (f", {rejected:,} rejected" if rejected else "")
-    bars.update(task, completed=before + position, note=note)
 
 
 def _batches(part: Any, batch_rows: int, number: int) -> Iterator[tuple[str, Batch]]:
@@ -228,23 +217,3 @@ def _unit(unit: Sequence[Any]) -> Unit:
             fail(f"Line {row.place}: {row.reason}")
         parts.append((relation, batch.rows, 0, len(batch.rows)))
     return Unit(unit[0].line, "\n".join(row.text for row in unit), parts)
-
-
-def _print_report(
-    loader: Loader, notes: Sequence[str], rejects: Path | None, as_json: bool
-) -> None:
-    total = loader.total()
-    relations = {name: asdict(each) for name, each in loader.totals.items()}
-    if as_json:
-        about = {"seconds": round(loader.seconds, 3), "relations": relations, "notes": notes}
-        print_json(asdict(total) | about)
-        return
-    for note in notes:
-        ERR.print(note, soft_wrap=True)
-    for name, each in loader.totals.items():
-        skipped = f", {each.skipped} existed already" if each.skipped else ""
-        rejected = f", {each.rejected} rejected" if each.rejected else ""
-        OUT.print(f"{each.rows} rows into {name}{skipped}{rejected}")
-    OUT.print(f"{total.rows} rows in {loader.seconds:.1f} s, {loader.rate:,.0f} rows/s")
-    if total.rejected:
-        ERR.print(f"{total.rejected} rows were rejected; {rejects} lists the reasons.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,17 +13,15 @@ from hornbeam.cli import initial
 from hornbeam.cli.append import Loader
 from hornbeam.cli.common import (
     DEFAULT_URL,
-    ERR,
-    OUT,
     AsJson,
     Url,
     fail,
     opened,
-    print_json,
     progress,
     visible,
 )
 from hornbeam.cli.loadfiles import Batch, Columns, Rows, Together, Unit, batches_of
+from hornbeam.cli.loadreport import print_report, shower
 from hornbeam.cli.rejects import rejects_file
 from hornbeam.cli.texts import is_compressed
 from hornbeam.connection import Connection
@@ -145,7 +142,7 @@ def load(
     with opened(url) as db, rejects_file(rejects, max_rejects) as rejected:
         loader = Loader(db, batch_rows, resume, again, rejected, sign)
         _load_all(db, loader, sources)
-    _print_report(loader, rejects, as_json)
+    print_report(loader, rejects, as_json)
 
 
 def _load_all(db: Connection, loader: Loader, sources: Sources) -> None:
@@ -271,29 +268,4 @@ def _columns(relation: Mapping[str, Any]) -> Columns:
 def _load_file(loader: Loader, relation: str, columns: Columns, path: Path) -> None:
     with progress() as bars:
         task = bars.add_task(visible(path.name), total=None, note="")
-
-        def show(position: int, length: int) -> None:
-            rejected = loader.total().rejected
-            note = f"{loader.rate:,.0f} rows/s" + (f", {rejected:,} rejected" if rejected else "")
-            bars.update(task, completed=position, total=length, note=note)
-
-        loader.load(relation, columns, path, show)
-
-
-def _print_report(loader: Loader, rejects: Path | None, as_json: bool) -> None:
-    total = loader.total()
-    if as_json:
-        print_json(_document(loader))
-        return
-    for relation, each in loader.totals.items():
-        skipped = f", {each.skipped} existed already" if each.skipped else ""
-        rejected = f", {each.rejected} rejected" if each.rejected else ""
-        OUT.print(f"{each.rows} rows into {relation}{skipped}{rejected}")
-    OUT.print(f"{loader.seconds:.1f} s, {loader.rate:,.0f} rows/s")
-    if total.rejected:
-        ERR.print(f"{total.rejected} rows were rejected; {rejects} lists the reasons.")
-
-
-def _document(loader: Loader) -> dict[str, Any]:
-    relations = {name: asdict(each) for name, each in loader.totals.items()}
-    return asdict(loader.total()) | {"seconds": round(loader.seconds, 3), "relations": relations}
+        loader.load(relation, columns, path, shower(bars, task, loader))

@@ -1,8 +1,8 @@
 """Reads the files of a load as batches of rows. A batch can be sent whole or in parts.
 
 Batches depend only on the file, the rows per batch, and the set of columns with defaults. So a
-resumed load has the same batches. CSV is sent unchanged, JSON lines as CSV, Parquet as Arrow. Text
-may be compressed by gzip, bzip2 or xz.
+resumed load has the same batches. The rows of CSV are sent unchanged, JSON lines as CSV, Parquet as
+Arrow. Text may be compressed by gzip, bzip2 or xz.
 
 A line of JSON may omit columns, which get their defaults, or NULL. All rows of a request have the
 same columns, so lines that omit the same columns with defaults form a batch.
@@ -11,6 +11,7 @@ same columns, so lines that omit the same columns with defaults form a batch.
 from __future__ import annotations
 
 import base64
+import csv
 import io
 import json
 import math
@@ -104,9 +105,9 @@ def batches_of(
         case ".jsonl" | ".ndjson":
             return path.stat().st_size, _json_lines(path, rows, columns)
         case ".tsv":
-            return path.stat().st_size, _csv(path, rows, delimiter or "\t")
+            return path.stat().st_size, _csv(path, rows, columns, delimiter or "\t")
         case _:
-            return path.stat().st_size, _csv(path, rows, delimiter or ",")
+            return path.stat().st_size, _csv(path, rows, columns, delimiter or ",")
 
 
 @contextmanager
@@ -146,12 +147,40 @@ def _text_of(text: bytes) -> str:
     return text.rstrip(b"\r\n").decode(errors="backslashreplace")
 
 
-def _csv(path: Path, rows: int, delimiter: str) -> Iterator[Batch]:
+_DELIMITERS = {";": "';'", "\t": "tab", "|": "'|'"}
+"""Further signs between fields, as --delimiter takes them."""
+
+
+def _with_names(header: bytes, columns: Columns, delimiter: str, path: Path) -> bytes:
+    """The header without blanks around the names of columns. Raises InterfaceError for a header
+    whose fields another sign separates."""
+    try:
+        text = header.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        return header  # the server refuses it
+    known = {name.lower() for name in columns.names}
+    (names,) = list(csv.reader([text], delimiter=delimiter)) or [[]]
+    found = [name if name.strip().lower() not in known else name.strip() for name in names]
+    other = next((sign for sign in _DELIMITERS if sign in text and sign != delimiter), "")
+    if len(names) == 1 and found[0].lower() not in known and other:
+        fail(
+            f"{path}:1: There is no column {text!r}.",
+            f"If another sign separates the fields, name it: --delimiter {_DELIMITERS[other]}.",
+        )
+    if found == names:
+        return header
+    written = io.StringIO()
+    csv.writer(written, delimiter=delimiter, lineterminator="\n").writerow(found)
+    return written.getvalue().encode()
+
+
+def _csv(path: Path, rows: int, columns: Columns, delimiter: str) -> Iterator[Batch]:
     content_type = _CSV if delimiter == "," else f"{_CSV}; delimiter={quote(delimiter, safe='')}"
     with _opened(path) as (file, position):
         lines = records(file)
         header = next(lines, (1, b""))[1].removeprefix(b"\xef\xbb\xbf")
         name = len(header)
+        header = _with_names(header, columns, delimiter, path)
         chunk = list(islice(lines, rows))
         while True:  # a header without rows is also sent, so that the server checks its columns
             text = _Text(header, [line for _, line in chunk], chunk, content_type)
