@@ -1,9 +1,11 @@
-"""Limits on the free memory that the C library's allocator retains in a server process."""
+"""Limits on the free memory that the allocators of a server process retain."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+
+import pyarrow as pa
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Parameter numbers of glibc's `mallopt` (malloc.h)."""
@@ -18,13 +20,16 @@ TRIM_S = 5.0
 
 
 def return_freed_memory() -> None:
-    """Make glibc return the memory of large blocks to the system as soon as they are freed.
+    """Make glibc and Arrow return the memory of large blocks to the system as soon as they are
+    freed.
 
     By default, glibc raises the mapping threshold up to 32 MB as mapped blocks are freed, and uses
     a heap for each thread. Bodies and results of megabytes then leave holes in these heaps: after
-    five minutes of hostile SQL a server held 300 MB of free memory. Call this before there are
-    threads. With other C libraries it does nothing.
+    five minutes of hostile SQL a server held 300 MB of free memory. Arrow's own allocator keeps
+    some 26 MB when a server streams record batches, and is slower than glibc's. Call this before
+    there are threads. Other C libraries keep their defaults.
     """
+    pa.set_memory_pool(pa.system_memory_pool())
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, MAPPED_BYTES)

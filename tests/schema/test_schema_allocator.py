@@ -36,3 +36,18 @@ def test_large_blocks_and_holes_between_blocks_are_returned():
     assert large < 60
     assert held > 150
     assert trimmed < 60
+
+
+def test_arrow_has_no_allocator_of_its_own_that_retains_memory():
+    program = "\n".join(
+        [
+            "import pyarrow as pa",
+            "from hornbeam_server.schema.allocator import return_freed_memory",
+            "return_freed_memory()",
+            "print(pa.default_memory_pool().backend_name)",
+        ]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "system\n"
