@@ -47,15 +47,21 @@ _OPENINGS = re.compile(r"['\"$]|/\*")
 
 def tokenize(dialect: Dialect, text: str, origin: Place) -> list[Token]:
     """Tokens with their offsets in `text`, which begins at `origin`. Raises SchemaError at a quote
-    or comment that is not closed."""
+    or comment that is not closed, and at quotes without a name."""
     try:
-        return list(_with_brackets(dialect.tokenize(text)))
+        tokens = list(_with_brackets(dialect.tokenize(text)))
     except TokenError:
         offset = _unclosed(dialect, text)
         raise origin.behind(text, offset).error(
             f"Unreadable text: {text[offset : offset + 20]!r} is not closed.",
             cure="Close the quote or the comment.",
         ) from None
+    for token in tokens:
+        if token.token_type is TokenType.IDENTIFIER and not token.text:
+            raise origin.behind(text, token.start).error(
+                "A name in quotes is empty.", cure="Write a name between the quotes."
+            )
+    return tokens
 
 
 def _with_brackets(tokens: Sequence[Token]) -> Iterator[Token]:

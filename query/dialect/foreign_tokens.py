@@ -1,5 +1,6 @@
-"""Literals and operators of PostgreSQL whose types Hornbeam does not have, refused by name before
-the parser fails at them: bit strings (`B'101'`, `X'1F'`), and `>>=` and `<<=` of networks."""
+"""Tokens that are refused before the parser meets them: quotes without a name, and literals and
+operators of PostgreSQL whose types Hornbeam does not have. These are bit strings (`B'101'`,
+`X'1F'`), and `>>=` and `<<=` of networks."""
 
 from __future__ import annotations
 
@@ -8,13 +9,19 @@ from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.errors import SqlError, Unsupported
 
 _CONTAINMENTS = frozenset({(TokenType.GT, TokenType.GTE), (TokenType.LT, TokenType.LTE)})
 
 
 def check_tokens(tokens: Sequence[Token]) -> None:
-    """Raise Unsupported for such a literal or operator."""
+    """Raise Unsupported for such a literal or operator, and SqlError for quotes without a name."""
+    for token in tokens:
+        if token.token_type is TokenType.IDENTIFIER and not token.text:
+            raise SqlError(
+                f"A name in quotes is empty (line {token.line}, column {token.col - 1}).",
+                cure="Write a name between the quotes, or a text in single quotes.",
+            )
     for first, second in pairwise(tokens):
         if second.start != first.end + 1:
             continue

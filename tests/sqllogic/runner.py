@@ -34,6 +34,8 @@ _WRITTEN = re.compile(
     r"\s+(?:if\s+(?:not\s+)?exists\s+)?(\"[^\"]+\"|[\w.]+)",
     re.I,
 )
+_ATTACHED = re.compile(r"\s*attach\b.*\bas\s+(\w+)", re.I | re.S)
+_DRAWN_FROM = re.compile(r"\b(?:nextval|setval)\s*\(\s*'([\w.]+)'", re.I)
 RESTS_ON_UNKNOWN = "rests on a statement that the database does not know"
 _COUNTS = re.compile(r"\s*(?:insert|update|delete|merge)\b(?!.*\breturning\b)", re.I | re.S)
 _RANDOM = re.compile(r"\brandom\s*\(", re.I)
@@ -225,7 +227,9 @@ def _asked(run: _Run, record: Statement | Query) -> Outcome:
 
 def _spoil(run: _Run, sql: str, *, unknown: bool) -> None:
     """Note that the statement did not write what the file expects."""
-    written = set() if _only_reads(sql) else _written(sql)
+    written = set(map(_own_name, _DRAWN_FROM.findall(sql)))
+    if not _only_reads(sql):
+        written |= _written(sql)
     run.spoiled |= written
     run.unknown |= written if unknown else set()
 
@@ -236,8 +240,13 @@ def _only_reads(sql: str) -> bool:
 
 def _written(sql: str) -> set[str]:
     """The names that a statement creates, writes or drops."""
-    names = (found.strip('"').lower().split(".")[-1] for found in _WRITTEN.findall(sql))
+    names = map(_own_name, (*_WRITTEN.findall(sql), *_ATTACHED.findall(sql)))
     return {name for name in names if name not in {"set", "select", "if"}}
+
+
+def _own_name(name: str) -> str:
+    """A name without its schema."""
+    return name.strip('"').lower().split(".")[-1]
 
 
 def _judged(run: _Run, record: Statement | Query, answer: Answer) -> tuple[Verdict, str]:

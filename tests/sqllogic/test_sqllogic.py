@@ -260,6 +260,18 @@ def test_a_with_that_writes_spoils_what_it_would_have_written():
     assert [each.verdict for each in run(text, refused)[0]] == [Verdict.REFUSED, Verdict.SKIPPED]
 
 
+@pytest.mark.parametrize(
+    ("failing", "behind"),
+    [
+        ("ATTACH ':memory:' AS other", "CREATE TABLE other.t (a INT)"),
+        ("SELECT max(nextval('s.ids'))", "SELECT currval('s.ids')"),
+    ],
+)
+def test_a_refused_statement_spoils_a_database_or_a_sequence(failing, behind):
+    outcomes, _ = run(f"statement ok\n{failing}\n\nstatement ok\n{behind}\n", {failing: REFUSED})
+    assert [each.verdict for each in outcomes] == [Verdict.REFUSED, Verdict.SKIPPED]
+
+
 def test_a_query_without_an_order_is_compared_as_a_bag():
     answers = {
         "SELECT 1 FROM (SELECT 2 ORDER BY 1)": Answer(((2,), (1,)), 2),
