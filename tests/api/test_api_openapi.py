@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from openapi_spec_validator import validate
 from hornbeam_server.api.rest.app import INTERNAL_TAGS, TAGS
 
 PROBLEM = "application/problem+json"
+_KNOWN = re.compile(r"application/(?:json|octet-stream)|.*\+json|text/(?!csv).*")
+"""The media types that openapi-python-client reads and writes by itself."""
 
 
 @pytest.fixture
@@ -58,3 +61,18 @@ def test_every_operation_has_a_tag_and_internal_operations_are_marked(document):
     public = {op["operationId"] for op in _operations(document) if "x-internal" not in op}
     assert {"query", "transact", "plan_schema", "show_view", "create_key"} <= public
     assert not public & {"put_rows", "begin_batch", "begin_export"}
+
+
+def test_the_documentation_names_each_media_type_that_generators_do_not_know(document):
+    used, unknown = set(), set()
+    for operation in _operations(document):
+        bodies = operation.get("requestBody", {}).get("content", {}).keys()
+        answers = [answer.get("content", {}).keys() for answer in operation["responses"].values()]
+        used |= set(bodies).union(*answers)
+        unknown |= {type_ for type_ in bodies if not _KNOWN.fullmatch(type_)}
+        for types in answers:
+            unknown |= set() if any(map(_KNOWN.fullmatch, types)) else set(types)
+    page = Path("docs/operations.md").read_text()
+    (block,) = re.findall(r"content_type_overrides:\n((?:  .+\n)+)", page)
+    named = set(re.findall(r"^  (\S+): ", block, re.M))
+    assert unknown <= named <= used
