@@ -590,7 +590,9 @@ def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> Dec
     what = f"index {text}"
     _check_some(draft.columns, draft.relation.place, what)
     _key_columns(names, relation.name, types, what)
-    include = _check_columns((*names, *draft.include), relation.name, types, what)[len(names) :]
+    own = {name.text for name in names}
+    added = {name.text: name for name in draft.include if name.text not in own}
+    include = _check_columns((*names, *added.values()), relation.name, types, what)[len(names) :]
     where = "" if draft.where is None else draft.where.sql
     parts, expressions = _key_parts(draft), _key_expressions(draft, relation, what)
     distinct = draft.nulls_distinct or not draft.unique

@@ -329,10 +329,30 @@ def evolve(ddl: str, statement: str, path: Sequence[str] | None = None) -> str:
             "There are no temporary tables and views.\n"
             "  Write WITH in the query, or create a table and drop it at the end."
         )
+    cure = _INSTEAD.get(asked.what, "Change the schema's file and run: hornbeam schema apply")
     raise NotSupportedError(
-        f"{asked.verb.upper()} {asked.what.upper()} is not a statement of Hornbeam.\n"
-        "  Change the schema's file and run: hornbeam schema apply"
+        f"{asked.verb.upper()} {asked.what.upper()} is not a statement of Hornbeam.\n  {cure}"
     )
+
+
+_KEYS = "Give roles to API keys: hornbeam keys."
+_IN_APPLICATION = "Write it into the query, or into the application."
+_IN_TRANSACTION = "Send the other write in the same transaction, or read the feed of changes."
+_INSTEAD = {
+    "aggregate": _IN_APPLICATION,
+    "database": "Connect to another folder or server, or write CREATE SCHEMA.",
+    "extension": "Leave it out: docs/sql.md lists the functions that there are.",
+    "function": _IN_APPLICATION,
+    "group": _KEYS,
+    "macro": _IN_APPLICATION,
+    "procedure": _IN_APPLICATION,
+    "role": _KEYS,
+    "rule": _IN_TRANSACTION,
+    "trigger": _IN_TRANSACTION,
+    "type": "Write a column of TEXT with CHECK (name IN (…)), or a column for each part.",
+    "user": _KEYS,
+}
+"""The cures for kinds of objects that no schema has."""
 
 
 def _names(ddl: str, path: Sequence[str] | None) -> Names:

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.output_names import keep_names
 from hornbeam_server.query.binding.parse import parse
-from hornbeam_server.query.binding.schema_names import OWN_ALIAS, SCHEMA
+from hornbeam_server.query.binding.schema_names import OWN_ALIAS, SCHEMA, names_cte
 from hornbeam_server.schema.model import DeclaredView
 from hornbeam_server.schema.views import PlainView
 
@@ -35,7 +35,7 @@ def stand_in(table: exp.Table, view: PlainView) -> exp.Subquery:
     tree = parse_view(view.declared)
     for node in tree.walk():
         node.meta.pop("start", None)  # a position in another text
-        if isinstance(node, exp.Table) and not _names_cte(node):
+        if isinstance(node, exp.Table) and not names_cte(node):
             node.meta[STORED] = True
     alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
     subquery = exp.Subquery(this=tree, alias=alias.copy(), joins=table.args.get("joins"))
@@ -44,17 +44,6 @@ def stand_in(table: exp.Table, view: PlainView) -> exp.Subquery:
     subquery.meta.update({key: table.meta[key] for key in (OWN_ALIAS, SCHEMA) if key in table.meta})
     subquery.meta[WRITTEN] = (*place, bool(table.args.get("alias")))
     return subquery
-
-
-def _names_cte(table: exp.Table) -> bool:
-    """Whether a WITH around the table, inside of the view's SELECT, may define its name."""
-    node: exp.Expr | None = table
-    while node is not None:
-        with_ = node.args.get("with_")
-        if with_ is not None and any(cte.alias == table.name for cte in with_.expressions):
-            return True
-        node = node.parent
-    return False
 
 
 def names_in(tree: exp.Expr) -> Iterator[str]:

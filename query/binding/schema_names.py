@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence, Set
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.grammar import at
-from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.errors import SqlError, Unsupported
 from hornbeam_server.schema.model import DATABASE, INFORMATION_SCHEMA, PUBLIC
 from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, joined
 
@@ -79,6 +79,11 @@ def _join_table(table: exp.Table, tables: Sequence[exp.Table], sql: str, ctes: S
         )
     if schema != PUBLIC and not table.alias:
         same = [each for each in tables if _bare(each) == name and not _aliased(each)]
+        if any(not each.db and SCHEMA not in each.meta and names_cte(each) for each in same):
+            raise SqlError(
+                f"Alias {name} is used twice in one FROM{at(table, sql)}: it is also a CTE.",
+                cure=f"Give {schema}.{name} an alias of its own.",
+            )
         first = next((each for each in same if _schema(each) == PUBLIC), same[0])
         if first is table and not isinstance(table.parent, exp.TruncateTable):
             alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
@@ -90,6 +95,17 @@ def _join_table(table: exp.Table, tables: Sequence[exp.Table], sql: str, ctes: S
     table.meta[SCHEMA] = schema
     table.set("this", joined_name)
     table.set("db", None)
+
+
+def names_cte(table: exp.Table) -> bool:
+    """Whether a WITH around the table may define its name."""
+    node: exp.Expr | None = table
+    while node is not None:
+        with_ = node.args.get("with_")
+        if with_ is not None and any(cte.alias == table.name for cte in with_.expressions):
+            return True
+        node = node.parent
+    return False
 
 
 OWN_ALIAS = "own_alias"

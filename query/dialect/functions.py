@@ -206,11 +206,21 @@ def _within_group(node: exp.Expr) -> exp.Expr:
             cure="Write percentile_cont(0.5) WITHIN GROUP (ORDER BY y), or mode() WITHIN GROUP"
             " (ORDER BY y).",
         )
-    if count and isinstance(call.expressions[0].unnest(), exp.Null):
+    if count and _is_surely_null(call.expressions[0]):
         return filled("max(CASE WHEN a IS NULL THEN a END)", {"a": order.expressions[0].this})
     arguments: list[exp.Expr] = [order.expressions[0].this.copy(), *call.expressions]
     ordered = exp.Order(this=arguments.pop(), expressions=order.expressions)
     return exp.Anonymous(this=name, expressions=[*arguments, ordered])
+
+
+def _is_surely_null(node: exp.Expr) -> bool:
+    """Whether a value is NULL: the word, a cast of it, or arithmetic with it."""
+    inner = node.unnest()
+    if isinstance(inner, exp.Cast | exp.Neg):
+        return _is_surely_null(inner.this)
+    if isinstance(inner, exp.Add | exp.Sub | exp.Mul | exp.Div):
+        return _is_surely_null(inner.this) or _is_surely_null(inner.expression)
+    return isinstance(inner, exp.Null)
 
 
 # --- aggregates ------------------------------------------------------------------------------

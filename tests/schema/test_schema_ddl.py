@@ -588,7 +588,7 @@ ERRORS = [
     # indexes
     (I + "CREATE INDEX i ON u (a)\n                  ^", "declared on u", "Relations are: t"),
     (I + "CREATE INDEX i ON t (c)\n                     ^", "names column c", "t has: a, b"),
-    (I + "CREATE INDEX i ON t (a) INCLUDE (a)\n                                 ^", "twice", ""),
+    (I + "CREATE INDEX i ON t (a, a) INCLUDE (a)\n                        ^", "twice", ""),
     (I + "CREATE INDEX t ON t (a)\n             ^", "name of a relation", "Rename"),
     (
         I + "CREATE INDEX i ON t (a);\nCREATE INDEX i ON t (b)\n             ^",
