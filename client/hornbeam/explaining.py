@@ -43,7 +43,7 @@ def _with_options(sql: str, found: Sequence[Token]) -> Explained:
     flags: dict[str, bool] = {}
     format_ = "text"
     for option in separated(found[1:close], 1):
-        name, value = _option([token.text.lower().strip("'") for token in option])
+        name, value = _option([token.text.lower().strip("'\"") for token in option])
         if name == "format":
             format_ = _format(value)
         else:
