@@ -8,7 +8,7 @@ alias, that of `public` if it is there, and the others have their full names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from sqlglot import exp
 
@@ -43,6 +43,8 @@ def join_names(nodes: Sequence[exp.Expr], sql: str) -> None:
         scopes.setdefault(_scope(table), []).append(table)
     for table in qualified:
         _join_table(table, scopes[_scope(table)], sql, ctes)
+    for column in columns:
+        _free_name(column, scopes, nodes, sql)
     for column in columns:
         _join_column(column, scopes)
 
@@ -145,8 +147,7 @@ def _join_column(column: exp.Column, scopes: Mapping[int, Sequence[exp.Table]]) 
         column.set("db", None)
         return
     full = joined(schema, column.table)
-    node = column.find_ancestor(*_SCOPES)
-    while node is not None:
+    for node in _scopes_around(column):
         for table in scopes.get(id(node), ()):
             if table.name == full and not _aliased(table):
                 span = _span(column.args["db"], column.args["table"])
@@ -155,7 +156,63 @@ def _join_column(column: exp.Column, scopes: Mapping[int, Sequence[exp.Table]]) 
                 column.set("table", exp.to_identifier(table.alias_or_name, quoted=True))
                 column.set("db", None)
                 return
-        node = node.find_ancestor(*_SCOPES)
+
+
+def _free_name(
+    column: exp.Column, scopes: Mapping[int, Sequence[exp.Table]], nodes: Sequence[exp.Expr],
+    sql: str,
+) -> None:  # fmt: skip
+    """Let the relation of a column, or one with the same alias in an inner SELECT, have its full
+    name as the alias, so that the column does not refer to the inner one. Raises Unsupported if
+    both aliases are written."""
+    full = joined(column.args["db"].name, column.table)
+    inner: exp.Table | None = None
+    for node in _scopes_around(column):
+        for table in scopes.get(id(node), ()):
+            if table.name == full and not _aliased(table):
+                if inner is None or inner.alias_or_name != table.alias_or_name:
+                    return
+                own = next((each for each in (inner, table) if OWN_ALIAS in each.meta), None)
+                if own is None:
+                    raise Unsupported(
+                        f"An inner SELECT has the alias {inner.alias_or_name}, too"
+                        f"{at(column, sql)}.",
+                        cure="Give the relations aliases that differ.",
+                    )
+                _take_alias(own, scopes, nodes)
+                return
+            if inner is None and table.alias_or_name == column.table:
+                inner = table
+
+
+def _take_alias(
+    table: exp.Table, scopes: Mapping[int, Sequence[exp.Table]], nodes: Sequence[exp.Expr]
+) -> None:
+    """Take the alias from a relation that has its own name as the alias. The columns that begin
+    with it get the full name."""
+    name = table.alias
+    for column in nodes:
+        if isinstance(column, exp.Column) and column.table == name and not column.args.get("db"):
+            holders = (
+                each
+                for node in _scopes_around(column)
+                for each in scopes.get(id(node), ())
+                if each.alias_or_name == name
+            )
+            if next(holders, None) is table:
+                full = exp.to_identifier(table.name, quoted=True)
+                full.meta.update(column.args["table"].meta)
+                column.set("table", full)
+    table.set("alias", None)
+    del table.meta[OWN_ALIAS]
+
+
+def _scopes_around(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the statements and SELECTs around a node, the inner ones first."""
+    around = node.find_ancestor(*_SCOPES)
+    while around is not None:
+        yield around
+        around = around.find_ancestor(*_SCOPES)
 
 
 def _written(node: exp.Table) -> str:
