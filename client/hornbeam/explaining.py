@@ -43,7 +43,7 @@ def _with_options(sql: str, found: Sequence[Token]) -> Explained:
     flags: dict[str, bool] = {}
     format_ = "text"
     for option in separated(found[1:close], 1):
-        name, value = _option([token.text.lower().strip("'\"") for token in option])
+        name, value = _option([_word(token.text) for token in option])
         if name == "format":
             format_ = _format(value)
         else:
@@ -51,6 +51,11 @@ def _with_options(sql: str, found: Sequence[Token]) -> Explained:
     if flags.get("timing") and not flags.get("analyze"):
         raise ProgrammingError("TIMING of EXPLAIN needs ANALYZE.\n  Write (ANALYZE, TIMING).")
     return Explained(_behind(sql, found, close + 1), flags, format_)
+
+
+def _word(text: str) -> str:
+    """A word of an option. Double quotes keep its case."""
+    return text.strip('"') if text.startswith('"') else text.lower().strip("'")
 
 
 def _option(words: Sequence[str]) -> tuple[str, str]:
