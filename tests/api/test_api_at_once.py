@@ -44,20 +44,23 @@ class Connection:
         port = urlsplit(str(served.client.base_url)).port
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._left = b""
+        """Bytes of answers that are received and not read yet."""
 
     def ask(self, request: bytes) -> tuple[int, dict[str, str], dict]:
         self.socket.sendall(request)
         return self.answer()
 
     def answer(self) -> tuple[int, dict[str, str], dict]:
-        data = b""
-        while b"\r\n\r\n" not in data:
-            data += self._received()
-        head, _, body = data.partition(b"\r\n\r\n")
+        while b"\r\n\r\n" not in self._left:
+            self._left += self._received()
+        head, _, self._left = self._left.partition(b"\r\n\r\n")
         first, *lines = head.decode().split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in lines)
-        while len(body) < int(headers.get("content-length", "0")):
-            body += self._received()
+        length = int(headers.get("content-length", "0"))
+        while len(self._left) < length:
+            self._left += self._received()
+        body, self._left = self._left[:length], self._left[length:]
         return int(first.split()[1]), headers, json.loads(body or b"{}")
 
     def require_silent(self, seconds: float) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from hornbeam_server.api.rest import http_protocol
 from hornbeam_server.api.rest.http_protocol import HEAD_BYTES, room_for
-from hornbeam_server.api.serve import run
+from hornbeam_server.api.serve import GRACE_S, run
 from hornbeam_server.node.settings import Settings
 
 GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
@@ -125,3 +125,17 @@ def test_connections_take_at_most_half_of_the_descriptors():
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+async def test_a_connection_whose_requests_are_answered_at_once_does_not_delay_the_end(tmp_path):
+    clock = asyncio.get_running_loop()
+    async with served(tmp_path) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(3):
+            writer.write(GET + b"\r\n")
+            assert (await head(reader)).startswith(b"HTTP/1.1 200 ")
+            await reader.readexactly(len(b'{"status":"live"}'))
+        began = clock.time()
+    assert await asyncio.wait_for(reader.read(), 8) == b""
+    assert clock.time() - began < GRACE_S / 2
+    writer.close()
