@@ -55,6 +55,8 @@ def column_types(draw: st.DrawFn, kinds: Sequence[Kind] = tuple(Kind)) -> Column
         return ColumnType(kind, length=draw(st.none() | st.integers(8, 40)))
     if kind in types.MOMENTS:
         return ColumnType(kind, precision=draw(st.none() | st.integers(0, 5)))
+    if kind is Kind.DOUBLE:
+        return draw(st.sampled_from([ColumnType(kind), types.REAL]))
     if kind is Kind.ARRAY:
         return array_of(draw(column_types(KEY_KINDS)))
     return ColumnType(kind)
@@ -72,7 +74,8 @@ def values(type_: ColumnType) -> st.SearchStrategy[Any]:  # noqa: PLR0912 (one b
             limit = 10**precision - 1
             return st.integers(-limit, limit).map(lambda number: _decimal(number, scale))
         case Kind.DOUBLE:
-            return st.floats(allow_nan=False).map(lambda number: number + 0.0)
+            bits = 32 if type_ == types.REAL else 64
+            return st.floats(allow_nan=False, width=bits).map(lambda number: number + 0.0)
         case Kind.BOOLEAN:
             return st.booleans()
         case Kind.TEXT:

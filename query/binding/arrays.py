@@ -14,12 +14,20 @@ from hornbeam_server.query.dialect.arrays import (
     TypeOf,
     array_compared,
     function_of,
+    has_dimensions,
     is_joined,
-    nested,
     typed_arguments,
 )
+from hornbeam_server.schema.arrays import elements_of
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
-from hornbeam_server.schema.types import UNORDERED, ColumnType, array_of
+from hornbeam_server.schema.spelling import decimal
+from hornbeam_server.schema.types import (
+    MAX_DECIMAL_PRECISION,
+    UNORDERED,
+    ColumnType,
+    Kind,
+    array_of,
+)
 
 GiveType = Callable[[exp.Expr, ColumnType], None]
 
@@ -36,14 +44,16 @@ def mark_array(node: exp.Expr, type_of: TypeOf, give_type: GiveType) -> None:
         if shown is not None and shown.element is not None:
             node.meta[SHOWN] = shown.element
         return
-    name = function_of(node, type_of)
-    if name is None:
-        return
-    if nested(node, name, type_of):
+    if has_dimensions(node, type_of):
         raise Unsupported(
             "An array of arrays is not supported: an array has one dimension.",
             cure="Keep several dimensions in a value of JSONB.",
         )
+    if isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
+        _settle_text_of_decimals(node, type_of, give_type)
+    name = function_of(node, type_of)
+    if name is None:
+        return
     node.meta[ARRAY] = name
     for each, type_ in typed_arguments(node, name, type_of):
         _settle(each, type_, give_type)
@@ -67,6 +77,10 @@ def _settle(node: exp.Expr, type_: ColumnType, give_type: GiveType) -> None:
         return
     if not isinstance(constant.value, str) and type_.element is not None:
         return
+    if type_.kind is Kind.DECIMAL and not isinstance(constant.value, str):
+        return
+    if type_.element is not None and type_.element.kind is Kind.DECIMAL:
+        type_ = _with_all_digits(type_, str(constant.value))
     value = meant(type_, constant.value)
     if isinstance(value, Gap):
         raise TypeMismatch(
@@ -75,3 +89,25 @@ def _settle(node: exp.Expr, type_: ColumnType, give_type: GiveType) -> None:
         )
     if isinstance(constant.value, str):
         inner.replace(typed(type_, value))
+
+
+def _settle_text_of_decimals(node: exp.Binary, type_of: TypeOf, give_type: GiveType) -> None:
+    """Make a text beside an array of decimals an array with all digits that it spells."""
+    for side, other in ((node.this, node.expression), (node.expression, node.this)):
+        type_ = type_of(side) if other.unnest().is_string else None
+        if type_ is not None and type_.element is not None and type_.element.kind is Kind.DECIMAL:
+            _settle(other, type_, give_type)
+
+
+def _with_all_digits(type_: ColumnType, text: str) -> ColumnType:
+    """A type of arrays of decimals with room for the numbers that a text spells; `type_` if it
+    spells none."""
+    try:
+        numbers = [decimal(each) for each in elements_of(text) if each is not None]
+    except (ValueError, ArithmeticError):
+        return type_
+    sizes = [(max(n.adjusted() + 1, 1), max(-int(n.as_tuple().exponent), 0)) for n in numbers]
+    whole, places = (max((size[i] for size in sizes), default=1) for i in range(2))
+    if whole + places > MAX_DECIMAL_PRECISION:
+        return type_
+    return array_of(ColumnType(Kind.DECIMAL, whole + places, places))

@@ -79,7 +79,7 @@ from hornbeam_server.query.binding.names import (
 )
 from hornbeam_server.query.binding.nesting import too_deep
 from hornbeam_server.query.binding.output_names import FIGURED, VALUE, name_output
-from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, parse
+from hornbeam_server.query.binding.parse import DIALECT, parse
 from hornbeam_server.query.binding.plain_views import STORED, stand_in
 from hornbeam_server.query.binding.schema_names import OF_SYSTEM, SCHEMA
 from hornbeam_server.query.binding.sequence_calls import OF_COLUMN, put_owned_sequences
@@ -88,6 +88,7 @@ from hornbeam_server.query.binding.stars import with_ordered_stars
 from hornbeam_server.query.binding.value_functions import mark_values, value_type
 from hornbeam_server.query.dialect.arrays import function_of as function_of_arrays
 from hornbeam_server.query.dialect.arrays import result_type as type_of_array_function
+from hornbeam_server.query.dialect.calls_in_from import TABLE_FUNCTIONS
 from hornbeam_server.query.dialect.common_decimals import (
     MEETING,
     exact_type,
@@ -1073,7 +1074,9 @@ class _Binder:
     def _number_of_rows(self, call: exp.Expr) -> ColumnType | None:
         """The type of the numbers that a table function gives."""
         if isinstance(call, exp.Unnest | exp.Explode):
-            return None
+            listed = self._type(call.expressions[0] if call.expressions else call.this)
+            known = listed is not None and listed.element is not None
+            return number_of(listed.element_type) if known and listed is not None else None
         given = [number_type(each, self._number_type) for each in call.iter_expressions()]
         common = common_if_known(given)
         return _BIGINT if common is not None and common.kind is Kind.INTEGER else common
@@ -1496,6 +1499,10 @@ class _Binder:
 
     def _array_type(self, node: exp.Array) -> ColumnType | None:
         """The type of `ARRAY[…]` whose elements all have one type."""
+        numbers = number_of_all(node.expressions, self._number_type)
+        decimals = numbers is not None and numbers.kind is Kind.DECIMAL and numbers.precision
+        if decimals and numbers is not None:
+            return array_of(numbers)
         types = {self._type(each) for each in node.expressions if not isinstance(each, exp.Null)}
         element = types.pop() if len(types) == 1 else None
         return None if element is None or element.kind in UNORDERED else array_of(element.stored())

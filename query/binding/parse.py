@@ -45,11 +45,17 @@ from hornbeam_server.query.binding.schema_names import join_names
 from hornbeam_server.query.binding.sequence_calls import mark_call, refuse_calls
 from hornbeam_server.query.binding.ties import replace_ties
 from hornbeam_server.query.dialect import grammar
+from hornbeam_server.query.dialect.calls_in_from import (
+    call_in_from,
+    is_call_in_from,
+    with_names_of_records,
+)
 from hornbeam_server.query.dialect.duckdb_sql import check_cast
 from hornbeam_server.query.dialect.fidelity import check as check_faithful
 from hornbeam_server.query.dialect.foreign_tokens import check_tokens
 from hornbeam_server.query.dialect.functions import function_name, in_duckdb, is_translated
 from hornbeam_server.query.dialect.grammar import at
+from hornbeam_server.query.dialect.interval_fields import with_intervals
 from hornbeam_server.query.dialect.jsonb_rows import POPULATING, RECORDS
 from hornbeam_server.query.dialect.settings import show_as_query
 from hornbeam_server.query.dialect.text_arrays import texts_of
@@ -77,9 +83,6 @@ _FIRST_WORDS = frozenset(
     {"select", "with", "from", "values", "table", "("}
     | {"insert", "update", "delete", "merge", "truncate"}
 )
-TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
-"""The only functions allowed in FROM: they compute rows from their arguments alone."""
-
 _OUTSIDE = re.compile(
     r"(read|sniff|write|from_substrait|get_substrait|http|query|pragma|duckdb|copy|load|shell"
     r"|sqlite|postgres|mysql|iceberg|delta|parquet|arrow|json_execute)_.*"
@@ -180,6 +183,7 @@ def read_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
         tokens = grammar.with_rows(grammar.with_jsonb_operators(grammar.tokenize(sql)))
         _check_length(tokens)
         check_tokens(tokens)
+        tokens = with_names_of_records(with_intervals(tokens))
         tokens = list(with_known_forms(_with_insert(tokens)))
         refuse_forms(tokens)
         _check_first_word(tokens)
@@ -284,6 +288,12 @@ def _number_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
             yield _token(TokenType.NUMBER, str(count), token)
             if token.token_type is TokenType.QDCOLON:  # ?::TYPE, where ?:: is one token
                 yield _token(TokenType.DCOLON, "::", token)
+        elif token.text == "@" and _text(tokens, i + 1) in ("?", "@"):
+            raise Unsupported(
+                f"The operator @{_text(tokens, i + 1)} takes a path of SQL/JSON, which is not"
+                " supported.",
+                cure=_BY_PATH,
+            )
         elif token.token_type is TokenType.PARAMETER and not _is_absolute(tokens, i):
             raise Unsupported(
                 f"{token.text}{_text(tokens, i + 1)} is no parameter here.",
@@ -422,6 +432,9 @@ def _leave_collation_out(node: exp.Collate, sql: str) -> None:
 
 def _translate(tree: exp.Expr, sql: str) -> None:
     """Translate functions that differ in DuckDB (`query/dialect/functions.py`)."""
+    items: list[exp.Expr] = list(tree.find_all(exp.Table, exp.Lateral))
+    for item in filter(is_call_in_from, items):
+        supersede(item, call_in_from(item))
     nodes = [node for node in tree.dfs() if is_translated(node)]
     for node in reversed(nodes):  # parts first
         try:

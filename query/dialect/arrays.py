@@ -164,15 +164,28 @@ def _joins_arrays(node: exp.DPipe) -> bool:
     return bool(node.meta[_JOINS])
 
 
-def nested(node: exp.Expr, name: str, type_of: TypeOf) -> bool:
-    """Is an array of arrays among the arguments of function `name`?"""
-    given = zip(FUNCTIONS[name].parameters, arguments(node), strict=False)
-    return any(
-        isinstance(element := each.unnest(), exp.Array)
-        and any(is_array(inner, type_of) for inner in element.expressions)
-        for kind, each in given
-        if kind == "a"
-    )
+def has_dimensions(node: exp.Expr, type_of: TypeOf) -> bool:
+    """Does the node make an array of arrays, or take an element of an element? A list in brackets
+    alone, `[[1], [2]]`, is DuckDB's."""
+    match node:
+        case exp.Array() if not node.args.get("bracket_notation"):
+            return any(is_array(_selected(each), type_of) for each in node.expressions)
+        case exp.Anonymous(expressions=[value, *_]) if node.name.lower() == "array_agg":
+            value = value.this if isinstance(value, exp.Order) else value
+            value = value.expressions[0] if isinstance(value, exp.Distinct) else value
+            return is_array(value, type_of)
+        case exp.Bracket():
+            inner = node.this.unnest()
+            return isinstance(inner, exp.Bracket) and _bracket(inner, type_of) is not None
+    return False
+
+
+def _selected(node: exp.Expr) -> exp.Expr:
+    """The value of a query of one column, as in `ARRAY(SELECT …)`; another node as it is."""
+    inner = node.unnest()
+    if isinstance(inner, exp.Query) and len(inner.selects) == 1:
+        return inner.selects[0].unalias()
+    return inner
 
 
 def _bracket(node: exp.Bracket, type_of: TypeOf) -> str | None:

@@ -507,7 +507,7 @@ def _decimal(precision: int, scale: int) -> exp.DataType:
 
 def _number(value: Decimal) -> exp.Expr:
     """A literal with all digits of `value`, which DuckDB parses as a DECIMAL."""
-    digits = f"{abs(value):f}"
+    digits = f"{value.copy_abs():f}"  # abs() would round to 28 digits
     literal = exp.Literal.number(digits if "." in digits else f"{digits}.")
     return exp.Paren(this=exp.Neg(this=literal)) if value.is_signed() else literal
 
@@ -526,6 +526,8 @@ def check_cast(node: exp.Cast) -> None:
     if to.this is _D.ARRAY:
         _check_array_cast(node, to)
         return
+    if to.this is _D.DECIMAL:
+        _check_digits(node, to)
     if to.this is _D.DOUBLE and to.expressions:  # FLOAT(n)
         _check_bits(to)
     if to.this in _MOMENTS and to.expressions:
@@ -555,14 +557,11 @@ def _names_relation(node: exp.Cast) -> bool:
 
 
 def _check_array_cast(node: exp.Cast, to: exp.DataType) -> None:
-    """Check a cast to an array. The elements of a written array are cast one by one. Raises
-    Unsupported for arrays of arrays."""
+    """Check a cast to an array. The elements of a written array are cast one by one."""
     (inner,) = to.expressions
-    if inner.this is _D.ARRAY:
-        raise Unsupported(
-            f"{to.sql(NAME)} has more than one dimension, and arrays have one.",
-            cure="Use JSONB.",
-        )
+    while inner.this is _D.ARRAY:  # the number of dimensions of a type has no effect
+        (inner,) = inner.expressions
+    to.set("expressions", [inner])
     check_type(inner)
     array = node.this.unnest()
     text = written_text(array)
@@ -573,6 +572,25 @@ def _check_array_cast(node: exp.Cast, to: exp.DataType) -> None:
         cast = type(node)(this=element.copy(), to=inner.copy())
         supersede(element, cast)
         check_cast(cast)
+
+
+def _check_digits(node: exp.Cast, to: exp.DataType) -> None:
+    """Raise Unsupported for NUMERIC of more digits than a DECIMAL has, and for a constant with more
+    digits that is cast to NUMERIC without a precision."""
+    sizes = [int(size.name) for size in to.expressions if size.name.isdigit()]
+    inner = node.this.unnest()
+    if not sizes and isinstance(inner, exp.Literal):
+        try:
+            number = spelling.decimal(inner.name)
+        except (ValueError, ArithmeticError):
+            return  # reported as no number
+        places = max(-int(number.as_tuple().exponent), 0)
+        sizes = [max(number.adjusted() + 1, 1) + places]
+    if sizes and sizes[0] > MAX_DECIMAL_PRECISION:
+        raise Unsupported(
+            f"NUMERIC has at most {MAX_DECIMAL_PRECISION} digits, as it has in Arrow and Spark.",
+            cure="Write DOUBLE, or keep the number as TEXT.",
+        )
 
 
 def _check_bits(to: exp.DataType) -> None:

@@ -186,6 +186,11 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def _unsupported(type_: object) -> Unsupported:
+    if str(type_) == "BIGNUM":
+        return Unsupported(
+            f"A number has more than {MAX_DECIMAL_PRECISION} digits.",
+            cure="Write it with a point or an exponent, as a DOUBLE, or CAST it to TEXT.",
+        )
     return Unsupported(
         f"A result column of type {type_} cannot be returned.", cure="CAST it to TEXT in the query."
     )

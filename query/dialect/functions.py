@@ -331,19 +331,6 @@ def takes_lists(node: exp.Expr) -> bool:
     return isinstance(node, exp.Func) and function_name(node).startswith(("unnest", "list", "arr"))
 
 
-def _subscripts(call: exp.Anonymous) -> exp.Expr:
-    """Translate generate_subscripts. Raises Unsupported for an array of arrays."""
-    array = call.expressions[0].unnest() if call.expressions else None
-    if isinstance(array, exp.Array) and any(
-        isinstance(each.unnest(), exp.Array) for each in array.expressions
-    ):
-        raise Unsupported(
-            "An array of arrays is not supported: an array has one dimension.",
-            cure="Keep several dimensions in a value of JSONB.",
-        )
-    return from_template(call) if has_template(call) else call
-
-
 def _is_row(node: exp.Expr) -> bool:
     spelled = isinstance(node, exp.Anonymous) and node.name.lower() == "row"
     return spelled or isinstance(node, exp.Tuple)
@@ -435,7 +422,6 @@ _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "array_agg": _in_order,
     "date_part": _date_part,
     "generate_series": _series,
-    "generate_subscripts": _subscripts,
     "string_agg": _joined,
     "to_hex": _to_hex,
     "json_build_array": _built_array,

@@ -58,8 +58,10 @@ CASE WHEN b THEN error('array_to_json adds no line feeds here: leave its second 
 ELSE array_to_json(a) END
 """
 _FILLED = """
-CASE WHEN len(b) > 1 THEN error('Arrays of several dimensions are not supported.')
-ELSE list_transform(range(list_extract(b, 1)), lambda i: a) END
+CASE WHEN len(b) = 1 THEN list_transform(range(list_extract(b, 1)), lambda i: a)
+WHEN len(b) = 0 THEN list_transform(range(0), lambda i: a)
+WHEN len(b) > 1 THEN error('Arrays of several dimensions are not supported.')
+ELSE error('The lengths of array_fill are NULL.') END
 """
 _PADDED = "CASE WHEN c = '' THEN left(a, greatest(b, 0)) ELSE {}(a, b, nullif(c, '')) END"
 _BACKWARDS = "CASE WHEN b = 1 THEN CAST(range(len(a), 0, -1) AS INTEGER[]) END"

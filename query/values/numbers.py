@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import ROUND_DOWN, Context, Decimal
+from fractions import Fraction
+from typing import Any
 
 from hornbeam_server.schema.errors import DivisionByZero, TypeMismatch
 from hornbeam_server.schema.reals import real_of
@@ -61,7 +63,7 @@ def min_scale(number: Decimal) -> int:
     return scale(_WIDE.normalize(number))
 
 
-def width_bucket(value: Number, low: Number, high: Number, count: int) -> int:
+def width_bucket(value: Any, low: Any, high: Any, count: int) -> int:
     """The number of the bucket of `value` among `count` equal ones from `low` to `high`, which may
     be in either order; 0 before them, and `count + 1` behind them."""
     if isinstance(value, float) or isinstance(low, float) or isinstance(high, float):
@@ -69,7 +71,7 @@ def width_bucket(value: Number, low: Number, high: Number, count: int) -> int:
         if math.isnan(value) or not (math.isfinite(low) and math.isfinite(high)):
             raise TypeMismatch("The bounds of width_bucket are finite, and its value is a number.")
     else:
-        value, low, high = Decimal(value), Decimal(low), Decimal(high)
+        value, low, high = Fraction(value), Fraction(low), Fraction(high)  # with all their digits
     if count <= 0:
         raise TypeMismatch("The number of buckets of width_bucket is positive.")
     if low == high:
@@ -80,7 +82,7 @@ def width_bucket(value: Number, low: Number, high: Number, count: int) -> int:
         return 0
     if value >= high:
         return count + 1
-    return int((value - low) * count / (high - low)) + 1  # type: ignore[operator]
+    return int((value - low) * count / (high - low)) + 1
 
 
 def to_real(number: Number) -> float:

@@ -54,7 +54,7 @@ def _datetimeoffset(data: bytes) -> str:
 def _decimal(data: bytes) -> str:
     """Precision, scale, a byte without meaning, sign, digits."""
     number = int.from_bytes(data[4:], "little")
-    return str(Decimal(number if data[3] else -number).scaleb(-data[1]))
+    return str(Decimal(f"{'' if data[3] else '-'}{number}E-{data[1]}"))  # with all its digits
 
 
 _TYPES: Mapping[str, Callable[[bytes], str]] = MappingProxyType(

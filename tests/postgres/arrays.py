@@ -90,6 +90,75 @@ SELECT id FROM t WHERE ARRAY[id] <@ '{1,2}' ORDER BY id
 SELECT a.v FROM (VALUES ('{2}'::INTEGER[]), ('{1,5}'), ('{1,NULL}'), (NULL), ('{1}')) AS a (v) ORDER BY a.v
 SELECT a.v, count(*) FROM (VALUES ('{2}'::INTEGER[]), ('{1}'), ('{2}')) AS a (v) GROUP BY a.v ORDER BY a.v
 SELECT DISTINCT a.v FROM (VALUES ('{2}'::INTEGER[]), ('{1}'), ('{2}')) AS a (v) ORDER BY a.v
+ARRAY[1.5,2.25] || '{3.125}'
+ARRAY[1.5,2.25] || '{3.12345678901234567890}'
+'{1.5}'::NUMERIC(5,2)[] || '{3.125}'
+'{1.5}'::NUMERIC(5,2)[] || 3.125
+array_append('{1.5}'::NUMERIC(5,2)[], 3.125)
+array_position('{1.5}'::NUMERIC(5,2)[], 1.500)
+array_position('{1.5}'::NUMERIC(5,2)[], 1.501)
+array_remove('{1.5}'::NUMERIC(5,2)[], 1.501)
+array_replace('{1.5}'::NUMERIC(5,2)[], 1.5, 2.3456)
+'{1.5}'::NUMERIC(5,2)[] @> '{1.501}'
+'{1.5}'::NUMERIC(5,2)[] && '{1.501}'
+'{1.5}'::NUMERIC(5,2)[] = '{1.501}'
+1.501 = ANY ('{1.5}'::NUMERIC(5,2)[])
+SELECT n = ANY ('{1.501,1.5}') FROM t WHERE id = 1
+SELECT ARRAY[n, 2.255] FROM t WHERE id = 1
+SELECT ARRAY[n, 2.255] || ARRAY[n] FROM t WHERE id = 1
+SELECT ARRAY[n, a, b] FROM t WHERE id = 1
+SELECT ARRAY[n, d] FROM t WHERE id = 1
+SELECT ARRAY[n/3, n] FROM t WHERE id = 1
+SELECT (ARRAY[n, 2.255])[1] + 1 FROM t WHERE id = 1
+SELECT (ARRAY[n, 2.255])[1] / 3 FROM t WHERE id = 1
+SELECT array_agg(n ORDER BY id) || 7.125 FROM t
+SELECT array_agg(n / 3 ORDER BY id) FROM t WHERE id < 3
+SELECT unnest(ARRAY[n, 2.255]) / 3 FROM t WHERE id = 1
+SELECT e / 3 FROM t, unnest(ARRAY[n, 2.255]) AS e WHERE id = 1
+SELECT sum(e) FROM t, unnest(ARRAY[n, 2.255]) AS e
+SELECT ARRAY[n, 2.255] = ARRAY[1.5, 2.255], ARRAY[n, 2.255] < ARRAY[1.50001] FROM t WHERE id = 1
+SELECT DISTINCT ARRAY[n, 1.125] FROM t WHERE id IN (4, 5) ORDER BY 1
+ARRAY[1.5, NULL, 2.25]
+ARRAY[1.5, '2.25']
+greatest(ARRAY[1.5], ARRAY[1.25])
+coalesce(ARRAY[1.5], ARRAY[1.25, 2])
+CASE WHEN false THEN ARRAY[1.5] ELSE ARRAY[1.255, 2] END
+SELECT ARRAY[1.5] UNION ALL SELECT ARRAY[1.255]
+SELECT x FROM (VALUES (ARRAY[1.5]), (ARRAY[1.255])) AS v (x) ORDER BY 1
+array_fill(1.25, ARRAY[2])
+trim_array(ARRAY[1.5, 2.255], 1)
+'{{1,2},{3,4}}'::int[]
+ARRAY[[1,2],[3,4]]
+ARRAY[ARRAY[1,2],ARRAY[3,4]]
+SELECT array_agg(ARRAY[id]) FROM t
+SELECT array_agg(ARRAY[id] ORDER BY id) FROM t
+ARRAY[1,2]::int[][]
+'{1,2}'::int[][]
+'{1,2}'::int[][3]
+ARRAY(SELECT ARRAY[id] FROM t)
+array_ndims(ARRAY[[1,2],[3,4]])
+(ARRAY[[1,2],[3,4]])[1][2]
+(ARRAY[1,2])[1][1]
+ARRAY[1,2] || ARRAY[[3,4]]
+cardinality(ARRAY[[1,2],[3,4]])
+array_fill(7, ARRAY[2,3])
+array_fill(7, NULL)
+unnest(ARRAY[[1,2],[3,4]])
+SELECT unnest(ARRAY[[1,2],[3,4]])
+SELECT x FROM unnest(ARRAY[[1,2],[3,4]]) AS x
+generate_subscripts(ARRAY[[1,2],[3,4]], 2)
+SELECT ARRAY[q.a] FROM (SELECT ARRAY[1] AS a) AS q
+SELECT array_agg(q.a) FROM (SELECT ARRAY[1] AS a) AS q
+coalesce(ARRAY[[1]], NULL)
+ARRAY[[1,2]] = ARRAY[[1,2]]
+1 = ANY (ARRAY[[1,2]])
+SELECT id FROM t WHERE a = ANY (ARRAY[[7],[8]])
+'{1.5}'::NUMERIC(5,2)[] = '{1.50}'
+'{1.501}' > '{1.5}'::NUMERIC(5,2)[]
+SELECT e / 2 FROM unnest(ARRAY[1, 3]) AS e
+SELECT e + 0.5 FROM unnest(ARRAY[1, 3]) AS e
+SELECT round(e) FROM unnest(ARRAY[1, 3]) AS e
+SELECT e FROM unnest(ARRAY['a']) AS e
 """
 
 

@@ -442,6 +442,42 @@ WITH RECURSIVE r (x, i) AS (SELECT 1.00, 1 UNION ALL SELECT x + 0.05, i + 1 FROM
 WITH RECURSIVE r (x, i) AS (SELECT 1, 1 UNION ALL SELECT x + 0.5, i + 1 FROM r WHERE i < 3) SELECT x FROM r ORDER BY x
 SELECT a FROM t FOR UPDATE
 TABLE p
+SELECT i FROM generate_subscripts(ARRAY[4,5,6], 1) AS i
+SELECT i FROM generate_subscripts(ARRAY[4,5,6], 1, true) AS i
+SELECT * FROM generate_subscripts(ARRAY[4,5,6], 1) WITH ORDINALITY
+SELECT i FROM generate_subscripts(ARRAY[4,5,6], 2) AS i
+SELECT id, i FROM t, generate_subscripts(ARRAY[id,id], 1) AS i WHERE id < 3 ORDER BY id, i
+SELECT id, g.i FROM t CROSS JOIN LATERAL generate_subscripts(ARRAY[id,id], 1) AS g(i) WHERE id < 3 ORDER BY id, i
+SELECT * FROM json_to_record('{"a":1}') AS (a int)
+SELECT * FROM json_to_recordset('[{"a":1}]') AS (a int)
+SELECT * FROM jsonb_to_record('{"a":1}') AS (a int)
+SELECT * FROM jsonb_to_recordset('[{"a":1,"b":"x"}]') AS (a int, b text)
+SELECT jsonb_to_recordset.a FROM jsonb_to_recordset('[{"a":1,"b":"x"}]') AS (a int, b text)
+SELECT a FROM t, jsonb_to_record(to_jsonb(t.x)) AS (a int) WHERE false
+SELECT id, r.b FROM t, jsonb_to_record('{"b":1}') AS r (b int) WHERE id = 1
+SELECT * FROM json_extract_path('{"a":1}','a')
+SELECT * FROM json_build_array(1,2)
+SELECT * FROM jsonb_build_array(1,2)
+SELECT * FROM json_build_object('a',2) AS j
+SELECT x FROM json_typeof('1') AS x
+SELECT * FROM jsonb_set('{"a":1}', '{b}', '2')
+SELECT * FROM lower('X')
+SELECT * FROM abs(-3) AS n
+SELECT n + 1 FROM abs(-3) AS n
+SELECT * FROM abs(-3) WITH ORDINALITY AS q (n, o)
+SELECT * FROM coalesce(NULL, 5) AS n
+SELECT id, u FROM t, upper(x) AS u WHERE id < 3 ORDER BY id
+SELECT * FROM sum(1)
+SELECT * FROM count(*)
+SELECT * FROM abs(-3) AS q (n, o)
+SELECT * FROM power(2, 3), upper('a') AS u
+SELECT * FROM jsonb_array_length('[1,2]')
+SELECT * FROM round(2.5) AS r JOIN t ON t.id = r ORDER BY 1
+SELECT count(*) FROM now()
+SELECT * FROM array_length(ARRAY[1,2], 1)
+SELECT * FROM to_jsonb(5) AS x WHERE x = '5'
+SELECT * FROM generate_series(1,2) AS g, generate_subscripts(ARRAY[7], 1) AS i
+SELECT * FROM substring('abc', 2) AS s
 """.strip().splitlines()
 
 

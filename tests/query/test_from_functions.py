@@ -104,7 +104,7 @@ async def test_the_star_expands_to_the_columns_of_functions(sql, engine, databas
         ("SELECT g.b FROM range(3) g(a)", UnknownName, "g.b"),
         ("SELECT b FROM range(3) g", UnknownName, "b"),
         ("SELECT * FROM item WITH ORDINALITY", Unsupported, "ORDINALITY"),
-        ("SELECT * FROM repeat('a', 3)", Unsupported, "repeat"),
+        ("SELECT * FROM sum(3)", Unsupported, "sum"),
         ("INSERT INTO author SELECT a.*, a.*, a.*, a.* FROM range(3) a", SqlError,
          "4 values for 3 columns"),
         ("INSERT INTO author (a_id) SELECT * FROM range(3) a, range(3) b", SqlError,
@@ -115,3 +115,9 @@ async def test_the_star_expands_to_the_columns_of_functions(sql, engine, databas
 def test_wrong_columns_of_functions_are_refused(sql, error, text):
     with pytest.raises(error, match=text):
         bind(sql, CATALOG)
+
+
+def test_a_function_of_one_value_gives_one_row_in_from():
+    bound = bind("SELECT * FROM repeat('a', 3) AS r, upper(r) AS u", CATALOG)
+    assert [column.name for column in bound.columns] == ["r", "u"]
+    assert bind("SELECT jsonb_to_record.a FROM jsonb_to_record('{}') AS (a INT)", CATALOG)

@@ -34,3 +34,10 @@ def test_bytes_of_other_types_stay_bytes() -> None:
 def test_bytes_that_are_no_value_are_refused(type_: str) -> None:
     with pytest.raises(ValueError, match=r"0x|out of range|year"):
         value_of(b"" if type_ == "Decimal" else b"\x7f" * 8, type_)
+
+
+def test_a_decimal_keeps_all_its_digits() -> None:
+    digits = 12345678901234567890123456789012345678
+    for sign, text in ((1, ""), (0, "-")):
+        data = bytes([38, 2, 0, sign]) + digits.to_bytes(16, "little")
+        assert value_of(data, "decimal") == f"{text}123456789012345678901234567890123456.78"
