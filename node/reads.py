@@ -411,9 +411,12 @@ class Reads:
             return newest
         now = newest + int((self._ownership.behind_s or 0) * 1000)
         oldest = now - int(self._settings.snapshot_retention_s * 1000)
-        if asked < max(oldest, self._catalog.since):
+        since, why = self._catalog.since, ""
+        if asked < max(oldest, since):
+            if asked >= oldest:
+                why = f": at {since} the schema has changed, or a build has begun or ended"
             raise SnapshotTooOld(
-                f"Snapshot {asked} is older than what is kept (or than the last schema change).",
+                f"Snapshot {asked} is older than what is kept{why}.",
                 cure="Begin a new transaction.",
             )
         return asked

@@ -991,6 +991,13 @@ class _Binder:
                 cure=f"Write {name.removeprefix(joined(schema, ''))}, or one of: {spaces}.",
                 name=name,
             )
+        if name in self.catalog.sequences:
+            return UnknownName(
+                f"{name} is a sequence, which has no row to read{at(node, self.sql)}.",
+                cure=f"Write nextval('{name}'), or currval('{name}') for the number that this"
+                " connection has taken last; information_schema.sequences has its declaration.",
+                name=name,
+            )
         made = self.catalog.all_views
         views = [view for view in made if self.catalog.readable(view)]
         known = [*self.catalog.schema.names, *views, *self.catalog.plain_view, *ctes]

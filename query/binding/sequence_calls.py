@@ -7,7 +7,7 @@ the transaction layer gives (`txlayer/transactions/value_lifting.py`, `sequence_
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -100,6 +100,74 @@ def without_bare_queries(tree: exp.Expr) -> None:
                 if calls_in(value):
                     query.replace(exp.Paren(this=value.copy()))
                     unlink(query)
+
+
+def without_outer_lists(tree: exp.Expr) -> exp.Expr:
+    """The statement in which a SELECT that only lists columns of a subquery with calls is the
+    subquery itself, so that the calls are in the list of the outermost SELECT: as in
+    `SELECT id, x FROM (SELECT nextval('s') AS id, x FROM item ORDER BY x) AS q`."""
+    outer = tree.expression if isinstance(tree, exp.Insert) else tree
+    inner = _listed(outer)
+    if inner is None or outer is tree:
+        return inner or tree
+    tree.set("expression", inner)
+    return tree
+
+
+def _listed(outer: exp.Expr) -> exp.Select | None:
+    """The subquery whose columns `outer` lists, with these columns; None if `outer` does more than
+    that, or if a call would be made more or less often."""
+    if not isinstance(outer, exp.Select):
+        return None
+    source = outer.args["from_"].this if outer.args.get("from_") else None
+    if set(_given(outer)) != {"expressions", "from_"} or not isinstance(source, exp.Subquery):
+        return None
+    inner = _listed(source.this) or source.this
+    if not isinstance(inner, exp.Select) or not set(_given(source)) <= {"this", "alias"}:
+        return None
+    if not any(map(calls_in, inner.expressions)) or source.alias_column_names:
+        return None
+    names = [_name(item) for item in inner.expressions]
+    places: list[int] = []
+    for item in outer.expressions:
+        if isinstance(item, exp.Star) and _given(item) == []:
+            places += range(len(names))
+        elif _is_column(item, source.alias) and names.count(item.name) == 1:
+            places.append(names.index(item.name))
+        else:
+            return None
+    called = [place for place, item in enumerate(inner.expressions) if calls_in(item)]
+    if "" in names or any(places.count(place) != 1 for place in called):
+        return None
+    left = {name for place, name in enumerate(names) if place not in places}
+    if places != list(range(len(names))) and any(_is_ordered(n, left) for n in inner.walk()):
+        return None
+    items = [inner.expressions[place].copy() for place in places]
+    found = inner.copy()
+    found.set("expressions", items)
+    return found
+
+
+def _name(item: exp.Expr) -> str:
+    """The name of an output column; "" if it follows from more than its own words."""
+    if item.is_star:
+        return ""
+    return function_name(item) if is_sequence_call(item) else str(item.output_name)
+
+
+def _is_column(item: exp.Expr, alias: str) -> bool:
+    if not isinstance(item, exp.Column) or item.is_star:
+        return False
+    return item.table in {"", alias}
+
+
+def _is_ordered(node: exp.Expr, names: Set[str]) -> bool:
+    """Does the node order or group by the place of a column, or by an output column of `names`?"""
+    key = node.parent.this if isinstance(node.parent, exp.Ordered) else node
+    if node.find_ancestor(exp.Order, exp.Group) is None:
+        return False
+    place = isinstance(key, exp.Literal) and not key.is_string
+    return place or (isinstance(node, exp.Column) and node.name in names)
 
 
 def _given(node: exp.Expr) -> list[str]:

@@ -141,6 +141,21 @@ INSERT INTO t VALUES (6, 9, 1, 'y', '2025-02-02') ON CONFLICT (e) WHERE d = 'z' 
 INSERT INTO t VALUES (6, 9, 1, 'y', '2025-02-02') ON CONFLICT (e) WHERE n = 2 DO NOTHING
 SELECT * FROM t ORDER BY id
 """,
+        "numbers of a subquery": """
+CREATE SEQUENCE s
+CREATE TABLE u (x INT PRIMARY KEY, y INT)
+INSERT INTO u VALUES (1, 3), (2, 2), (3, 1)
+CREATE TABLE t (id INT PRIMARY KEY, x INT)
+INSERT INTO t SELECT * FROM (SELECT nextval('s'), x FROM u ORDER BY y) AS q RETURNING *
+INSERT INTO t (id, x) SELECT q.n, q.x FROM (SELECT x, nextval('s') AS n FROM u ORDER BY y) AS q RETURNING *
+INSERT INTO t (x, id) SELECT x, n FROM (SELECT x, n FROM (SELECT nextval('s') AS n, x + 10 AS x FROM u ORDER BY x DESC) p) AS q
+SELECT id, x FROM (SELECT nextval('s') AS id, x FROM u ORDER BY y LIMIT 2) q
+SELECT x, id FROM (SELECT nextval('s') * 10 AS id, x FROM u GROUP BY x ORDER BY x DESC) q
+SELECT * FROM (SELECT x, nextval('s') FROM u ORDER BY 1 DESC) q
+SELECT currval('s')
+INSERT INTO t SELECT nextval('s') + 50, x FROM (SELECT DISTINCT x + 100 AS x FROM u ORDER BY x) AS q RETURNING *
+SELECT * FROM t ORDER BY id
+""",
         "targets of on conflict": """
 CREATE TABLE t (id INT PRIMARY KEY, c INT, d TEXT, CONSTRAINT tc UNIQUE (c, d))
 CREATE UNIQUE INDEX t_part ON t (c) WHERE d IS NULL

@@ -25,6 +25,7 @@ from hornbeam_server.query.binding.sequence_calls import (
     is_sequence_call,
     read_call,
     refuse_calls,
+    without_outer_lists,
 )
 from hornbeam_server.query.dialect.functions import makes_or_takes_rows
 from hornbeam_server.query.dialect.grammar import NAME
@@ -264,7 +265,7 @@ def numbered_query(
     """Plan a SELECT that calls functions of sequences. `prepare` plans a bound query. The values of
     currval and lastval outside of the SELECT list are those before the statement. Raises SqlError
     and its subclasses."""
-    tree = parse(sql, sequences=True)
+    tree = without_outer_lists(parse(sql, sequences=True))
     _put_values(tree, catalog, numbers)
     bound = bind_tree(tree, sql, catalog)
     wanted = len(bound.parameter_types)

@@ -19,6 +19,7 @@ from hornbeam_server.query.binding.sequence_calls import (
     read_call,
     refuse_calls,
     without_bare_queries,
+    without_outer_lists,
 )
 from hornbeam_server.query.dialect.functions import makes_or_takes_rows
 from hornbeam_server.query.engine import QueryEngine
@@ -93,6 +94,7 @@ def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
     tree = parse(sql, sequences=True)
     if names_sequences(sql):
         without_bare_queries(tree)
+        tree = without_outer_lists(tree)
     if isinstance(tree, exp.TruncateTable):
         return truncation(tree, sql, catalog, engine)
     if has_steps(tree):
