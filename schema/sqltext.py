@@ -366,7 +366,11 @@ _CLOCK_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 
 TODAY = "CURRENT_DATE"
 RANDOM_UUID = "gen_random_uuid()"
-_UUID_FUNCTIONS = {"gen_random_uuid", "uuid_generate_v4", "uuid"}
+_UUID_FUNCTIONS = {
+    "gen_random_uuid", "uuid", "uuid_generate_v1", "uuid_generate_v1mc", "uuid_generate_v4",
+    "uuidv4", "uuidv7",
+}  # fmt: skip
+"""Functions that give a value of their own to each call. As a default each is `RANDOM_UUID`."""
 _UUID_CHARACTERS = 36
 
 

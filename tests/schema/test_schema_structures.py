@@ -365,3 +365,12 @@ def test_a_wide_decimal_has_as_many_digits_as_there_are() -> None:
     schema = load_ddl("CREATE TABLE t (a INT PRIMARY KEY, b NUMERIC(40,15), c DECIMAL(65))")
     assert columns(schema)[1:] == ["b DECIMAL(38,15)", "c DECIMAL(38,0)"]
     assert any("more than 38 digits" in note for note in schema.notes)
+
+
+@pytest.mark.parametrize(
+    "call", ["uuidv7()", "(uuid_generate_v1())", "public.uuid_generate_v1mc()"]
+)
+def test_defaults_of_unique_identifiers_are_random(call: str) -> None:
+    table = "CREATE TABLE t (a INT PRIMARY KEY, b UUID DEFAULT {})"
+    assert load_ddl(table.format(call)) == load_ddl(table.format("gen_random_uuid()"))
+    assert problems(table.replace("UUID", "INT").format(call))
