@@ -129,6 +129,7 @@ from hornbeam_server.query.dialect.sums import (
 )
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
+from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
 from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, joined
 from hornbeam_server.schema.quotients import QUOTIENT
@@ -983,6 +984,11 @@ class _Binder:
                 f"{name} belongs to the system catalog of PostgreSQL{at(node, self.sql)}.",
                 cure=OF_SYSTEM[SYSTEM_CATALOG],
             )
+        if name in sequence_names(self.catalog.schema):
+            return Unsupported(
+                f"{name} is a sequence, which cannot be read as a relation{at(node, self.sql)}.",
+                cure="Ask nextval, currval or lastval, or information_schema.sequences.",
+            )
         schema = node.meta.get(SCHEMA, PUBLIC)
         if schema not in {PUBLIC, *self.catalog.schema.spaces}:
             spaces = ", ".join((PUBLIC, *self.catalog.schema.spaces))
@@ -1047,6 +1053,11 @@ class _Binder:
             found = populated(node, self.catalog)
             node.replace(found)
             return self._from_item(found, select)
+        if name == "unnest" and len(call.expressions) > 1:
+            raise Unsupported(
+                f"unnest of several arrays is not supported in FROM{at(node, self.sql)}.",
+                cure="Write (SELECT unnest(first), unnest(second)) AS alias.",
+            )
         if name not in TABLE_FUNCTIONS:
             raise Unsupported(
                 f"{name} may not stand in FROM{at(node, self.sql)}.",

@@ -1,6 +1,6 @@
-"""Tokens that are refused before the parser meets them: quotes without a name, and literals and
-operators of PostgreSQL whose types Hornbeam does not have. These are bit strings (`B'101'`,
-`X'1F'`), and `>>=` and `<<=` of networks."""
+"""Tokens that are refused before the parser meets them: quotes without a name, and forms of
+PostgreSQL that Hornbeam does not have. These are bit strings (`B'101'`, `X'1F'`), `>>=` and `<<=`
+of networks, FOR READ ONLY and COLLATION FOR."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ _CONTAINMENTS = frozenset({(TokenType.GT, TokenType.GTE), (TokenType.LT, TokenTy
 
 
 def check_tokens(tokens: Sequence[Token]) -> None:
-    """Raise Unsupported for such a literal or operator, and SqlError for quotes without a name."""
-    for token in tokens:
+    """Raise Unsupported for such a form, and SqlError for quotes without a name."""
+    for i, token in enumerate(tokens):
         if token.token_type is TokenType.IDENTIFIER and not token.text:
             raise SqlError(
                 f"A name in quotes is empty (line {token.line}, column {token.col - 1}).",
                 cure="Write a name between the quotes, or a text in single quotes.",
             )
+        if token.token_type is TokenType.FOR:
+            _check_for(tokens, i)
     for first, second in pairwise(tokens):
         if second.start != first.end + 1:
             continue
@@ -36,3 +38,14 @@ def check_tokens(tokens: Sequence[Token]) -> None:
                 f"The bit string {first.text}'{second.text[:20]}' is not supported.",
                 cure="Write a text of digits 0 and 1, or bytes as '\\x6162'.",
             )
+
+
+def _check_for(tokens: Sequence[Token], i: int) -> None:
+    """Check what is around the word FOR."""
+    before, behind = tokens[max(i - 1, 0)].text, [token.text for token in tokens[i + 1 : i + 3]]
+    if [text.upper() for text in behind] == ["READ", "ONLY"]:
+        raise Unsupported("FOR READ ONLY is not supported.", cure="Leave it out.")
+    if before.upper() == "COLLATION" and behind[:1] == ["("]:
+        raise Unsupported(
+            "COLLATION FOR is not supported.", cure="All text is ordered by code point."
+        )

@@ -112,6 +112,8 @@ _JSON = (
 """A value of any type as text of JSON, as to_jsonb of PostgreSQL."""
 _JSON_KEY = (
     "CASE WHEN x IS NULL THEN error('A key of json_build_object is NULL.')"
+    " WHEN typeof(x) = 'JSON' OR regexp_matches(typeof(x), '^(TUPLE|STRUCT|MAP)|\\[[0-9]*\\]$')"
+    " THEN error('A key of json_build_object is no single value.')"
     " ELSE CAST(to_json(hornbeam_text_of_any(x)) AS VARCHAR) END"
 )
 """A value of any type as the key of an object in JSON."""

@@ -55,7 +55,7 @@ ELSE error('The JSON is a single value, which has no array length.') END
 """
 _ARRAY_AS_JSON = """
 CASE WHEN b THEN error('array_to_json adds no line feeds here: leave its second argument out.')
-ELSE array_to_json(a) END
+WHEN NOT b THEN array_to_json(a) END
 """
 _FILLED = """
 CASE WHEN len(b) = 1 THEN list_transform(range(list_extract(b, 1)), lambda i: a)
