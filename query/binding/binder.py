@@ -1053,11 +1053,6 @@ class _Binder:
             found = populated(node, self.catalog)
             node.replace(found)
             return self._from_item(found, select)
-        if name == "unnest" and len(call.expressions) > 1:
-            raise Unsupported(
-                f"unnest of several arrays is not supported in FROM{at(node, self.sql)}.",
-                cure="Write (SELECT unnest(first), unnest(second)) AS alias.",
-            )
         if name not in TABLE_FUNCTIONS:
             raise Unsupported(
                 f"{name} may not stand in FROM{at(node, self.sql)}.",
