@@ -128,8 +128,8 @@ from hornbeam_server.query.dialect.sums import (
     sum_type,
 )
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.counters import sequence_names
+from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
 from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, joined
 from hornbeam_server.schema.quotients import QUOTIENT
