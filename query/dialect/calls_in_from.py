@@ -30,6 +30,8 @@ def is_call_in_from(node: exp.Expr) -> bool:
     call = node.this if isinstance(node, exp.Table | exp.Lateral) else None
     if not isinstance(call, exp.Func) or isinstance(call, exp.UDTF) or is_aggregate(call):
         return False
+    if isinstance(node, exp.Table) and node.db:
+        return False  # a function of a schema, which binding refuses by its whole name
     known = {*TABLE_FUNCTIONS, *RECORDS, *POPULATING}
     return function_name(call) not in known and not gives_rows(call)
 
