@@ -23,14 +23,17 @@ class TextCache(Generic[K, T]):
     """An LRU cache of values computed from texts.
 
     It holds at most `entries` values, from texts of at most `characters` characters together.
-    Threads may share it: each step is one operation on a dictionary, and no sum is stored between
-    steps.
+    Threads may share it: each step is one operation on a dictionary, and the sum of the lengths is
+    taken anew whenever it decides.
     """
 
     def __init__(self, entries: int, characters: int = MAX_CHARACTERS) -> None:
         self._entries = entries
         self._characters = characters
         self._found: OrderedDict[K, tuple[int, T]] = OrderedDict()
+        self._at_most = 0
+        """A bound of the characters of all texts: their sum when it was last taken, and the texts
+        that were put since."""
 
     def __len__(self) -> int:
         return len(self._found)
@@ -49,13 +52,23 @@ class TextCache(Generic[K, T]):
         if characters > self._characters // SHARE:
             return
         self._found[key] = (characters, value)
-        excess = sum(length for length, _ in list(self._found.values())) - self._characters
-        while len(self._found) > self._entries or excess > 0:
-            _, (length, _) = self._found.popitem(last=False)
-            excess -= length
+        while len(self._found) > self._entries:
+            self._found.popitem(last=False)
+        self._at_most += characters
+        if self._at_most > self._characters:
+            self._evict()
 
     def clear(self) -> None:
         self._found.clear()
+        self._at_most = 0
+
+    def _evict(self) -> None:
+        """Drop the least recently used texts until the others are within the bound."""
+        held = sum(length for length, _ in list(self._found.values()))
+        while held > self._characters:
+            _, (length, _) = self._found.popitem(last=False)
+            held -= length
+        self._at_most = held
 
 
 def cached(compute: Callable[[str], T], entries: int) -> Callable[[str], T]:
