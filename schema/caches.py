@@ -24,7 +24,7 @@ class TextCache(Generic[K, T]):
 
     It holds at most `entries` values, from texts of at most `characters` characters together.
     Threads may share it: each step is one operation on a dictionary, and the sum of the lengths is
-    taken anew whenever it decides.
+    taken again whenever it decides.
     """
 
     def __init__(self, entries: int, characters: int = MAX_CHARACTERS) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,15 +15,13 @@ from starlette.types import Scope
 
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.txlayer.cluster.member import Member
 from hornbeam_server.txlayer.transactions.requests import TransactionResult
 
-
-def now_s() -> float:
-    """Seconds by the clock of the event loop, which a simulation controls."""
-    return asyncio.get_running_loop().time()
-
-
+now_s = SystemClock().monotonic
+"""Seconds of a clock for the durations of requests. The clock of the event loop would stand still
+during a request that does not wait."""
 Observed = Callable[[float], None]
 _METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS"}
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)

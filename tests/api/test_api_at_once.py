@@ -125,6 +125,14 @@ def test_the_second_request_with_a_head_is_answered_at_once_and_alike(shop, coun
         assert len(counted) == 3
 
 
+def test_the_time_of_an_answer_at_once_is_measured(shop, counted):
+    request = query(1, "X-Case: time")
+    with connected(shop) as connection:
+        times = [connection.ask(request)[2]["elapsed_ms"] for _ in range(3)]
+    assert len(counted) == 2
+    assert min(times) > 0
+
+
 def test_a_head_is_known_on_every_connection(shop, counted):
     request = query(1, "X-Case: all connections")
     for _ in range(3):
