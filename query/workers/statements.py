@@ -58,6 +58,24 @@ _DIVIDED = re.compile(
     r" \(?(?P<expression>.*?)\)?\.(?: Use TRY|$)"
 )
 
+_TYPE_NAMES = {
+    "INT8": "TINYINT",
+    "INT16": "SMALLINT",
+    "INT32": "INTEGER",
+    "INT64": "BIGINT",
+    "INT128": "DECIMAL(38,0)",
+    "FLOAT": "REAL",
+}
+"""SQL's names of types, by those in DuckDB's errors."""
+_OVERFLOW = re.compile(
+    r"Overflow in (?P<name>\w+) of (?P<type>\w+)(?:\(\d+\))? \((?P<a>.+?) [-+*/%] (?P<b>.+)\)[!.]"
+)
+_RANGE = re.compile(
+    r"(?:Type .+? with value|Failed to cast decimal value) (?P<value>.+?)"
+    r" (?:can't be cast because the value is out of range for the destination|to) type"
+    r" (?P<type>\w+)"
+)
+
 
 class Statements:
     """One DuckDB database and the current session on it."""
@@ -226,11 +244,20 @@ def translated(error: Exception) -> HornbeamError:
         return DivisionByZero.of(divided["expression"].replace("//", "/"))
     if (raised := _RAISED.match(message)) is not None:
         return TypeMismatch(raised["message"])
+    if found := _OVERFLOW.match(message):
+        name, type_ = found["name"], _type_name(found["type"])
+        return TypeMismatch(f"Overflow in {name} of {type_}: {found['a']} and {found['b']}.")
+    if found := _RANGE.match(message):
+        return TypeMismatch(f"{found['value']} is out of range for {_type_name(found['type'])}.")
     if kind.strip() in ("Conversion", "Out of Range"):
         return TypeMismatch(message)
     if kind.strip() == "Not implemented" or _NOT_SUPPORTED.search(message):
         return Unsupported(message)
     return SqlError(message)
+
+
+def _type_name(name: str) -> str:
+    return _TYPE_NAMES.get(name, name)
 
 
 def _out_of_memory() -> MemoryExceeded:
