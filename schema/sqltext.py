@@ -329,19 +329,29 @@ def _parameters(node: exp.DataType, place: Place) -> list[int]:
     return [int(text) for text in texts]
 
 
+def decimal_fits(parameters: Sequence[int]) -> bool:
+    """Are these the parameters of a DECIMAL that Hornbeam has, if there are any?"""
+    if not parameters:
+        return True
+    precision, scale = (*parameters, 0)[:2]
+    return 1 <= precision <= MAX_DECIMAL_PRECISION and scale <= precision and len(parameters) < 3
+
+
+DECIMAL_BOUNDS = f"DECIMAL(p,s) needs 1 ≤ p ≤ {MAX_DECIMAL_PRECISION} and 0 ≤ s ≤ p."
+
+
 def _decimal(node: exp.DataType, place: Place) -> ColumnType:
     parameters = _parameters(node, place)
     if not parameters:
         return NUMERIC
-    precision, scale = (*parameters, 0)[:2]
-    if not (1 <= precision <= MAX_DECIMAL_PRECISION and scale <= precision and len(parameters) < 3):
+    if not decimal_fits(parameters):
         written = node.sql("postgres")
         raise place.error(
             f"Type {written} is out of range.",
-            cure=f"DECIMAL(p,s) needs 1 ≤ p ≤ {MAX_DECIMAL_PRECISION} and 0 ≤ s ≤ p.",
+            cure=DECIMAL_BOUNDS,
             name=written,
         )
-    return ColumnType(Kind.DECIMAL, precision, scale)
+    return ColumnType(Kind.DECIMAL, parameters[0], (*parameters, 0)[1])
 
 
 def _text(node: exp.DataType, kind: T, place: Place) -> ColumnType:
@@ -379,6 +389,8 @@ def read_default(
 ) -> Default | None:
     """The default of a column of `type_`; None for DEFAULT NULL. `expression` reads the text of a
     default that is none of the simple ones. Raises SchemaError at `place`."""
+    if isinstance(node, exp.Cast) and node.to.this is T.DECIMAL:
+        read_type(node.to, place)
     if isinstance(node, exp.Paren | exp.Cast) and _clock(node, type_) is None:
         return read_default(node.this, type_, place, expression)
     if isinstance(node, exp.Null):

@@ -23,7 +23,7 @@ _CURE = "Write it into FROM, and a condition into WHERE."
 
 
 def check_row_functions(nodes: Iterable[exp.Expr], sql: str) -> None:
-    """Raise SqlError, or Unsupported, for a function of several rows in such a place."""
+    """Raise Unsupported for a function of several rows in such a place."""
     for node in nodes:
         if isinstance(node, exp.Func) and returns_rows(node):
             _check(node, sql)
@@ -41,8 +41,8 @@ def _check(call: exp.Func, sql: str) -> None:
 
 
 def _outermost(call: exp.Func, sql: str) -> exp.Expr:
-    """The part of a query around the call, whose parent is the query. Raises SqlError and
-    Unsupported for what stands between them."""
+    """The part of a query around the call, whose parent is the query. Raises Unsupported if a CASE,
+    a VALUES or another such function stands between them."""
     name = function_name(call)
     part: exp.Expr = call
     while part.parent is not None and not isinstance(part.parent, _AROUND):
@@ -50,12 +50,12 @@ def _outermost(call: exp.Func, sql: str) -> exp.Expr:
         if name == "generate_series" and takes_lists(part):
             continue  # a list there
         if isinstance(part, _CONDITIONAL):
-            raise SqlError(
+            raise Unsupported(
                 f"{name} gives rows, so it stands in no CASE and no COALESCE{at(call, sql)}.",
                 cure=_CURE,
             )
         if isinstance(part, exp.Values):
-            raise SqlError(
+            raise Unsupported(
                 f"{name} gives rows, so it stands in no VALUES{at(call, sql)}.",
                 cure="Write SELECT instead of VALUES.",
             )

@@ -575,18 +575,17 @@ def _check_array_cast(node: exp.Cast, to: exp.DataType) -> None:
 
 
 def _check_digits(node: exp.Cast, to: exp.DataType) -> None:
-    """Raise Unsupported for NUMERIC of more digits than a DECIMAL has, and for a constant with more
-    digits that is cast to NUMERIC without a precision."""
-    sizes = [int(size.name) for size in to.expressions if size.name.isdigit()]
+    """Raise Unsupported for a constant with more digits than a DECIMAL has, which is cast to
+    NUMERIC without a precision."""
     inner = node.this.unnest()
-    if not sizes and isinstance(inner, exp.Literal):
-        try:
-            number = spelling.decimal(inner.name)
-        except (ValueError, ArithmeticError):
-            return  # reported as no number
-        places = max(-int(number.as_tuple().exponent), 0)
-        sizes = [max(number.adjusted() + 1, 1) + places]
-    if sizes and sizes[0] > MAX_DECIMAL_PRECISION:
+    if to.expressions or not isinstance(inner, exp.Literal):
+        return
+    try:
+        number = spelling.decimal(inner.name)
+    except (ValueError, ArithmeticError):
+        return  # reported as no number
+    places = max(-int(number.as_tuple().exponent), 0)
+    if max(number.adjusted() + 1, 1) + places > MAX_DECIMAL_PRECISION:
         raise Unsupported(
             f"NUMERIC has at most {MAX_DECIMAL_PRECISION} digits, as it has in Arrow and Spark.",
             cure="Write DOUBLE, or keep the number as TEXT.",

@@ -396,9 +396,13 @@ def _joined_parts(begin: str, parts: Sequence[Sequence[exp.Expr]], end: str) -> 
 
 
 def _object_of_texts(call: exp.Anonymous) -> exp.Expr:
-    """Translate json_object of an array of texts, or of an array of keys and one of values."""
+    """Translate json_object of an array of texts, or of an array of keys and one of values. Raises
+    Unsupported."""
     if len(call.expressions) not in (1, 2):
-        return call
+        raise Unsupported(
+            "json_object takes an array of keys and values, or an array of each.",
+            cure="Write json_build_object(key, value, …).",
+        )
     text = value_call("json_object", *(each.copy() for each in call.expressions))
     return exp.cast(text, exp.DType.JSON)
 

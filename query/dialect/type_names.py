@@ -1,4 +1,4 @@
-"""The types that a query names, and that neither Hornbeam nor DuckDB has."""
+"""The types that a query names, and that Hornbeam and DuckDB do not have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.namespaces import SYSTEM_CATALOG
-from hornbeam_server.schema.sqltext import cure_of_type
+from hornbeam_server.schema.sqltext import DECIMAL_BOUNDS, cure_of_type, decimal_fits
 
 _T = exp.DType
 _OF_DUCKDB = frozenset(
@@ -22,3 +22,11 @@ def check_type(type_: exp.DataType) -> None:
     name = type_.sql("postgres").lower().removeprefix(f"{SYSTEM_CATALOG}.")
     if type_.this in _UNKNOWN or (type_.this is _T.USERDEFINED and name not in _OF_DUCKDB):
         raise Unsupported(f"Type {name.upper()} is not supported.", cure=cure_of_type(name))
+    if type_.this is _T.DECIMAL:
+        _check_decimal(type_)
+
+
+def _check_decimal(type_: exp.DataType) -> None:
+    texts = [parameter.name for parameter in type_.expressions]
+    if not all(text.isdecimal() for text in texts) or not decimal_fits([*map(int, texts)]):
+        raise Unsupported(f"Type {type_.sql('postgres')} is out of range.", cure=DECIMAL_BOUNDS)

@@ -52,6 +52,7 @@ TRANSLATED = {
     *({name for name, _ in TEMPLATES} - {"date_trunc"}), *RENAMED, *SESSION, *CALLED,
     *(name for name, _ in NAMES), "array_to_string", "generate_series", "make_interval",
     "normalize", "date_part", "format", "json_extract_path", "json_extract_path_text",
+    "json_object",
     "regexp_matches", "regexp_replace", "regexp_split_to_table", "sum", "to_hex", "to_number",
     "to_timestamp", "current_localtime", "current_localtimestamp", "current_schema",
     "pg_conf_load_time", "pg_postmaster_start_time",

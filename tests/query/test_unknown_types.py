@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hornbeam_server.query.binding.parse import parse
-from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import SchemaError, Unsupported
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,44 @@ def test_type_is_refused_by_its_name(expression: str, name: str, cure: str) -> N
         parse(f"SELECT {expression}")
     assert refused.value.message == f"Type {name} is not supported."
     assert cure in (refused.value.cure or "")
+
+
+SIZES = ["7001, 7002", "40, 2", "2, 40", "0", "39", "1, 2, 3", "A"]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "CAST(5 AS {})",
+        "CAST(NULL AS {})",
+        "CAST('5' AS {})",
+        "TRY_CAST(a AS {})",
+        "{} '5'",
+        "CAST(b AS {}[])",
+        "CAST(ARRAY[a] AS {}[])",
+        "(SELECT x FROM jsonb_to_record(j) AS r(x {}))",
+    ],
+)
+def test_decimal_out_of_range_is_refused_in_every_cast(expression: str, sizes: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        parse(f"SELECT {expression.format(f'DECIMAL({sizes})')} FROM t")
+    assert refused.value.message.startswith(f"Type DECIMAL({sizes}) is out of range")
+    assert refused.value.cure == "DECIMAL(p,s) needs 1 ≤ p ≤ 38 and 0 ≤ s ≤ p."
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_decimal_out_of_range_is_refused_in_a_default(sizes: str) -> None:
+    default = f"d DECIMAL(9,2) DEFAULT CAST(5 AS DECIMAL({sizes}))"
+    with pytest.raises(SchemaError, match=r"is out of range|not whole numbers"):
+        load_ddl(f"CREATE TABLE t (k INT PRIMARY KEY, {default});")
+
+
+@pytest.mark.parametrize("sizes", sorted({*SIZES} - {"40, 2", "39"}))
+def test_decimal_out_of_range_is_refused_as_a_column(sizes: str) -> None:
+    """A column of more digits, as files of other databases have it, gets 38, with a note."""
+    with pytest.raises(SchemaError, match=r"is out of range|not whole numbers"):
+        load_ddl(f"CREATE TABLE t (k INT PRIMARY KEY, d DECIMAL({sizes}));")
 
 
 @pytest.mark.parametrize(
