@@ -36,6 +36,7 @@ from rocksdict import (
 from hornbeam_server.schema.errors import Corruption, DiskFull, Unavailable
 from hornbeam_server.storage.local.private import make_private
 from hornbeam_server.storage.ports import TOMBSTONE, Cell, Put
+from hornbeam_server.storage.rocks import forks  # noqa: F401 (a forked process can end)
 from hornbeam_server.storage.rocks.errors import BetweenTwo, Mapped, closed_db, is_full, is_stuck
 from hornbeam_server.storage.rocks.scans import PythonScan, Scan, reverse_scan_of, scan_of
 from hornbeam_server.storage.rocks.versions import (
