@@ -3,11 +3,19 @@
 The application runs in an event loop in its own thread. All connections to a folder share one
 application, since a folder can be opened only once. The server's packages are loaded by name, so
 the client does not depend on them.
+
+When the main thread ends, the databases that are still open are closed. Python then lets executors
+refuse work before it calls the functions of `atexit`, so a database that ran on could only fail.
+A process that is forked has no thread of its parent's database: its connections to it refuse.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import concurrent.futures.thread  # registers the end of executors before ours, which comes first
+import logging
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
@@ -24,6 +32,7 @@ T = TypeVar("T")
 Headers = list[tuple[bytes, bytes]]
 _CHUNKS_AHEAD = 4
 _SHORT_BYTES = 1 << 20
+_LOG = logging.getLogger(__name__)
 
 
 class EmbeddedTransport(Transport):
@@ -31,32 +40,48 @@ class EmbeddedTransport(Transport):
     last closes it. Raises InterfaceError and DatabaseError when the folder cannot be opened."""
 
     def __init__(self, folder: str) -> None:
-        self._embedded: _Embedded | None = _borrow(folder)
+        self._embedded: _Embedded | None = _FOLDERS.borrow(folder)
         super().__init__(_InProcess(self._embedded), folder)
 
     def close(self) -> None:
         super().close()
         if self._embedded is not None:
             embedded, self._embedded = self._embedded, None
-            _give_back(embedded)
+            _FOLDERS.give_back(embedded)
 
 
 class LoopThread:
-    """An event loop in a thread named `name`, for synchronous callers."""
+    """An event loop in a thread, for synchronous callers. Messages begin with `name`."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._name = name
         self._loop = loop
+        self._submitting = threading.Lock()
+        self._closed = False
+        self._main_ended = False
         self._thread = threading.Thread(target=loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def runs(self) -> bool:
+        """Whether the loop takes work. In a forked process it does not: its thread is missing."""
+        return not self._closed and self._thread.is_alive()
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` in the loop, and return its result. Interrupting the caller cancels `work`."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Run `work` in the loop, and return its result. Interrupting the caller cancels `work`.
+        Raises InterfaceError when the loop is closed, or another process runs it."""
+        future = self._submitted(work)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            if self._closed:
+                raise self._refusal() from None
+            raise
         except BaseException:
             future.cancel()
             raise
+        finally:
+            self._end_daemon()
 
     def post(self, call: Callable[[], object]) -> None:
         """Call `call` in the loop soon, without waiting for it. A closed loop calls nothing."""
@@ -64,15 +89,61 @@ class LoopThread:
             self._loop.call_soon_threadsafe(call)
 
     async def awaited(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` in the loop, from another loop. Cancelling the caller cancels `work`."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        """Run `work` in the loop, from another loop. Cancelling the caller cancels `work`. Raises
+        InterfaceError as `run` does."""
+        future = self._submitted(work)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and not (task and task.cancelling()):
+                raise self._refusal() from None
+            raise
 
-    def close(self) -> None:
-        """Cancel the running tasks, wait for their end, and stop the loop."""
-        self.run(_ended(self._loop))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    def close(
+        self, last: Coroutine[Any, Any, object] | None = None, *, main_ended: bool = False
+    ) -> None:
+        """Refuse further work, run `last`, cancel the running tasks, wait for their end, and stop
+        the loop. `main_ended`: the reason is the end of the main thread."""
+        with self._submitting:
+            self._closed, self._main_ended = True, main_ended
+        try:
+            if last is not None:
+                asyncio.run_coroutine_threadsafe(last, self._loop).result()
+        finally:
+            asyncio.run_coroutine_threadsafe(_ended(self._loop), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _submitted(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        if self._thread.is_alive():  # else the lock may be one that a thread of the parent holds
+            with self._submitting:
+                if not self._closed:
+                    return asyncio.run_coroutine_threadsafe(work, self._loop)
+        work.close()
+        raise self._refusal()
+
+    def _end_daemon(self) -> None:
+        """End a daemon thread silently, as the end of the process does, when the loop has been
+        closed because the main thread has ended."""
+        if self._main_ended and threading.current_thread().daemon:
+            raise SystemExit
+
+    def _refusal(self) -> InterfaceError:
+        """The error for work that comes too late, or in another process."""
+        self._end_daemon()
+        if not self._closed:
+            return InterfaceError(
+                f"{self._name} was opened by the process that has forked this one.\n"
+                "  Only one process opens a folder: serve it (hornbeam serve), and connect to that."
+            )
+        if not self._main_ended:
+            return InterfaceError(f"{self._name} is closed.")
+        return InterfaceError(
+            f"{self._name} is closed, since the main thread has ended.\n"
+            "  Let the main thread wait for the threads that use the database (Thread.join)."
+        )
 
 
 async def _ended(loop: asyncio.AbstractEventLoop) -> None:
@@ -90,39 +161,70 @@ class _Embedded:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.users = 0
-        self.loop = LoopThread("hornbeam-embedded", asyncio.new_event_loop())
+        self.loop = LoopThread(f"The database in {folder}", asyncio.new_event_loop())
         try:
             self.database, self.app = self.loop.run(_open(folder))
         except BaseException:
             self.loop.close()
             raise
 
+    def close(self, *, main_ended: bool = False) -> None:
+        self.loop.close(self.database.close(), main_ended=main_ended)
+
+
+class _Folders:
+    """The folders that this process has open."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the databases of the parent, in a forked process."""
+        self._lock = threading.Lock()
+        self._open: dict[Path, _Embedded] = {}
+        self._ended = False
+
+    def borrow(self, path: str) -> _Embedded:
+        """The database in a folder, for one more user. Raises InterfaceError, DatabaseError."""
+        folder = Path(path).resolve()
+        with self._lock:
+            if self._ended:
+                raise InterfaceError(
+                    f"The database in {folder} cannot be opened: the main thread has ended.\n"
+                    "  Open it before, and wait for the threads that use it (Thread.join)."
+                )
+            embedded = self._open.get(folder) or _Embedded(folder)
+            self._open[folder] = embedded
+            embedded.users += 1
+            return embedded
+
+    def give_back(self, embedded: _Embedded) -> None:
+        """End the use by one user. The last one closes the database, unless it is closed, or
+        belongs to the process that has forked this one."""
+        with self._lock:
+            embedded.users -= 1
+            if not embedded.users and self._open.get(embedded.folder) is embedded:
+                del self._open[embedded.folder]
+                embedded.close()
+
     def close(self) -> None:
-        try:
-            self.loop.run(self.database.close())
-        finally:
-            self.loop.close()
+        """Close all databases, at the end of the main thread."""
+        with self._lock:
+            self._ended = True
+            while self._open:
+                folder, embedded = self._open.popitem()
+                try:
+                    embedded.close(main_ended=True)
+                except Exception:  # another error than this would keep Python from its own work
+                    _LOG.exception("The database in %s is not closed in good order.", folder)
 
 
-_open_folders: dict[Path, _Embedded] = {}
-_registry_lock = threading.Lock()
-
-
-def _borrow(path: str) -> _Embedded:
-    folder = Path(path).resolve()
-    with _registry_lock:
-        embedded = _open_folders.get(folder) or _Embedded(folder)
-        _open_folders[folder] = embedded
-        embedded.users += 1
-        return embedded
-
-
-def _give_back(embedded: _Embedded) -> None:
-    with _registry_lock:
-        embedded.users -= 1
-        if not embedded.users:
-            del _open_folders[embedded.folder]
-            embedded.close()
+_FOLDERS = _Folders()
+# `atexit` comes too late, and nothing public comes before executors refuse work. They use the same
+# function, and so do other libraries that work in the background. A Python without it has `atexit`.
+getattr(threading, "_register_atexit", atexit.register)(_FOLDERS.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_FOLDERS.forget)
 
 
 async def _open(folder: Path) -> tuple[Any, Any]:
@@ -175,7 +277,7 @@ class AsyncInProcess:
     @classmethod
     async def open(cls, folder: str) -> AsyncInProcess:
         """Open `folder` in a thread. Raises InterfaceError and DatabaseError."""
-        opening = asyncio.ensure_future(asyncio.to_thread(_borrow, folder))
+        opening = asyncio.ensure_future(asyncio.to_thread(_FOLDERS.borrow, folder))
         try:
             return cls(await asyncio.shield(opening))
         except asyncio.CancelledError:  # the thread cannot be stopped, and opens the folder
@@ -197,12 +299,12 @@ class AsyncInProcess:
     async def close(self) -> None:
         if self._embedded is not None:
             embedded, self._embedded = self._embedded, None
-            await asyncio.to_thread(_give_back, embedded)
+            await asyncio.to_thread(_FOLDERS.give_back, embedded)
 
 
 def _give_back_opened(opening: asyncio.Future[_Embedded]) -> None:
     if not opening.cancelled() and opening.exception() is None:
-        threading.Thread(target=_give_back, args=(opening.result(),)).start()
+        threading.Thread(target=_FOLDERS.give_back, args=(opening.result(),)).start()
 
 
 class _Exchange:
@@ -327,7 +429,8 @@ class _Body:
             self.close()
 
     def close(self) -> None:
-        self._loop.run(self._exchange.end())
+        if self._loop.runs:  # the end of the loop has ended the exchange
+            self._loop.run(self._exchange.end())
 
 
 class _AsyncBody:
@@ -345,4 +448,5 @@ class _AsyncBody:
             await self.close()
 
     async def close(self) -> None:
-        await self._loop.awaited(self._exchange.end())
+        if self._loop.runs:
+            await self._loop.awaited(self._exchange.end())

@@ -249,13 +249,13 @@ async def test_an_opening_that_is_cancelled_closes_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_back = threading.Event()
-    give_back = embedded._give_back
+    give_back = embedded._FOLDERS.give_back
 
     def noted(folder: Any) -> None:
         give_back(folder)
         given_back.set()
 
-    monkeypatch.setattr(embedded, "_give_back", noted)
+    monkeypatch.setattr(embedded._FOLDERS, "give_back", noted)
     url = client_world.embedded(tmp_path / "db")
     opening = asyncio.ensure_future(aio.connect(url).__aenter__())
     await asyncio.sleep(0)
@@ -263,6 +263,6 @@ async def test_an_opening_that_is_cancelled_closes_the_folder(
     with pytest.raises(asyncio.CancelledError):
         await opening
     assert await asyncio.to_thread(given_back.wait, 10)
-    assert (tmp_path / "db").resolve() not in embedded._open_folders
+    assert (tmp_path / "db").resolve() not in embedded._FOLDERS._open
     async with aio.connect(url) as db:
         assert await rows(db, "SELECT 1 AS n") == [(1,)]
