@@ -24,6 +24,7 @@ export CARGO_TARGET_DIR
 
 # Where cargo is, the suite runs with hornbeam-speedups, and these with Python, too.
 BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.py tests/storage/test_storage_rocks.py \
+  tests/storage/test_storage_hbase.py \
   tests/contract/test_table_store.py tests/contract/test_table_store_histories.py tests/query/test_columns.py \
   tests/query/test_engine.py tests/txlayer/test_transactions_verify.py tests/pipeline/test_pipeline_source.py
 

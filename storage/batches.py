@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TypeVar
 
 from hornbeam_server.storage.ports import Cell
+
+T = TypeVar("T")
 
 
 def fitting(cells: Sequence[Cell | None], room: int) -> int:
@@ -13,6 +16,19 @@ def fitting(cells: Sequence[Cell | None], room: int) -> int:
         if cell is not None and (room := room - len(cell.value)) <= 0:
             return count
     return len(cells)
+
+
+def parts_within(rows: list[T], values: Sequence[bytes], room: int) -> Iterator[list[T]]:
+    """All `rows` in parts, each up to the row at which its values reach `room` bytes. `values` are
+    the values of the rows."""
+    begin, left = 0, room
+    for end, value in enumerate(values, start=1):
+        left -= len(value)
+        if left <= 0:
+            yield rows[begin:end]
+            begin, left = end, room
+    if begin < len(rows):
+        yield rows[begin:]
 
 
 def groups_within(groups: Sequence[list[Cell]], room: int) -> list[list[Cell]]:

@@ -1,10 +1,12 @@
-//! Hornbeam's codecs of stored rows and keys, for many rows at once, and scans of RocksDB.
+//! Hornbeam's codecs of stored rows and keys, for many rows at once, scans of RocksDB, and rows of
+//! HBase's answers.
 //!
-//! The reference is Python (`storage/codec`, `storage/rocks`). This module computes the same from
+//! The reference is Python (`storage/codec`, `storage/rocks`, `storage/hbase`). This module computes the same from
 //! rows in the form that Hornbeam writes, and refuses all others.
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod columns;
 mod keys;
 mod message;
@@ -24,6 +26,7 @@ mod hornbeam_speedups {
     use pyo3::prelude::*;
     use pyo3::types::{PyBytes, PyIterator};
 
+    use crate::answers::Row;
     use crate::keys::Part;
     use crate::rows::Layout;
     use crate::versions::{Found, Newest};
@@ -181,6 +184,68 @@ mod hornbeam_speedups {
             }
             Ok((rows, false))
         }
+    }
+
+    /// The rows of `decode_answer`, then their number with tombstones, the bytes of their keys and
+    /// of their values as they are stored, the last stored key, and the offset behind them.
+    type Decoded<'py> = (Vec<Bound<'py, PyAny>>, usize, usize, usize, Bound<'py, PyBytes>, usize);
+
+    /// The rows of an answer of HBase to a scan, from the offset `at` of `data` on, at most `most`,
+    /// up to the first row that is not whole or not in the usual form. `form` is `stored`, `cells`
+    /// (as readers get them, without tombstones) or `values` (of these cells); `cell` makes a row
+    /// of key, timestamp and value.
+    #[pyfunction]
+    fn decode_answer<'py>(
+        py: Python<'py>,
+        data: &Bound<'py, PyBytes>,
+        at: usize,
+        most: usize,
+        form: &str,
+        cell: &Bound<'py, PyAny>,
+    ) -> PyResult<Decoded<'py>> {
+        let make = |key: &[u8], timestamp: i64, value: &[u8]| {
+            cell.call1(((PyBytes::new(py, key), timestamp, PyBytes::new(py, value)),))
+        };
+        let data = data.as_bytes();
+        match form {
+            "stored" => decoded(py, data, at, most, |row, _| {
+                make(row.key, row.timestamp, row.value).map(Some)
+            }),
+            "cells" => decoded(py, data, at, most, |row, value| {
+                value.map(|value| make(row.read_key(), row.timestamp, value)).transpose()
+            }),
+            "values" => decoded(py, data, at, most, |_, value| {
+                Ok(value.map(|value| PyBytes::new(py, value).into_any()))
+            }),
+            _ => Err(PyValueError::new_err("a form of rows is unknown")),
+        }
+    }
+
+    /// `make` gets a row and the value that readers get, None for a tombstone.
+    fn decoded<'py>(
+        py: Python<'py>,
+        data: &[u8],
+        at: usize,
+        most: usize,
+        make: impl Fn(&Row<'_>, Option<&[u8]>) -> PyResult<Option<Bound<'py, PyAny>>>,
+    ) -> PyResult<Decoded<'py>> {
+        let mut left = data.get(at..).unwrap_or_default();
+        let (mut rows, mut last) = (Vec::new(), None);
+        let (mut count, mut key_bytes, mut value_bytes) = (0_usize, 0_usize, 0_usize);
+        while count < most
+            && let Some((row, behind)) = Row::first(left)
+        {
+            let value = Some(row.read_value()).filter(|value| !value.is_empty());
+            rows.extend(make(&row, value)?);
+            count = count.saturating_add(1);
+            key_bytes = key_bytes.saturating_add(row.key.len());
+            value_bytes = value_bytes.saturating_add(row.value.len());
+            last = Some(row.key);
+            left = behind;
+        }
+        let last = PyBytes::new(py, last.unwrap_or_default());
+        let end = data.len().saturating_sub(left.len()).max(at);
+        Ok((rows, count, key_bytes, value_bytes, last, end))
     }
 
     fn items<'py>(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, IntervalUnit, Schema, TimeUnit};
 
+use crate::answers::Row;
 use crate::keys::Part;
 use crate::rows::Layout;
 
@@ -85,4 +86,44 @@ fn any_bytes_are_refused_or_decoded() {
         taken += usize::from(keys.is_some());
     }
     assert!(taken > 1_000, "{taken}");
+}
+
+fn answered(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let text = |text: &[u8]| [&u32::try_from(text.len()).unwrap().to_be_bytes(), text].concat();
+    let cells = b"\x0f\0\x02\x0c\0\0\0\x01\x0b\0\x01\0\0\0\x01d\x0b\0\x02\0\0\0\x01r\x0b\0\x03";
+    let end = b"\x03\0\x06\x04\0\x02\0\x03\0\x02\0\x04\0\0";
+    let timestamp = [b"\x0a\0\x04", 7_i64.to_be_bytes().as_slice()].concat();
+    [b"\x0b\0\x01", &*text(key), cells, &*text(value), &*timestamp, end].concat()
+}
+
+#[test]
+fn a_row_of_an_answer_is_taken_if_it_is_whole() {
+    let data = answered(b"key", b"value");
+    let (row, behind) = Row::first(&data).unwrap();
+    assert_eq!(row, Row { key: b"key", timestamp: 7, value: b"value" });
+    assert!(behind.is_empty());
+    for end in 0..data.len() {
+        assert_eq!(Row::first(data.get(..end).unwrap()), None);
+    }
+}
+
+#[test]
+fn readers_get_neither_marks_nor_the_zero_of_an_empty_key() {
+    let read = |key: &'static [u8], value: &'static [u8]| {
+        let row = Row { key, timestamp: 1, value };
+        (row.read_key(), row.read_value())
+    };
+    assert_eq!(read(b"\0\0", b"\xff"), (&b"\0"[..], &b""[..]));
+    assert_eq!(read(b"\0k", b"\xff0123456789abcdef"), (&b"\0k"[..], &b""[..]));
+    assert_eq!(read(b"", b"\xff0123456789abcdefv"), (&b""[..], &b"v"[..]));
+    assert_eq!(read(b"k\0", b"v\xff"), (&b"k\0"[..], &b"v\xff"[..]));
+}
+
+#[test]
+fn a_length_that_exceeds_the_answer_is_refused() {
+    let mut data = answered(b"key", b"value");
+    for at in 3..7 {
+        *data.get_mut(at).unwrap() = 0xff;
+        assert_eq!(Row::first(&data), None);
+    }
 }

@@ -79,6 +79,18 @@ class Native(Protocol):
         version whose stamp is at least `newest`, unless its value is `hidden`. `steps` is
         MOST_STEPS, `room` BATCH_BYTES."""
 
+    def decode_answer(
+        self,
+        data: bytes,
+        at: int,
+        most: int,
+        form: str,
+        cell: Callable[[tuple[bytes, int, bytes]], Cell],
+    ) -> tuple[list[Any], int, int, int, bytes, int]:
+        """The rows of an answer of HBase to a scan from the offset `at` on, at most `most`, up to
+        the first one that is not whole or not in the usual form. `form` is the name of a `Form`.
+        Returns the parameters of `Found.add`, and the offset behind the rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Implementation:

@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from io import BytesIO
-from typing import Any
+from typing import Any, TypeVar
 
 from thriftpy2.protocol import TCyBinaryProtocolFactory
+from thriftpy2.protocol.cybin import ProtocolError  # type: ignore[attr-defined]
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TCyBufferedTransport
 
 from hornbeam_server.storage.hbase.answers import (
     FUNCTION,
-    Rows,
     Unfamiliar,
     answer_begins,
     cells_gotten,
+    rows_of_scan,
 )
 from hornbeam_server.storage.hbase.cells import FAMILY, QUALIFIER
+from hornbeam_server.storage.hbase.found import STORED, Form, Found
 from hornbeam_server.storage.hbase.interface import THRIFT
 from hornbeam_server.storage.ports import Cell
 
+T = TypeVar("T")
 BUFFER_BYTES = 1 << 16
 """Most calls and answers are one write and one read."""
 READ_BYTES = 1 << 20
@@ -50,11 +53,11 @@ class Client(TClient):
         super().__init__(THRIFT.THBaseService, protocol)
         self._stream = stream
 
-    def scanned(self, table: bytes, scan: Any, count: int) -> list[Cell]:
-        """The rows that `getScannerResults` returns, as they are stored. Raises AnswerTooLong."""
+    def scanned(self, table: bytes, scan: Any, count: int, form: Form[T]) -> Found[T]:
+        """The rows that `getScannerResults` returns. Raises AnswerTooLong."""
         self._stream.room = LONGEST_ANSWER
         self._send(FUNCTION, table=table, tscan=scan, numRows=count)
-        rows, pieces = Rows(), []
+        rows, pieces = rows_of_scan(form), []
         try:
             complete = False
             while not complete:
@@ -62,8 +65,8 @@ class Client(TClient):
                 complete = rows.take(pieces[-1])
         except Unfamiliar:
             self._stream.received = b"".join(pieces)
-            return _cells(self._recv(FUNCTION))
-        return rows.cells
+            return Found.of(_cells(self._recv(FUNCTION)), form)
+        return rows.found
 
     def ask(self, name: str, call: bytes) -> Any:
         """Send the encoded `call` of function `name`; returns its answer. Raises AnswerTooLong."""
@@ -86,6 +89,8 @@ class Client(TClient):
 
 
 def _cells(rows: Any) -> list[Cell]:
+    if any(row.row is None for row in rows):
+        raise ProtocolError("A row of an answer to a scan has no key.")
     return [
         Cell(row.row, column.timestamp, column.value) for row in rows for column in row.columnValues
     ]
@@ -164,10 +169,10 @@ def answer_to(name: str, data: bytes) -> Any:
 
 def _whole(data: bytes) -> list[Cell]:
     """The rows of a whole answer to a scan. Raises Incomplete, Unfamiliar."""
-    rows = Rows()
+    rows = rows_of_scan(STORED)
     if not rows.take(data):
         raise Incomplete
-    return rows.cells
+    return rows.found.rows
 
 
 class _Memory:

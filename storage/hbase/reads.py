@@ -6,18 +6,20 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from hornbeam_server.storage.batches import bytes_of_values, fitting, groups_within, values_of
+from hornbeam_server.storage.batches import bytes_of_values, fitting, groups_within, parts_within
 from hornbeam_server.storage.codec.keys import successor
 from hornbeam_server.storage.hbase import ranges
 from hornbeam_server.storage.hbase.calls import Calls
-from hornbeam_server.storage.hbase.cells import is_plain, key_of, stored_key, value_of
+from hornbeam_server.storage.hbase.cells import stored_key, value_of
+from hornbeam_server.storage.hbase.found import CELLS, STORED, VALUES, Form, Found
 from hornbeam_server.storage.hbase.messages import AnswerTooLong, call_of_gets, call_of_scan
 from hornbeam_server.storage.hbase.sharing import SharedCalls
 from hornbeam_server.storage.ports import BATCH_BYTES, TOMBSTONE, Cell
 from hornbeam_server.storage.together import all_settled
 
+T = TypeVar("T")
 FIRST_BATCH, LARGEST_BATCH = 256, 2_048
 """Maximum rows of the first call of a scan, and of any call."""
 CALL_BYTES = 4 << 20
@@ -70,7 +72,8 @@ class Reads:
         cells = await asked
         while cells and cells[0] is UNREAD:  # requests that shared the call took the room
             cells = await self._ask_for_some(table, keys, at)
-        self._note_row_bytes(table, [cell for cell in cells if cell is not None])
+        present = len([cell for cell in cells if cell is not None])
+        self._note_row_bytes(table, present, bytes_of_values(cells))
         if UNREAD in cells:
             cells = cells[: cells.index(UNREAD)]
         return cells[: fitting(cells, room)]
@@ -105,11 +108,11 @@ class Reads:
         """The estimated number of rows of a table that have `room` bytes, at least 1."""
         return max(room // self._row_bytes.get(table, UNKNOWN_ROW_BYTES), 1)
 
-    def _note_row_bytes(self, table: str, cells: Sequence[Cell]) -> None:
-        if cells:
-            self._row_bytes[table] = bytes_of_values(cells) // len(cells) + 1
+    def _note_row_bytes(self, table: str, rows: int, value_bytes: int) -> None:
+        if rows:
+            self._row_bytes[table] = value_bytes // rows + 1
 
-    async def scan(
+    def scan(
         self,
         table: str,
         start: bytes,
@@ -119,40 +122,7 @@ class Reads:
         reverse: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[list[Cell]]:
-        left = ranges.stored_range(start, end)
-        count = min(FIRST_BATCH, self._expected_rows(table, CALL_BYTES))
-        count = count if limit is None else min(count, limit)
-        read = self._last_rows if reverse else self._first_rows
-        batch: asyncio.Future[tuple[list[Cell], int]] | None = None
-        batches = 0
-
-        def begun() -> asyncio.Future[tuple[list[Cell], int]] | None:
-            """Begin to read the next batch; None if no row is left."""
-            if count == 0 or (left.end and left.start >= left.end):
-                return None
-            return self._calls.begin(partial(read, table, left, count, at))
-
-        try:
-            while (batch := batch or begun()) is not None:
-                rows, count = await batch
-                batch, batches = None, batches + 1
-                cells = _visible(rows)[:limit]
-                limit = None if limit is None else limit - len(cells)
-                if len(rows) == count:
-                    last = rows[-1].key
-                    left = left._replace(end=last) if reverse else left._replace(start=last + b"\0")
-                    count = _next_batch(rows, limit)
-                else:
-                    count = 0
-                if batches > 1:  # a caller that asked for a second batch will ask for more
-                    batch = begun()
-                while cells:
-                    whole = fitting(cells, BATCH_BYTES)
-                    yield cells[:whole]
-                    cells = cells[whole:]
-        finally:
-            if batch is not None:
-                batch.cancel()
+        return self._batches(CELLS, table, ranges.stored_range(start, end), at, reverse, limit)
 
     def scan_values(
         self,
@@ -164,68 +134,117 @@ class Reads:
         reverse: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[list[bytes]]:
-        return values_of(self.scan(table, start, end, at, reverse=reverse, limit=limit))
+        return self._batches(VALUES, table, ranges.stored_range(start, end), at, reverse, limit)
+
+    async def _batches(
+        self,
+        form: Form[T],
+        table: str,
+        left: ranges.Range,
+        at: int,
+        reverse: bool,
+        limit: int | None,
+    ) -> AsyncIterator[list[T]]:
+        count = min(FIRST_BATCH, self._expected_rows(table, CALL_BYTES))
+        count = count if limit is None else min(count, limit)
+        read = self._last_rows if reverse else self._first_rows
+        batch: asyncio.Future[tuple[Found[T], int]] | None = None
+        batches = 0
+
+        def begun() -> asyncio.Future[tuple[Found[T], int]] | None:
+            """Begin to read the next batch; None if no row is left."""
+            if count == 0 or (left.end and left.start >= left.end):
+                return None
+            return self._calls.begin(partial(read, form, table, left, count, at))
+
+        try:
+            while (batch := batch or begun()) is not None:
+                found, count = await batch
+                batch, batches = None, batches + 1
+                rows = found.rows[:limit]
+                limit = None if limit is None else limit - len(rows)
+                if found.count == count:
+                    last = found.last
+                    left = left._replace(end=last) if reverse else left._replace(start=last + b"\0")
+                    count = _next_batch(found, limit)
+                else:
+                    count = 0
+                if batches > 1:  # a caller that asked for a second batch will ask for more
+                    batch = begun()
+                for part in parts_within(rows, form.values(rows), BATCH_BYTES):
+                    yield part
+        finally:
+            if batch is not None:
+                batch.cancel()
 
     def _first_rows(
-        self, table: str, part: ranges.Range, count: int, at: int
-    ) -> tuple[list[Cell], int]:
-        return self._scanned(table, [part], count, at)
+        self, form: Form[T], table: str, part: ranges.Range, count: int, at: int
+    ) -> tuple[Found[T], int]:
+        return self._scanned(form, table, [part], count, at)
 
     def _last_rows(
-        self, table: str, part: ranges.Range, count: int, at: int
-    ) -> tuple[list[Cell], int]:
+        self, form: Form[T], table: str, part: ranges.Range, count: int, at: int
+    ) -> tuple[Found[T], int]:
         def wanted(count: int) -> Any:
             return ranges.reverse_scan(part, count, timeRange=ranges.time_range(0, at))
 
-        rows, count = self._few_enough(table, wanted, count, more=1)
-        inside = [row for row in rows if row.key != part.end and row.key >= part.start]
-        self._note_row_bytes(table, inside)
-        return inside[:count], count
+        rows, count = self._few_enough(STORED, table, wanted, count, more=1)
+        inside = [row for row in rows.rows if row.key != part.end and row.key >= part.start]
+        found = Found.of(inside[:count], form)
+        self._note_row_bytes(table, found.count, found.value_bytes)
+        return found, count
 
     def _scanned(
-        self, table: str, parts: Sequence[ranges.Range], count: int, at: int
-    ) -> tuple[list[Cell], int]:
-        """The first rows in `parts`, as they are stored, and the number of rows that was asked
-        for: `count`, or fewer if they are large."""
+        self, form: Form[T], table: str, parts: Sequence[ranges.Range], count: int, at: int
+    ) -> tuple[Found[T], int]:
+        """The first rows in `parts`, and the number of rows that was asked for: `count`, or fewer
+        if they are large."""
 
         def wanted(count: int) -> Any:
             return ranges.scan(parts, count, timeRange=ranges.time_range(0, at))
 
-        rows, count = self._few_enough(table, wanted, count)
-        self._note_row_bytes(table, rows)
-        return rows, count
+        found, count = self._few_enough(form, table, wanted, count)
+        self._note_row_bytes(table, found.count, found.value_bytes)
+        return found, count
 
     def _few_enough(
-        self, table: str, wanted: Callable[[int], Any], count: int, *, more: int = 0
-    ) -> tuple[list[Cell], int]:
+        self,
+        form: Form[T],
+        table: str,
+        wanted: Callable[[int], Any],
+        count: int,
+        *,
+        more: int = 0,
+    ) -> tuple[Found[T], int]:
         """The first `count + more` rows of the scan `wanted(count)`, and `count`, which is lowered
         until the answer is not too long."""
         while True:
             scan = wanted(count)
             try:
-                rows = self._calls.call(
+                found = self._calls.call(
                     table,
-                    lambda client, name: client.scanned(name, scan, count + more),  # noqa: B023
+                    lambda client, name: client.scanned(name, scan, count + more, form),  # noqa: B023
                 )
             except AnswerTooLong:
                 count = _fewer(count)
             else:
-                return rows, count
+                return found, count
 
     async def _scanned_at_once(
         self, table: str, parts: Sequence[ranges.Range], count: int, at: int
-    ) -> tuple[list[Cell], int]:
+    ) -> tuple[Found[Cell], int]:
         """`_scanned`, by the event loop itself if it can, and in a thread if the answer is too
         long."""
         scan = ranges.scan(parts, count, timeRange=ranges.time_range(0, at))
         call = call_of_scan(self._calls.full_name(table), scan, count)
         try:
-            rows: list[Cell] = await self._calls.call_at_once(table, *call)
+            stored: list[Cell] = await self._calls.call_at_once(table, *call)
         except AnswerTooLong:
-            fewer = partial(self._scanned, table, parts, _fewer(count), at)
+            fewer = partial(self._scanned, CELLS, table, parts, _fewer(count), at)
             return await self._calls.in_thread(fewer)
-        self._note_row_bytes(table, rows)
-        return rows, count
+        found = Found.of(stored, CELLS)
+        self._note_row_bytes(table, found.count, found.value_bytes)
+        return found, count
 
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None
@@ -264,14 +283,14 @@ class Reads:
         cells: list[Cell] = []
         count = min(LARGEST_BATCH, self._expected_rows(table, CALL_BYTES))
         while left:
-            rows, count = await self._scanned_at_once(table, left, count, at)
-            cells += _visible(rows)
-            if room is not None and (room := room - bytes_of_values(rows)) < 0:
+            found, count = await self._scanned_at_once(table, left, count, at)
+            cells += found.rows
+            if room is not None and (room := room - found.value_bytes) < 0:
                 raise _NoRoom
-            if len(rows) < count:
+            if found.count < count:
                 break
-            left = ranges.behind(left, rows[-1].key)
-            count = _next_batch(rows, None)
+            left = ranges.behind(left, found.last)
+            count = _next_batch(found, None)
         return cells
 
 
@@ -297,21 +316,10 @@ def _visible_cell(key: bytes, stored: Cell | None) -> Cell | None:
     return Cell(key, stored.ts, value) if value != TOMBSTONE else None
 
 
-def _visible(rows: Sequence[Cell]) -> list[Cell]:
-    """The rows that readers get from stored rows; nearly all are the same."""
-    found = [row if is_plain(row.key, row.value) else _seen(row) for row in rows]
-    return [cell for cell in found if cell.value != TOMBSTONE]
-
-
-def _seen(row: Cell) -> Cell:
-    return Cell(key_of(row.key), row.ts, value_of(row.value))
-
-
-def _next_batch(rows: Sequence[Cell], limit: int | None) -> int:
-    """The number of rows to ask for after the full batch `rows`: as many as fit in CALL_BYTES if
-    they are as large as `rows`. It may exceed `limit`, lest tombstones are read one by one."""
+def _next_batch(found: Found[Any], limit: int | None) -> int:
+    """The number of rows to ask for after the full batch `found`: as many as fit in CALL_BYTES if
+    they are as large as its rows. It may exceed `limit`, lest tombstones are read one by one."""
     if limit == 0:
         return 0
-    size = sum([len(key) + len(value) for key, _, value in rows])
-    room = max(CALL_BYTES * len(rows) // size, 1)
-    return min(LARGEST_BATCH, room, max(4 * len(rows), limit or LARGEST_BATCH))
+    room = max(CALL_BYTES * found.count // (found.key_bytes + found.value_bytes), 1)
+    return min(LARGEST_BATCH, room, max(4 * found.count, limit or LARGEST_BATCH))

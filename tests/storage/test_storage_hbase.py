@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thriftpy2.protocol.cybin import ProtocolError
 from thriftpy2.thrift import TMessageType
 
 from hornbeam_server.schema.errors import Unavailable
@@ -28,6 +29,7 @@ from hornbeam_server.storage.hbase.cells import (
     stored_value,
     value_of,
 )
+from hornbeam_server.storage.hbase.found import STORED, Found
 from hornbeam_server.storage.hbase.gateways import CallFailed, Gateways
 from hornbeam_server.storage.hbase.interface import THRIFT
 from hornbeam_server.storage.hbase.messages import (
@@ -217,9 +219,10 @@ def scanned(answer, size):
             return super()._recv(name)
 
     client = Watched(Stream())
-    cells = client.scanned(b"t", ranges.scan([ranges.stored_range(b"", None)], 9), 9)
+    scan = ranges.scan([ranges.stored_range(b"", None)], 9)
+    found = client.scanned(b"t", scan, 9, STORED)
     assert not pieces
-    return cells, client.asked
+    return found.rows, client.asked
 
 
 PARTS = st.binary(max_size=9) | st.sampled_from([scan_answer(row_of(b"k"))[-30:], b"\0" * 40])
@@ -242,7 +245,6 @@ def test_rows_of_a_scan_answer_are_found_in_pieces_of_any_size(rows, size):
         row_of(b"k", type=14),
         row_of(b"k", family=b"other"),
         THRIFT.TResult(row=b"k", columnValues=[], partial=True),
-        THRIFT.TResult(columnValues=row_of(b"").columnValues),
     ],
 )
 def test_unfamiliar_answers_are_decoded_by_thriftpy2(place, size, other):
@@ -252,6 +254,14 @@ def test_unfamiliar_answers_are_decoded_by_thriftpy2(place, size, other):
     assert by_thriftpy2
     columns = [(row.row, column) for row in rows for column in row.columnValues]
     assert cells == [Cell(key, column.timestamp, column.value) for key, column in columns]
+
+
+def test_a_row_without_a_key_is_refused_as_damage():
+    answer = scan_answer(row_of(b"a"), THRIFT.TResult(columnValues=row_of(b"").columnValues))
+    with pytest.raises(ProtocolError, match="no key"):
+        scanned(answer, 1_000)
+    with pytest.raises(ProtocolError, match="no key"):
+        answer_to(FUNCTION, answer)
 
 
 @given(st.lists(st.tuples(PARTS, PARTS, st.integers(0, NEWEST))))
@@ -335,11 +345,12 @@ async def test_a_scan_reads_ahead_from_its_second_batch_on(taken, read):
     """Batches that no reader takes do not keep the store from closing."""
     begun, ahead = [], threading.Event()
 
-    def rows(table, part, count, at):
+    def rows(form, table, part, count, at):
         begun.append(part.start)
         if len(begun) == read:
             ahead.set()
-        return [Cell(b"%d %06d" % (len(begun), i), 1, b"v") for i in range(count)], count
+        cells = [Cell(b"%d %06d" % (len(begun), i), 1, b"v") for i in range(count)]
+        return Found.of(cells, form), count
 
     store = HBaseStore([("127.0.0.1", 1)])
     store._reads._first_rows = rows
@@ -356,13 +367,13 @@ async def test_a_scan_reads_ahead_from_its_second_batch_on(taken, read):
 def test_an_error_in_reading_ahead_is_raised_only_to_the_reader_of_that_batch(wanted):
     failed, reported = threading.Event(), []
 
-    def rows(table, part, count, at):
+    def rows(form, table, part, count, at):
         if part.start > b"k":
             failed.set()
             raise Unavailable("gone")
-        return [
-            Cell(b"%c%06d" % (97 + (count > 256) * 10, i), 1, b"v") for i in range(count)
-        ], count
+        letter = 97 + (count > 256) * 10
+        cells = [Cell(b"%c%06d" % (letter, i), 1, b"v") for i in range(count)]
+        return Found.of(cells, form), count
 
     async def scenario():
         store = HBaseStore([("127.0.0.1", 1)])
