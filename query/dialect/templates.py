@@ -44,6 +44,20 @@ CASE WHEN typeof(b) <> 'INTERVAL' AND lower(a) IN {_ERAS}
 THEN date_trunc(a, b - INTERVAL 1 YEAR) + INTERVAL 1 YEAR ELSE date_trunc(a, b) END
 """
 """A century, and a millennium, of a date begins a year later than in DuckDB."""
+_PARTS_OF_A_DAY = (
+    *("h", "hour", "hours", "hr", "hrs", "m", "min", "mins", "minute", "minutes"),
+    *("s", "sec", "secs", "second", "seconds", "ms", "msec", "msecs", "millisecond"),
+    *("milliseconds", "us", "usec", "usecs", "microsecond", "microseconds"),
+)
+_LOCAL = "timezone(c, CAST(b AS TIMESTAMPTZ))"
+_TRUNCATED_IN_ZONE = f"""
+CASE WHEN lower(a) IN {_PARTS_OF_A_DAY}
+THEN CAST(b AS TIMESTAMPTZ) - ({_LOCAL} - date_trunc(a, {_LOCAL}))
+WHEN lower(a) IN {_ERAS}
+THEN timezone(c, date_trunc(a, {_LOCAL} - INTERVAL 1 YEAR) + INTERVAL 1 YEAR)
+ELSE timezone(c, date_trunc(a, {_LOCAL})) END
+"""
+"""A part of a day keeps the offset of its timestamp: an hour may occur twice in a day."""
 _TRIMMED = """
 CASE WHEN b BETWEEN 0 AND len(a) THEN list_slice(a, 1, len(a) - b)
 ELSE error('The number of elements to trim is out of range.') END
@@ -73,7 +87,7 @@ TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
         ("btrim", 1): "trim(a, ' ')",
         ("btrim", 2): "trim(a, b)",
         ("date_trunc", 2): _TRUNCATED,
-        ("date_trunc", 3): "timezone(c, date_trunc(a, timezone(c, b)))",
+        ("date_trunc", 3): _TRUNCATED_IN_ZONE,
         ("date_bin", 3): "time_bucket(CAST(a AS INTERVAL), b, c)",
         ("gcd", 2): "cast_to_type(greatest_common_divisor(a, b), greatest(a, b))",
         ("lcm", 2): "cast_to_type(least_common_multiple(a, b), greatest(a, b))",

@@ -231,7 +231,7 @@ def _reading(name: str, function: Function, count: int) -> str:
         for part in _simple(value, type_)
     ]
     body = f"{_over_values(name, count)}({', '.join(given)})"
-    if function.result.kind in _READERS:
+    if function.result.kind in _WRITTEN:
         body = f"CAST({body} AS {function.result.sql()})"
     return f"({', '.join(names)}) AS {body}"
 
@@ -258,7 +258,9 @@ _READERS: Mapping[Kind, Callable[[str], Any]] = {
     Kind.TIMESTAMPTZ: spelling.timestamptz,
     Kind.INTERVAL: interval,
 }
-"""The types that DuckDB passes as texts."""
+"""The types whose arguments DuckDB passes as texts."""
+_WRITTEN = frozenset({*_READERS, Kind.DOUBLE})
+"""The types whose results DuckDB takes as texts. It would take the DOUBLE NaN for NULL."""
 _READERS_OF_ANY: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT"), int),
     **dict.fromkeys(("FLOAT", "DOUBLE"), float),
@@ -292,7 +294,7 @@ def create_function(
     needs numpy for it."""
     parameters = function.parameters[:count]
     types = [each for type_ in parameters for each in _types(type_)]
-    result = "VARCHAR" if function.result.kind in _READERS else _type(function.result)
+    result = "VARCHAR" if function.result.kind in _WRITTEN else _type(function.result)
     result += "[]" if function.several else ""
     create: Any = connection.create_function
     run = _over_simple(function, parameters, len(types))
@@ -320,7 +322,7 @@ def _over_simple(
         if function.strict and None in values:
             return None
         found = function.run(*values)
-        return _text(found) if function.result.kind in _READERS else found
+        return _text(found) if function.result.kind in _WRITTEN else found
 
     parameters = [Parameter(f"x{i}", Parameter.POSITIONAL_ONLY) for i in range(count)]
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from decimal import ROUND_DOWN, Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -154,27 +153,41 @@ def cotd(angle: float) -> float:
     return 1 / tand(angle) + 0.0  # 0, not -0
 
 
-def _inverse(function: Callable[[float], float]) -> Callable[[float], float]:
-    def degrees(value: float) -> float:
-        if abs(value) > 1:
-            raise TypeMismatch(f"{value} is out of range: -1 to 1.")
-        return _rounded(math.degrees(function(value)))
-
-    return degrees
+_HALF_ASIN, _HALF_ACOS = math.asin(0.5), math.acos(0.5)
 
 
-def _rounded(angle: float) -> float:
-    """The angle, exact where it is a multiple of 15 degrees."""
-    whole = round(angle / 15) * 15.0
-    return whole if math.isclose(angle, whole, abs_tol=1e-13) else angle
+def _arc_sine(value: float) -> float:
+    """The degrees whose sine is 0 to 1, exact where they are a simple number."""
+    if value <= 0.5:
+        return math.asin(value) / _HALF_ASIN * 30
+    return 90 - math.acos(value) / _HALF_ACOS * 60
 
 
-asind, acosd = _inverse(math.asin), _inverse(math.acos)
+def _arc_cosine(value: float) -> float:
+    """The degrees whose cosine is 0 to 1, exact where they are a simple number."""
+    if value <= 0.5:
+        return 90 - math.asin(value) / _HALF_ASIN * 30
+    return math.acos(value) / _HALF_ACOS * 60
+
+
+def _require_ratio(value: float) -> None:
+    if abs(value) > 1:
+        raise TypeMismatch(f"{value} is out of range: -1 to 1.")
+
+
+def asind(value: float) -> float:
+    _require_ratio(value)
+    return math.copysign(_arc_sine(abs(value)), value)
+
+
+def acosd(value: float) -> float:
+    _require_ratio(value)
+    return 90 + _arc_sine(-value) if value < 0 else _arc_cosine(value)
 
 
 def atand(value: float) -> float:
-    return _rounded(math.degrees(math.atan(value)))
+    return math.atan(value) / math.atan(1) * 45
 
 
 def atan2d(y: float, x: float) -> float:
-    return _rounded(math.degrees(math.atan2(y, x)))
+    return math.atan2(y, x) / math.atan(1) * 45
