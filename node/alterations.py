@@ -49,6 +49,7 @@ from hornbeam_server.schema.ddl.alterations import (
     SetIdentity,
     SetNotNull,
     SetOptions,
+    SetSchema,
     SetType,
     Text,
     Validate,
@@ -58,8 +59,15 @@ from hornbeam_server.schema.ddl.spaces import Spaces
 from hornbeam_server.schema.ddl.statement import DIALECT
 from hornbeam_server.schema.drafts import Place
 from hornbeam_server.schema.errors import SchemaError, TypeMismatch
-from hornbeam_server.schema.model import PUBLIC, Column, DefaultKind, Relation, Schema
-from hornbeam_server.schema.namespaces import bare, beside, parted
+from hornbeam_server.schema.model import (
+    PUBLIC,
+    Column,
+    DeclaredSequence,
+    DefaultKind,
+    Relation,
+    Schema,
+)
+from hornbeam_server.schema.namespaces import bare, beside, joined, parted
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.render import identifier, render_relation, spelled
 from hornbeam_server.schema.types import ColumnType, takes_all
@@ -204,6 +212,9 @@ class _Work:
         if asked.kind == "sequence":
             self._alter_sequence(asked)
             return
+        if asked.kind == "schema":
+            self._rename_space(asked)
+            return
         if asked.name not in self._known(asked):
             if asked.guarded:
                 self.notes.append(
@@ -221,20 +232,40 @@ class _Work:
         for old, new in pairs:
             if old not in names:
                 raise self._error(f"The table {old} does not exist.", _listed(names))
-            if parted(old, self.schema.spaces)[0] != parted(new, self.schema.spaces)[0]:
-                raise self._error(
-                    f"{old} stays in its schema.",
-                    "Make a table in the other one, and copy the rows.",
-                )
             names = names - {old} | {new}
             self.renames.append(Rename(old, "", new))
 
+    def _rename_space(self, asked: Alteration) -> None:
+        if asked.name == PUBLIC:
+            raise self._error(
+                f"The schema {PUBLIC} keeps its name.",
+                "Move its tables: ALTER TABLE … SET SCHEMA name.",
+            )
+        self._require_space(asked.name)
+        for action in asked.actions:
+            assert isinstance(action, RenameTo)
+            self.renames.append(Rename(asked.name, "", action.new, space=True))
+
+    def _require_space(self, name: str) -> None:
+        if name not in (known := self._names("schema")):
+            raise self._error(f"The schema {name} does not exist.", _listed(known))
+
+    def _moved(self, name: str, space: str) -> str | None:
+        """The full name in another schema; None if it is there already."""
+        self._require_space(space)
+        new = joined(space, bare(name, self.schema.spaces))
+        if new != name:
+            return new
+        self.notes.append(f"{name} is in the schema {space} already: nothing is changed.")
+        return None
+
     def _known(self, asked: Alteration) -> Sequence[str]:
-        """The names that the statement may change. ALTER TABLE also gives views other names."""
+        """The names that the statement may change. ALTER TABLE also gives views other names
+        and schemas."""
         views = self._names("view")
         if asked.kind == "view":
             return views
-        renames = all(isinstance(action, RenameTo) for action in asked.actions)
+        renames = all(isinstance(action, RenameTo | SetSchema) for action in asked.actions)
         return [*self.schema.names, *views] if renames else self.schema.names
 
     def _alter_sequence(self, asked: Alteration) -> None:
@@ -252,11 +283,25 @@ class _Work:
                 new = beside(asked.name, action.new, self.schema.spaces)
                 self.renames.append(Rename(SEQUENCE, asked.name, new))
                 return
+            if isinstance(action, SetSchema):
+                self._move_sequence(known[asked.name], action.space)
+                return
             assert isinstance(action, SetOptions)
             name = spelled(asked.name, self.schema.spaces)
             ddl = f"{render_ddl(self.schema)}ALTER SEQUENCE {name} "
             text = action.options
             self.schema = self._loaded(f"{ddl}{text.sql};", len(ddl), text)
+
+    def _move_sequence(self, sequence: DeclaredSequence, space: str) -> None:
+        if sequence.owner is not None:
+            table, column = sequence.owner
+            raise self._error(
+                f"The sequence {sequence.name} belongs to {table}.{column}, and stays in its"
+                " schema.",
+                f"Move the table, or write ALTER SEQUENCE {sequence.name} OWNED BY NONE first.",
+            )
+        if (new := self._moved(sequence.name, space)) is not None:
+            self.renames.append(Rename(SEQUENCE, sequence.name, new))
 
     def _carry_out(self, table: str, action: Action) -> None:
         match action:
@@ -278,7 +323,7 @@ class _Work:
                 self._drop_expression(table, action)
             case Validate():
                 self._validate(table, action.constraint)
-            case RenameElement() | RenameTo():
+            case RenameElement() | RenameTo() | SetSchema():
                 self._rename(table, action)
 
     def _set_not_null(self, table: str, action: SetNotNull) -> None:
@@ -289,7 +334,7 @@ class _Work:
             )
         self._change(table, action.column, lambda c: replace(c, nullable=not action.not_null))
 
-    def _rename(self, table: str, action: RenameElement | RenameTo) -> None:
+    def _rename(self, table: str, action: RenameElement | RenameTo | SetSchema) -> None:
         match action:
             case RenameElement(old, new, constraint=True):
                 self._rename_constraint(table, old, new)
@@ -298,6 +343,9 @@ class _Work:
                 self.renames.append(Rename(table, old, new))
             case RenameTo(new):
                 self.rename([(table, beside(table, new, self.schema.spaces))])
+            case SetSchema(space):
+                if (moved := self._moved(table, space)) is not None:
+                    self.rename([(table, moved)])
 
     def _add(self, table: str, action: AddElement) -> None:
         relation = self.schema.relation(table)

@@ -1,17 +1,21 @@
-"""Renames of relations and columns: what a comparison of two schemas cannot see.
+"""Renames of relations, columns, sequences and schemas, which a comparison of two schemas cannot
+see.
 
-A rename changes names only. `renamed_schema` changes them in relations, keys and indexes; texts of
-SQL are changed by a function that the caller gives, because names in them must be resolved.
+A rename changes names only. A relation that gets a name in another schema moves there, with its
+indexes and the sequences that its columns own. `renamed_schema` changes names in relations, keys
+and indexes; texts of SQL are changed by a function that the caller gives, because names in them
+must be resolved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from hornbeam_server.schema.counters import SEQUENCE
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.model import (
+    PUBLIC,
     Column,
     DeclaredIndex,
     DeclaredSequence,
@@ -24,20 +28,23 @@ from hornbeam_server.schema.model import (
     Schema,
     sequence_of_column,
 )
+from hornbeam_server.schema.namespaces import SYSTEM_SCHEMAS, bare, beside, joined, parted
 from hornbeam_server.schema.sequences import sequences_in, with_renamed_sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Rename:
     """Column `column` of `relation` gets the name `new`; without `column`, the relation or declared
-    view `relation` itself gets it; with `SEQUENCE` as relation, the sequence `column`."""
+    view `relation` itself gets it; with `SEQUENCE` as relation, the sequence `column`; with
+    `space`, the schema `relation` (`namespaces.py`)."""
 
     relation: str
     column: str
     new: str
+    space: bool = False
 
     def __str__(self) -> str:
-        return f"{self.what}={self.new}"
+        return f"{'schema ' * self.space}{self.what}={self.new}"
 
     @property
     def what(self) -> str:
@@ -49,11 +56,16 @@ class Rename:
         """The kind of what gets the new name, for display."""
         if self.relation == SEQUENCE:
             return "sequence"
+        if self.space:
+            return "schema"
         return "column" if self.column else "relation or view"
 
     def require_possible(self, schema: Schema) -> None:
         """Raises InvalidRequest unless `schema` has what gets the new name, and nothing of the new
         name beside it."""
+        if self.space:
+            self._require_space(schema)
+            return
         if self.relation == SEQUENCE:
             self._require_sequence(schema)
             return
@@ -67,10 +79,23 @@ class Rename:
                 cure=f"There are: {', '.join([*schema.names, *views])}.",
             )
         indexes = (index.name for index in schema.indexes)
-        if self.new in {*schema.names, *views, *indexes}:
+        taken = {*schema.names, *views, *indexes}
+        for new in (self.new, *self.moved_indexes(schema).values()):
+            if new in taken:
+                raise InvalidRequest(
+                    f"{self}: there is a relation, view or index {new} already.",
+                    cure="Choose another name, or give that one another name first.",
+                )
+
+    def _require_space(self, schema: Schema) -> None:
+        if self.relation not in schema.spaces:
             raise InvalidRequest(
-                f"{self}: there is a relation, view or index {self.new} already.",
-                cure="Choose another name, or give that one another name first.",
+                f"{self} renames {self.relation}, which is no schema besides {PUBLIC}.",
+                cure=f"Schemas are: {', '.join((PUBLIC, *schema.spaces))}.",
+            )
+        if self.new in {PUBLIC, *schema.spaces, *SYSTEM_SCHEMAS}:
+            raise InvalidRequest(
+                f"There is a schema {self.new} already.", cure="Choose another name."
             )
 
     def _require_column(self, schema: Schema) -> None:
@@ -93,6 +118,9 @@ class Rename:
 
     def stored(self, name: str) -> str:
         """The name of a relation or view after the rename."""
+        if self.space:
+            space, own = parted(name, (self.relation,))
+            return name if space == PUBLIC else joined(self.new, own)
         return self.new if not self.column and name == self.relation else name
 
     def all_stored(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -114,6 +142,38 @@ class Rename:
         """The name of a column of a relation after the rename."""
         renamed = self.column and (relation, column) == (self.relation, self.column)
         return self.new if renamed else column
+
+    def steps(self, schema: Schema) -> Iterator[Rename]:
+        """The renames that this one consists of: of all that a schema has; or of a relation, which
+        takes the sequences of its columns to another schema."""
+        if self.space:
+            for name in (*schema.names, *(view.name for view in schema.views)):
+                if (new := self.stored(name)) != name:
+                    yield Rename(name, "", new)
+            for sequence in schema.sequences:
+                if (new := self.stored(sequence.name)) != sequence.name:
+                    yield Rename(SEQUENCE, sequence.name, new)
+            return
+        yield self
+        for sequence in schema.sequences if self.moves(schema) else ():
+            if sequence.owner is not None and sequence.owner[0] == self.relation:
+                new = beside(self.new, bare(sequence.name, schema.spaces), schema.spaces)
+                yield Rename(SEQUENCE, sequence.name, new)
+
+    def moves(self, schema: Schema) -> bool:
+        """Does a relation or view get a name in another schema?"""
+        if self.column or self.space:
+            return False
+        old, new = (parted(name, schema.spaces)[0] for name in (self.relation, self.new))
+        return old != new
+
+    def moved_indexes(self, schema: Schema) -> dict[str, str]:
+        """The declared indexes of a relation or view that moves, with their new names."""
+        indexes = (i.name for i in schema.indexes if i.relation == self.relation)
+        return {
+            name: beside(self.new, bare(name, schema.spaces), schema.spaces)
+            for name in (indexes if self.moves(schema) else ())
+        }
 
     def names(self, relation: str, columns: Iterable[str]) -> tuple[str, ...]:
         return tuple(self.name(relation, column) for column in columns)
@@ -148,7 +208,8 @@ Select = Callable[[DeclaredView], str]
 def renamed_schema(
     schema: Schema, rename: Rename, expression: Expression, select: Select
 ) -> Schema:
-    """`schema` after a rename. Indexes and constraints keep their names."""
+    """`schema` after a rename, which is no schema's. Indexes and constraints keep their names; in
+    another schema, indexes have them there."""
     names = _sequence_names(schema, rename)
     relations = (_relation(relation, rename, expression) for relation in schema.relations)
     return replace(
@@ -229,6 +290,7 @@ def _index(
 ) -> DeclaredIndex:
     index = replace(
         index,
+        name=rename.moved_indexes(schema).get(index.name, index.name),
         relation=rename.stored(index.relation),
         columns=rename.parts(index.relation, index.columns),
         include=rename.names(index.relation, index.include),

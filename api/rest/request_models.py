@@ -303,7 +303,11 @@ class RenameItem(Body):
     column: str = Field(
         "", examples=["o_note"], description="Empty: the relation or view itself gets the name."
     )
-    new: str = Field(examples=["o_remark"])
+    new: str = Field(
+        examples=["o_remark"],
+        description="A relation or view that gets a name in another schema moves there.",
+    )
+    space: bool = Field(False, description="The schema `relation` itself gets the name.")
 
 
 class UsingItem(Body):
@@ -368,7 +372,7 @@ class PlanBody(Body):
             source=None if self.dialect is None else Source(self.dialect),
             workload_file=self.workload_file,
             query_log=self.query_log,
-            renames=tuple(Rename(each.relation, each.column, each.new) for each in self.renames),
+            renames=tuple(Rename(**each.model_dump()) for each in self.renames),
             usings=tuple(Using(each.relation, each.column, each.sql) for each in self.usings),
         )
 

@@ -164,8 +164,8 @@ class Applied(Answer):
 class AlteredSchema(Answer):
     ddl: str = Field(description="The schema after the statement, to plan and apply.")
     same: bool = Field(description="The statement changes nothing.")
-    renames: list[dict[str, str]] = Field(
-        description="Renamed columns, for plan and apply.",
+    renames: list[dict[str, str | bool]] = Field(
+        description="Renamed columns, relations, views, sequences and schemas, for plan and apply.",
         examples=[[{"relation": "orders", "column": "o_note", "new": "o_remark"}]],
     )
     usings: list[dict[str, str]] = Field(

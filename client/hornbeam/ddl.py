@@ -156,7 +156,7 @@ async def put_into_force(
     *,
     allow_drop: bool,
     file: str = DDL,
-    renames: Sequence[dict[str, str]] = (),
+    renames: Sequence[dict[str, Any]] = (),
     usings: Sequence[dict[str, str]] = (),
 ) -> Sequence[str]:
     """Plan and apply `ddl` with the workload and the options of `current`, the schema in force. Do
@@ -256,7 +256,7 @@ def _added(asked: _Statement) -> Iterator[Sequence[Token]]:
 
 
 def _kept_roots(
-    current: dict[str, Any], ddl: str, renames: Sequence[dict[str, str]]
+    current: dict[str, Any], ddl: str, renames: Sequence[dict[str, Any]]
 ) -> list[str] | None:
     """The roots in force by their names in `ddl`, so that a statement does not change the trees;
     None without a workload."""
@@ -264,10 +264,17 @@ def _kept_roots(
         return None
     roots = [name for name, edge in current["trees"].items() if edge is None]
     for rename in renames:
-        if not rename["column"]:
-            roots = [rename["new"] if name == rename["relation"] else name for name in roots]
+        roots = [_after(rename, name) for name in roots]
     tables = _tables(ddl)
     return [name for name in roots if name in tables]
+
+
+def _after(rename: dict[str, Any], name: str) -> str:
+    """The name of a table after a rename."""
+    if rename.get("space"):
+        space, own = parted(name, (rename["relation"],))
+        return name if space == PUBLIC else joined(rename["new"], own)
+    return rename["new"] if not rename["column"] and name == rename["relation"] else name
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ the grants of API keys (`Catalog.stored_as`), so no row is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -32,8 +33,8 @@ from hornbeam_server.query.dialect.grammar import tokenize
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, State, WorkloadStatement
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import BeingLoaded, InvalidRequest, SchemaError, SqlError
-from hornbeam_server.schema.model import PUBLIC, DeclaredView, Relation
-from hornbeam_server.schema.namespaces import joined
+from hornbeam_server.schema.model import DATABASE, PUBLIC, DeclaredView, Relation, Schema
+from hornbeam_server.schema.namespaces import bare, joined
 from hornbeam_server.schema.qualifying import type_qualifications
 from hornbeam_server.schema.renames import Rename, renamed_expressions, renamed_schema
 from hornbeam_server.schema.render import identifier, spelled
@@ -46,11 +47,16 @@ _Edit = tuple[int, int, str]
 """Offsets in a text, the second one excluded, and the text for this part."""
 _T = TypeVar("_T")
 _V = TypeVar("_V", DeferredView, ImmediateView, ProjectedView)
+_BEFORE = re.compile(
+    rf'(?<![\w."])(?:"?{DATABASE}"?\s*\.\s*)?(?:"?{PUBLIC}"?\s*\.\s*)?\Z',
+    re.IGNORECASE,
+)
 _WRITES = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 
 
 def renamed(catalog: Catalog, renames: Sequence[Rename]) -> Catalog:
-    """`catalog`, in force, with other names of columns, relations and views, and the same tables.
+    """`catalog`, in force, with other names of columns, relations, views and schemas, and the same
+    tables.
     Raises InvalidRequest for a rename that is not possible, SchemaError for a view that cannot
     follow, and BeingLoaded during an initial load."""
     if renames and catalog.load is not None:
@@ -60,9 +66,20 @@ def renamed(catalog: Catalog, renames: Sequence[Rename]) -> Catalog:
         )
     for rename in renames:
         rename.require_possible(catalog.schema)
-        _require_free(catalog, rename)
-        catalog = _renamed(catalog, rename)
+        spaces = catalog.schema.spaces
+        if rename.space:  # both schemas are there while names move from one to the other
+            catalog = _with_spaces(catalog, (*spaces, rename.new))
+            spaces = tuple(rename.new if each == rename.relation else each for each in spaces)
+        for step in rename.steps(catalog.schema):
+            step.require_possible(catalog.schema)
+            _require_free(catalog, step)
+            catalog = _renamed(catalog, step)
+        catalog = _with_spaces(catalog, spaces)
     return catalog
+
+
+def _with_spaces(catalog: Catalog, spaces: tuple[str, ...]) -> Catalog:
+    return replace(catalog, schema=replace(catalog.schema, spaces=spaces))
 
 
 def _require_free(catalog: Catalog, rename: Rename) -> None:
@@ -99,7 +116,7 @@ def _renamed(catalog: Catalog, rename: Rename) -> Catalog:
 
 def _moved(catalog: Catalog, rename: Rename) -> Catalog:
     """`catalog` with the new names, except in the texts of SQL, and without its plain views."""
-    stored, all_stored = rename.stored, rename.all_stored
+    stored, all_stored, names = rename.stored, rename.all_stored, _names(catalog, rename)
     forest = Forest(
         all_stored(catalog.forest.roots),
         tuple((stored(n), rename.foreign_key(n, key)) for n, key in catalog.forest.parents),
@@ -120,37 +137,47 @@ def _moved(catalog: Catalog, rename: Rename) -> Catalog:
         schema=renamed_schema(catalog.schema, rename, lambda sql, _: sql, lambda view: view.sql),
         forest=forest,
         views=tuple(_join_view(view, rename) for view in catalog.views),
-        indexes=tuple(replace(index, on=stored(index.on)) for index in catalog.indexes),
-        states=_keys(catalog.states, rename),
-        incarnations=_incarnations(catalog, rename),
-        row_counts=_keys(catalog.row_counts, rename),
+        indexes=tuple(
+            replace(index, name=names.get(index.name, index.name), on=stored(index.on))
+            for index in catalog.indexes
+        ),
+        states=_keys(catalog.states, names),
+        incarnations=_incarnations(catalog, names),
+        row_counts=_keys(catalog.row_counts, names),
         deferred=named(catalog.deferred),
         immediate=named(catalog.immediate),
         projected=named(catalog.projected),
         plain=(),
         beginnings=tuple(_beginning(each, rename) for each in catalog.begun),
-        stored_as=_stored_as(catalog, rename),
+        stored_as=_stored_as(catalog, names),
     )
 
 
-def _keys(items: Iterable[tuple[str, _T]], rename: Rename) -> tuple[tuple[str, _T], ...]:
-    return tuple((rename.stored(name), item) for name, item in items)
-
-
-def _incarnations(catalog: Catalog, rename: Rename) -> tuple[tuple[str, int], ...]:
-    """The numbers of tables by the new names. A dropped relation may have left a number under the
-    new name."""
-    left = (each for each in catalog.incarnations if rename.column or each[0] != rename.new)
-    return _keys(left, rename)
-
-
-def _stored_as(catalog: Catalog, rename: Rename) -> tuple[tuple[str, str], ...]:
+def _names(catalog: Catalog, rename: Rename) -> dict[str, str]:
+    """The new names of what has a table: of a relation or view, and of declared indexes that move
+    with it."""
     if rename.column:
-        return catalog.stored_as
+        return {}
+    return {rename.relation: rename.new, **rename.moved_indexes(catalog.schema)}
+
+
+def _keys(items: Iterable[tuple[str, _T]], names: Mapping[str, str]) -> tuple[tuple[str, _T], ...]:
+    return tuple((names.get(name, name), item) for name, item in items)
+
+
+def _incarnations(catalog: Catalog, names: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    """The numbers of tables by the new names. What was dropped may have left a number under a new
+    name."""
+    taken = set(names.values())
+    return _keys((each for each in catalog.incarnations if each[0] not in taken), names)
+
+
+def _stored_as(catalog: Catalog, names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     stored = dict(catalog.stored_as)
-    name = stored.pop(rename.relation, rename.relation)
-    if name != rename.new:
-        stored[rename.new] = name
+    for old, new in names.items():
+        name = stored.pop(old, old)
+        if name != new:
+            stored[new] = name
     return tuple(stored.items())
 
 
@@ -160,6 +187,7 @@ class _Renaming:
 
     def __init__(self, before: Catalog, rename: Rename) -> None:
         self.before, self.rename = before, rename
+        self.indexes = rename.moved_indexes(before.schema)
         self.after = _moved(before, rename)
         for view in before.plain:  # each may name those before it
             sources = rename.all_stored(view.sources)
@@ -179,16 +207,35 @@ class _Renaming:
 
     def expression(self, sql: str, relation: Relation) -> str:
         """An expression over the rows of a relation."""
+        if relation.name == self.rename.relation and self.rename.moves(self.before.schema):
+            return self._of_columns(sql, relation)
         head, tail = "SELECT (", ") FROM "
         text = self.statement(f"{head}{sql}{tail}{quoted(relation.name)}")
         behind = tail + quoted(self.rename.stored(relation.name))
         return text[len(head) : -len(behind)]
+
+    def _of_columns(self, sql: str, relation: Relation) -> str:
+        """An expression over the rows of a relation, which it does not name: its columns have no
+        name of the relation before them, since a name with a schema may not stand there."""
+        head = "SELECT ("
+        text = f"{head}{sql}) FROM {quoted(relation.name)}"
+        bound = bind(text, self.before)
+        edits = [
+            (node.args["table"].meta["start"], node.this.meta["start"])
+            for node in bound.ast.find_all(exp.Column)
+            if node.args.get("table") is not None and "start" in node.args["table"].meta
+        ]
+        unlink(bound.ast)
+        for start, end in sorted(edits, reverse=True):
+            text = f"{text[: _begin(text, start)]}{text[end:]}"
+        return text[len(head) : text.rindex(") FROM ")]
 
     def index(self, index: Index) -> Index:
         rename = self.rename
         source = index.on
         index = replace(
             index,
+            name=self.indexes.get(index.name, index.name),
             on=rename.stored(source),
             columns=rename.parts(source, index.columns),
             include=rename.names(source, index.include),
@@ -212,7 +259,7 @@ class _Renaming:
         SqlError if the statement would mean something else."""
         rename = self.rename
         bound = bind(sql, self.before)
-        named = _Named.of(bound, rename)
+        named = _Named.of(bound, rename, self.before.schema)
         edits = list(_edits(bound, rename) if rename.column else named.edits(bound, sql))
         before = list(_targets(bound, rename, named))
         columns = [column.name for column in bound.columns]
@@ -289,20 +336,22 @@ class _Named:
     their name without its schema."""
 
     rename: Rename
+    schema: Schema
     spans: tuple[tuple[_Span, str], ...] = ()
     implicit: frozenset[_Place] = frozenset()
     owned: frozenset[_Place] = frozenset()
 
     @classmethod
-    def of(cls, bound: BoundQuery, rename: Rename) -> _Named:
+    def of(cls, bound: BoundQuery, rename: Rename, schema: Schema) -> _Named:
         """The places in a statement; none for the rename of a column."""
-        found = [] if rename.column else list(_items(bound, rename))
+        found = [] if rename.column else list(_items(bound, rename, schema))
         implicit = frozenset(place for _, place, aliased, _ in found if not aliased)
         owned = frozenset(place for _, place, _, written in found if written)
         spans = tuple((span, written) for span, _, _, written in found if span is not None)
-        return cls(rename, spans, implicit, owned)
+        return cls(rename, schema, spans, implicit, owned)
 
     def edits(self, bound: BoundQuery, sql: str) -> Iterator[_Edit]:
+        moves = self.rename.moves(self.schema)
         owners = (
             _span(node.args["table"])
             for node in bound.ast.find_all(exp.Column)
@@ -312,56 +361,77 @@ class _Named:
             if span is not None:
                 start, end = span
                 # In quotes if the old name has quotes.
-                new = self.rename.new
-                named = quoted(new) if sql[start] == '"' else identifier(new)
-                yield start, end, written or named
+                named = quoted(self._own) if sql[start] == '"' else identifier(self._own)
+                yield (_begin(sql, start) if moves else start), end, written or named
         for node in bound.ast.find_all(exp.Column):
             if SCHEMA in node.meta and _place(node) in self.owned:
-                yield *node.meta[SCHEMA], identifier(node.table)
+                start, end = node.meta[SCHEMA]
+                yield (_begin(sql, start) if moves else start), end, identifier(node.table)
         if self.rename.relation in relations_of_types(bound.ast):
-            yield from _types(sql, self.rename)
+            yield from _types(sql, self.rename, self.schema)
 
     def alias(self, place: _Place) -> str:
         """The alias of an item of FROM after the rename."""
-        return self.rename.new if place in self.implicit else place[1]
+        return self._own if place in self.implicit else place[1]
+
+    @property
+    def _own(self) -> str:
+        """The new name as an alias. Another schema is not a part of it."""
+        new = self.rename.new
+        return bare(new, self.schema.spaces) if self.rename.moves(self.schema) else new
 
 
-def _items(bound: BoundQuery, rename: Rename) -> Iterator[tuple[_Span | None, _Place, bool, str]]:
+def _begin(sql: str, start: int) -> int:
+    """Where a name begins in `sql` whose span begins at `start`: the database and `public` before
+    it are no part of the span."""
+    before = _BEFORE.search(sql, 0, start)
+    return start if before is None else before.start()
+
+
+def _items(
+    bound: BoundQuery, rename: Rename, schema: Schema
+) -> Iterator[tuple[_Span | None, _Place, bool, str]]:
     """The items of FROM, and the target of a write, that mean the relation or view of a rename;
-    whether they have an alias; and the text of the new name if the old one has a schema."""
+    whether they have an alias; and the text of the new name if one of both has a schema."""
     name = rename.relation
     targets = _target_tables(bound.ast)
     for node in bound.ast.walk():
         if node.meta.get(VIEW) == name:
             start, end, aliased = node.meta[WRITTEN]
             span = None if start is None else (start, end + 1)
-            yield span, (None, node.alias), aliased, _with_schema(node, rename)
+            yield span, (None, node.alias), aliased, _with_schema(node, rename, schema)
         elif isinstance(node, exp.Table) and node.name == name:
             if "source" not in node.meta and all(node is not target for target in targets):
                 continue  # a CTE
             place = node.meta.get("source", (None, node.alias_or_name))
-            yield _span(node.this), place, bool(node.args.get("alias")), _with_schema(node, rename)
+            yield (
+                _span(node.this),
+                place,
+                bool(node.args.get("alias")),
+                _with_schema(node, rename, schema),
+            )
 
 
-def _types(sql: str, rename: Rename) -> Iterator[_Edit]:
+def _types(sql: str, rename: Rename, schema: Schema) -> Iterator[_Edit]:
     """The names of the relation's row type in a statement."""
 
     def new(parts: Sequence[str]) -> str | None:
-        schema = parts[-2] if len(parts) > 1 else PUBLIC
-        same = joined(schema, parts[-1]) == rename.relation
-        return spelled(rename.new, (schema,)) if same else None
+        space = parts[-2] if len(parts) > 1 else PUBLIC
+        same = joined(space, parts[-1]) == rename.relation
+        return spelled(rename.new, schema.spaces) if same else None
 
     for edit in type_qualifications(tokenize(sql), new):
         yield edit.start, edit.end, edit.text
 
 
-def _with_schema(node: exp.Expr, rename: Rename) -> str:
-    """The new name with its schema, and with the alias that the old name has given."""
-    schema = node.meta.get(SCHEMA, PUBLIC)
-    if schema == PUBLIC:
+def _with_schema(node: exp.Expr, rename: Rename, schema: Schema) -> str:
+    """The new name with its schema, and with the alias that the old name has given; "" if neither
+    name is written with a schema."""
+    if SCHEMA not in node.meta and not rename.moves(schema):
         return ""
-    behind = f" AS {identifier(node.alias)}" if OWN_ALIAS in node.meta else ""
-    return spelled(rename.new, (schema,)) + behind
+    same = node.alias == bare(rename.new, schema.spaces)
+    behind = f" AS {identifier(node.alias)}" if OWN_ALIAS in node.meta and not same else ""
+    return spelled(rename.new, schema.spaces) + behind
 
 
 def _span(node: exp.Expr) -> _Span | None:

@@ -1,5 +1,5 @@
-"""ALTER TABLE, ALTER INDEX, ALTER VIEW, ALTER SEQUENCE, RENAME TABLE and DROP as statements: what
-they ask for.
+"""ALTER TABLE, ALTER INDEX, ALTER VIEW, ALTER SEQUENCE, ALTER SCHEMA, RENAME TABLE and DROP as
+statements: what they ask for.
 
 `read_alteration` only parses. `node/alterations.py` carries the actions out on a schema. A type, a
 default, an added column and an added constraint stay text, which the reader of DDL files reads.
@@ -101,6 +101,13 @@ class RenameTo:
 
 
 @dataclass(frozen=True, slots=True)
+class SetSchema:
+    """SET SCHEMA: the table, view or sequence moves to the schema `space`."""
+
+    space: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetOptions:
     """The options of ALTER SEQUENCE, as text."""
 
@@ -124,6 +131,7 @@ Action = (
     | DropExpression
     | RenameElement
     | RenameTo
+    | SetSchema
     | SetOptions
     | Validate
 )
@@ -163,20 +171,23 @@ _FORMS = (
     "Write ADD, DROP COLUMN, DROP CONSTRAINT, ALTER COLUMN … TYPE, … SET DEFAULT, … DROP DEFAULT,"
     " … SET NOT NULL, … DROP NOT NULL, … ADD GENERATED, … DROP IDENTITY, or RENAME."
 )
+_FORM_OF_NAME = "Only RENAME TO changes it: write ALTER … RENAME TO name."
+_FORM_OF_MOVE = "Write ALTER … RENAME TO name, or ALTER … SET SCHEMA name."
+_MOVED = {"table": _FORMS, "view": _FORM_OF_MOVE, "sequence": _FORM_OF_MOVE}
+"""The kinds that SET SCHEMA moves, with the cure for other actions."""
 _OF_OTHERS = {
     "MODIFY": "Write ALTER COLUMN name TYPE type, and SET NOT NULL or SET DEFAULT as actions.",
     "CHANGE": "Write RENAME COLUMN name TO new, and then ALTER COLUMN new TYPE type.",
     "AUTO_INCREMENT": "Write ALTER COLUMN name RESTART WITH number.",
     "ENGINE": "Leave it out.",
     "OWNER": "Leave it out: grants belong to API keys (hornbeam key).",
-    "SET": "Leave it out: relations have no storage options, and stay in their schema.",
+    "SET": "Leave it out: relations have no storage options. SET SCHEMA stands alone.",
 }
 """The cures for actions of MySQL, and of PostgreSQL about what Hornbeam does not have."""
 _KINDS = {
     "TYPE": "A type of CREATE TYPE is the CHECK of its columns: DROP CONSTRAINT, and ADD CHECK"
     " with the new values.",
     "DOMAIN": "A domain is the CHECK of its columns: change it in the schema's file, and apply it.",
-    "SCHEMA": "A schema keeps its name. Make one with the other name, and copy its tables.",
 }
 """The cures for objects that have no ALTER of their own."""
 _CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
@@ -217,6 +228,8 @@ class _Reader:
             return self._renames()
         if not self._took("ALTER"):
             raise self._refused("Write ALTER, RENAME or DROP.")
+        if self._took("SCHEMA"):
+            return Alteration("schema", self._name(), False, tuple(self._actions("schema")))
         kind = self._kind()
         guarded = self._took("IF", "EXISTS")
         self._took("ONLY")
@@ -264,11 +277,16 @@ class _Reader:
             if self._at < len(self._tokens):
                 raise self._refused(f"RENAME is the only action of its statement. {_SINGLE}")
             return
+        if kind in _MOVED and self._took("SET", "SCHEMA"):
+            yield SetSchema(self._name())
+            if self._at < len(self._tokens):
+                raise self._refused(f"SET SCHEMA is the only action of its statement. {_SINGLE}")
+            return
         if kind == "sequence":
             yield SetOptions(self._rest())
             return
         if kind != "table":
-            raise self._refused("Only RENAME TO changes it: write ALTER … RENAME TO name.")
+            raise self._refused(_MOVED.get(kind, _FORM_OF_NAME))
         while True:
             yield self._action()
             if not self._took(","):
@@ -280,7 +298,7 @@ class _Reader:
         if self._took("TO") or self._took("AS"):
             return RenameTo(self._name())
         if kind != "table":
-            raise self._refused("Only RENAME TO changes it: write ALTER … RENAME TO name.")
+            raise self._refused(_FORM_OF_NAME)
         constraint = self._took("CONSTRAINT")
         if not constraint:
             self._took("COLUMN")

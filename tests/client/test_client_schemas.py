@@ -161,3 +161,20 @@ def test_cures_name_the_schema_of_an_identity_column(db):
         hornbeam.DatabaseError, match=r"ALTER TABLE shop\.few ALTER COLUMN id RESTART"
     ):
         run(db, "INSERT INTO shop.few DEFAULT VALUES")
+
+
+def test_a_schema_gets_another_name_and_a_table_moves(db):
+    rows = run(
+        db,
+        "CREATE SCHEMA old",
+        "CREATE TABLE old.t (a INTEGER PRIMARY KEY, b TEXT UNIQUE)",
+        "CREATE VIEW old.v AS SELECT b FROM old.t",
+        "INSERT INTO old.t VALUES (1, 'x')",
+        "ALTER SCHEMA old RENAME TO new",
+        "ALTER TABLE new.t SET SCHEMA public",
+        "INSERT INTO t VALUES (2, 'y')",
+        "SELECT b FROM new.v ORDER BY b",
+    )
+    assert rows == [("x",), ("y",)]
+    with pytest.raises(hornbeam.IntegrityError):
+        run(db, "INSERT INTO t VALUES (3, 'y')")

@@ -29,7 +29,7 @@ from hornbeam.cli.texts import EncodingOption
 from hornbeam.connection import Connection
 from hornbeam.ddl import DDL, placed
 from hornbeam.errors import DatabaseError, OperationalError, from_problem
-from hornbeam.namespaces import joined, parted
+from hornbeam.namespaces import PUBLIC, joined, parted
 from hornbeam.server_package import server_module
 from hornbeam.statements import workload_text
 from hornbeam.transport import replanned_blocking
@@ -120,7 +120,8 @@ Renames = Annotated[
         metavar="[SCHEMA.]RELATION[.COLUMN]=NEW",
         help="A relation, view or column that the file calls by another name. Repeat for several;"
         " they are renamed one after the other. Without it, it would be dropped with its rows or"
-        " values, and another one added.",
+        " values, and another one added. A relation is in another schema with RELATION=SCHEMA.NEW;"
+        " a schema itself has another name with SCHEMA.*=NEW.*",
     ),
 ]
 Usings = Annotated[
@@ -350,14 +351,15 @@ def _body(db: Connection, wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def _renames(db: Connection, asked: Sequence[str]) -> list[dict[str, str]]:
+def _renames(db: Connection, asked: Sequence[str]) -> list[dict[str, Any]]:
     schemas = db.schema_document()["schemas"] if asked else []
     return [_renamed(text, schemas) for text in asked]
 
 
-def _renamed(text: str, schemas: Collection[str]) -> dict[str, str]:
+def _renamed(text: str, schemas: Collection[str]) -> dict[str, Any]:
     """The rename that RELATION.COLUMN=NEW, RELATION=NEW or SCHEMA.RELATION=NEW asks for. Names are
-    as they are stored, without quotes. A relation stays in its schema, so NEW needs none."""
+    as they are stored, without quotes. A relation stays in its schema if NEW has none. SCHEMA.* and
+    NEW.* rename a schema."""
     old, equals, new = text.partition("=")
     if not (old and equals and new):
         fail(
@@ -365,8 +367,12 @@ def _renamed(text: str, schemas: Collection[str]) -> dict[str, str]:
         )
     schema, name = parted(old, schemas)
     relation, dot, column = name.rpartition(".")
+    if old.endswith(".*") and new.endswith(".*"):
+        return {"relation": old[:-2], "column": "", "new": new[:-2], "space": True}
     if not dot:
-        return {"relation": old, "column": "", "new": joined(schema, parted(new, schemas)[1])}
+        space, own = parted(new, (PUBLIC, *schemas))
+        stays = own == new
+        return {"relation": old, "column": "", "new": joined(schema if stays else space, own)}
     return {"relation": joined(schema, relation), "column": column, "new": new}
 
 
