@@ -28,6 +28,7 @@ from rich.console import Console
 
 import hornbeam
 from bench import microdata
+from bench.ending import ended_by_sigterm
 from bench.measure import Figure, percentile, print_figures, write_report
 from bench.microdata import INSERT, V1
 from bench.nodes import NodeProcess, NodeProcesses, client_url
@@ -393,4 +394,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 if __name__ == "__main__":
     settle_collector()  # as the server does
-    main()
+    with ended_by_sigterm():
+        main()

@@ -25,6 +25,7 @@ from rich.console import Console
 import hornbeam
 from bench import remote
 from bench.demo import new_console, print_measured
+from bench.ending import ended_by_sigterm
 from bench.measure import machine
 from bench.nodes import NodeProcesses
 from bench.options import parse
@@ -182,4 +183,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with ended_by_sigterm():
+        main()

@@ -26,6 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from bench import serving
+from bench.ending import ended_by_sigterm
 from bench.measure import machine, percentile, versions
 from bench.options import parse
 from bench.tpcw import PAPER_ROOTS, SCHEMA, TOTALS, WORKLOAD
@@ -374,4 +375,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with ended_by_sigterm():
+        main()

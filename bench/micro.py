@@ -28,6 +28,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import microdata, serving, short_reads
 from bench.deltas import deltas
+from bench.ending import ended_by_sigterm
 from bench.measure import (
     Figure,
     percentile,
@@ -461,4 +462,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 if __name__ == "__main__":
     settle_collector()  # as the server does
-    main()
+    with ended_by_sigterm():
+        main()

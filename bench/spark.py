@@ -17,6 +17,7 @@ from rich.console import Console
 
 import hornbeam
 from bench.deferred import deferred
+from bench.ending import ended_by_sigterm
 from bench.initial import initial
 from bench.materialize import apply, materialize, serving
 from bench.measure import Figure, in_turns, print_figures, ratios
@@ -112,4 +113,5 @@ def reconcile(spark: SparkSession, transport: Transport, url: str, rounds: int) 
 
 
 if __name__ == "__main__":
-    main()
+    with ended_by_sigterm():
+        main()

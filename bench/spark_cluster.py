@@ -25,6 +25,7 @@ import structlog
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from bench.ending import ended_by_sigterm
 from bench.initial import initial
 from bench.materialize import VIEW, materialize
 from bench.measure import Figure, Taken, in_turns, print_figures, ratios, write_report
@@ -153,4 +154,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 if __name__ == "__main__":
     settle_collector()  # as tasks in Spark's workers do
-    main()
+    with ended_by_sigterm():
+        main()

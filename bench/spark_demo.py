@@ -23,6 +23,7 @@ from rich.console import Console
 
 import hornbeam
 from bench.demo import new_console
+from bench.ending import ended_by_sigterm
 from bench.materialize import apply
 from bench.options import parse
 from bench.tpch import SCHEMA, VIEWS
@@ -286,4 +287,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with ended_by_sigterm():
+        sys.exit(main())

@@ -30,6 +30,7 @@ from bench import remote
 from bench.dashboard.data import DIVISOR, IMMEDIATE, NOTHING, RELATIONS, VIEW, Mode, deferred, rows
 from bench.dashboard.load import LIMIT_MS, SHARE, Trial, Updates, estimate, highest, trial
 from bench.dashboard.refreshing import Refreshing, reached_s, refreshing
+from bench.ending import ended_by_sigterm
 from bench.measure import Figure, ratios
 from bench.options import REPORT, Numbers, parse
 from bench.peers.design import Source
@@ -201,4 +202,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with ended_by_sigterm():
+        main()

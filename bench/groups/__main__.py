@@ -24,6 +24,7 @@ from typing import Annotated, Any
 import structlog
 from rich.console import Console
 
+from bench.ending import ended_by_sigterm
 from bench.groups import embedded, postgres
 from bench.groups.ways import KEPT, NOTHING, RATIOS, WAYS, Ratio, measured_writes
 from bench.measure import Figure, print_figures, write_report
@@ -131,4 +132,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with ended_by_sigterm():
+        main()

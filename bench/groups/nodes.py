@@ -27,6 +27,7 @@ from rich.console import Console
 import hornbeam
 from bench import remote
 from bench.connections import Connection, at_once
+from bench.ending import ended_by_sigterm
 from bench.groups.ways import (
     ADD,
     INSERT,
@@ -220,4 +221,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with ended_by_sigterm():
+        main()

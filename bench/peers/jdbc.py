@@ -60,6 +60,7 @@ def start_java(cluster: PhoenixCluster) -> None:
     jpype.startJVM(
         str(home / "lib" / "server" / "libjvm.so"),
         "-Xmx2g",
+        "-Xrs",  # else Java takes SIGTERM, and its handler crashes this process
         "-Duser.timezone=UTC",  # so that dates without a zone do not change
         *java_flags(),
         classpath=list(cluster.class_path),

@@ -31,6 +31,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from bench.ending import ended_by_sigterm
 from bench.measure import machine
 from bench.nodes import NodeProcesses
 from bench.peers import report
@@ -483,4 +484,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with ended_by_sigterm():
+        main()

@@ -368,7 +368,12 @@ async def run_in_process(urls: Sequence[str], run: BrowserRun) -> Measured:
         *(sys.executable, "-m", "bench.tpcw.sessions", *urls, *options),
         stdout=asyncio.subprocess.PIPE,
     )
-    output, _ = await process.communicate()
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:  # the caller is cancelled
+            process.kill()
+            await process.wait()
     if process.returncode:
         raise StatementFailed(f"The emulated browsers ended with status {process.returncode}.")
     return msgspec.json.decode(output, type=Measured)

@@ -23,6 +23,7 @@ from rich.console import Console
 
 import hornbeam
 from bench import remote
+from bench.ending import ended_by_sigterm
 from bench.measure import Figure, percentile, ratios
 from bench.options import REPORT, ROUNDS, parse
 from bench.peers.design import Source, tpcw
@@ -162,4 +163,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with ended_by_sigterm():
+        main()

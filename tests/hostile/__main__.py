@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bench.ending import ended_by_sigterm
 from bench.measure import machine, versions
 from tests.hostile.hostile_families import FAMILIES, attack
 from tests.hostile.hostile_report import Bounds, document, reported, table
@@ -95,4 +96,5 @@ def _loopback(url: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    with ended_by_sigterm():
+        main()

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bench.ending import ended_by_sigterm
 from tests.nemesis import nemesis_report
 from tests.nemesis.nemesis_faults import FAULTS
 from tests.nemesis.nemesis_kinds import KINDS
@@ -87,4 +88,5 @@ def _tell(verdict: Verdict) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with ended_by_sigterm():
+        main()

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.ending import ended_by_sigterm
 from bench.peers.postgres import Server
 from tests.postgres import assigned, scripts
 from tests.postgres.corpus import Answer, corpus, preparation, record, statement
@@ -82,4 +83,5 @@ def _text(value: bytes | None) -> str | None:
 
 
 if __name__ == "__main__":
-    main()
+    with ended_by_sigterm():
+        main()

@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.ending import ended_by_sigterm
 from bench.peers.postgres import Server
 from tests.published import report
 from tests.published.files import PUBLISHED
@@ -56,4 +57,5 @@ def _print(result: Result, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with ended_by_sigterm():
+        sys.exit(main())
