@@ -19,7 +19,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,11 @@ PostgreSQL or None."""
 def main() -> int:
     arguments = _arguments()
     logging.disable(logging.CRITICAL)
-    tasks = [*_tasks(arguments.corpus, arguments.only)]
+    tasks, missing = _tasks(arguments.corpus, arguments.only)
+    if not tasks:
+        print("There is no file to run.", file=sys.stderr)
+        return 1
+    whole = not arguments.only
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(dir=arguments.folder))
         os.chmod(folder, 0o755)
@@ -60,10 +64,11 @@ def main() -> int:
     if arguments.postgres:
         declare_beside_postgresql(found)
     if arguments.prune:
-        leave_out(stale(found, whole=not arguments.only))
-    if not arguments.only:
-        write_section([judged(each, cases()) for each in found], whole=not arguments.corpus)
-    return _report(found, whole=not arguments.only)
+        leave_out(stale(found, whole=whole))
+    if whole:
+        every = not arguments.corpus and not missing
+        write_section([judged(each, cases()) for each in found], whole=every)
+    return max(_report(found, whole=whole), int(missing))
 
 
 def _arguments() -> argparse.Namespace:
@@ -78,7 +83,10 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _tasks(chosen: Sequence[str] | None, only: str) -> Iterator[Task]:
+def _tasks(chosen: Sequence[str] | None, only: str) -> tuple[list[Task], bool]:
+    """The files to run, and whether a corpus cannot be fetched."""
+    tasks: list[Task] = []
+    missing = False
     for corpus in (OURS, *CORPORA):
         if chosen and corpus.name not in chosen:
             continue
@@ -86,8 +94,10 @@ def _tasks(chosen: Sequence[str] | None, only: str) -> Iterator[Task]:
             folder = folder_of(corpus)
         except Unreachable as error:
             print(f"{corpus.name} is left out: {error}", file=sys.stderr)
+            missing = True
             continue
-        yield from ((corpus, path) for path in files(corpus, folder) if re.search(only, path))
+        tasks += [(corpus, path) for path in files(corpus, folder) if re.search(only, path)]
+    return tasks, missing
 
 
 def _all_run(tasks: Sequence[Task], jobs: int, stack: ExitStack) -> list[FileOutcomes]:
