@@ -56,7 +56,6 @@ _SHAPES = ("point", "line", "lseg", "box", "path", "polygon", "circle", "geometr
 _AS_TEXT = {
     "tsvector": "TSVECTOR is kept as TEXT; @@ is refused",
     "tsquery": "TSQUERY is kept as TEXT; @@ is refused",
-    "citext": "CITEXT is kept as TEXT; its values are compared with their case",
     "vector": "VECTOR is kept as TEXT; its operators of distance are refused",
 } | {
     name: f"{name.upper()} is kept as TEXT; its operators and functions are refused"

@@ -310,7 +310,6 @@ def test_small_files_are_recognised(text: str, source: Source) -> None:
         "bit varying(5)",
         "varbit",
         "timetz",
-        "public.citext",
         "macaddr",
         "xml",
         "public.hstore",
@@ -323,6 +322,18 @@ def test_types_that_are_kept_as_text_are_noted(written: str) -> None:
     schema = load_ddl(f"CREATE TABLE t (a INT PRIMARY KEY, b {written})")
     assert columns(schema)[1] == "b TEXT"
     assert any("kept as TEXT" in note for note in schema.notes)
+
+
+def test_a_unique_index_of_a_view_is_kept_without_unique() -> None:
+    schema = load_ddl(
+        "CREATE TABLE t (a INT PRIMARY KEY, b INT);"
+        "CREATE MATERIALIZED VIEW v WITH (refresh = 'immediate') AS"
+        " SELECT b, count(*) AS n FROM t GROUP BY b;"
+        "CREATE UNIQUE INDEX i ON v (b);"
+    )
+    assert any("index i in line 1 is kept without UNIQUE" in note for note in schema.notes)
+    (index,) = schema.indexes
+    assert (index.name, index.relation, index.unique) == ("i", "v", False)
 
 
 def test_arrays_of_types_that_are_kept_as_text_are_noted() -> None:

@@ -413,7 +413,6 @@ async def test_damage_of_an_index_on_a_view_is_found_and_repaired(tmp_path, sql)
     [
         ("CREATE INDEX i ON v (n)", "In index i: Column n of index i is no grouping column"),
         ("CREATE INDEX ON v (nothing)", "names column nothing, which v does not have"),
-        ("CREATE UNIQUE INDEX i ON v (day)", "Index i on a view is UNIQUE"),
         ("CREATE INDEX i ON v (day) INCLUDE (n)", "Index i on a view has INCLUDE"),
         ("CREATE INDEX i ON v (day, day)", "twice"),
         ("CREATE INDEX i ON w (day)", "not a relation or view"),
