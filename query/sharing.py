@@ -37,6 +37,8 @@ split, since it has comments, parameters, strings of other forms or numbers of o
 _MARKS = {"text": "\1", "decimal": "\2", "integer": "\3"}
 _FIRST = 7_000_000_000_001
 """The number of the first stand-in for a literal, which no usual text contains."""
+_DECIMAL = re.compile(r"\b(?:DECIMAL|NUMERIC|DEC)\s*\(\s*$", re.IGNORECASE)
+"""The beginning of a DECIMAL with parameters, at the end of a text."""
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _CONDITIONS = (exp.And, exp.Or, exp.Not, exp.Paren)
 _OTHER_ROWS = (exp.AggFunc, exp.Window, exp.Group, exp.Query)
@@ -75,6 +77,14 @@ class Split:
             return spelt[1:-1].replace("''", "'")
         return int(spelt) if kind == "integer" else Decimal(spelt)
 
+    def _sizes(self) -> set[int]:
+        """The places of the parameters of types DECIMAL."""
+        found: set[int] = set()
+        for place, before in enumerate(self.parts[: len(self.literals)]):
+            if _DECIMAL.search(before) or (place - 1 in found and before.strip() == ","):
+                found.add(place)
+        return found
+
     def _joined(self, between: Sequence[str]) -> str:
         pairs = zip(self.parts, (*between, ""), strict=True)
         return "".join([piece for pair in pairs for piece in pair])
@@ -91,8 +101,11 @@ class Split:
     def _places(self, takes: Callable[[exp.Expr, exp.Expr], bool]) -> tuple[int, ...]:
         """The places of the literals that `takes` accepts, given their statement and their node."""
         names = [str(_FIRST + place) for place in range(len(self.literals))]
+        stand_ins = dict(enumerate(map(_stand_in, self.kinds, names)))
+        for place in self._sizes():  # a DECIMAL of that many digits would be refused
+            del stand_ins[place]
         try:
-            tree = parse(self._joined(list(map(_stand_in, self.kinds, names))))
+            tree = parse(self.with_literals(stand_ins))
         except SqlError:
             return ()
         try:
