@@ -176,7 +176,9 @@ def has_dimensions(node: exp.Expr, type_of: TypeOf) -> bool:
             return is_array(value, type_of)
         case exp.Bracket():
             inner = node.this.unnest()
-            return isinstance(inner, exp.Bracket) and _bracket(inner, type_of) is not None
+            kind = _bracket(inner, type_of) if isinstance(inner, exp.Bracket) else None
+            # A part of an array in parentheses is an array.
+            return kind is not None and (kind == "at" or inner is node.this)
     return False
 
 
