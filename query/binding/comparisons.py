@@ -143,12 +143,18 @@ def _compared(node: exp.Binary, type_of: TypeOf) -> exp.Expr:
         if (exact := without_exponent(right)) is not right:
             right.replace(exact)
         return node
+    if _is_of_decimals(type_) and isinstance(constant.value, str):
+        return node  # the text keeps all digits (`query.binding.arrays`)
     value = meant(type_, constant.value)
     if isinstance(value, Gap):
         return _beside_gap(kind, left, type_, value)
     if not _plain(right, type_):
         right.replace(_constant(type_, value))
     return node
+
+
+def _is_of_decimals(type_: ColumnType) -> bool:
+    return type_.element is not None and type_.element.kind is Kind.DECIMAL
 
 
 def _constant(type_: ColumnType, value: Value) -> exp.Expr:
