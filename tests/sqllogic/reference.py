@@ -23,7 +23,7 @@ answers as Hornbeam does, or does not know the statement; or because of a differ
 lists (`tests/sqllogic/declared.toml`). *Refused* statements are refused by name. *Open* counts other errors and answers that
 differ. *Not asked* is what rests on a refused statement, or on a part of an engine that has nothing to do with SQL.
 *Files* counts those that the run has reached. Of SQLite's corpus, which has millions of records, a seed draws two files of each
-folder, and 500 records of each.
+folder in `index` and `random`; at most 500 records of each file are asked.
 
 """  # noqa: E501
 KINDS = 25
