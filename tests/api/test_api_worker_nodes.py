@@ -76,7 +76,7 @@ def test_workers_serve_one_database_at_one_address(real_cluster, tmp_path):
             lambda: (
                 len(now := members(node.url)) == WORKERS and len(set(now.values()) - names) == 1
             ),
-            60,
+            120,
         )
         workers = processes_of(node)
     finally:
