@@ -92,7 +92,7 @@ def _settle(node: exp.Expr, type_: ColumnType, give_type: GiveType) -> None:
 
 
 def _settle_text_of_decimals(node: exp.Binary, type_of: TypeOf, give_type: GiveType) -> None:
-    """Make a text beside an array of decimals an array with all digits that it spells."""
+    """Read a text that is compared with an array of decimals as an array with all its digits."""
     for side, other in ((node.this, node.expression), (node.expression, node.this)):
         type_ = type_of(side) if other.unnest().is_string else None
         if type_ is not None and type_.element is not None and type_.element.kind is Kind.DECIMAL:

@@ -23,7 +23,7 @@ from hornbeam_server.query.binding.comparands import Gap, exact_number, lowest, 
 from hornbeam_server.query.binding.constants import CONSTANT, named_type, second_digits
 from hornbeam_server.query.binding.literals import typed, without_exponent, written
 from hornbeam_server.query.binding.text_operands import ARITHMETIC, text_operand
-from hornbeam_server.query.dialect.sums import BESIDE, is_unlimited, number_type
+from hornbeam_server.query.dialect.sums import COMPARED, is_unlimited, number_type
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.spelling import sql_bytes
 from hornbeam_server.schema.trees import supersede
@@ -270,11 +270,11 @@ def _candidate(subject: exp.Expr, other: exp.Expr, type_of: TypeOf) -> exp.Expr:
 
 
 def _settle_nullif(node: exp.Nullif, type_of: TypeOf) -> None:
-    """Note the type of the number that NULLIF compares with (`BESIDE`). A text and NULL take this
+    """Note the type of the number that NULLIF compares with (`COMPARED`). A text and NULL take this
     type."""
     found, first = number_type(node.expression, type_of), node.this.unnest()
     if found is not None and not is_unlimited(found):
-        node.meta[BESIDE] = found
+        node.meta[COMPARED] = found
         if isinstance(first, exp.Null):
             supersede(node.this, exp.cast(first.copy(), found.sql(), dialect="duckdb"))
         elif isinstance(first, exp.Literal) and first.is_string:

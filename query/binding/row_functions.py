@@ -35,7 +35,7 @@ def _check(call: exp.Func, sql: str) -> None:
     distinct = select.args.get("distinct") if isinstance(select, exp.Select) else None
     if distinct is not None and distinct.args.get("on") and part.arg_key == "expressions":
         raise Unsupported(
-            f"{name} gives rows, and stands beside DISTINCT ON{at(call, sql)}.",
+            f"{name} gives rows, and is in the list of SELECT DISTINCT ON{at(call, sql)}.",
             cure="Write SELECT DISTINCT ON in a subquery, and the function around it.",
         )
 

@@ -1,4 +1,4 @@
-"""Text literals beside an operand of arithmetic: they are constants of its type, as in PostgreSQL.
+"""Text literals in arithmetic: constants of the other operand's type, as in PostgreSQL.
 
 DuckDB has no operator for some of them, and rounds `i * '2.5'` where PostgreSQL reports that the
 text is no integer.

@@ -31,7 +31,7 @@ QUOTIENT = "quotient"
 """Key in the meta of a division that is an average, of a sum by a count."""
 LEFT = "left_to_duckdb"
 """Key in the meta of a node that has no function of ours, as in views of earlier versions."""
-BESIDE = "beside"
+COMPARED = "compared"
 """Key in the meta of NULLIF: the type of the number that it compares with."""
 KIND = "kind_of_quotient"
 """Key in the meta of `/` and AVG: the kind of its value, or None if only DuckDB knows it."""
@@ -352,9 +352,9 @@ def _of_division(node: exp.Div, type_of: TypeOf) -> ColumnType | None:
 
 def _of_nullif(node: exp.Nullif, type_of: TypeOf) -> ColumnType | None:
     """The type of NULLIF: that of the first argument, as a number that is compared with the second
-    one. An INTEGER is a NUMERIC beside a NUMERIC, and each of them a DOUBLE beside a DOUBLE."""
+    one. With a NUMERIC, an INTEGER is a NUMERIC; with a DOUBLE, both are DOUBLE."""
     first = number_type(node.this, type_of)
-    second = node.meta.get(BESIDE) or number_type(node.expression, type_of)
+    second = node.meta.get(COMPARED) or number_type(node.expression, type_of)
     if first is None or second is None or LEFT in node.meta or first.kind not in EXACT:
         return first
     if second.kind is Kind.DOUBLE:

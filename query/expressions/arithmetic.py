@@ -141,7 +141,7 @@ def modulo(left: Operand, right: Operand) -> Operand:
 
 
 def remainder(type_: ColumnType, left: Operand, right: Operand) -> Operand:
-    """% of decimals, and of integers beside them, as a value of `type_`."""
+    """% of decimals, also with integers, as a value of `type_`."""
     for side in (left, right):
         require(side, *INTEGERS, Kind.DECIMAL)
     scaled = scaler(type_)

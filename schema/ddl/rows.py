@@ -177,7 +177,7 @@ def _copied_value(field: str) -> str | None:
 
 
 def _unescaped_in_postgres(found: re.Match[str]) -> str:
-    """The characters of an escape, or of several bytes beside one another that are UTF-8."""
+    """The characters of an escape, or of several adjacent bytes that are UTF-8."""
     if found["bytes"]:
         codes = (int(each[1:], 16) if each[0] == "x" else int(each, 8)
                  for each in found["bytes"].split("\\")[1:])  # fmt: skip

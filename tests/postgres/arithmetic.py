@@ -72,7 +72,7 @@ def over_columns() -> Iterator[str]:
 
 
 def _smallints() -> Iterator[str]:
-    """SMALLINT, whose arithmetic overflows, alone and beside other integers."""
+    """SMALLINT, whose arithmetic overflows, alone and with other integers."""
     yield "SELECT id, s + s, s - s, s * s, -s, abs(s) FROM t ORDER BY id"
     yield "SELECT s * 10000::SMALLINT FROM t WHERE id = 1"
     yield "SELECT s * 20000::SMALLINT FROM t WHERE id = 1"

@@ -10,7 +10,7 @@ from hornbeam_server.query.binding.algebra import Comparison, Filter, Parameter
 from hornbeam_server.query.optimizer.implied_comparisons import filter_implies
 
 HALVES = [number / 2 for number in range(-1, 10)]
-"""Values between the constants, at them and beside them: as dense as the comparisons notice."""
+"""Values between the constants, at them and around them: as dense as the comparisons notice."""
 HOLDS = {
     Comparison.EQ: lambda value, constants: value == constants[0],
     Comparison.IN: lambda value, constants: value in constants,

@@ -57,7 +57,7 @@ statistics and VACUUM, and kinds of indexes and of storage."""
 class Corpus:
     """Files of one repository: those below `folders` whose names end with one of `endings`.
     `sampled`: folders of which each subfolder gives `SAMPLE` files. `records`: at most so many of
-    each file are asked. `beside`: folders with files that they need."""
+    each file are asked. `needed`: folders with files that they need."""
 
     name: str
     repository: str
@@ -67,7 +67,7 @@ class Corpus:
     style: Style
     engines: frozenset[str] = Hornbeam.engines
     records: int = 1_000
-    beside: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
     sampled: tuple[str, ...] = ()
 
     @property
@@ -129,7 +129,7 @@ CORPORA = (
         tuple(f"{_REGRESS}/sql/{name}.sql" for name in _SCRIPTS),
         (".sql",),
         Style("psql"),
-        beside=tuple(f"{_REGRESS}/{name}" for name in ("sql", "expected", "data")),
+        needed=tuple(f"{_REGRESS}/{name}" for name in ("sql", "expected", "data")),
     ),
 )
 OURS = Corpus("Hornbeam", "", "", ("",), (".slt",), Style("duckdb", messages=True))
@@ -203,7 +203,7 @@ def _download(corpus: Corpus, folder: Path) -> None:
     _run("git", "init", "--quiet", str(folder))
     _run(*git, "remote", "add", "origin", url)
     _run(*git, "fetch", "--quiet", "--depth", "1", "--filter=blob:none", "origin", corpus.commit)
-    chosen = (*corpus.folders, *corpus.beside, *_sampled(corpus, git, "FETCH_HEAD"))
+    chosen = (*corpus.folders, *corpus.needed, *_sampled(corpus, git, "FETCH_HEAD"))
     _run(*git, "sparse-checkout", "set", "--no-cone", *chosen)
     _run(*git, "checkout", "--quiet", "FETCH_HEAD")
     shutil.rmtree(folder / ".git")
@@ -220,11 +220,11 @@ def _sampled(corpus: Corpus, git: Sequence[str], commit: str) -> list[str]:
 def _take(corpus: Corpus, repository: Path, folder: Path) -> None:
     """The files at the commit, from a repository on this machine. It may lack large files."""
     git = ("git", "-C", str(repository / "repo" if (repository / "repo").exists() else repository))
-    names = (*corpus.folders, *corpus.beside, *_sampled(corpus, git, corpus.commit))
+    names = (*corpus.folders, *corpus.needed, *_sampled(corpus, git, corpus.commit))
     listed = _run(*git, "ls-tree", "-r", corpus.commit, "--", *names).decode()
     for line in listed.splitlines():
         entry, _, name = line.partition("\t")
-        if not name.endswith(corpus.endings) and not name.startswith(corpus.beside):
+        if not name.endswith(corpus.endings) and not name.startswith(corpus.needed):
             continue
         found = subprocess.run(
             (*git, "cat-file", "blob", entry.split()[2]), check=False, capture_output=True

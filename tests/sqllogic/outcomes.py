@@ -37,7 +37,7 @@ class FileOutcomes:
     malformed: str = ""
 
     def beside(self, theirs: FileOutcomes) -> FileOutcomes:
-        """These outcomes beside those of PostgreSQL."""
+        """These outcomes, compared with those of PostgreSQL."""
         same = self._lines(theirs, _alike)
         unknown = self._lines(theirs, _unknown) - same
         return replace(self, postgres=theirs.outcomes, same=same, unknown=unknown)
@@ -51,8 +51,8 @@ class FileOutcomes:
         found: dict[int, bool] = {}
         for each in self.outcomes:
             if each.verdict in BAD:
-                beside = theirs.get((each.line, each.sql))
-                agrees = beside is not None and holds(each, beside)
+                their = theirs.get((each.line, each.sql))
+                agrees = their is not None and holds(each, their)
                 found[each.line] = found.get(each.line, True) and agrees
         return frozenset(line for line, agrees in found.items() if agrees)
 

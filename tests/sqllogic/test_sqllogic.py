@@ -223,9 +223,9 @@ def test_a_record_is_judged(text, answers, verdict):
 def test_a_difference_is_declared_by_what_postgresql_does(ours, theirs, same, unknown):
     verdict = Verdict.INTERNAL if ours.internal else Verdict.WRONG
     their_verdict = Verdict.SKIPPED if theirs is None else Verdict.WRONG
-    beside = (Outcome(1, "A", their_verdict, RESTS_ON_UNKNOWN, theirs),)
+    their = (Outcome(1, "A", their_verdict, RESTS_ON_UNKNOWN, theirs),)
     found = FileOutcomes("RisingWave", "f", (Outcome(1, "A", verdict, "", ours),)).beside(
-        FileOutcomes("RisingWave", "f", beside)
+        FileOutcomes("RisingWave", "f", their)
     )
     assert found.same == ({1} if same else set())
     assert found.unknown == ({1} if unknown else set())

@@ -209,8 +209,8 @@ def test_a_batch_of_rocksdb_counts_its_writes():
 def test_rows_of_ascending_keys_are_those_that_are_looked_up_one_by_one(
     versions, stored, wanted, at
 ):
-    """Some of the stored versions are purged, and more lie beside one another than a look-up of
-    many rows passes."""
+    """Some of the stored versions are purged, and more are adjacent than a look-up
+    of many rows passes."""
     db, prefix = versions, b"\0\0\0\1"
     db.delete_range(prefix, b"\0\0\0\2")
     for (number, ts), kept in stored.items():
