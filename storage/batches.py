@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from hornbeam_server.storage.ports import Cell
@@ -44,9 +44,3 @@ def groups_within(groups: Sequence[list[Cell]], room: int) -> list[list[Cell]]:
 
 def bytes_of_values(cells: Sequence[Cell | None]) -> int:
     return sum([len(cell.value) for cell in cells if cell is not None])
-
-
-async def values_of(batches: AsyncIterator[list[Cell]]) -> AsyncIterator[list[bytes]]:
-    """The values of the rows of a scan, for stores that read no value without its row."""
-    async for cells in batches:
-        yield [cell.value for cell in cells]

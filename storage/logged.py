@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from functools import cached_property
 
-from hornbeam_server.storage.batches import fitting, groups_within, values_of
+from hornbeam_server.storage.batches import fitting, groups_within
 from hornbeam_server.storage.codec.keys import successor
 from hornbeam_server.storage.ports import BATCH_BYTES, TOMBSTONE, Cell, Put, TableReader
 
@@ -77,8 +77,8 @@ class LoggedRows:
         return [layer for layer in self._layers if layer.ts <= at and layer.has(table)]
 
 
-class LoggedStore:
-    """A `TableReader`: `store` with `logged` laid over it."""
+class LoggedStore(TableReader):
+    """`store` with `logged` laid over it."""
 
     def __init__(self, store: TableReader, logged: LoggedRows) -> None:
         self._store = store
@@ -95,18 +95,6 @@ class LoggedStore:
         stored = self._store.get(table, keys, at, room=room)
         mine = {key: cell for layer in layers for key in keys if (cell := layer.cell(table, key))}
         return _got(stored, keys, mine, room) if mine else stored
-
-    def scan_values(
-        self,
-        table: str,
-        start: bytes,
-        end: bytes | None,
-        at: int,
-        *,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> AsyncIterator[list[bytes]]:
-        return values_of(self.scan(table, start, end, at, reverse=reverse, limit=limit))
 
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None

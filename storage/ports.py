@@ -85,7 +85,7 @@ class TableReader(Protocol):
         the row at which their values reach BATCH_BYTES.
         """
 
-    def scan_values(
+    async def scan_values(
         self,
         table: str,
         start: bytes,
@@ -95,7 +95,10 @@ class TableReader(Protocol):
         reverse: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[list[bytes]]:
-        """The values of the rows of `scan`, in the same batches."""
+        """The values of the rows of `scan`, in the same batches. A store overrides this method if
+        it can read values without keys and timestamps."""
+        async for cells in self.scan(table, start, end, at, reverse=reverse, limit=limit):
+            yield [cell.value for cell in cells]
 
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence, Set
 from typing import NamedTuple
 
-from hornbeam_server.storage.batches import values_of
 from hornbeam_server.storage.codec.keys import successor
 from hornbeam_server.storage.ports import Cell, TableReader
 
@@ -36,8 +35,8 @@ def after(key: bytes) -> bytes:
     return key + b"\0"
 
 
-class NotingStore:
-    """A `TableReader` that adds each range that is read to `ranges`. Tables in `unnoted` are read
+class NotingStore(TableReader):
+    """A reader that adds each range that is read to `ranges`. Tables in `unnoted` are read
     without a note."""
 
     def __init__(
@@ -61,18 +60,6 @@ class NotingStore:
                 for key, cell in zip(keys, cells, strict=False)
             ]
         return cells
-
-    def scan_values(
-        self,
-        table: str,
-        start: bytes,
-        end: bytes | None,
-        at: int,
-        *,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> AsyncIterator[list[bytes]]:
-        return values_of(self.scan(table, start, end, at, reverse=reverse, limit=limit))
 
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None

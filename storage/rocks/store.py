@@ -188,7 +188,7 @@ class RocksStore:
                     break
         return found
 
-    async def scan(
+    def scan(
         self,
         table: str,
         start: bytes,
@@ -198,12 +198,9 @@ class RocksStore:
         reverse: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[list[Cell]]:
-        with Mapped(f"Table {table} cannot be read"):
-            scan = self._scan(table, start, end, at, reverse)
-        async for cells in self._batches(table, scan.cells, limit):
-            yield cells
+        return self._batches(lambda scan: scan.cells, table, start, end, at, reverse, limit)
 
-    async def scan_values(
+    def scan_values(
         self,
         table: str,
         start: bytes,
@@ -213,20 +210,25 @@ class RocksStore:
         reverse: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[list[bytes]]:
-        with Mapped(f"Table {table} cannot be read"):
-            scan = self._scan(table, start, end, at, reverse)
-        async for values in self._batches(table, scan.values, limit):
-            yield values
+        return self._batches(lambda scan: scan.values, table, start, end, at, reverse, limit)
 
     async def _batches(
-        self, table: str, read: Callable[[int], tuple[list[T], bool]], limit: int | None
+        self,
+        form: Callable[[Scan], Callable[[int], tuple[list[T], bool]]],
+        table: str,
+        start: bytes,
+        end: bytes | None,
+        at: int,
+        reverse: bool,
+        limit: int | None,
     ) -> AsyncIterator[list[T]]:
-        """The batches of a scan, with `limit` rows at most. `read` is a method of the scan."""
+        """The batches of a scan, each read by the method of it that `form` returns."""
         left = UNLIMITED if limit is None else limit
-        if left == 0:
-            return
         what = f"Table {table} cannot be read"
         with Mapped(what):
+            read = form(self._scan(table, start, end, at, reverse))
+            if left == 0:
+                return
             batch, ended = read(min(FIRST_BATCH, left))
         while True:
             if batch:

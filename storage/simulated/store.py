@@ -15,9 +15,9 @@ from functools import partial
 from itertools import islice
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
-from hornbeam_server.storage.batches import bytes_of_values, fitting, groups_within, values_of
+from hornbeam_server.storage.batches import bytes_of_values, fitting, groups_within
 from hornbeam_server.storage.codec.keys import successor
-from hornbeam_server.storage.ports import BATCH_BYTES, NEWEST, TOMBSTONE, Cell, Put
+from hornbeam_server.storage.ports import BATCH_BYTES, NEWEST, TOMBSTONE, Cell, Put, TableStore
 from hornbeam_server.storage.simulated.network import AtOnce, Calls
 
 SCAN_ROWS = 256
@@ -196,7 +196,7 @@ class SimulatedTables:
         return self.table(table).keys[SPLIT_ROWS::SPLIT_ROWS]
 
 
-class SimulatedStore:
+class SimulatedStore(TableStore):
     """A `TableStore`: one process's client of `tables`. Each call of a scan reads up to
     `scan_rows` rows."""
 
@@ -267,18 +267,6 @@ class SimulatedStore:
                 end = batch[-1].key
             else:
                 start = batch[-1].key + b"\0"
-
-    def scan_values(
-        self,
-        table: str,
-        start: bytes,
-        end: bytes | None,
-        at: int,
-        *,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> AsyncIterator[list[bytes]]:
-        return values_of(self.scan(table, start, end, at, reverse=reverse, limit=limit))
 
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None
