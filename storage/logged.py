@@ -137,6 +137,21 @@ class LoggedStore(TableReader):
         for some in _parts(_live(merge.rest())[:left]):
             yield some
 
+    def scan_values(
+        self,
+        table: str,
+        start: bytes,
+        end: bytes | None,
+        at: int,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[list[bytes]]:
+        layers = self._logged.layers(table, at)
+        logged = any(layer.between(table, start, end) for layer in layers)
+        scan = super().scan_values if logged else self._store.scan_values
+        return scan(table, start, end, at, reverse=reverse, limit=limit)
+
 
 async def _got(
     stored: Awaitable[list[Cell | None]],

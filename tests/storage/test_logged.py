@@ -60,6 +60,9 @@ def test_reads_are_those_of_a_store_that_has_the_rows(
         options = {"reverse": reverse, "limit": limit}
         expected = await scanned(whole, *bounds, at, **options)
         assert await scanned(over, *bounds, at, **options) == expected
+        batches = over.scan_values("t", *bounds, at, **options)
+        values = [value async for batch in batches for value in batch]
+        assert values == [cell.value for cell in expected]
 
     asyncio.run(run())
 
@@ -120,3 +123,20 @@ async def test_a_scan_keeps_the_rows_that_it_began_with():
     found += [cells async for cells in scan]
     cells = [cell for batch in found for cell in batch]
     assert cells == await scanned(whole, b"", None, NEWEST)
+
+
+async def test_values_are_read_without_their_rows_unless_logged_rows_are_in_the_range():
+    over, _ = await stores([dict.fromkeys(KEYS, b"x")], [{b"b\0": b"y"}], set())
+    below, read = over._store, []
+    scan, scan_values = below.scan, below.scan_values
+    below.scan = lambda *a, **o: read.append("rows") or scan(*a, **o)
+    below.scan_values = lambda *a, **o: read.append("values") or scan_values(*a, **o)
+
+    async def reads(start, end, at):
+        read.clear()
+        found = [each async for batch in over.scan_values("t", start, end, at) for each in batch]
+        return found, read[0]
+
+    assert await reads(b"a", b"b", NEWEST) == ([b"x"] * 4, "values")
+    assert await reads(b"", None, 15) == ([b"x"] * 12, "values")
+    assert await reads(b"a\2", b"b\1", NEWEST) == ([b"x", b"x", b"y"], "rows")
