@@ -101,7 +101,7 @@ class Split:
     def _places(self, takes: Callable[[exp.Expr, exp.Expr], bool]) -> tuple[int, ...]:
         """The places of the literals that `takes` accepts, given their statement and their node."""
         names = [str(_FIRST + place) for place in range(len(self.literals))]
-        stand_ins = dict(enumerate(map(_stand_in, self.kinds, names)))
+        stand_ins = dict(enumerate(map(stand_in, self.kinds, names)))
         for place in self._sizes():  # a DECIMAL of that many digits would be refused
             del stand_ins[place]
         try:
@@ -137,13 +137,14 @@ def split(sql: str) -> Split | None:
     return Split((*parts, sql[end:]), tuple(kinds), tuple(literals)) if literals else None
 
 
-def _stand_in(kind: str, name: str) -> str:
+def stand_in(kind: str, number: str) -> str:
+    """A literal of this kind that has the digits of `number`."""
     match kind:
         case "text":
-            return f"'{name}'"
+            return f"'{number}'"
         case "decimal":
-            return f"{name}.5"
-    return name
+            return f"{number}.5"
+    return number
 
 
 def _reads_other_rows(tree: exp.Select) -> bool:

@@ -18,7 +18,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.constants import comparable, fold
 from hornbeam_server.query.engine import SHORT
 from hornbeam_server.query.expressions import compile_expression
-from hornbeam_server.query.sharing import Split, split
+from hornbeam_server.query.sharing import Split, split, stand_in
 from hornbeam_server.schema.caches import TextCache
 from hornbeam_server.schema.errors import HornbeamError
 from hornbeam_server.txlayer.transactions.write_expressions import ConstantScope
@@ -80,7 +80,7 @@ class SharedWrites:
 
     def __init__(self, compile_: Callable[[str], WritePlan]) -> None:
         self._compile = compile_
-        self._places: TextCache[str, tuple[int, ...] | None] = TextCache(SHAPES)
+        self._places: TextCache[str, tuple[int, ...]] = TextCache(SHAPES)
         """The places of literals that may be others, by shape."""
         self._templates: TextCache[str, tuple[Template | None]] = TextCache(SHAPES)
         """The templates, by the text with `?` at these places."""
@@ -183,17 +183,8 @@ def _stand_ins(text: Split, places: tuple[int, ...]) -> dict[int, str] | None:
     for first in _FIRSTS:
         numbers = range(first, first + count)
         if not any(str(number) in whole for number in numbers):
-            return {place: _spelt(text.kinds[place], numbers[place]) for place in places}
+            return {place: stand_in(text.kinds[place], str(numbers[place])) for place in places}
     return None
-
-
-def _spelt(kind: str, number: int) -> str:
-    match kind:
-        case "text":
-            return f"'{number}'"
-        case "decimal":
-            return f"{number}.5"
-    return str(number)
 
 
 def _literal(kind: str, spelt: str) -> exp.Literal:
