@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from hornbeam_server.node.dependents import (
@@ -30,7 +29,6 @@ from hornbeam_server.node.dependents import (
     without_view,
 )
 from hornbeam_server.query.binding.renaming import renamed
-from hornbeam_server.schema.assignment import assign
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.copies import Using, needs_conversion
 from hornbeam_server.schema.counters import SEQUENCE, sequence_names
@@ -55,10 +53,11 @@ from hornbeam_server.schema.ddl.alterations import (
     Validate,
     read_alteration,
 )
+from hornbeam_server.schema.ddl.altered_tables import keeps_value
 from hornbeam_server.schema.ddl.spaces import Spaces
 from hornbeam_server.schema.ddl.statement import DIALECT
 from hornbeam_server.schema.drafts import Place
-from hornbeam_server.schema.errors import SchemaError, TypeMismatch
+from hornbeam_server.schema.errors import SchemaError
 from hornbeam_server.schema.model import (
     PUBLIC,
     Column,
@@ -70,6 +69,7 @@ from hornbeam_server.schema.model import (
 from hornbeam_server.schema.namespaces import bare, beside, joined, parted
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.render import identifier, render_relation, spelled
+from hornbeam_server.schema.sqltext import retyped_default
 from hornbeam_server.schema.types import ColumnType, takes_all
 
 _OF_COLUMNS = ("index", "UNIQUE", "foreign key", "CHECK")
@@ -463,27 +463,10 @@ class _Work:
             connected = {(table, action.column)}
         schema = self.schema
         for relation, name in sorted(connected):
-            schema = _with_column(
-                schema, relation, name, lambda c: self._with_type(c, declared.type)
-            )
+            schema = _with_column(schema, relation, name, lambda c: _with_type(c, declared.type))
             if (relation, name) != (table, action.column):
                 self.notes.append(f"{relation}.{name} becomes {declared.type.ddl()}, too.")
         self.schema = self._loaded(render_ddl(schema))
-
-    def _with_type(self, column: Column, type_: ColumnType) -> Column:
-        """The column with another type, to which a literal default is cast as a value is that is
-        assigned."""
-        default = column.default
-        if default is None or not default.is_literal:
-            return replace(column, type=type_)
-        try:
-            value = assign(type_, default.value)
-        except TypeMismatch as error:
-            raise self._error(
-                f"The default of {column.name} does not fit the new type: {error.message}",
-                "Write DROP DEFAULT before it, and SET DEFAULT behind it.",
-            ) from None
-        return replace(column, type=type_, default=replace(default, value=value))
 
     def _set_default(self, table: str, action: SetDefault) -> None:
         column = self._column(table, action.column)
@@ -628,6 +611,11 @@ def _with_column(
     return _with_relation(schema, replace(relation, columns=columns))
 
 
+def _with_type(column: Column, type_: ColumnType) -> Column:
+    default = retyped_default(column.default, column.name, type_, Place())
+    return replace(column, type=type_, default=default)
+
+
 def _connected(schema: Schema, table: str, column: str) -> set[tuple[str, str]]:
     """The columns whose values are equal by foreign keys: the column itself, the columns that it
     references or that reference it, and so on."""
@@ -663,8 +651,4 @@ def _keeps_value(action: SetType) -> bool:
     if len(tree.expressions) != 2:
         return False
     value, cast = tree.expressions
-    while isinstance(value, exp.Paren):
-        value = value.this
-    if isinstance(value, exp.Cast) and value.to == cast.to:
-        value = value.this
-    return isinstance(value, exp.Column) and value.name.lower() == action.column.lower()
+    return keeps_value(value, action.column, cast.to)

@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
@@ -399,11 +400,7 @@ def read_default(
         return _random_uuid(type_, place)
     clock = _clock(node, type_)
     if clock is not None:
-        if type_.kind not in _CLOCK_KINDS:
-            raise place.error(
-                f"Default {node.sql('postgres')} does not fit type {type_.sql()}.",
-                cure="The clock is a default for DATE and TIMESTAMP columns only.",
-            )
+        _require_clock(node.sql("postgres"), type_, place)
         midnight = clock is Kind.DATE and type_.kind is not Kind.DATE
         return Default(DefaultKind.EXPRESSION, sql=TODAY) if midnight else Default(DefaultKind.NOW)
     if not _is_literal(node):
@@ -416,6 +413,35 @@ def read_default(
             f"The default does not fit its column: {reason.rstrip('.')}.",
             cure=f"Write a literal of type {type_.sql()}.",
         ) from None
+
+
+def retyped_default(
+    default: Default | None, column: str, type_: ColumnType, place: Place
+) -> Default | None:
+    """The default of a column that gets another type. A literal is cast as a value is that is
+    assigned. Raises SchemaError at `place`."""
+    kind = None if default is None else default.kind
+    if kind is DefaultKind.UUID:
+        return _random_uuid(type_, place)
+    if kind is DefaultKind.NOW:
+        _require_clock("CURRENT_TIMESTAMP", type_, place)
+    if default is None or not default.is_literal:
+        return default
+    try:
+        return replace(default, value=assign(type_, default.value))
+    except TypeMismatch as error:
+        raise place.error(
+            f"The default of {column} does not fit the new type: {error.message}",
+            cure="Write DROP DEFAULT before it, and SET DEFAULT behind it.",
+        ) from None
+
+
+def _require_clock(written: str, type_: ColumnType, place: Place) -> None:
+    if type_.kind not in _CLOCK_KINDS:
+        raise place.error(
+            f"Default {written} does not fit type {type_.sql()}.",
+            cure="The clock is a default for DATE and TIMESTAMP columns only.",
+        )
 
 
 def _clock(node: exp.Expr, type_: ColumnType) -> Kind | None:

@@ -9,18 +9,19 @@ from functools import partial
 from sqlglot import exp
 
 from hornbeam_server.schema.ddl.drafts import (
+    Change,
     ColumnChange,
     Drafts,
     altered_relation,
     column_position,
 )
 from hornbeam_server.schema.ddl.foreign_types import known_type
-from hornbeam_server.schema.ddl.identities import check_single_default, is_numbered
+from hornbeam_server.schema.ddl.identities import check_single_default, is_generated
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
 from hornbeam_server.schema.ddl.tables import read_column, read_constraint
 from hornbeam_server.schema.drafts import Name, RelationDraft
 from hornbeam_server.schema.model import Default, DefaultKind
-from hornbeam_server.schema.sqltext import read_default, read_type, type_note
+from hornbeam_server.schema.sqltext import read_default, read_type, retyped_default, type_note
 
 
 def read_alter(statement: Statement, tree: exp.Alter, drafts: Drafts) -> None:
@@ -37,7 +38,7 @@ def _read_action(
         case exp.ColumnDef():
             _add_column(statement, action, draft, drafts)
         case exp.AlterColumn():
-            _alter_column(statement, action, draft)
+            _alter_column(statement, action, draft, drafts)
         case exp.ModifyColumn():
             _add_auto_increment(statement, action, draft)
         case exp.Drop() if action.args["kind"] == "COLUMN":
@@ -62,13 +63,26 @@ def _add_column(
         return
     action.set("exists", None)
     read_column(statement, action, draft, drafts)
-    position = len(draft.columns) - 1
+    _note(statement, drafts, draft, name, len(draft.columns) - 1, Change.ADDED)
+
+
+def _note(
+    statement: Statement,
+    drafts: Drafts,
+    draft: RelationDraft,
+    column: Name,
+    position: int,
+    change: Change,
+) -> None:
+    """Note a change of a column, for the rows of the file before it."""
     drafts.changes.append(
-        ColumnChange(draft.name.text, name.text, position, True, statement.origin)
+        ColumnChange(draft.name.text, column.text, position, change, statement.origin)
     )
 
 
-def _alter_column(statement: Statement, action: exp.AlterColumn, draft: RelationDraft) -> None:
+def _alter_column(
+    statement: Statement, action: exp.AlterColumn, draft: RelationDraft, drafts: Drafts
+) -> None:
     """Read ALTER COLUMN … TYPE, SET and DROP NOT NULL, SET and DROP DEFAULT."""
     default, type_ = action.args.get("default"), action.args.get("dtype")
     if default is not None:
@@ -77,16 +91,31 @@ def _alter_column(statement: Statement, action: exp.AlterColumn, draft: Relation
     position = column_position(statement.name(action.this), draft)
     column = draft.columns[position]
     if type_ is not None:
+        if action.args.get("collate"):
+            statement.require_collation(action.args["collate"])
         kind, note = known_type(type_, statement.source)
-        read = read_type(kind, statement.place(statement.offset(action)))
-        column = replace(column, type=read, note=note or type_note(kind))
+        place = statement.place(statement.offset(action))
+        read = read_type(kind, place)
+        value = retyped_default(column.default, column.name.text, read, place)
+        column = replace(column, type=read, default=value, note=note or type_note(kind))
+        using = action.args.get("using")
+        if using and not keeps_value(using, column.name.text, type_):
+            _note(statement, drafts, draft, column.name, position, Change.CONVERTED)
     elif "allow_null" in action.args:
         column = replace(column, nullable=bool(action.args["allow_null"]))
-    elif action.args.get("drop") and not is_numbered(column):
+    elif action.args.get("drop") and not is_generated(column):
         column = replace(column, default=None, expression=None)
     else:
         statement.refuse(action.sql("postgres"), statement.start, STATEMENTS)
     draft.columns[position] = column
+
+
+def keeps_value(using: exp.Expr, column: str, type_: exp.DataType) -> bool:
+    """Is the expression behind USING the column itself, or its cast to the new type?"""
+    value = using.unnest()
+    if isinstance(value, exp.Cast) and value.to == type_:
+        value = value.this.unnest()
+    return isinstance(value, exp.Column) and value.name.lower() == column.lower()
 
 
 def _drop_column(
@@ -108,9 +137,7 @@ def _drop_column(
         for each in drafts.indexes
         if each.relation.text != draft.name.text or not each.reads(name.text)
     ]
-    drafts.changes.append(
-        ColumnChange(draft.name.text, name.text, position, False, statement.origin)
-    )
+    _note(statement, drafts, draft, name, position, Change.DROPPED)
 
 
 def _require_unreferenced(name: Name, draft: RelationDraft, drafts: Drafts) -> None:
@@ -139,7 +166,11 @@ def _drop_constraint(
     full = statement.beside(draft.name, name).text
     keys = [key for key in draft.foreign_keys if not _is(key.name, name.text)]
     checks = [check for check in draft.checks if not _is(check.name, name.text)]
-    indexes = [each for each in drafts.indexes if not _is(each.name, full)]
+    indexes = [
+        each
+        for each in drafts.indexes
+        if not (each.unique and each.relation.text == draft.name.text and _is(each.name, full))
+    ]
     before = len(draft.foreign_keys) + len(draft.checks) + len(drafts.indexes)
     if before == len(keys) + len(checks) + len(indexes) and not action.args.get("exists"):
         raise name.place.error(

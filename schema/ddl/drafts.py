@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -19,15 +20,24 @@ from hornbeam_server.schema.drafts import (
 from hornbeam_server.schema.problems import Problems
 
 
+class Change(enum.Enum):
+    """The changes of a column that rows before it notice. `CONVERTED` has an expression for the
+    new values."""
+
+    ADDED = enum.auto()
+    DROPPED = enum.auto()
+    CONVERTED = enum.auto()
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """An ALTER TABLE at `place` that adds (`added`) or drops a column at `position`. Rows of the
-    file before it have the columns of the table before it."""
+    """An ALTER TABLE at `place` that changes the column at `position`. Rows of the file before it
+    have the columns of the table before it."""
 
     relation: str
     column: str
     position: int
-    added: bool
+    change: Change
     place: Place
 
 
@@ -47,7 +57,7 @@ class Drafts:
     restarts: list[DraftRestart] = field(default_factory=list)
     domains: dict[str, Domain] = field(default_factory=dict)
     changes: list[ColumnChange] = field(default_factory=list)
-    """The columns that ALTER TABLE adds and drops, in the order of the file."""
+    """The columns that ALTER TABLE changes, in the order of the file."""
     routines: frozenset[str] = frozenset()
     """The functions that the file creates, which are passed over."""
     unread: set[str] = field(default_factory=set)

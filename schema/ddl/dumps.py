@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hornbeam_server.schema import spelling
-from hornbeam_server.schema.ddl.drafts import ColumnChange
+from hornbeam_server.schema.ddl.drafts import Change, ColumnChange
 from hornbeam_server.schema.ddl.load import Reading
 from hornbeam_server.schema.ddl.row_order import Unit, in_order
 from hornbeam_server.schema.ddl.rows import (
@@ -251,6 +251,14 @@ def _with_columns(
     an edited schema may have more of. `changes` are those of the relation in the file. A column
     that the file drops behind the rows is "", and its values are left out."""
     later = [change for change in changes if _is_behind(change, each)]
+    for change in later:
+        if change.change is Change.CONVERTED:
+            raise change.place.error(
+                f"{relation.name}.{change.column} has rows before it gets another type USING an"
+                " expression, which is not computed for them.",
+                cure="Leave USING out, and write the values of the new type.",
+                name=change.column,
+            )
     names = each.columns or _columns_before(
         later,
         next(
@@ -262,7 +270,7 @@ def _with_columns(
             _written(relation, each.source),
         ),
     )
-    dropped = {change.column for change in later if not change.added}
+    dropped = {change.column for change in later if change.change is Change.DROPPED}
     kept = tuple("" if name in dropped else name for name in names)
     for name in filter(None, kept):
         if name not in relation.visible_names:
@@ -289,7 +297,7 @@ def _columns_before(later: Sequence[ColumnChange], names: Sequence[str]) -> tupl
     """The columns of a table before changes, from those after them."""
     found = list(names)
     for change in reversed(later):
-        if not change.added:
+        if change.change is Change.DROPPED:
             found.insert(change.position, change.column)
         elif change.column in found:
             found.remove(change.column)

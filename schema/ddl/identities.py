@@ -264,6 +264,7 @@ def check_single_default(column: ColumnDraft) -> None:
         )
 
 
-def is_numbered(column: ColumnDraft) -> bool:
-    """Is the column an identity column?"""
-    return column.default is not None and column.default.kind is DefaultKind.IDENTITY
+def is_generated(column: ColumnDraft) -> bool:
+    """Is the column an identity column, or GENERATED ALWAYS AS an expression?"""
+    kinds = {DefaultKind.IDENTITY, DefaultKind.GENERATED}
+    return column.default is not None and column.default.kind in kinds

@@ -90,7 +90,7 @@ class Reading:
     """The expressions of relations and indexes, by the relation and their text."""
     encoding: str = UTF8
     changes: tuple[ColumnChange, ...] = ()
-    """The columns that ALTER TABLE adds and drops, in the order of the file."""
+    """The columns that ALTER TABLE changes, in the order of the file."""
 
 
 def load_ddl(text: str, file: str = "<ddl>", source: Source | None = None) -> Schema:

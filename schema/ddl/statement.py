@@ -38,8 +38,9 @@ DIALECT = Dialect.get_or_raise("postgres")
 _BEFORE = ("db", "catalog")
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
 STATEMENTS = (
-    "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE [MATERIALIZED] VIEW, CREATE DOMAIN, ALTER"
-    " TABLE … ADD CONSTRAINT and ALTER COLUMN … RESTART WITH"
+    "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE [MATERIALIZED] VIEW, CREATE DOMAIN, CREATE"
+    " and ALTER SEQUENCE, and ALTER TABLE that adds or drops columns or constraints, or changes a"
+    " column"
 )
 _READ = (["TABLE"], ["INDEX"], ["UNIQUE"], ["MATERIALIZED"], ["VIEW"])
 """Words after CREATE."""
@@ -143,7 +144,7 @@ class Statement:
 
     def require_collation(self, node: exp.Expr) -> None:
         """Refuse COLLATE with a collation that orders text otherwise than by code point."""
-        named = node.this if isinstance(node, exp.CollateColumnConstraint) else node.expression
+        named = node.expression if isinstance(node, exp.Collate) else node.this
         if named.name not in CODE_POINTS:
             cure = "Text is ordered by code point: leave COLLATE out, or compare lower(column)."
             self.refuse(f"COLLATE {named.name}", self.offset(named), cure)

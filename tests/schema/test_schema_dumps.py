@@ -198,6 +198,20 @@ def test_rows_before_an_alter_table_have_the_columns_before_it() -> None:
     assert read(text.replace("DROP COLUMN b, ", ""), Source.POSTGRES)[0] == ("1", "b", "c")
 
 
+def test_rows_before_an_alter_table_with_using_are_refused_unless_they_keep_their_values() -> None:
+    text = (
+        "CREATE TABLE t (a INT PRIMARY KEY, b INT);\nINSERT INTO t VALUES (1, 2);\n"
+        "ALTER TABLE t ALTER b TYPE BIGINT USING b * 100;"
+    )
+    with pytest.raises(SchemaError, match=r"3:1: t.b has rows before it gets another type USING"):
+        read(text, Source.POSTGRES)
+    for kept in ("b", "(b)::bigint"):
+        assert read(text.replace("b * 100", kept), Source.POSTGRES) == [("1", "2")]
+    insert = "INSERT INTO t VALUES (1, 2);"
+    behind = text.replace(insert, "") + insert
+    assert read(behind, Source.POSTGRES) == [("1", "2")]
+
+
 def test_null_is_the_next_number_in_mysql_and_sqlite() -> None:
     inserts = (
         "INSERT INTO t VALUES (NULL, 'a'), (7, 'b'), (null, 'c'); INSERT INTO t (b) VALUES ('d');"

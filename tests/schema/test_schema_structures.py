@@ -80,6 +80,7 @@ def test_alter_table_drops_columns_of_a_file_with_what_reads_them(alter: str, wa
         ("ALTER COLUMN b SET NOT NULL", "b INTEGER NOT NULL"),
         ("ALTER a DROP DEFAULT, ALTER b SET NOT NULL, ALTER b DROP NOT NULL", "b INTEGER"),
         ("DROP COLUMN IF EXISTS z", "b INTEGER"),
+        ('ALTER COLUMN b TYPE TEXT COLLATE "C" USING b::text', "b TEXT"),
     ],
 )
 def test_alter_table_changes_columns_of_a_file(alter: str, wanted: str) -> None:
@@ -93,6 +94,47 @@ def test_alter_table_drops_constraints_of_a_file_by_name() -> None:
     assert load_ddl(ALTERED + drops) == load_ddl(f"{PARENT} {kept} CREATE INDEX j ON t (c)")
     assert problems(ALTERED + "ALTER TABLE t DROP CONSTRAINT z")
     assert not problems(ALTERED + "ALTER TABLE t DROP CONSTRAINT IF EXISTS z")
+
+
+def test_alter_table_drops_no_constraint_of_another_table_and_no_plain_index() -> None:
+    assert problems(ALTERED + "ALTER TABLE p DROP CONSTRAINT q")
+    assert problems(ALTERED + "ALTER TABLE t DROP CONSTRAINT j")
+
+
+@pytest.mark.parametrize(
+    ("declared", "type_", "wanted"),
+    [
+        ("INT DEFAULT 7", "TEXT", "'7'"),
+        ("TEXT DEFAULT '7'", "BIGINT", "7"),
+        ("DATE DEFAULT now()", "TIMESTAMP", "CURRENT_TIMESTAMP"),
+        ("UUID DEFAULT gen_random_uuid()", "TEXT", "gen_random_uuid()"),
+    ],
+)
+def test_a_default_follows_the_type_that_alter_table_gives(
+    declared: str, type_: str, wanted: str
+) -> None:
+    text = f"CREATE TABLE t (a INT PRIMARY KEY, b {declared}); ALTER TABLE t ALTER b TYPE {type_}"
+    schema = load_ddl(text)
+    assert f"b {schema.relation('t').column('b').type.ddl()} DEFAULT {wanted}" in render_ddl(schema)
+    assert schema == load_ddl(render_ddl(schema))
+
+
+@pytest.mark.parametrize(
+    ("declared", "alter", "message"),
+    [
+        ("TEXT DEFAULT 'x'", "TYPE INT", "The default of b does not fit the new type: "),
+        ("TIMESTAMP DEFAULT now()", "TYPE INT", "Default CURRENT_TIMESTAMP does not fit type "),
+        ("UUID DEFAULT gen_random_uuid()", "TYPE INT", "Default gen_random_uuid() does not fit "),
+        ("TEXT", 'TYPE TEXT COLLATE "en_US"', "COLLATE en_US is not supported here."),
+        ("INT GENERATED ALWAYS AS (a + 1) STORED", "DROP DEFAULT", "ALTER COLUMN b DROP DEFAULT "),
+    ],
+)
+def test_alter_table_of_a_file_refuses_what_a_statement_refuses(
+    declared: str, alter: str, message: str
+) -> None:
+    text = f"CREATE TABLE t (a INT PRIMARY KEY, b {declared}); ALTER TABLE t ALTER b {alter}"
+    (found,) = problems(text)
+    assert found.startswith(message)
 
 
 @pytest.mark.parametrize(
