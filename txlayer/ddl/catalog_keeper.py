@@ -166,7 +166,7 @@ class CatalogKeeper:
         """Put the result of `make`, called with the catalog in force, into force, and begin to
         build its new views and indexes. `external`: leave the builds to an external builder, which
         calls `finish`. `splits`: keys by relation at which to split the tables of a new load.
-        `renames`: columns in force that the result calls by other names.
+        `renames`: what is in force and has other names in the result.
 
         No other change of the catalog runs at the same time. Raises the errors of `make`, those of
         `check_stored` when stored rows break an added constraint, and BeingLoaded when the change
