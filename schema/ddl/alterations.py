@@ -16,7 +16,7 @@ from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.spaces import Spaces
 from hornbeam_server.schema.drafts import Place
 from hornbeam_server.schema.errors import SchemaError
-from hornbeam_server.schema.model import DATABASE
+from hornbeam_server.schema.model import DATABASE, PUBLIC
 from hornbeam_server.schema.sqltext import tokenize
 
 
@@ -257,7 +257,7 @@ class _Reader:
     def _pair(self) -> tuple[str, str]:
         old = self._relation()
         self._require("TO")
-        return old, self._relation()
+        return old, self._new_relation()
 
     def _removal(self, kind: str) -> Removal:
         self._took("CONCURRENTLY")
@@ -384,14 +384,30 @@ class _Reader:
         if not self._took(word):
             raise self._refused(f"Write {word} here.")
 
+    def _new_relation(self) -> str:
+        """The full name that a relation or view gets, in a schema that exists."""
+        begin = self._at
+        parts = self._parts()
+        space = self._spaces.space(parts[-2]) if len(parts) > 1 else PUBLIC
+        if space not in {PUBLIC, *self._spaces.declared}:
+            raise self._origin.behind(self._sql, self._tokens[begin].start).error(
+                f"There is no schema {space}.",
+                cure=f"Write CREATE SCHEMA {space} first.",
+                name=space,
+            )
+        return self._spaces.full(parts)
+
     def _relation(self) -> str:
         """The full name of a relation, view or index."""
+        return self._spaces.full(self._parts())
+
+    def _parts(self) -> list[str]:
         parts = [self._name()]
         while self._took("."):
             parts.append(self._name())
         if len(parts) > _PARTS or (len(parts) == _PARTS and parts[0] != DATABASE):
             raise self._refused(f"Write at most the schema before a name, not {parts[0]}.")
-        return self._spaces.full(parts)
+        return parts
 
     def _name(self) -> str:
         """A name without a schema."""

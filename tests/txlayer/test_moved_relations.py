@@ -222,6 +222,7 @@ async def test_a_move_that_is_not_possible_says_why(tmp_path):
         )
         for sql, kind, message in (
             ("ALTER TABLE orders SET SCHEMA nowhere", SchemaError, "schema nowhere does not exist"),
+            ("RENAME TABLE orders TO nowhere.orders", SchemaError, "1:24: There is no schema"),
             ("ALTER TABLE orders SET SCHEMA archive", InvalidRequest, "archive.orders already"),
             ("ALTER TABLE other SET SCHEMA shop", InvalidRequest, "index shop.by_city already"),
             ("ALTER SEQUENCE shop.owned SET SCHEMA archive", SchemaError, "belongs to"),
