@@ -10,40 +10,32 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import total_ordering
 
-_MONTHS = {
-    **dict.fromkeys(("y", "yr", "yrs", "year", "years"), 12),
-    **dict.fromkeys(("mon", "mons", "month", "months"), 1),
-    **dict.fromkeys(("dec", "decs", "decade", "decades"), 120),
-    **dict.fromkeys(("c", "cent", "century", "centuries"), 1_200),
-    **dict.fromkeys(("mil", "mils", "millennium", "millennia"), 12_000),
+_WORDS = {
+    "year": ("y", "yr", "yrs", "years"),
+    "month": ("mon", "mons", "months"),
+    "decade": ("dec", "decs", "decades"),
+    "century": ("c", "cent", "centuries"),
+    "millennium": ("mil", "mils", "millennia"),
+    "day": ("d", "days"),
+    "week": ("w", "weeks"),
+    "hour": ("h", "hr", "hrs", "hours"),
+    "minute": ("m", "min", "mins", "minutes"),
+    "second": ("s", "sec", "secs", "seconds"),
+    "millisecond": ("ms", "msec", "msecs", "milliseconds"),
+    "microsecond": ("us", "usec", "usecs", "microseconds"),
 }
-_DAYS = {
-    **dict.fromkeys(("d", "day", "days"), 1),
-    **dict.fromkeys(("w", "week", "weeks"), 7),
-}
+"""The fields, each of which a text has at most once, with other words for them."""
+_FIELDS = {word: field for field, words in _WORDS.items() for word in (field, *words)}
+_MONTHS = {"year": 12, "month": 1, "decade": 120, "century": 1_200, "millennium": 12_000}
+_DAYS = {"day": 1, "week": 7}
 _MICROSECONDS = {
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3_600_000_000),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60_000_000),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1_000_000),
-    **dict.fromkeys(("ms", "msec", "msecs", "millisecond", "milliseconds"), 1_000),
-    **dict.fromkeys(("us", "usec", "usecs", "microsecond", "microseconds"), 1),
+    "hour": 3_600_000_000,
+    "minute": 60_000_000,
+    "second": 1_000_000,
+    "millisecond": 1_000,
+    "microsecond": 1,
 }
 _CLOCK = frozenset({"hour", "minute", "second"})
-_FIELDS = {
-    **dict.fromkeys(("y", "yr", "yrs", "years"), "year"),
-    **dict.fromkeys(("mon", "mons", "months"), "month"),
-    **dict.fromkeys(("d", "days"), "day"),
-    **dict.fromkeys(("w", "weeks"), "week"),
-    **dict.fromkeys(("h", "hr", "hrs", "hours"), "hour"),
-    **dict.fromkeys(("m", "min", "mins", "minutes"), "minute"),
-    **dict.fromkeys(("s", "sec", "secs", "seconds"), "second"),
-    **dict.fromkeys(("ms", "msec", "msecs", "milliseconds"), "millisecond"),
-    **dict.fromkeys(("us", "usec", "usecs", "microseconds"), "microsecond"),
-    **dict.fromkeys(("dec", "decs", "decades"), "decade"),
-    **dict.fromkeys(("c", "cent", "centuries"), "century"),
-    **dict.fromkeys(("mil", "mils", "millennia"), "millennium"),
-}
-"""Other words for the fields, each of which a text has at most once."""
 _DAY = 86_400_000_000
 _LONGEST = ((1 << 63) - 1) // 1_000
 """The longest time of day, in microseconds, that fits into 64 bits as nanoseconds, as in Arrow."""
@@ -204,44 +196,50 @@ def _of_words(text: str) -> Iterator[Interval]:
         found = _PART.match(words, at)
         if found is None:
             raise ValueError("intervals are written 1 year 2 days 04:05:06")
-        unit = _unit(found, words)
-        new = _fields(found, unit)
+        field = _field(found, words)
+        new = _fields(found, field)
         if new & fields:
             raise ValueError(f"it has {min(new & fields)} twice")
         fields |= new
-        part = _of_part(found, unit)
+        part = _of_part(found, field)
         yield -part if ago else part
         at = found.end()
 
 
-def _unit(found: re.Match[str], words: str) -> str:
-    """The unit of a number: `5` is 5 seconds, `3 4:05:06` and `3 4 hours` begin with 3 days. Raises
-    ValueError."""
+def _field(found: re.Match[str], words: str) -> str:
+    """The field of a number: `5` is 5 seconds, `3 4:05:06` and `3 4 hours` begin with 3 days. ""
+    for other parts. Raises ValueError."""
     if found["number"] is None or found["unit"] is not None:
-        return found["unit"] or ""
+        return _named(found)
     if found.end() == len(words):
         return "second"
     following = _PART.match(words, found.end())
-    if following is not None and _fields(following, following["unit"] or "") & {"hour"}:
+    if following is not None and "hour" in _fields(following, _named(following)):
         return "day"
     raise ValueError(f"{found['number']} has no unit of time")
 
 
-def _fields(found: re.Match[str], unit: str) -> frozenset[str]:
+def _named(found: re.Match[str]) -> str:
+    """The field that the word behind a number names, or the word itself; "" if there is none."""
+    unit = found["unit"] or ""
+    return _FIELDS.get(unit, unit)
+
+
+def _fields(found: re.Match[str], field: str) -> frozenset[str]:
     """The fields that a part sets."""
     if found["years"] is not None:
         return frozenset({"month"})
-    return _CLOCK if found["hours"] is not None else frozenset({_FIELDS.get(unit, unit)})
+    return _CLOCK if found["hours"] is not None else frozenset({field})
 
 
-def _of_part(found: re.Match[str], unit: str) -> Interval:
+def _of_part(found: re.Match[str], field: str) -> Interval:
     if found["years"] is not None:
         months = int("".join(found["years"].split())) * 12
         more = int(found["months"])
         return Interval(months - more if found["years"].startswith("-") else months + more)
     if found["hours"] is not None:
         return _clock(found)
-    return _amount(Decimal("".join(found["number"].split())), unit)
+    return _amount(Decimal("".join(found["number"].split())), field)
 
 
 def _clock(found: re.Match[str]) -> Interval:
@@ -259,20 +257,20 @@ def _clock(found: re.Match[str]) -> Interval:
     return Interval(microseconds=-ticks if found["sign"] == "-" else ticks)
 
 
-def _amount(number: Decimal, unit: str) -> Interval:
-    """A number of a unit. A fraction of years becomes months, a fraction of months days (of which
+def _amount(number: Decimal, field: str) -> Interval:
+    """A number of a field. A fraction of years becomes months, a fraction of months days (of which
     30 are a month), and a fraction of days microseconds."""
-    if unit in _MONTHS:
-        months = number * _MONTHS[unit]
-        whole = int(months) if _MONTHS[unit] == 1 else _rounded(months)
-        rest = (months - whole) * 30 if _MONTHS[unit] == 1 else Decimal(0)
+    if field in _MONTHS:
+        months = number * _MONTHS[field]
+        whole = int(months) if _MONTHS[field] == 1 else _rounded(months)
+        rest = (months - whole) * 30 if _MONTHS[field] == 1 else Decimal(0)
         return Interval(months=whole) + _amount(rest, "day")
-    if unit in _DAYS:
-        days = number * _DAYS[unit]
+    if field in _DAYS:
+        days = number * _DAYS[field]
         return Interval(days=int(days), microseconds=_rounded((days - int(days)) * _DAY))
-    if unit in _MICROSECONDS:
-        return Interval(microseconds=_rounded(number * _MICROSECONDS[unit]))
-    raise ValueError(f"{unit} is no unit of time")
+    if field in _MICROSECONDS:
+        return Interval(microseconds=_rounded(number * _MICROSECONDS[field]))
+    raise ValueError(f"{field} is no unit of time")
 
 
 def _rounded(number: Decimal) -> int:
