@@ -75,12 +75,9 @@ class Part:
         }
         for written in self.sections:
             each = replace(written, columns=tuple(filter(None, written.columns)))
-            rows = rows_of(written)
-            if len(each.columns) < len(written.columns):
-                rows = _without_dropped(rows)
             of = types[each.relation]
             has_bytes = any(of[name].kind in _CONVERTED for name in each.columns)
-            for row in numbers[each.relation].given(each, rows):
+            for row in numbers[each.relation].given(each, rows_of(written)):
                 if has_bytes or bytes in map(type, row.values):
                     yield _row_as_types(row, of, each)
                 else:
@@ -302,11 +299,3 @@ def _columns_before(later: Sequence[ColumnChange], names: Sequence[str]) -> tupl
         elif change.column in found:
             found.remove(change.column)
     return tuple(found)
-
-
-def _without_dropped(rows: Iterator[Row]) -> Iterator[Row]:
-    """The rows without the values of columns that are dropped behind them."""
-    for row in rows:
-        kept = [(c, v) for c, v in zip(row.columns, row.values, strict=True) if c]
-        columns, values = tuple(c for c, _ in kept), [v for _, v in kept]
-        yield replace(row, columns=columns, values=values)

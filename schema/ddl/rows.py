@@ -78,8 +78,8 @@ _TYPES = {"DATE", "TIMESTAMP", "DATETIME", "TIMESTAMPTZ"}
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A statement with rows of a relation. `columns` is empty if the statement names none.
-    `named`: the statement names its columns."""
+    """A statement with rows of a relation. `columns` is empty if the statement names none; the
+    values of a column "" are left out. `named`: the statement names its columns."""
 
     relation: str
     columns: tuple[str, ...]
@@ -133,6 +133,7 @@ def rows_of(section: Section) -> Iterator[Row]:
     place = section.piece.place
     short = section.source is Source.POSTGRES and not section.named
     rows = _copied(section) if section.piece.rows is not None else _Inserted(section).rows()
+    dropped = {at for at, name in enumerate(section.columns) if not name}
     for line, values, text, defaults in rows:
         # PostgreSQL gives the last columns their defaults if there are no values for them.
         columns = section.columns[: len(values)] if short else section.columns
@@ -143,12 +144,12 @@ def rows_of(section: Section) -> Iterator[Row]:
                 name=section.relation,
             )
         row = Row(section.relation, line, columns, values, text)
-        yield _without(defaults, row) if defaults else row
+        yield _without({*dropped, *defaults}, row) if dropped or defaults else row
 
 
-def _without(defaults: Collection[int], row: Row) -> Row:
-    """The row without the columns that have DEFAULT in their place."""
-    kept = [at for at in range(len(row.values)) if at not in defaults]
+def _without(positions: Collection[int], row: Row) -> Row:
+    """The row without the columns at the positions."""
+    kept = [at for at in range(len(row.values)) if at not in positions]
     columns, values = tuple(row.columns[at] for at in kept), [row.values[at] for at in kept]
     return replace(row, columns=columns, values=values)
 
