@@ -503,6 +503,26 @@ def test_a_header_with_another_delimiter_is_refused_with_a_cure(run: Run, tmp_pa
     assert "--delimiter ';'" in errors
 
 
+def test_lines_may_end_with_cr_alone(run: Run, db: Connection, tmp_path: Path) -> None:
+    """The server reads them; the client finds one line, and takes it for the header."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"a_id,a_name\r1,A\r2,B\r")
+    code, _, errors = run("load", "author", str(path))
+    assert (code, errors) == (0, "")
+    assert rows(db, "SELECT a_id, a_name FROM author") == [(1, "A"), (2, "B")]
+
+
+@pytest.mark.parametrize(
+    "header", [b"a_id,\xe4\n", b"a_id," + 200_000 * b"x" + b"\n"], ids=["no UTF-8", "too long"]
+)
+def test_a_header_that_cannot_be_read_is_refused(run: Run, tmp_path: Path, header: bytes) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(header)
+    code, _, errors = run("load", "author", str(path))
+    assert code != 0
+    assert errors.startswith(f"error: {path}: The body cannot be read as text/csv")
+
+
 def test_a_wrong_delimiter_is_refused(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a_id;a_name\n1;A\n")

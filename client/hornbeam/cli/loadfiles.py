@@ -156,10 +156,10 @@ def _with_names(header: bytes, columns: Columns, delimiter: str, path: Path) -> 
     whose fields another sign separates."""
     try:
         text = header.decode().rstrip("\r\n")
-    except UnicodeDecodeError:
-        return header  # the server refuses it
+        (names,) = list(csv.reader([text], delimiter=delimiter)) or [[]]
+    except (UnicodeDecodeError, csv.Error):
+        return header  # the server reads it otherwise, or refuses it
     known = {name.lower() for name in columns.names}
-    (names,) = list(csv.reader([text], delimiter=delimiter)) or [[]]
     found = [name if name.strip().lower() not in known else name.strip() for name in names]
     other = next((sign for sign in _DELIMITERS if sign in text and sign != delimiter), "")
     if len(names) == 1 and found[0].lower() not in known and other:
