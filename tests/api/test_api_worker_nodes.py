@@ -38,6 +38,21 @@ def members(url: str) -> dict[str, str]:
     return {each["address"]: each["name"] for each in status(url).get("members", ())}
 
 
+def serving_members(url: str) -> dict[str, str]:
+    """The members once there are `WORKERS`, and each of them serves. All come from one answer:
+    another request may get a worker that does not serve yet, and lists no members."""
+    found: dict[str, str] = {}
+
+    def all_serve() -> bool:
+        nonlocal found
+        found = members(url)
+        names = {status(address).get("name") for address in found}
+        return len(found) == WORKERS and names == set(found.values())
+
+    wait_until(all_serve, 60)
+    return found
+
+
 def processes_of(node: NodeProcess) -> list[int]:
     """The process ids of the workers."""
     assert node.process is not None
@@ -54,11 +69,9 @@ def test_workers_serve_one_database_at_one_address(real_cluster, tmp_path):
     )
     node.start()
     try:
-        wait_until(lambda: len(members(node.url)) == WORKERS, 60)
-        own = members(node.url)
+        own = serving_members(node.url)
         assert node.url not in own
-        names = set(own.values())  # a member that has joined may not serve yet
-        wait_until(lambda: {status(address).get("name") for address in own} == names, 60)
+        names = set(own.values())
         with hornbeam.connect(f"hornbeam://{node.address}", autocommit=True) as db:
             cursor = db.cursor()
             cursor.execute("CREATE TABLE t (a BIGINT PRIMARY KEY)")
@@ -76,7 +89,7 @@ def test_workers_serve_one_database_at_one_address(real_cluster, tmp_path):
             lambda: (
                 len(now := members(node.url)) == WORKERS and len(set(now.values()) - names) == 1
             ),
-            120,
+            60,
         )
         workers = processes_of(node)
     finally:
