@@ -25,9 +25,7 @@ def shower(bars: Progress, task: TaskID, loader: Loader, before: int = 0) -> Sho
     def show(position: int, length: int | None = None) -> None:
         rejected = loader.total().rejected
         note = f"{loader.rate:,.0f} rows/s" + (f", {rejected:,} rejected" if rejected else "")
-        bars.update(task, completed=before + position, note=note)
-        if length is not None:
-            bars.update(task, total=length)
+        bars.update(task, completed=before + position, total=length, note=note)
 
     return show
 
