@@ -118,7 +118,7 @@ def _supervise(settings: Settings) -> None:
         supervisor = Supervisor(
             _WorkerNode(shared),
             settings.workers,
-            final=frozenset({EXIT_CONFIGURATION, EXIT_DAMAGED}),
+            final=FINAL,
         )
         code = asyncio.run(supervisor.run(lambda: _announce(url, settings.workers)))
     raise SystemExit(code)
