@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -54,10 +55,14 @@ def serving_members(url: str) -> dict[str, str]:
 
 
 def processes_of(node: NodeProcess) -> list[int]:
-    """The process ids of the workers."""
+    """The process ids of the workers. A child may end while this looks for them."""
     assert node.process is not None
-    found = children(node.process.pid)
-    return [pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    found = []
+    for pid in children(node.process.pid):
+        with contextlib.suppress(OSError):
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 def test_workers_serve_one_database_at_one_address(real_cluster, tmp_path):
