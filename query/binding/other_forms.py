@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from hornbeam_server.query.dialect.grammar import text_at, token_like
 from hornbeam_server.schema.errors import Unsupported
 
 _ORDERS = {
@@ -27,20 +28,16 @@ def with_known_forms(tokens: Sequence[Token]) -> Sequence[Token]:
     for i, token in enumerate(tokens):
         order = _ORDERS.get(token.token_type)
         if order is not None and i and tokens[i - 1].token_type is TokenType.USING:
-            found[-1] = _token(*order, token)
+            found[-1] = token_like(*order, token)
             continue
         if token.token_type is TokenType.FROM and _is_empty(tokens[max(i - 3, 0) : i]):
-            found.append(_token(TokenType.NUMBER, "1", token))
+            found.append(token_like(TokenType.NUMBER, "1", token))
         found.append(token)
     return found
 
 
 def _is_empty(before: Sequence[Token]) -> bool:
     return [token.text.upper() for token in before] == ["EXISTS", "(", "SELECT"]
-
-
-def _token(kind: TokenType, text: str, place: Token) -> Token:
-    return Token(kind, text, place.line, place.col, place.start, place.end, [])
 
 
 def refuse_forms(tokens: Sequence[Token]) -> None:
@@ -66,7 +63,7 @@ def refuse_forms(tokens: Sequence[Token]) -> None:
 
 
 def _begins_argument(tokens: Sequence[Token], i: int) -> bool:
-    before, behind = tokens[max(i - 1, 0)].text, _text(tokens, i + 1)
+    before, behind = tokens[max(i - 1, 0)].text, text_at(tokens, i + 1)
     return i > 0 and before in ("(", ",") and bool(behind) and behind not in _ENDS
 
 
@@ -95,16 +92,12 @@ _BEFORE_OPERAND = {
 
 def _is_named(tokens: Sequence[Token], i: int) -> bool:
     """Whether an alias follows the columns of USING (…). USING of DELETE and MERGE has a query."""
-    if tokens[i].token_type is not TokenType.USING or _text(tokens, i + 1) != "(":
+    if tokens[i].token_type is not TokenType.USING or text_at(tokens, i + 1) != "(":
         return False
     end = i + 2
     while end < len(tokens) and tokens[end].token_type in _NAMES:
         end += 1
-    return _text(tokens, end) == ")" and _text(tokens, end + 1).upper() == "AS"
+    return text_at(tokens, end) == ")" and text_at(tokens, end + 1).upper() == "AS"
 
 
 _NAMES = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.COMMA}
-
-
-def _text(tokens: Sequence[Token], i: int) -> str:
-    return tokens[i].text if i < len(tokens) else ""

@@ -54,7 +54,7 @@ from hornbeam_server.query.dialect.duckdb_sql import check_cast
 from hornbeam_server.query.dialect.fidelity import check as check_faithful
 from hornbeam_server.query.dialect.foreign_tokens import check_tokens
 from hornbeam_server.query.dialect.functions import function_name, in_duckdb, is_translated
-from hornbeam_server.query.dialect.grammar import at
+from hornbeam_server.query.dialect.grammar import at, text_at, token_like
 from hornbeam_server.query.dialect.interval_fields import with_intervals
 from hornbeam_server.query.dialect.jsonb_rows import POPULATING, RECORDS
 from hornbeam_server.query.dialect.settings import show_as_query
@@ -211,7 +211,7 @@ def _without_overriding(tokens: list[Token]) -> tuple[list[Token], str]:
     """(tokens without OVERRIDING SYSTEM VALUE or OVERRIDING USER VALUE, "system", "user" or ""):
     the library's parser does not know the clause."""
     for i, token in enumerate(tokens):
-        words = [_text(tokens, i + n).upper() for n in range(3)]
+        words = [text_at(tokens, i + n).upper() for n in range(3)]
         if words in _OVERRIDING and token.token_type is TokenType.VAR:
             return [*tokens[:i], *tokens[i + 3 :]], words[1].lower()
     return tokens, ""
@@ -224,10 +224,10 @@ def _without_default_values(tokens: list[Token]) -> list[Token]:
         i + n
         for i, token in enumerate(tokens)
         if token.token_type is TokenType.INSERT
-        and [_text(tokens, i + n).upper() for n in (1, 2)] == ["DEFAULT", "VALUES"]
+        and [text_at(tokens, i + n).upper() for n in (1, 2)] == ["DEFAULT", "VALUES"]
         for n in (1, 2)
     }
-    if _text(tokens, 0).upper() == "MERGE":
+    if text_at(tokens, 0).upper() == "MERGE":
         _require_values(tokens)
     return [token for i, token in enumerate(tokens) if i not in gone] if gone else tokens
 
@@ -235,12 +235,12 @@ def _without_default_values(tokens: list[Token]) -> list[Token]:
 def _require_values(tokens: Sequence[Token]) -> None:
     """Raise SqlError for an INSERT of a MERGE without a row, which would insert defaults."""
     for i, token in enumerate(tokens):
-        if token.token_type is not TokenType.INSERT or _text(tokens, i - 1).upper() != "THEN":
+        if token.token_type is not TokenType.INSERT or text_at(tokens, i - 1).upper() != "THEN":
             continue
         following = i + 1
-        if _text(tokens, following) == "(":
+        if text_at(tokens, following) == "(":
             following = _behind_parenthesis(tokens, following)
-        if _text(tokens, following).upper() not in {"VALUES", "DEFAULT", "OVERRIDING"}:
+        if text_at(tokens, following).upper() not in {"VALUES", "DEFAULT", "OVERRIDING"}:
             raise SqlError(
                 "An INSERT of a MERGE has no values.",
                 cure="Write INSERT (columns) VALUES (…), or INSERT DEFAULT VALUES.",
@@ -259,10 +259,10 @@ def _behind_parenthesis(tokens: Sequence[Token], start: int) -> int:
 
 def _with_insert(tokens: Sequence[Token]) -> Sequence[Token]:
     """The tokens with INSERT OR REPLACE for REPLACE at the beginning of REPLACE INTO."""
-    if [_text(tokens, i).upper() for i in range(2)] != ["REPLACE", "INTO"]:
+    if [text_at(tokens, i).upper() for i in range(2)] != ["REPLACE", "INTO"]:
         return tokens
     first = tokens[0]
-    words = [_token(TokenType.INSERT, "INSERT", first), _token(TokenType.OR, "OR", first)]
+    words = [token_like(TokenType.INSERT, "INSERT", first), token_like(TokenType.OR, "OR", first)]
     return [*words, *tokens]
 
 
@@ -284,24 +284,24 @@ def _number_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
     for i, token in enumerate(tokens):
         if token.token_type in (TokenType.PLACEHOLDER, TokenType.QDCOLON):
             count += 1
-            yield _token(TokenType.PARAMETER, "$", token)
-            yield _token(TokenType.NUMBER, str(count), token)
+            yield token_like(TokenType.PARAMETER, "$", token)
+            yield token_like(TokenType.NUMBER, str(count), token)
             if token.token_type is TokenType.QDCOLON:  # ?::TYPE, where ?:: is one token
-                yield _token(TokenType.DCOLON, "::", token)
-        elif token.text == "@" and _text(tokens, i + 1) in ("?", "@"):
+                yield token_like(TokenType.DCOLON, "::", token)
+        elif token.text == "@" and text_at(tokens, i + 1) in ("?", "@"):
             raise Unsupported(
-                f"The operator @{_text(tokens, i + 1)} takes a path of SQL/JSON, which is not"
+                f"The operator @{text_at(tokens, i + 1)} takes a path of SQL/JSON, which is not"
                 " supported.",
                 cure=_BY_PATH,
             )
         elif token.token_type is TokenType.PARAMETER and not _is_absolute(tokens, i):
             raise Unsupported(
-                f"{token.text}{_text(tokens, i + 1)} is no parameter here.",
+                f"{token.text}{text_at(tokens, i + 1)} is no parameter here.",
                 cure="Write ? or :name.",
             )
         elif _starts_named(tokens, i):
             named = True
-            yield _token(TokenType.PARAMETER, "$", token)
+            yield token_like(TokenType.PARAMETER, "$", token)
         else:
             yield token
     if count and named:
@@ -320,7 +320,7 @@ def _starts_named(tokens: Sequence[Token], i: int) -> bool:
     token = tokens[i]
     return (
         token.token_type is TokenType.COLON
-        and _text(tokens, i + 1).isidentifier()
+        and text_at(tokens, i + 1).isidentifier()
         and tokens[i + 1].start == token.end + 1
         and not (i and tokens[i - 1].token_type in _BEFORE_SLICE_OR_KEY)
         and not _starts_slice(tokens[max(i - 2, 0) : i])
@@ -332,14 +332,6 @@ def _starts_slice(before: Sequence[Token]) -> bool:
     no operand."""
     kinds = [token.token_type for token in before]
     return kinds[1:] == [TokenType.L_BRACKET] and kinds[0] in _BEFORE_SLICE_OR_KEY
-
-
-def _text(tokens: Sequence[Token], i: int) -> str:
-    return tokens[i].text if i < len(tokens) else ""
-
-
-def _token(kind: TokenType, text: str, like: Token) -> Token:
-    return Token(kind, text, like.line, like.col, like.start, like.end, [])
 
 
 def _check_length(tokens: Sequence[Token]) -> None:

@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.query.dialect.functions import function_name, is_aggregate
+from hornbeam_server.query.dialect.grammar import text_at, token_like
 from hornbeam_server.query.dialect.jsonb_rows import (
     POPULATING,
     RECORDS,
@@ -76,16 +77,8 @@ def with_names_of_records(tokens: Sequence[Token]) -> Sequence[Token]:
             opened.append(i)
         elif token.token_type is TokenType.R_PAREN and opened:
             closed[i] = opened.pop()
-        elif token.token_type is TokenType.ALIAS and _opens(tokens, i + 1) and i - 1 in closed:
+        elif token.token_type is TokenType.ALIAS and i - 1 in closed:
             named = tokens[max(closed[i - 1] - 1, 0)]
-            if named.text.lower() in RECORDS:
-                found.append(
-                    Token(
-                        TokenType.VAR, named.text, token.line, token.col, token.start, token.end, []
-                    )
-                )
+            if named.text.lower() in RECORDS and text_at(tokens, i + 1) == "(":
+                found.append(token_like(TokenType.VAR, named.text, token))
     return found
-
-
-def _opens(tokens: Sequence[Token], i: int) -> bool:
-    return i < len(tokens) and tokens[i].token_type is TokenType.L_PAREN

@@ -369,6 +369,16 @@ def tokenize(sql: str) -> Sequence[Token]:
     return [_read_as(_KINDS.get(token.token_type), token, sql) for token in _DIALECT.tokenize(sql)]
 
 
+def text_at(tokens: Sequence[Token], i: int) -> str:
+    """The text of token `i`; "" behind the last one."""
+    return tokens[i].text if i < len(tokens) else ""
+
+
+def token_like(kind: TokenType, text: str, like: Token) -> Token:
+    """A token that stands where the token `like` stands."""
+    return Token(kind, text, like.line, like.col, like.start, like.end, [])
+
+
 _KINDS = {
     TokenType.UNICODE_STRING: TokenType.UNICODE_STRING,
     TokenType.BYTE_STRING: TokenType.BYTE_STRING,

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from hornbeam_server.query.dialect.grammar import token_like
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
 from hornbeam_server.schema.intervals import Interval, interval
 from hornbeam_server.schema.seconds import SECOND_DIGITS
@@ -48,7 +49,7 @@ def _written(tokens: Sequence[Token]) -> Iterator[Token]:
             continue
         text, value, i_next = found
         yield tokens[i]
-        yield Token(TokenType.STRING, str(value), text.line, text.col, text.start, text.end, [])
+        yield token_like(TokenType.STRING, str(value), text)
         i = i_next
 
 
