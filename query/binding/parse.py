@@ -288,7 +288,7 @@ def _number_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
             yield token_like(TokenType.NUMBER, str(count), token)
             if token.token_type is TokenType.QDCOLON:  # ?::TYPE, where ?:: is one token
                 yield token_like(TokenType.DCOLON, "::", token)
-        elif token.text == "@" and text_at(tokens, i + 1) in ("?", "@"):
+        elif token.token_type is TokenType.PARAMETER and _begins_path(tokens, i):
             raise Unsupported(
                 f"The operator @{text_at(tokens, i + 1)} takes a path of SQL/JSON, which is not"
                 " supported.",
@@ -306,6 +306,11 @@ def _number_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
             yield token
     if count and named:
         raise Unsupported("The statement has both ? and :name.", cure="Use one of the two.")
+
+
+def _begins_path(tokens: Sequence[Token], i: int) -> bool:
+    """Whether the sign `@` at `i` begins the operator `@?` or `@@`."""
+    return tokens[i].text == "@" and text_at(tokens, i + 1) in ("?", "@")
 
 
 def _is_absolute(tokens: Sequence[Token], i: int) -> bool:

@@ -54,6 +54,7 @@ EXPRESSIONS = (
     "j = '{\"b\": 1, \"a\": 2.0}'", "j IN ('1', 'null')", "j IS DISTINCT FROM m", "CAST(j AS TEXT)",
     "CAST(j AS INTEGER)", "CAST(j -> 'a' AS BIGINT)", "CAST(j AS BOOLEAN)", "CAST(s AS JSONB)",
     "coalesce(j, m)", "CASE WHEN j ? 'a' THEN j -> 'a' ELSE m END",
+    "j -> '@' ? 'a'",
 )  # fmt: skip
 
 
