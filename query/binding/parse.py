@@ -429,11 +429,13 @@ def _leave_collation_out(node: exp.Collate, sql: str) -> None:
 
 def _translate(tree: exp.Expr, sql: str) -> None:
     """Translate functions that differ in DuckDB (`query/dialect/functions.py`)."""
-    items: list[exp.Expr] = list(tree.find_all(exp.Table, exp.Lateral))
-    for item in filter(is_call_in_from, items):
+    nodes: list[exp.Expr] = list(tree.dfs())
+    calls = [node for node in nodes if is_call_in_from(node)]
+    for item in reversed(calls):  # parts first
         supersede(item, call_in_from(item))
-    nodes = [node for node in tree.dfs() if is_translated(node)]
-    for node in reversed(nodes):  # parts first
+    if calls:
+        nodes = list(tree.dfs())
+    for node in reversed(list(filter(is_translated, nodes))):
         try:
             found = in_duckdb(node)
             supersede(node, found)

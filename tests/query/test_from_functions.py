@@ -121,3 +121,8 @@ def test_a_function_of_one_value_gives_one_row_in_from():
     bound = bind("SELECT * FROM repeat('a', 3) AS r, upper(r) AS u", CATALOG)
     assert [column.name for column in bound.columns] == ["r", "u"]
     assert bind("SELECT jsonb_to_record.a FROM jsonb_to_record('{}') AS (a INT)", CATALOG)
+
+
+async def test_a_function_in_from_has_a_subquery_with_another_one(engine):
+    query = engine.prepare("SELECT y FROM abs((SELECT x FROM abs(-2) AS t (x))) AS y", CATALOG)
+    assert await (await query.run(MemoryReader(CATALOG, DATA))).all() == [(2,)]
