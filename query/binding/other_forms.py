@@ -17,6 +17,7 @@ _ORDERS = {
     TokenType.LT: (TokenType.ASC, "ASC"),
     TokenType.GT: (TokenType.DESC, "DESC"),
 }
+_CHANGED = {TokenType.USING, TokenType.FROM}
 _FORMS = frozenset({"NFC", "NFD", "NFKC", "NFKD"})
 _ENDS = frozenset({",", ")", ";", "."})
 
@@ -24,6 +25,8 @@ _ENDS = frozenset({",", ")", ";", "."})
 def with_known_forms(tokens: Sequence[Token]) -> Sequence[Token]:
     """The tokens with ASC for USING <, DESC for USING >, and SELECT 1 for SELECT in EXISTS (SELECT
     FROM …)."""
+    if _CHANGED.isdisjoint({token.token_type for token in tokens}):
+        return tokens
     found: list[Token] = []
     for i, token in enumerate(tokens):
         order = _ORDERS.get(token.token_type)

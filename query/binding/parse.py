@@ -94,7 +94,7 @@ external access switched off; this list makes the refusal early and clear."""
 
 OVERRIDING = "overriding"
 """Argument of an INSERT node for OVERRIDING … VALUE: "system" or "user"."""
-_OVERRIDING = (["OVERRIDING", "SYSTEM", "VALUE"], ["OVERRIDING", "USER", "VALUE"])
+_OVERRIDING = (["SYSTEM", "VALUE"], ["USER", "VALUE"])
 OF_SERVER = re.compile(
     r"pg_(?!typeof$|sleep$|get_serial_sequence$).*|has_.*_privilege|format_type|(col|obj|shobj)_description"
     r"|in_search_path|inet_.*|txid_current"
@@ -161,7 +161,8 @@ def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> list[exp.Expr
         if isinstance(cast, exp.Cast):
             check_cast(cast)
     _translate(tree, sql)
-    read_distances(tree)
+    if any(isinstance(node, exp.WindowSpec) for node in nodes):
+        read_distances(tree)
     write_out_rows(tree)
     _compare_values(tree)
     if any(isinstance(node, SEVERAL) for node in nodes):
@@ -211,9 +212,11 @@ def _without_overriding(tokens: list[Token]) -> tuple[list[Token], str]:
     """(tokens without OVERRIDING SYSTEM VALUE or OVERRIDING USER VALUE, "system", "user" or ""):
     the library's parser does not know the clause."""
     for i, token in enumerate(tokens):
-        words = [text_at(tokens, i + n).upper() for n in range(3)]
-        if words in _OVERRIDING and token.token_type is TokenType.VAR:
-            return [*tokens[:i], *tokens[i + 3 :]], words[1].lower()
+        if token.token_type is not TokenType.VAR or token.text.upper() != "OVERRIDING":
+            continue
+        words = [text_at(tokens, i + n).upper() for n in (1, 2)]
+        if words in _OVERRIDING:
+            return [*tokens[:i], *tokens[i + 3 :]], words[0].lower()
     return tokens, ""
 
 

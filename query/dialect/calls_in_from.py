@@ -68,6 +68,8 @@ def call_in_from(node: exp.Expr) -> exp.Expr:
 
 def with_names_of_records(tokens: Sequence[Token]) -> Sequence[Token]:
     """The tokens with the function's name as the alias of `jsonb_to_record(…) AS (a INTEGER)`."""
+    if TokenType.ALIAS not in {token.token_type for token in tokens}:
+        return tokens
     found: list[Token] = []
     opened: list[int] = []
     closed: dict[int, int] = {}

@@ -461,8 +461,16 @@ def _similar_to(node: exp.Expr) -> exp.SimilarTo | None:
     return node if isinstance(node, exp.SimilarTo) and not inside else None
 
 
+_NAMES = {exp.Column, exp.Identifier}
+"""Nodes that are not translated, and that most trees are full of."""
+
+
 def is_translated(node: exp.Expr) -> bool:
     """Whether the node needs a translation (`in_duckdb`) from PostgreSQL to DuckDB."""
+    if type(node) in _NAMES:
+        return False
+    if isinstance(node, exp.Literal):
+        return has_exponent(node)
     if has_rows(node):
         return True
     if isinstance(node, exp.Anonymous):
@@ -474,8 +482,6 @@ def is_translated(node: exp.Expr) -> bool:
         return has_pattern(node)
     if isinstance(node, exp.AtTimeZone):
         return zone_offset(node) is not None
-    if isinstance(node, exp.Literal):
-        return has_exponent(node)
     return type(node) in _OPERATORS or session_value(node) is not None
 
 

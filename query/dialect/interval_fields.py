@@ -33,7 +33,7 @@ _UNITS = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000}
 def with_intervals(tokens: Sequence[Token]) -> Sequence[Token]:
     """The tokens with INTERVAL and a text for each literal with fields that DuckDB has not. Raises
     SqlError and TypeMismatch."""
-    if not any(token.token_type is TokenType.INTERVAL for token in tokens):
+    if TokenType.INTERVAL not in {token.token_type for token in tokens}:
         return tokens
     return list(_written(tokens))
 
