@@ -556,6 +556,7 @@ def _view_index(draft: IndexDraft, view: DeclaredView, taken: set[str]) -> Decla
             f"is declared on {view.name}, which batches refresh",
             "Declare the view with refresh = 'immediate', or leave the index out.",
         ),
+        (draft.unique, "on a view is UNIQUE", "Declare UNIQUE on a relation."),
         (
             len(names) < len(draft.columns),
             "on a view has an expression",

@@ -3,8 +3,9 @@
 import pytest
 
 from hornbeam_server.node.schema_problems import checked
-from hornbeam_server.schema.ddl import load_ddl, read_file, render_ddl
+from hornbeam_server.schema.ddl import STATEMENT, load_ddl, read_file, render_ddl
 from hornbeam_server.schema.ddl.sources import Source, recognised
+from hornbeam_server.schema.errors import SchemaError
 from hornbeam_server.schema.model import Schema
 
 MOOD = "CREATE TYPE public.mood AS ENUM ('a', 'b');"
@@ -366,13 +367,16 @@ def test_types_that_are_kept_as_text_are_noted(written: str) -> None:
     assert any("kept as TEXT" in note for note in schema.notes)
 
 
-def test_a_unique_index_of_a_view_is_kept_without_unique() -> None:
-    schema = load_ddl(
+def test_a_unique_index_of_a_view_is_kept_without_unique_in_files_only() -> None:
+    text = (
         "CREATE TABLE t (a INT PRIMARY KEY, b INT);"
         "CREATE MATERIALIZED VIEW v WITH (refresh = 'immediate') AS"
         " SELECT b, count(*) AS n FROM t GROUP BY b;"
         "CREATE UNIQUE INDEX i ON v (b);"
     )
+    with pytest.raises(SchemaError, match="Index i on a view is UNIQUE"):
+        load_ddl(text, STATEMENT)
+    schema = load_ddl(text)
     assert any("index i in line 1 is kept without UNIQUE" in note for note in schema.notes)
     (index,) = schema.indexes
     assert (index.name, index.relation, index.unique) == ("i", "v", False)
