@@ -86,7 +86,7 @@ def located(found: Sequence[Piece], source: Source, known: Spaces, problems: Pro
         replace(piece, spaces=_along(path, spaces))
         for piece, path in zip(found, paths, strict=True)
     )
-    for piece in names.created.values() if source is not Source.MYSQL else ():
+    for piece in created.values():
         with problems.collect():
             _refuse_elements(piece)
     return Located(
