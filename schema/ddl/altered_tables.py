@@ -188,10 +188,11 @@ def _is(name: Name | None, text: str) -> bool:
 def _set_default(
     statement: Statement, action: exp.Expr, draft: RelationDraft, default: exp.Expr
 ) -> None:
-    """Read ALTER COLUMN … SET DEFAULT."""
+    """Read ALTER COLUMN … SET DEFAULT, which replaces a default."""
     position = column_position(statement.name(action.this), draft)
     column = draft.columns[position]
-    check_single_default(column)
+    if is_generated(column):
+        check_single_default(column)
     place = statement.place(statement.keyword("DEFAULT", statement.start))
     written = partial(statement.default_expression, statement.start)
     value = read_default(default, column.type, place, written)

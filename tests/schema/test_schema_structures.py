@@ -120,9 +120,20 @@ def test_a_default_follows_the_type_that_alter_table_gives(
     assert schema == load_ddl(render_ddl(schema))
 
 
+@pytest.mark.parametrize("before", ["", "DEFAULT 3", "DEFAULT 1 + 1"])
+def test_set_default_of_a_file_replaces_the_default(before: str) -> None:
+    table = "CREATE TABLE t (a INT PRIMARY KEY, b INT {});"
+    for default in ("4", "2 + 2"):
+        set_default = f" ALTER TABLE t ALTER b SET DEFAULT {default}"
+        expected = load_ddl(table.format(f"DEFAULT {default}"))
+        assert load_ddl(table.format(before) + set_default) == expected
+
+
 @pytest.mark.parametrize(
     ("declared", "alter", "message"),
     [
+        ("SERIAL", "SET DEFAULT 1", "Column b has two defaults."),
+        ("INT GENERATED ALWAYS AS (a + 1) STORED", "SET DEFAULT 1", "Column b has two defaults."),
         ("TEXT DEFAULT 'x'", "TYPE INT", "The default of b does not fit the new type: "),
         ("TIMESTAMP DEFAULT now()", "TYPE INT", "Default CURRENT_TIMESTAMP does not fit type "),
         ("UUID DEFAULT gen_random_uuid()", "TYPE INT", "Default gen_random_uuid() does not fit "),
