@@ -119,7 +119,8 @@ class BaseCursor:
 
     @property
     def notice(self) -> str:
-        """Why the last statement had nothing to do, as VACUUM has."""
+        """A remark about the last statement: VACUUM has nothing to do, or COMMIT has rolled back
+        an aborted transaction."""
         return self._results.notice
 
     @property

@@ -76,7 +76,8 @@ class Connection(BaseConnection):
 
         Raises OperationalError with code "read-conflict" when a row that the transaction read has
         changed; at SERIALIZABLE also when a row has begun to match one of its queries. Then retry
-        the transaction (`run` does so automatically).
+        the transaction (`run` does so automatically). Rolls back a transaction that a failed
+        statement has aborted, and raises InternalError with code "failed-transaction".
         """
         finished(self._session.commit())
 

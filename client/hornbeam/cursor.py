@@ -99,10 +99,11 @@ class Cursor(BaseCursor):
         """The pieces of a SELECT's Arrow answer."""
         self._results.begin()
         session = self._results.session
-        body = finished(session.streamed_body(sql, parameters))
-        with self.connection.transport.stream("/v1/query", body, {"Accept": ARROW}) as answer:
-            session.note_streamed(answer.headers)
-            yield iter(answer.pieces)
+        with session.statement():
+            body = finished(session.streamed_body(sql, parameters))
+            with self.connection.transport.stream("/v1/query", body, {"Accept": ARROW}) as answer:
+                session.note_streamed(answer.headers)
+                yield iter(answer.pieces)
 
     def results(self) -> Results:
         if self._results.must_wait:

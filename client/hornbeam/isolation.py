@@ -35,6 +35,10 @@ class Action(enum.Enum):
     SET_SESSION = "set session characteristics"
 
 
+ENDING = frozenset({Action.COMMIT, Action.ROLLBACK, Action.ROLLBACK_TO})
+"""The statements that an aborted transaction carries out."""
+
+
 class Control(NamedTuple):
     """A statement that controls transactions: `level` and `read_only` are None if it does not name
     them. `name` is that of a savepoint."""

@@ -33,7 +33,8 @@ class Results:
         self.served_by: list[str] = []
         """Views, indexes and relations that answered the last SELECT."""
         self.notice = ""
-        """Why the last statement had nothing to do, as VACUUM has."""
+        """A remark about the last statement: VACUUM has nothing to do, or COMMIT has rolled back
+        an aborted transaction."""
         self._closed = False
         self._description: list[Description] | None
         self._rows: list[Row] | None
@@ -67,42 +68,20 @@ class Results:
         """Run a statement with `?` (a sequence) or `:name` (a mapping) parameters. A mapping may
         contain further names."""
         self.begin()
-        match kind(operation):
-            case Kind.WRITE:
-                await self._write([Write.of(operation, parameters, self.session.path_member)])
-            case Kind.DDL:
-                answer = await self.session.ddl(operation, parameters)
-                if answer is not None:
-                    self._rowcount = 1
-                    self._take([{"name": "setval", "type": "BIGINT"}], [[answer["value"]]])
-            case Kind.EXPLAIN:
-                await self._explain(operation, parameters)
-            case Kind.SET:
-                await self._set(operation)
-            case Kind.CONTROL:
-                await self.session.control(operation)
-            case Kind.PREPARE:
-                await self.session.prepare(operation)
-            case Kind.EXECUTE:
-                await self.execute(*await self._executed(operation, parameters))
-            case Kind.DEALLOCATE:
-                self.session.deallocate(operation)
-            case Kind.DISCARD:
-                self.session.discard(operation)
-            case Kind.UPKEEP:
-                self.notice = notice_of(operation, await self.session.schema_document())
-            case Kind.READ:
-                await self._read(operation, parameters)
+        meaning = kind(operation)
+        with self.session.statement(ignored=meaning is not Kind.CONTROL):
+            await self._execute(meaning, operation, parameters)
 
     async def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> None:
         """Run a write once for each set of parameters, in their order, as one statement of one
         request. All runs succeed, or none. `rowcount` and the rows of RETURNING are those of all
         runs."""
         self.begin()
-        if kind(operation) is not Kind.WRITE:
-            raise InterfaceError("executemany is for INSERT, UPDATE and DELETE.")
-        write = Write.repeated(operation, seq_of_parameters, self.session.path_member)
-        await self._write([] if write is None else [write])
+        with self.session.statement():
+            if kind(operation) is not Kind.WRITE:
+                raise InterfaceError("executemany is for INSERT, UPDATE and DELETE.")
+            write = Write.repeated(operation, seq_of_parameters, self.session.path_member)
+            await self._write([] if write is None else [write])
 
     def fetchone(self) -> Row | None:
         rows = self._result()
@@ -151,6 +130,34 @@ class Results:
         if self._rows is None:
             raise InterfaceError("There are no rows: the last statement returned none.")
         return self._rows
+
+    async def _execute(self, meaning: Kind, operation: str, parameters: Parameters) -> None:
+        match meaning:
+            case Kind.WRITE:
+                await self._write([Write.of(operation, parameters, self.session.path_member)])
+            case Kind.DDL:
+                answer = await self.session.ddl(operation, parameters)
+                if answer is not None:
+                    self._rowcount = 1
+                    self._take([{"name": "setval", "type": "BIGINT"}], [[answer["value"]]])
+            case Kind.EXPLAIN:
+                await self._explain(operation, parameters)
+            case Kind.SET:
+                await self._set(operation)
+            case Kind.CONTROL:
+                self.notice = await self.session.control(operation)
+            case Kind.PREPARE:
+                await self.session.prepare(operation)
+            case Kind.EXECUTE:
+                await self.execute(*await self._executed(operation, parameters))
+            case Kind.DEALLOCATE:
+                self.session.deallocate(operation)
+            case Kind.DISCARD:
+                self.session.discard(operation)
+            case Kind.UPKEEP:
+                self.notice = notice_of(operation, await self.session.schema_document())
+            case Kind.READ:
+                await self._read(operation, parameters)
 
     async def _read(self, sql: str, parameters: Parameters) -> None:
         answer = await self.session.query(sql, parameters)

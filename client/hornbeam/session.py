@@ -20,17 +20,19 @@ in an event loop (`waiting.py`).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
 from hornbeam.ddl import execute_ddl
 from hornbeam.errors import Error, InterfaceError, NotSupportedError, ProgrammingError
-from hornbeam.isolation import Action, Control, Modes, control_of, level_of
+from hornbeam.isolation import ENDING, Action, Control, Modes, control_of, level_of
 from hornbeam.namespaces import PUBLIC, SearchPath, Setting
 from hornbeam.options import Options
 from hornbeam.prepared import Prepared, deallocated, discarded, prepared_of
 from hornbeam.statements import Kind, cached_for_statements, calls_of_session, draws, kind
+from hornbeam.transaction import Transaction
 from hornbeam.transport import NONE, Requests, encode, encode_text, repeated, utf8
 from hornbeam.types import Parameters, wire_parameters
 from hornbeam.writes import Write
@@ -63,13 +65,7 @@ class Session:
         self._has_drawn = False
         """Has nextval given one of them? Then lastval is defined."""
         self._prepared: dict[str, Prepared] = {}
-        self._snapshot: int | None
-        self._writes: list[Write]
-        self._reads: dict[tuple[str, str], int | None]
-        self._ranges: dict[tuple[Any, ...], None]
-        self._savepoints: dict[str, int]
-        self._replay: dict[str, Any]
-        self._forget()
+        self._open = Transaction()
 
     # ------------------------------------------------------------ transactions
 
@@ -78,21 +74,24 @@ class Session:
 
         Raises OperationalError with code "read-conflict" when a row that the transaction read has
         changed; at SERIALIZABLE also when a row has begun to match one of its queries. Then retry
-        the transaction (`run` does so automatically).
+        the transaction (`run` does so automatically). Rolls back a transaction that a failed
+        statement has aborted, and raises InternalError with code "failed-transaction".
         """
         self.check_open()
-        self._check_sound()
-        writes, replay, level = self._writes, self._replay, self._modes.level.lower()
+        ended, level = self._open, self._modes.level.lower()
+        if ended.failure:
+            self.rollback()
+            raise ended.rolled_back()
         rests_on = {
-            "reads": [[layout, key, ts] for (layout, key), ts in self._reads.items()],
-            "ranges": list(self._ranges),
+            "reads": [[layout, key, ts] for (layout, key), ts in ended.reads.items()],
+            "ranges": list(ended.ranges),
         }
-        bookmark = max(self.bookmark, self._snapshot or 0)
+        bookmark = max(self.bookmark, ended.snapshot or 0)
         self._end()
         self._path.commit()
-        if writes:
-            more = {"bookmark": bookmark, "isolation": level, **replay}
-            await self._transact(writes, {**rests_on, **more})
+        if ended.writes:
+            more = {"bookmark": bookmark, "isolation": level, **ended.replay}
+            await self._transact(ended.writes, {**rests_on, **more})
         self.bookmark = max(self.bookmark, bookmark)
 
     def rollback(self) -> None:
@@ -117,7 +116,7 @@ class Session:
     @autocommit.setter
     def autocommit(self, value: bool) -> None:
         if value != self._autocommit:
-            if self._writes:
+            if self._open.writes or self._open.failure:
                 raise InterfaceError("Commit or roll back before changing autocommit.")
             self._autocommit = value
             self._forget()
@@ -153,7 +152,7 @@ class Session:
     @property
     def in_transaction(self) -> bool:
         """Whether there is an open transaction, which commit or rollback would end."""
-        return self._modes.block or self._has_begun
+        return self._modes.block or self._open.has_begun
 
     def check_open(self) -> None:
         if self._closed:
@@ -178,27 +177,23 @@ class Session:
         Raises InterfaceError in autocommit, as `rollback_to` and `release` do: there each statement
         is its own transaction, which has no savepoints.
         """
-        self.check_open()
-        self._check_transactional()
-        self._check_sound()
-        await self.settle()
-        self._savepoints.pop(name, None)
-        self._savepoints[name] = len(self._writes)
+        with self.statement():
+            self._check_transactional()
+            await self.settle()
+            self._open.savepoint(name)
 
     def rollback_to(self, name: str) -> None:
         """Discard the writes since a savepoint. The savepoint stays. The recorded reads also stay:
-        the commit validates them."""
-        self.check_open()
-        self._check_transactional()
-        self._writes = self._writes[: self._savepoints[self._later_than(name)]]
-        self._accepted = self._failed = False
+        the commit validates them. An aborted transaction goes on."""
+        with self.statement(ignored=False):
+            self._check_transactional()
+            self._open.rollback_to(name)
 
     def release(self, name: str) -> None:
         """Remove a savepoint and the later ones. The writes stay."""
-        self.check_open()
-        self._check_transactional()
-        self._check_sound()
-        del self._savepoints[self._later_than(name)]
+        with self.statement():
+            self._check_transactional()
+            self._open.release(name)
 
     async def schema_document(self) -> dict[str, Any]:
         """The schema in force: the document of /v1/schema."""
@@ -220,6 +215,26 @@ class Session:
 
     # ------------------------------------------------------------ for cursors
 
+    @contextmanager
+    def statement(self, *, ignored: bool = True) -> Iterator[None]:
+        """Run a statement. One that fails aborts the open transaction. An InterfaceError does not:
+        the client was used wrongly, and has sent nothing.
+
+        `ignored`: an aborted transaction refuses the statement (InternalError).
+        """
+        self.check_open()
+        transaction = self._open
+        if ignored and transaction.failure:
+            raise transaction.aborted()
+        try:
+            yield
+        except (InterfaceError, GeneratorExit):  # the latter when an iterator of rows is closed
+            raise
+        except BaseException as error:
+            if not self._automatic:
+                transaction.abort(error)
+            raise
+
     async def set_path(self, setting: Setting) -> None:
         """Set the search path of later statements. Raises InterfaceError for SET LOCAL outside of a
         transaction."""
@@ -236,11 +251,18 @@ class Session:
         """The search path as a member of a request's body."""
         return self._path.member
 
-    async def control(self, sql: str) -> None:
+    async def control(self, sql: str) -> str:
         """Run BEGIN, COMMIT, ROLLBACK, SAVEPOINT, SET TRANSACTION and the like. Outside of a
         transaction, on a connection in autocommit, COMMIT and ROLLBACK do nothing, as in
-        PostgreSQL. Raises ProgrammingError, NotSupportedError, InterfaceError."""
-        await self._carry_out(control_of(sql))
+        PostgreSQL. Returns a remark, or "": COMMIT rolls an aborted transaction
+        back. Raises ProgrammingError, NotSupportedError, InterfaceError."""
+        control, failure = control_of(sql), self._open.failure
+        if control.action is Action.COMMIT and failure:
+            self.rollback()
+            return f"COMMIT has rolled back, since a statement has failed: {failure}"
+        with self.statement(ignored=control.action not in ENDING):
+            await self._carry_out(control)
+        return ""
 
     async def set_mode(self, name: str, value: str) -> bool:
         """SET of a mode of transactions, such as default_transaction_isolation. Returns False for
@@ -327,9 +349,9 @@ class Session:
         self._note_drawn(answer)
         if reads := answer["reads"]:
             for layout, key, ts in reads:
-                self._reads.setdefault((layout, key), ts)
+                self._open.reads.setdefault((layout, key), ts)
         if ranges := answer.get("ranges"):
-            self._ranges.update(dict.fromkeys(map(tuple, ranges)))
+            self._open.ranges.update(dict.fromkeys(map(tuple, ranges)))
         return answer
 
     async def streamed_body(self, sql: str, parameters: Parameters) -> bytes:
@@ -337,13 +359,13 @@ class Session:
 
         The transaction may not write afterwards, since its commit could not be validated.
         """
-        if self._writes and not self._automatic:
+        if self._open.writes and not self._automatic:
             raise NotSupportedError("In a transaction that writes, use execute; or commit first.")
         return await self._query_body(sql, parameters)
 
     def note_streamed(self, headers: Mapping[str, str]) -> None:
         """Note the snapshot of an answer that is streamed."""
-        self._untraced = self._is_traced
+        self._open.untraced = self._is_traced
         self._note_snapshot(int(headers["hornbeam-snapshot"]))
 
     async def explain(
@@ -370,43 +392,37 @@ class Session:
         """Run writes: in autocommit as a transaction, else as a dry run on top of the earlier
         writes. Inside a pipeline the writes run later."""
         self.check_open()
-        self._check_sound()
-        if self._untraced:
+        if self._open.untraced:
             raise NotSupportedError(
                 "This transaction has read Arrow results, which cannot be validated at commit.\n"
                 "  Commit or roll back before writing, or read with execute."
             )
         if self._modes.read_only:
             raise ProgrammingError("This transaction is READ ONLY.")
-        self._writes += writes
+        self._open.writes += writes
         if sessions := [found for each in writes if (found := self._session(each.body["sql"]))]:
             # The first write of the request: a later one would undo what those before it draw.
-            first = next(write for write in self._writes if write.result is None)
+            first = next(write for write in self._open.writes if write.result is None)
             first.body |= sessions[0]
-        if self._pipelines:
-            self._accepted = True
-        else:
+        if not self._pipelines:
             await self.settle()
 
     async def settle(self) -> None:
         """Run all writes that have no result yet, with one request."""
-        waiting = [write for write in self._writes if write.result is None]
+        waiting = [write for write in self._open.writes if write.result is None]
         if not waiting:
             return
-        self.check_open()
+        transaction = self._open
         try:
-            if self._automatic:
-                self._writes = []
-                await self._transact(waiting, {"isolation": self._modes.level.lower()})
-            else:
-                await self._try()
+            with self.statement():
+                if self._automatic:
+                    transaction.writes = []
+                    await self._transact(waiting, {"isolation": self._modes.level.lower()})
+                else:
+                    await self._try()
         except BaseException:
-            # The pipeline accepted writes that are now dropped. Without them the transaction would
-            # not be the one that the caller wanted.
-            self._failed = self._accepted and not self._automatic
-            self._writes = [write for write in self._writes if write.result is not None]
+            transaction.writes = [write for write in transaction.writes if write.result is not None]
             raise
-        self._accepted = False
 
     async def ddl(self, statement: str, parameters: Parameters = ()) -> dict[str, Any] | None:
         """Change the schema at once. The change cannot be rolled back. Returns the answer to
@@ -416,7 +432,7 @@ class Session:
         self.check_open()
         if self._modes.read_only:
             raise ProgrammingError("This transaction is READ ONLY.")
-        if self._writes:
+        if self._open.writes:
             raise ProgrammingError(
                 "This transaction has written, and a schema change would not be part of it.\n"
                 "  Commit or roll back before changing the schema."
@@ -448,13 +464,8 @@ class Session:
         """Does a commit validate what queries read now?"""
         return not self._automatic and self._modes.level != "READ COMMITTED"
 
-    @property
-    def _has_begun(self) -> bool:
-        """Has the open transaction read or written?"""
-        return bool(self._writes) or self._snapshot is not None or self._failed
-
     def _set_modes(self, control: Control) -> None:
-        if self._has_begun and control[1:3] != (None, None):
+        if self._open.has_begun and control[1:3] != (None, None):
             raise InterfaceError(
                 "The modes of a transaction are set before its first statement.\n"
                 "  Commit or roll back before."
@@ -468,32 +479,13 @@ class Session:
                 "  Set autocommit to False."
             )
 
-    def _later_than(self, name: str) -> str:
-        """Remove the savepoints after `name`. Returns `name`. Raises InterfaceError."""
-        if name not in self._savepoints:
-            raise InterfaceError(f"There is no savepoint {name}.")
-        names = list(self._savepoints)
-        for later in names[names.index(name) + 1 :]:
-            del self._savepoints[later]
-        return name
-
-    def _check_sound(self) -> None:
-        if self._failed:
-            raise InterfaceError("A write of this transaction has failed: roll back.")
-
     def _end(self) -> None:
         """End the open transaction."""
         self._forget()
         self._modes.end()
 
     def _forget(self) -> None:
-        self._snapshot = None
-        self._writes = []
-        self._reads = {}
-        self._ranges = {}
-        self._savepoints = {}
-        self._replay = {}
-        self._untraced = self._accepted = self._failed = False
+        self._open = Transaction()
 
     async def _query_body(self, sql: str, parameters: Parameters, *, trace: bool = False) -> bytes:
         """The body of a query, as JSON. Outside of a transaction it has only members that a node
@@ -502,7 +494,6 @@ class Session:
         self.check_open()
         if self._modes.read_only and draws(sql):
             raise ProgrammingError("This transaction is READ ONLY, and nextval takes a number.")
-        self._check_sound()
         await self.settle()
         sql = self._modes.shown(sql) if _may_show(sql) else sql
         values = encode_text(wire_parameters(sql, parameters))
@@ -512,9 +503,9 @@ class Session:
             read_committed = self._modes.level == "READ COMMITTED"
             more |= {
                 "isolation": self._modes.level.lower(),
-                "snapshot": None if read_committed else self._snapshot,
-                "pending": [write.body for write in self._writes],
-                **self._replay,
+                "snapshot": None if read_committed else self._open.snapshot,
+                "pending": [write.body for write in self._open.writes],
+                **self._open.replay,
             }
             if trace:
                 more["trace"] = True
@@ -548,15 +539,15 @@ class Session:
         each_newer = self._automatic or self._modes.level == "READ COMMITTED"
         if each_newer and self.max_staleness_s is None:  # else later reads may be earlier
             self.bookmark = max(self.bookmark, snapshot)
-        if not self._automatic and self._snapshot is None:
-            self._snapshot = snapshot
+        if not self._automatic and self._open.snapshot is None:
+            self._open.snapshot = snapshot
 
     async def _try(self) -> None:
-        body = self._body(self._writes, {"dry_run": True, **self._replay})
+        body = self._body(self._open.writes, {"dry_run": True, **self._open.replay})
         answer = await self._persistently("/v1/transactions", body)
-        self._replay = {"replay": answer["replay"]} if "replay" in answer else {}
+        self._open.replay = {"replay": answer["replay"]} if "replay" in answer else {}
         self._note_drawn(answer)
-        _give_results(self._writes, answer)
+        _give_results(self._open.writes, answer)
 
     async def _transact(self, writes: Sequence[Write], more: Mapping[str, Any]) -> None:
         """Send a transaction. The request has an idempotency key, so repeating it is safe."""

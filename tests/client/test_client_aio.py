@@ -178,6 +178,9 @@ async def test_a_cancelled_statement_leaves_no_answer_behind(db: aio.Connection)
     for _ in range(3):
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(db.cursor().execute(SLOW), 0.005)
+        with pytest.raises(hornbeam.InternalError, match="is aborted"):
+            await rows(db, "SELECT 7 AS n")
+        await db.rollback()
         assert await rows(db, "SELECT 7 AS n") == [(7,)]
     assert asyncio.all_tasks() == before
 

@@ -293,13 +293,15 @@ def test_a_later_statement_sees_the_bookmark(db: hornbeam.Connection, url: str) 
         assert other.cursor().execute("SELECT count(*) FROM booze").fetchone() == (len(DRINKS),)
 
 
-def test_errors_are_raised_at_the_call_and_the_transaction_continues(
+def test_errors_are_raised_at_the_call_and_a_savepoint_keeps_the_writes_before(
     db: hornbeam.Connection,
 ) -> None:
     cursor = fill(db)
+    cursor.execute("SAVEPOINT filled")
     with pytest.raises(hornbeam.IntegrityError) as caught:
         cursor.execute("INSERT INTO booze VALUES ('XXXX')")
     assert caught.value.code == "unique-violation"
+    cursor.execute("ROLLBACK TO filled")
     cursor.execute("COMMIT")
     assert cursor.execute("SELECT count(*) FROM booze").fetchone() == (len(DRINKS),)
 

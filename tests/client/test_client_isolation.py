@@ -145,10 +145,12 @@ def test_modes_are_set_before_the_first_statement(db: Connection) -> None:
 
 
 def test_a_transaction_that_is_read_only_refuses_writes(db: Connection) -> None:
-    run(db, "BEGIN READ ONLY")
     for sql in ("DELETE FROM t", "CREATE TABLE other (a INTEGER)", "DROP TABLE t"):
+        run(db, "BEGIN READ ONLY")
         with pytest.raises(hornbeam.ProgrammingError, match="READ ONLY"):
             run(db, sql)
+        run(db, "ROLLBACK")
+    run(db, "BEGIN READ ONLY")
     assert rows(db) == [(1, 1)]
     run(db, "COMMIT", "DELETE FROM t")
     assert rows(db) == []
@@ -172,3 +174,92 @@ def test_a_pipeline_that_fails_in_a_block_leaves_the_writes_before_it(db: Connec
         raise ZeroDivisionError
     run(db, "COMMIT")
     assert rows(db) == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_a_failed_statement_aborts_its_transaction(db: Connection) -> None:
+    run(db, "BEGIN", "INSERT INTO t VALUES (2, 2)")
+    with pytest.raises(hornbeam.ProgrammingError):
+        run(db, "SELECT nothing FROM t")
+    for sql in (
+        *(
+            "SELECT 1",
+            "DELETE FROM t",
+            "SAVEPOINT a",
+            "RELEASE a",
+            "BEGIN",
+            "SET TRANSACTION READ ONLY",
+        ),
+        *("PREPARE p AS SELECT 1", "EXPLAIN SELECT 1", "DROP TABLE t", "SET search_path = public"),
+        *("VACUUM", "DEALLOCATE ALL", "SHOW search_path"),
+    ):
+        with pytest.raises(hornbeam.InternalError, match="ignored until end of") as caught:
+            run(db, sql)
+        assert caught.value.code == "failed-transaction"
+        assert "nothing" in caught.value.cure
+    run(db, "ROLLBACK")
+    assert rows(db) == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        "INSERT INTO t VALUES (1, 9)",
+        "SELECT 1 / (n - 1) FROM t",
+        "CREATE TABLE t (a INTEGER)",
+        "EXECUTE nothing",
+        "ROLLBACK TO nothing",
+        "SET timezone = 'Europe/Rome'",
+    ],
+)
+def test_rollback_to_a_savepoint_continues_an_aborted_transaction(
+    db: Connection, failing: str
+) -> None:
+    if not failing.startswith("CREATE"):
+        run(db, "BEGIN", "INSERT INTO t VALUES (2, 2)", "SAVEPOINT a")
+    else:  # a schema change follows no write
+        run(db, "BEGIN", "SAVEPOINT a")
+    for _ in range(2):
+        with pytest.raises(hornbeam.Error):
+            run(db, failing)
+        with pytest.raises(hornbeam.InternalError, match="is aborted"):
+            rows(db)
+        run(db, "ROLLBACK TO a")
+    run(db, "INSERT INTO t VALUES (3, 3)", "COMMIT", "DELETE FROM t WHERE id = 2")
+    assert rows(db) == [(1, 1), (3, 3)]
+
+
+def test_commit_of_an_aborted_transaction_rolls_back_and_says_so(url: str, db: Connection) -> None:
+    run(db, "BEGIN", "INSERT INTO t VALUES (2, 2)")
+    with pytest.raises(hornbeam.IntegrityError):
+        run(db, "INSERT INTO t VALUES (1, 9)")
+    cursor = db.cursor().execute("COMMIT")
+    assert "rolled back" in cursor.notice
+    assert not db.in_transaction
+    assert db.cursor().execute("COMMIT").notice == ""
+    with hornbeam.connect(url) as plain:
+        run(plain, "INSERT INTO t VALUES (2, 2)")
+        with pytest.raises(hornbeam.IntegrityError):
+            run(plain, "INSERT INTO t VALUES (1, 9)")
+        with pytest.raises(hornbeam.InternalError, match="commit has rolled it back"):
+            plain.commit()
+        assert rows(plain) == [(1, 1)]
+        plain.commit()
+    assert rows(db) == [(1, 1)]
+
+
+def test_a_failed_statement_in_autocommit_and_a_failed_commit_abort_nothing(
+    url: str, db: Connection
+) -> None:
+    with pytest.raises(hornbeam.IntegrityError):
+        run(db, "INSERT INTO t VALUES (1, 9)")
+    assert rows(db) == [(1, 1)]
+    with hornbeam.connect(url) as plain:
+        run(plain, "UPDATE t SET n = n + 1")
+        rows(plain)
+        run(db, "UPDATE t SET n = 5")
+        with pytest.raises(hornbeam.OperationalError, match="changed"):
+            plain.commit()
+        assert rows(plain) == [(1, 5)]
+        with pytest.raises(hornbeam.InterfaceError):  # a wrong use of the client
+            plain.cursor().execute("SELECT ?", [object()])
+        assert rows(plain) == [(1, 5)]

@@ -38,8 +38,9 @@ STATES = {
     "foreign-key-violation": "23503",
     "unique-violation": "23505",
     "check-violation": "23514",
+    "failed-transaction": "25P02",
 }
-"""The errors of constraints, and their SQLSTATE."""
+"""The errors of constraints and of aborted transactions, and their SQLSTATE."""
 
 
 @dataclass

@@ -114,10 +114,12 @@ class Cursor(BaseCursor):
         """The pieces of a SELECT's Arrow answer."""
         self._results.begin()
         session = self._results.session
-        body = await self.connection.alone(session.streamed_body, sql, parameters)
-        async with self.connection.transport.stream("/v1/query", body, {"Accept": ARROW}) as answer:
-            session.note_streamed(answer.headers)
-            yield aiter(answer.pieces)
+        with session.statement():
+            body = await self.connection.alone(session.streamed_body, sql, parameters)
+            stream = self.connection.transport.stream("/v1/query", body, {"Accept": ARROW})
+            async with stream as answer:
+                session.note_streamed(answer.headers)
+                yield aiter(answer.pieces)
 
     def results(self) -> Results:
         if self._results.must_wait:
