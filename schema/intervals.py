@@ -37,7 +37,7 @@ _MICROSECONDS = {
 }
 _CLOCK = frozenset({"hour", "minute", "second"})
 _DAY = 86_400_000_000
-_LONGEST = ((1 << 63) - 1) // 1_000
+LONGEST = ((1 << 63) - 1) // 1_000
 """The longest time of day, in microseconds, that fits into 64 bits as nanoseconds, as in Arrow."""
 _NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
 _PART = re.compile(
@@ -154,7 +154,7 @@ def of_timedelta(value: dt.timedelta) -> Interval:
 
 def within_range(value: Interval) -> Interval:
     """The interval. Raises ValueError for parts that are too large."""
-    if max(abs(value.months), abs(value.days)) >= 1 << 31 or abs(value.microseconds) > _LONGEST:
+    if max(abs(value.months), abs(value.days)) >= 1 << 31 or abs(value.microseconds) > LONGEST:
         raise ValueError("out of range")
     return value
 

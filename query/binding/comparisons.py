@@ -22,7 +22,7 @@ from sqlglot import exp
 from hornbeam_server.query.binding.comparands import Gap, exact_number, lowest, meant
 from hornbeam_server.query.binding.constants import CONSTANT, named_type, second_digits
 from hornbeam_server.query.binding.literals import typed, without_exponent, written
-from hornbeam_server.query.binding.text_operands import ARITHMETIC, text_operand
+from hornbeam_server.query.binding.text_operands import OPERATORS, text_operand
 from hornbeam_server.query.dialect.sums import COMPARED, is_unlimited, number_type
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.spelling import sql_bytes
@@ -82,7 +82,7 @@ def _settled(node: exp.Expr, type_of: TypeOf) -> exp.Expr:
         case exp.Case() if node.this is not None:
             for branch in node.args["ifs"]:
                 branch.set("this", _candidate(node.this, branch.this, type_of))
-        case exp.Binary() if isinstance(node, ARITHMETIC):
+        case exp.Binary() if isinstance(node, OPERATORS):
             found = text_operand(node, type_of)
             if found is not None:
                 supersede(found[0], _cast(found[1]))

@@ -1,4 +1,5 @@
-"""Text literals in arithmetic: constants of the other operand's type, as in PostgreSQL.
+"""Text literals in arithmetic, and beside bytes in `||`: constants of the other operand's type, as
+in PostgreSQL.
 
 DuckDB has no operator for some of them, and rounds `i * '2.5'` where PostgreSQL reports that the
 text is no integer.
@@ -15,15 +16,14 @@ from hornbeam_server.query.dialect.sums import number_type
 from hornbeam_server.schema.types import ColumnType, Kind
 
 TypeOf = Callable[[exp.Expr], ColumnType | None]
-ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+OPERATORS = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.DPipe)
 _NUMBERS = {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE}
 _MOMENTS = {Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 
 
 def text_operand(node: exp.Expr, type_of: TypeOf) -> tuple[exp.Literal, exp.Cast] | None:
-    """(the text literal among the operands of arithmetic, the literal cast to the type of the other
-    operand); None without one, or for another type. Raises TypeMismatch for a text that is not of
-    the type."""
+    """(the text literal among the operands, the literal cast to the type of the other one); None
+    without one, or for another type. Raises TypeMismatch for a text that is not of the type."""
     sides = node.this.unnest(), node.expression.unnest()
     for text, other in (sides, sides[::-1]):
         if isinstance(text, exp.Literal) and text.is_string:
@@ -48,6 +48,8 @@ def _named(type_: ColumnType) -> exp.DataType:
 
 def _is_read(node: exp.Expr, kind: Kind) -> bool:
     """Whether PostgreSQL takes the type of the other operand for the text."""
+    if isinstance(node, exp.DPipe):
+        return kind is Kind.BYTES
     if kind in _MOMENTS:
         return isinstance(node, exp.Sub)
     return kind in _NUMBERS or (kind is Kind.INTERVAL and isinstance(node, exp.Add | exp.Sub))

@@ -20,10 +20,12 @@ from hornbeam_server.query.dialect.jsonb_rows import gives_rows, has_rows, with_
 from hornbeam_server.query.dialect.macros import call as macro_call
 from hornbeam_server.query.dialect.macros import structure
 from hornbeam_server.query.dialect.moments import (
-    at_offset,
+    at_time_zone,
+    has_plain_zone,
     interval_of_parts,
     overlapping,
-    zone_offset,
+    timezone,
+    truncated,
 )
 from hornbeam_server.query.dialect.numerics import has_exponent, without_exponent
 from hornbeam_server.query.dialect.patterns import (
@@ -425,6 +427,7 @@ def _sum(left: exp.Expr, right: exp.Expr) -> exp.Expr:
 _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "array_agg": _in_order,
     "date_part": _date_part,
+    "date_trunc": truncated,
     "generate_series": _series,
     "string_agg": _joined,
     "to_hex": _to_hex,
@@ -441,13 +444,14 @@ _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "num_nonnulls": _added_up("CASE WHEN a IS NULL THEN 0 ELSE 1 END"),
     "num_nulls": _added_up("CASE WHEN a IS NULL THEN 1 ELSE 0 END"),
     "regexp_replace": replaced,
+    "timezone": timezone,
     "json_extract_path": _path_of_arguments("json_extract"),
     "json_extract_path_text": _path_of_arguments("json_extract_string"),
 }
 """PostgreSQL's functions that DuckDB lacks or interprets differently."""
 
 _OPERATORS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
-    exp.AtTimeZone: at_offset,
+    exp.AtTimeZone: at_time_zone,
     exp.Overlaps: overlapping,
     exp.WithinGroup: _within_group,
 }
@@ -481,7 +485,7 @@ def is_translated(node: exp.Expr) -> bool:
     if isinstance(node, exp.Substring):
         return has_pattern(node)
     if isinstance(node, exp.AtTimeZone):
-        return zone_offset(node) is not None
+        return not has_plain_zone(node)
     return type(node) in _OPERATORS or session_value(node) is not None
 
 

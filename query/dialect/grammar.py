@@ -366,7 +366,35 @@ _DIALECT = HornbeamSQL()
 
 def tokenize(sql: str) -> Sequence[Token]:
     """The tokens of `sql`. Raises SqlglotError."""
-    return [_read_as(_KINDS.get(token.token_type), token, sql) for token in _DIALECT.tokenize(sql)]
+    tokens = _DIALECT.tokenize(sql)
+    if "@" in sql:
+        tokens = list(_with_decimals(tokens, sql))
+    return [_read_as(_KINDS.get(token.token_type), token, sql) for token in tokens]
+
+
+def _with_decimals(tokens: Sequence[Token], sql: str) -> Iterator[Token]:
+    """Yield the tokens. The library reads the number behind `@` in parts: 3, a dot and 7."""
+    i = 0
+    while i < len(tokens):
+        kinds = [token.token_type for token in tokens[i : i + 3]]
+        first, last = tokens[i], tokens[min(i + 2, len(tokens) - 1)]
+        if kinds == _PARTS_OF_NUMBER and tokens[i - 1].text == "@" and _adjoin(first, last):
+            text = sql[first.start : last.end + 1]
+            yield Token(
+                TokenType.NUMBER, text, first.line, first.col, first.start, last.end, first.comments
+            )
+            i += 3
+        else:
+            yield first
+            i += 1
+
+
+_PARTS_OF_NUMBER = [TokenType.NUMBER, TokenType.DOT, TokenType.NUMBER]
+
+
+def _adjoin(first: Token, last: Token) -> bool:
+    """Do the parts of a number, with a dot between them, follow each other without blanks?"""
+    return last.start - first.end == 2
 
 
 def text_at(tokens: Sequence[Token], i: int) -> str:

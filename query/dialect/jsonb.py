@@ -216,6 +216,7 @@ _KINDS: tuple[type[Any], ...] = (
     exp.Anonymous, exp.Cast, exp.Sub, exp.DPipe, exp.ArrayContainsAll, exp.ArrayContainedBy,
     *_OF_LEFT, *_STEPS,
 )  # fmt: skip
+_BYTES = ColumnType(Kind.BYTES)
 _UNTYPED = (exp.Null, exp.Placeholder)
 
 
@@ -317,16 +318,16 @@ def concatenated_type(node: exp.DPipe, type_of: TypeOf) -> ColumnType | None:
 
 
 def _joined_type(node: exp.DPipe, type_of: TypeOf) -> ColumnType | None:
-    """`||` joins JSONB, and texts if one of its sides is of type TEXT."""
+    """`||` joins JSONB or bytes, also with a side that has no type of its own, and texts if one of
+    its sides is of type TEXT."""
     sides = (node.this.unnest(), node.expression.unnest())
     types = [type_of(side) for side in sides]
-    kinds = [is_jsonb(type_) for type_ in types]
-    joined = any(kinds) and all(
-        kind or side.is_string or isinstance(side, _UNTYPED)
-        for kind, side in zip(kinds, sides, strict=True)
-    )
-    if joined:
-        return JSONB_TYPE
+    untyped = [side.is_string or isinstance(side, _UNTYPED) for side in sides]
+    for joined in (JSONB_TYPE, _BYTES):
+        if joined in types and all(
+            free or type_ == joined for free, type_ in zip(untyped, types, strict=True)
+        ):
+            return joined
     return _TEXT if _TEXT in types else None
 
 

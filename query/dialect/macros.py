@@ -3,12 +3,14 @@ else PostgreSQL means by a function or an aggregate where only DuckDB knows the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.array_macros import ARRAY_MACROS
 from hornbeam_server.schema import spelling
+from hornbeam_server.schema.intervals import LONGEST
 from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
@@ -131,6 +133,12 @@ _TICKS = (
     " + date_part('microseconds', x) AS HUGEINT)"
 )
 """The parts of an interval."""
+
+
+def bounded_interval(value: str) -> str:
+    """SQL for an interval, or an error if its microseconds are too many."""
+    text = f"CASE WHEN abs({_TICKS}) > {LONGEST} THEN error('An interval is out of range: its time"
+    return re.sub(r"\bx\b", value, f"{text} of day is at most 292 years.') ELSE x END")
 
 
 def _justified(months: str, days: str, ticks: str) -> str:
@@ -300,6 +308,8 @@ _MACROS: dict[str, Sequence[str]] = {
     },
     "remainder": ("(x, y) AS hornbeam_remainder_of_texts(CAST(x AS VARCHAR), CAST(y AS VARCHAR))",),
     "epoch": (f"(x) AS {_EPOCH}",),
+    "in_zone": ("(zone, x) AS timezone(zone, x)",),
+    "is_finite": ("(x) AS isfinite(x)", "(x INTERVAL) AS CASE WHEN x IS NOT NULL THEN TRUE END"),
     "summed": (
         "(x) AS list_sum([x])",
         *(f"(x {type_}) AS CAST(x AS BIGINT)" for type_ in _SMALL),

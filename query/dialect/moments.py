@@ -1,38 +1,54 @@
-"""PostgreSQL's forms of times that DuckDB reads otherwise: zones as offsets, OVERLAPS and
+"""PostgreSQL's forms of times that DuckDB reads otherwise: time zones, OVERLAPS and
 make_interval."""
 
 from __future__ import annotations
 
-import re
-
 from sqlglot import exp
 
-from hornbeam_server.query.dialect.templates import value_call
+from hornbeam_server.query.dialect.macros import call as macro_call
+from hornbeam_server.query.dialect.templates import from_template, has_template, value_call
 from hornbeam_server.query.values.times import INTERVAL_PARTS
-from hornbeam_server.schema.errors import SqlError, Unsupported
+from hornbeam_server.query.values.zones import zone_of
+from hornbeam_server.schema.errors import SqlError
 
-_OFFSET = re.compile(r"(?P<sign>[+-]?)(?P<hours>[0-9]{1,2})(?::?00)?")
 
-
-def zone_offset(node: exp.Expr) -> str | None:
-    """The name of the zone of AT TIME ZONE '+02', which is two hours west of UTC in PostgreSQL, as
-    POSIX has it; None for other zones."""
+def has_plain_zone(node: exp.AtTimeZone) -> bool:
+    """Is the zone of AT TIME ZONE a name that DuckDB reads as PostgreSQL does?"""
     zone = node.args["zone"]
-    found = (
-        _OFFSET.fullmatch(zone.name) if isinstance(zone, exp.Literal) and zone.is_string else None
-    )
-    if found is None:
-        return None
-    west = int(found["hours"]) * (-1 if found["sign"] == "-" else 1)
-    if not -14 <= west <= 12:
-        raise Unsupported(f"The time zone {zone.name!r} is out of range.", cure="Name a zone.")
-    return f"Etc/GMT{west:+d}" if west else "UTC"
+    return isinstance(zone, exp.Literal) and ("/" in zone.name or zone.name == "UTC")
 
 
-def at_offset(node: exp.Expr) -> exp.Expr:
-    name = zone_offset(node)
-    assert name is not None
-    return exp.AtTimeZone(this=node.this.copy(), zone=exp.Literal.string(name))
+def at_time_zone(node: exp.Expr) -> exp.Expr:
+    """Translate AT TIME ZONE. Raises TypeMismatch and Unsupported."""
+    return _in_zone(node.args["zone"], node.this)
+
+
+def timezone(call: exp.Anonymous) -> exp.Expr:
+    """Translate the function that is AT TIME ZONE. Raises TypeMismatch and Unsupported."""
+    return _in_zone(*call.expressions) if len(call.expressions) == 2 else call
+
+
+def truncated(call: exp.Anonymous) -> exp.Expr:
+    """Translate date_trunc, which may have a zone. Raises TypeMismatch and Unsupported."""
+    if len(call.expressions) == 3:
+        part, time, zone = call.expressions
+        call.set("expressions", [part, time, _zone(zone)])
+    return from_template(call) if has_template(call) else call
+
+
+def _in_zone(zone: exp.Expr, time: exp.Expr) -> exp.Expr:
+    inner, time = time.unnest(), time.copy()
+    if isinstance(inner, exp.Literal) and inner.is_string:
+        time = exp.cast(time, exp.DType.TIMESTAMPTZ)
+    return macro_call("in_zone", _zone(zone), time)
+
+
+def _zone(zone: exp.Expr) -> exp.Expr:
+    """DuckDB's name of a zone, which Python finds for each row unless it is written."""
+    inner = zone.unnest()
+    if isinstance(inner, exp.Literal) and inner.is_string:
+        return exp.Literal.string(zone_of(inner.name))
+    return value_call("zone", zone.copy())
 
 
 def overlapping(node: exp.Expr) -> exp.Expr:

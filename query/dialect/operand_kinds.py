@@ -39,7 +39,12 @@ def mark_operands(node: exp.Expr, type_of: TypeOf) -> None:
     """Note what matters of a node's operands: their kinds (`KINDS`), the kind of a quotient, or
     that a product is long. `type_of` gives the types of names."""
     if isinstance(node, exp.Mul):
-        mark_product(node, type_of)
+        sides = (node.this, node.expression)
+        spans = [is_interval(side, type_of) for side in sides]
+        if any(spans):
+            node.meta[KINDS] = [Kind.INTERVAL if span else Kind.DOUBLE for span in spans]
+        else:
+            mark_product(node, type_of)
         return
     if is_remainder(node):
         mark_remainder(node, type_of)
@@ -69,6 +74,11 @@ def write_operands(node: exp.Expr) -> None:
         divide = exp.to_identifier("/", quoted=True)
         sides = [node.this.copy(), node.expression.copy()]
         supersede(node, exp.Anonymous(this=divide, expressions=sides))
+        return
+    if isinstance(node, exp.Mul):  # DuckDB's number is an INTEGER or a DOUBLE
+        for side, kind in zip((node.this, node.expression), node.meta[KINDS], strict=True):
+            if kind is Kind.DOUBLE:
+                supersede(side, exp.cast(side.copy(), exp.DType.DOUBLE))
         return
     if isinstance(node, exp.Sub):  # DuckDB has no difference of times
         day = exp.cast(exp.Literal.string("2000-01-01"), "DATE", dialect="duckdb")

@@ -49,15 +49,20 @@ _PARTS_OF_A_DAY = (
     *("s", "sec", "secs", "second", "seconds", "ms", "msec", "msecs", "millisecond"),
     *("milliseconds", "us", "usec", "usecs", "microsecond", "microseconds"),
 )
-_LOCAL = "timezone(c, CAST(b AS TIMESTAMPTZ))"
+_LOCAL = "hornbeam_in_zone(c, CAST(b AS TIMESTAMPTZ))"
 _TRUNCATED_IN_ZONE = f"""
 CASE WHEN lower(a) IN {_PARTS_OF_A_DAY}
 THEN CAST(b AS TIMESTAMPTZ) - ({_LOCAL} - date_trunc(a, {_LOCAL}))
 WHEN lower(a) IN {_ERAS}
-THEN timezone(c, date_trunc(a, {_LOCAL} - INTERVAL 1 YEAR) + INTERVAL 1 YEAR)
-ELSE timezone(c, date_trunc(a, {_LOCAL})) END
+THEN hornbeam_in_zone(c, date_trunc(a, {_LOCAL} - INTERVAL 1 YEAR) + INTERVAL 1 YEAR)
+ELSE hornbeam_in_zone(c, date_trunc(a, {_LOCAL})) END
 """
 """A part of a day keeps the offset of its timestamp: an hour may occur twice in a day."""
+_BIN = """
+CASE WHEN hornbeam_months(CAST(a AS INTERVAL)) <> 0 AND b IS NOT NULL AND c IS NOT NULL
+THEN error('date_bin takes no interval with months or years.')
+ELSE time_bucket(CAST(a AS INTERVAL), b, c) END
+"""
 _TRIMMED = """
 CASE WHEN b BETWEEN 0 AND len(a) THEN list_slice(a, 1, len(a) - b)
 ELSE error('The number of elements to trim is out of range.') END
@@ -88,12 +93,13 @@ TEMPLATES: Mapping[tuple[str, int], str] = MappingProxyType(
         ("btrim", 2): "trim(a, b)",
         ("date_trunc", 2): _TRUNCATED,
         ("date_trunc", 3): _TRUNCATED_IN_ZONE,
-        ("date_bin", 3): "time_bucket(CAST(a AS INTERVAL), b, c)",
+        ("date_bin", 3): _BIN,
         ("gcd", 2): "cast_to_type(greatest_common_divisor(a, b), greatest(a, b))",
         ("lcm", 2): "cast_to_type(least_common_multiple(a, b), greatest(a, b))",
         ("generate_subscripts", 2): f"unnest({_PLACES})",
         ("generate_subscripts", 3): f"unnest(CASE WHEN c THEN {_BACKWARDS} ELSE {_PLACES} END)",
         ("initcap", 1): _CAPITALS,
+        ("isfinite", 1): "hornbeam_is_finite(a)",
         ("array_to_json", 2): _ARRAY_AS_JSON,
         ("json_array_length", 1): f"CASE WHEN a IS NOT NULL THEN {_LENGTH} END",
         ("json_typeof", 1): _JSON_KIND,

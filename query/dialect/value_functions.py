@@ -28,6 +28,7 @@ from hornbeam_server.query.values import (
     texts,
     time_readers,
     times,
+    zones,
 )
 from hornbeam_server.schema import spelling
 from hornbeam_server.schema.errors import TypeMismatch
@@ -158,6 +159,7 @@ _INNER: Mapping[str, Function] = {
     "numeric_gcd": Function(numbers.greatest_divisor, (_NUMERIC, _NUMERIC), NUMERIC),
     "numeric_lcm": Function(numbers.least_multiple, (_NUMERIC, _NUMERIC), NUMERIC),
     "make_interval": Function(times.make_interval, (*(_INTEGER,) * 6, _DOUBLE), _INTERVAL),
+    "zone": Function(zones.zone_of, (ANY,), _TEXT),
     "overlap": Function(times.overlap, (ANY,) * 4, _BOOLEAN, strict=False),
     "timestamp_by_template": Function(time_readers.to_timestamp, (_TEXT, _TEXT), _TIMESTAMPTZ),
     "number_by_template": Function(templates.number_of_text, (_TEXT, _TEXT), _TEXT),

@@ -330,7 +330,8 @@ def _date(read: _Read) -> dt.date:
         day = (read.number("week of month") - 1) * 7 + 1
     if read.number("week") and read.iso:
         weekday = (read.number("day of week") - 2) % 7 + 1 if read.number("day of week") else 1
-        return dt.date.fromisocalendar(year, read.number("week"), weekday)
+        first = dt.date.fromisocalendar(year, 1, weekday)
+        return first + dt.timedelta(weeks=read.number("week") - 1)
     if read.number("week"):
         day_of_year = (read.number("week") - 1) * 7 + 1
     if day_of_year and (month <= 1 or day <= 1):

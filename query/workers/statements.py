@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_types import bound, column_type, connect, quoted
+from hornbeam_server.query.dialect.macros import bounded_interval
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import (
     Append,
@@ -37,7 +38,7 @@ from hornbeam_server.schema.errors import (
     TypeMismatch,
     Unsupported,
 )
-from hornbeam_server.schema.types import ColumnType
+from hornbeam_server.schema.types import ColumnType, Kind
 
 FIRST_ROWS = 2_048
 """Maximum rows of a result's first batch: one DuckDB vector, so that the first rows arrive soon."""
@@ -50,7 +51,9 @@ MAX_VALUE_BYTES = 64 << 20
 _ROWS_AT_ONCE = 256
 _OURS = "Python exception occurred while executing the UDF: "
 """How an error of a function of ours begins (`query/dialect/jsonb.py`, `numerics.py`)."""
-_RAISED = re.compile(rf"{_OURS}TypeMismatch: (?P<message>.*)")
+_RAISED = re.compile(rf"{_OURS}(?P<error>TypeMismatch|Unsupported): (?P<message>.*)")
+_RAISES = {"TypeMismatch": TypeMismatch, "Unsupported": Unsupported}
+_INTERVAL = ColumnType(Kind.INTERVAL)
 _NOT_SUPPORTED = re.compile(r"\bnot (?:yet )?(?:supported|implemented)\b", re.IGNORECASE)
 """How DuckDB says that it lacks something, in errors of several kinds."""
 _DIVIDED = re.compile(
@@ -156,13 +159,23 @@ class Statements:
         relation = self._defined_for(sql).sql(sql, params=given)
         if relation is None:  # DDL has no result
             return _Result([], [], None)
-        types = [column_type(type_) for type_ in relation.types]
-        return _Result(relation.columns, types, relation.to_arrow_reader(_ROWS_AT_ONCE))
+        names, types = relation.columns, [column_type(type_) for type_ in relation.types]
+        bounded = relation.project(_bounded(types)) if _INTERVAL in types else relation
+        return _Result(names, types, bounded.to_arrow_reader(_ROWS_AT_ONCE))
 
     def _rows(self) -> Rows:
         assert self._result is not None  # a query has begun
         batch = self._result.next()
         return Rows(self._result.names, self._result.types, self._result.ended, batch)
+
+
+def _bounded(types: Sequence[ColumnType]) -> str:
+    """The columns of a result, with an error for an interval whose time of day is too long for
+    Arrow, which would wrap it around."""
+    return ", ".join(
+        bounded_interval(f"#{place}") if type_ == _INTERVAL else f"#{place}"
+        for place, type_ in enumerate(types, start=1)
+    )
 
 
 class _Result:
@@ -243,7 +256,7 @@ def translated(error: Exception) -> HornbeamError:
         # DuckDB divides integers by //.
         return DivisionByZero.of(divided["expression"].replace("//", "/"))
     if (raised := _RAISED.match(message)) is not None:
-        return TypeMismatch(raised["message"])
+        return _RAISES[raised["error"]](raised["message"])
     if found := _OVERFLOW.match(message):
         name, type_ = found["name"], _type_name(found["type"])
         return TypeMismatch(f"Overflow in {name} of {type_}: {found['a']} and {found['b']}.")

@@ -24,6 +24,7 @@ from tests.postgres.patterns import patterns
 from tests.postgres.statements import ROWS, TABLES, statements
 from tests.postgres.templates import templates
 from tests.postgres.texts import texts
+from tests.postgres.zones import zones
 
 FIXTURE = Path(__file__).parent / "fixtures" / "answers.json"
 Texts = tuple[str | None, ...]
@@ -48,6 +49,7 @@ def corpus() -> list[str]:
     found = (
         *numbers(), *texts(), *moments(), *conditions(), *documents(), *arrays(), *statements(),
         *templates(), *patterns(), *functions(), *arithmetic(), *over_columns(),
+        *zones(),
     )  # fmt: skip
     return list(dict.fromkeys(found))
 

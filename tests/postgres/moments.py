@@ -306,6 +306,24 @@ INTERVAL '1' SECOND TO MINUTE
 INTERVAL '1.5' YEAR TO MONTH
 INTERVAL '1 day 04:05' MINUTE TO SECOND
 INTERVAL '1 04:05:06.789' DAY TO SECOND(1)
+INTERVAL '15 minutes' * 1e10
+INTERVAL '15 minutes' * 1e9
+INTERVAL '1 microsecond' * 10000000000
+10000000000 * INTERVAL '1 microsecond'
+INTERVAL '1 month' * 1e12
+1 * INTERVAL '1 month'
+1.5 * INTERVAL '1 month'
+INTERVAL '1 month 3 days' * NULL
+SELECT a * INTERVAL '1 month', n * INTERVAL '1 month', INTERVAL '1 day' * b FROM t WHERE id IN (2, 4) ORDER BY id
+SELECT ts + a * INTERVAL '1 day' FROM t ORDER BY id
+date_bin('1 month', TIMESTAMP '2024-02-29 12:37:45', TIMESTAMP '2024-01-01')
+date_bin('1 month', NULL::TIMESTAMP, TIMESTAMP '2024-01-01')
+date_bin('1 year 15 minutes', TIMESTAMP '2024-02-29 12:37:45', TIMESTAMP '2024-01-01')
+SELECT id, date_bin('15 minutes', ts, TIMESTAMP '2024-01-01') FROM t ORDER BY id
+SELECT id, isfinite(ts), isfinite(day), isfinite(ts - ts) FROM t ORDER BY id
+to_date('2024-09-4', 'IYYY-IW-ID')
+to_date('2005-53-6', 'IYYY-IW-ID')
+to_date('2005-54-6', 'IYYY-IW-ID')
 """.strip().splitlines()
 
 

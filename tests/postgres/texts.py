@@ -331,6 +331,13 @@ json_object('{a,1,b,2}')
 '{"a":1}'::JSON = '{"a":1}'::JSON
 json_extract_path_text('{"a": {"b": 2}}'::JSON, 'a', 'b')
 'not json'::JSON
+initcap('straße')
+initcap('ÄPFEL älter')
+'text' || '\\x01'::BYTEA
+'\\x01'::BYTEA || 'text'
+'\\x01'::BYTEA || 'a\\'
+'\\x01'::BYTEA || 'text'::TEXT
+SELECT raw || 'ab', 'ab' || raw, raw || '\\x00' FROM t ORDER BY id
 """.strip().splitlines()
 
 
