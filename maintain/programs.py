@@ -302,6 +302,10 @@ class Programs:
         relations = dict.fromkeys(change.relation for change in changes)
         return list(dict.fromkeys(p for name in relations for p in self._immediate[name]))
 
+    def adds_rows_of(self, relation: str) -> bool:
+        """Do immediate views add up rows of the relation?"""
+        return bool(self._immediate[relation])
+
     def sources(self, relations: Iterable[str]) -> set[str]:
         """The relations and views whose rows, or whose indexes' rows, may differ after changes of
         `relations`."""

@@ -47,6 +47,10 @@ class Put(NamedTuple):
     value: bytes
 
 
+make_put: Callable[[tuple[bytes, bytes]], Put] = partial(tuple.__new__, Put)
+"""Makes a `Put` from a tuple, in half the time of `Put(…)`."""
+
+
 class TableReader(Protocol):
     """The reads of a `TableStore`."""
 

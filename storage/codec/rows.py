@@ -71,6 +71,11 @@ class LayoutCodec:
         """Encoded key from full key values, in key order."""
         return b"".join([encode(value) for encode, value in zip(self._parts, values, strict=True)])
 
+    def key_at(self, positions: Sequence[int]) -> Callable[[Row], bytes]:
+        """A function from a row of any layout, which has the values of a key at `positions`, to the
+        encoded key."""
+        return _joined(tuple(zip(self._parts, positions, strict=True)))
+
     def prefix(self, values: Sequence[Value]) -> bytes:
         """Encoded leading key values: a prefix of every key that begins with them."""
         return b"".join([encode(value) for encode, value in zip(self._parts, values, strict=False)])
@@ -324,14 +329,18 @@ def _python_type(type_: ColumnType) -> Any:
 
 
 def _key_encoder(layout: Layout) -> Callable[[Row], bytes]:
-    """A function from a full row to its encoded key. Most keys have one or two parts, and need no
-    loop."""
+    """A function from a full row to its encoded key."""
     columns = [layout.columns[i] for i in layout.key_positions]
     encoders = [
         part_encoder(column.type.kind, part.descending, column.nullable)
         for column, part in zip(columns, layout.key, strict=True)
     ]
-    placed = tuple(zip(encoders, layout.key_positions, strict=True))
+    return _joined(tuple(zip(encoders, layout.key_positions, strict=True)))
+
+
+def _joined(placed: Sequence[tuple[Callable[[Any], bytes], int]]) -> Callable[[Row], bytes]:
+    """A function from a row to the encoded values at the given positions, one after the other. Most
+    keys have one or two parts, and need no loop."""
     match placed:
         case ((encode, i),):
             return lambda row: encode(row[i])

@@ -177,6 +177,9 @@ class RocksStore:
         left = UNLIMITED if room is None else room
         prefix, stamp = self._prefix(table), STAMP.pack(LARGEST - at)
         with Mapped(f"Table {table} cannot be read"):
+            if len(keys) == 1:
+                cell = seek_row(self._db, prefix + keys[0], stamp)
+                return [None if cell is None or cell.value == TOMBSTONE else cell]
             found: list[Cell | None] = []
             for cell in seek_rows(self._db, prefix, keys, stamp):
                 if cell is None or cell.value == TOMBSTONE:

@@ -122,7 +122,7 @@ def seek_row(db: Rdict, physical: bytes, stamp: bytes) -> Cell | None:
     found = iterator.key()
     if len(found) != len(physical) + 8:  # a row whose key is longer
         return None
-    return Cell(physical[4:], _timestamp(found), iterator.value())
+    return make_cell((physical[4:], _timestamp(found), iterator.value()))
 
 
 def seek_rows(

@@ -10,7 +10,7 @@ from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.query import duckdb_plan
 from hornbeam_server.query.execution import loops
 from hornbeam_server.schema.errors import LimitExceeded
-from hornbeam_server.txlayer.transactions import workspace
+from hornbeam_server.txlayer.transactions import byte_limits
 from tests.txlayer.database_world import opened
 
 DDL = """
@@ -109,8 +109,8 @@ async def test_a_write_of_more_than_fits_in_memory_is_refused_and_leaves_nothing
 ):
     async with filled(tmp_path, "doc", "par", "kid") as database:
         for name in ("READ", "WRITTEN"):
-            limit = replace(getattr(workspace, name), most=6 << 20)
-            monkeypatch.setattr(workspace, name, limit)
+            limit = replace(getattr(byte_limits, name), most=6 << 20)
+            monkeypatch.setattr(byte_limits, name, limit)
         tracemalloc.start()
         try:
             with pytest.raises(LimitExceeded, match="more than 6291456 bytes"):
@@ -146,8 +146,8 @@ async def test_the_limit_counts_every_repetition_of_a_value_in_a_view(tmp_path, 
         await database.execute("INSERT INTO a VALUES (1, 'short')")
         values = ", ".join(f"({i}, 1)" for i in range(30))
         await database.execute(f"INSERT INTO b VALUES {values}")
-        limit = replace(workspace.STORED, most=6 << 20)
-        monkeypatch.setattr(workspace, "STORED", limit)
+        limit = replace(byte_limits.STORED, most=6 << 20)
+        monkeypatch.setattr(byte_limits, "STORED", limit)
         with pytest.raises(LimitExceeded, match="views and indexes"):
             await database.execute("UPDATE a SET text = ?", ("x" * BYTES,))
         await database.execute("UPDATE a SET text = ?", ("x" * 1000,))

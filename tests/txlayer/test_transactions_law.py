@@ -74,20 +74,33 @@ def worlds(draw):
 
 
 @st.composite
+def values_for(draw, schema, state, relation, column):
+    """A value for a column, mostly one that its foreign keys allow."""
+    for fk in relation.foreign_keys:
+        if column.name in fk.columns and state[fk.parent] and draw(st.integers(0, 5)):
+            parent = schema.relation(fk.parent)
+            there = parent.positions[fk.parent_columns[fk.columns.index(column.name)]]
+            return draw(st.sampled_from(state[fk.parent]))[there]
+    if column.nullable and draw(st.integers(0, 3)) == 0:
+        return None
+    return draw(few_values(column.type))
+
+
+@st.composite
+def inserts(draw, schema, state):
+    relation = draw(st.sampled_from(schema.relations))
+    row = [draw(values_for(schema, state, relation, column)) for column in relation.columns]
+    return Insert(relation.name, tuple(row))
+
+
+@st.composite
 def operations(draw, schema, state):
     """A statement over values; most of them are stored already."""
     relation = draw(st.sampled_from(schema.relations))
     rows = state[relation.name]
 
     def value(column):
-        for fk in relation.foreign_keys:
-            if column.name in fk.columns and state[fk.parent] and draw(st.integers(0, 5)):
-                parent = schema.relation(fk.parent)
-                there = parent.positions[fk.parent_columns[fk.columns.index(column.name)]]
-                return draw(st.sampled_from(state[fk.parent]))[there]
-        if column.nullable and draw(st.integers(0, 3)) == 0:
-            return None
-        return draw(few_values(column.type))
+        return draw(values_for(schema, state, relation, column))
 
     def conditions():
         some = st.lists(st.sampled_from(relation.columns), max_size=2, unique=True)

@@ -20,7 +20,7 @@ from hornbeam_server.storage.simulated.coordination import SimulatedCoordination
 from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment
 from hornbeam_server.txlayer.cluster.master import Master
 from hornbeam_server.txlayer.cluster.membership import POLL_S
-from hornbeam_server.txlayer.commit.committer import encoded
+from hornbeam_server.txlayer.commit.encoding import encoded
 from hornbeam_server.txlayer.commit.recovery import recover
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
 from tests.txlayer.members_world import Party, World, until

@@ -34,7 +34,7 @@ from hornbeam_server.storage.ports import (
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.commit.batches import Prepared
 from hornbeam_server.txlayer.commit.committer import Committer
-from hornbeam_server.txlayer.commit.committer import encoded as encode_transaction
+from hornbeam_server.txlayer.commit.encoding import encoded as encode_transaction
 from hornbeam_server.txlayer.commit.hlc import HybridClock
 
 Cells = dict[str, dict[tuple[bytes, int], bytes]]

@@ -28,37 +28,29 @@ import asyncio
 import contextlib
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
 
 import structlog
 
-from hornbeam_server.maintain.changes import Change, Mutation
 from hornbeam_server.schema.errors import (
     DiskFull,
     HornbeamError,
     Overloaded,
     Unavailable,
 )
-from hornbeam_server.schema.turns import worked_off
 from hornbeam_server.storage.codec.folds import LANES
-from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
-from hornbeam_server.storage.limits import MAX_KEY_BYTES, require_storable
 from hornbeam_server.storage.log.files import NoRoom
 from hornbeam_server.storage.log.records import (
     Checkpoint,
-    Commit,
     encode,
     encode_batch,
-    encode_commit,
 )
 from hornbeam_server.storage.logged import Layer, LoggedRows, LoggedStore
 from hornbeam_server.storage.ports import (
     START,
-    TOMBSTONE,
     Clock,
     Log,
     Position,
-    Put,
     TableReader,
     TableStore,
 )
@@ -74,7 +66,7 @@ from hornbeam_server.txlayer.commit.batches import (
 )
 from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
 from hornbeam_server.txlayer.commit.hlc import RESERVED_MS, HybridClock
-from hornbeam_server.txlayer.commit.lanes import LaneAddition, Lanes
+from hornbeam_server.txlayer.commit.lanes import Lanes
 
 MAX_WAITING = 10_000
 """Maximum number of transactions that wait for the log; more are refused as Overloaded."""
@@ -620,80 +612,3 @@ async def _all_in(queue: asyncio.Queue[Batch]) -> list[Batch]:
     while not queue.empty():
         found.append(queue.get_nowait())
     return found
-
-
-async def encoded(
-    transaction_id: str,
-    catalog_version: int,
-    mutations: Sequence[Mutation],
-    changes: Sequence[Change],
-    extra_puts: Mapping[str, Sequence[Put]],
-    codecs: Codecs,
-    not_before: int = 0,
-    additions: Sequence[LaneAddition] = (),
-) -> Prepared:
-    """Encode a transaction for the log and the store, each row once. Raises LimitExceeded.
-
-    `mutations` are all stored rows that change, `changes` the base rows among them, `extra_puts`
-    encoded system rows by physical table, `additions` the changes of immediate views; `codecs` are
-    those of the catalog's version.
-    """
-    require_storable(extra_puts)
-    encoding = _Encoding(codecs)
-    await worked_off(map(encoding.put, mutations))
-    await worked_off(map(encoding.log, changes))
-    writes = encoding.writes
-    for table, extra in extra_puts.items():
-        writes.setdefault(table, []).extend(extra)
-        encoding.size += sum([len(key) + len(value) for key, value in extra])
-    commit = Commit(bytes.fromhex(transaction_id), catalog_version, writes, encoding.logged)
-    payload = await encode_commit(commit, encoding.size)
-    return Prepared(transaction_id, catalog_version, writes, payload, not_before, additions)
-
-
-class _Encoding:
-    """The encoded rows of one transaction. A changed row and the row of its mutation are the same
-    object, which is encoded once."""
-
-    def __init__(self, codecs: Codecs) -> None:
-        self._codecs = codecs
-        self._layouts: dict[str, tuple[LayoutCodec, list[Put], dict[int, bytes]]] = {}
-        """Codec, puts, and encoded rows by object identity, for each layout."""
-        self.size = 0
-        """Size of the puts and changes in bytes."""
-        self.writes: dict[str, list[Put]] = {}
-        """Puts by physical table."""
-        self.logged: list[tuple[str, bytes | None, bytes | None]] = []
-        """Changes of base rows as the log holds them."""
-
-    def put(self, mutation: Mutation) -> int:
-        """Add a put to `writes`. Returns its size in bytes. Raises LimitExceeded."""
-        name, key, _, new = mutation
-        codec, puts, known = self._layouts.get(name) or self._opened(name)
-        value = TOMBSTONE
-        if new is not None:
-            value = known[id(new)] = codec.encode(new)
-        put = Put(key, value)
-        size = len(key) + len(value)
-        if size > MAX_KEY_BYTES:  # else neither the key nor the row is too large
-            require_storable({codec.layout.table: [put]})
-        puts.append(put)
-        self.size += size
-        return size
-
-    def log(self, change: Change) -> int:
-        """Add `change` to `logged`. Returns the size of the old row in bytes."""
-        name, old, new = change.relation, change.old, change.new
-        codec, _, known = self._layouts.get(name) or self._opened(name)
-        before = None if old is None else known.get(id(old)) or codec.encode(old)
-        after = None if new is None else known.get(id(new)) or codec.encode(new)
-        self.logged.append((codec.layout.stored_name, before, after))
-        copied = 0 if before is None else len(before)
-        self.size += copied + (0 if after is None else len(after))
-        return copied
-
-    def _opened(self, name: str) -> tuple[LayoutCodec, list[Put], dict[int, bytes]]:
-        codec = self._codecs(name)
-        puts = self.writes.setdefault(codec.layout.table, [])
-        found = self._layouts[name] = (codec, puts, {})
-        return found

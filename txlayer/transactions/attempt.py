@@ -30,14 +30,11 @@ from hornbeam_server.schema.counters import Counter
 from hornbeam_server.schema.errors import (
     HornbeamError,
     TransactionAborted,
-    UniqueViolation,
 )
 from hornbeam_server.schema.model import Relation
-from hornbeam_server.schema.sizes import Budget, Limit
-from hornbeam_server.schema.sqltext import shown
+from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
-from hornbeam_server.storage.limits import MAX_ROW_BYTES
 from hornbeam_server.storage.ports import NEWEST, TableReader
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.txlayer.transactions.batches import (
@@ -48,8 +45,14 @@ from hornbeam_server.txlayer.transactions.batches import (
     together,
 )
 from hornbeam_server.txlayer.transactions.bound_statements import Bound, Upsert, Written
+from hornbeam_server.txlayer.transactions.byte_limits import (
+    budget_of_reads,
+    budget_of_returned,
+    budget_of_writes,
+)
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
-from hornbeam_server.txlayer.transactions.constraint_checks import ConstraintChecks, numbers_cure
+from hornbeam_server.txlayer.transactions.constraint_checks import ConstraintChecks
+from hornbeam_server.txlayer.transactions.constraint_errors import key_taken
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks
 from hornbeam_server.txlayer.transactions.merges import (
@@ -74,12 +77,9 @@ from hornbeam_server.txlayer.transactions.steps import run_steps
 from hornbeam_server.txlayer.transactions.stored_rows import StoredRows
 from hornbeam_server.txlayer.transactions.value_queries import ValueQueries, named_parameters
 from hornbeam_server.txlayer.transactions.workspace import (
-    SPLIT,
     Key,
     Workspace,
     all_keys,
-    budget_of_reads,
-    budget_of_writes,
     gathered,
     gathered_by_key,
 )
@@ -111,8 +111,6 @@ from hornbeam_server.txlayer.transactions.write_plans import (
 
 CONFLICTS_A_TURN = 32
 """Maximum rows of an INSERT with ON CONFLICT in one turn: each is looked up by itself."""
-
-_RETURNED = Limit(MAX_ROW_BYTES, "What RETURNING gives, which is one row,", "stored", SPLIT)
 
 T = TypeVar("T")
 
@@ -150,7 +148,7 @@ class Transaction:
         self._given: dict[int, list[dict[int, Value]]] = {}
         """The rows of VALUES by the `id` of the statement."""
         self._values_budget = budget_of_writes()
-        self._returned_budget = Budget(_RETURNED)
+        self._returned_budget = budget_of_returned()
         # Operations of the parts are operations of the transaction.
         self._new_rows = NewRows(state, identity, uuids, now)
         checks = ConstraintChecks(workspace, identity)
@@ -423,18 +421,7 @@ class Transaction:
                 written.append(row)
                 written_keys.add(key)
             elif holder is None or upsert is None:
-                values = codec.key_values(row)
-                cure = "Use another key, or ON CONFLICT with the primary key as its target."
-                raise UniqueViolation(
-                    f"{name} has a row with this primary key already:"
-                    f" {shown(relation.primary_key, values)}.",
-                    cure=numbers_cure(
-                        self.state.catalog, self._identity, name, relation.primary_key, values
-                    )
-                    or cure,
-                    relation=name,
-                    constraint="primary key",
-                )
+                raise key_taken(self.state.catalog, self._identity, relation, codec.key_values(row))
             elif upsert.conflict.assignments:
                 if codec.key(holder) in written_keys:
                     raise written_twice(relation, codec.key_values(holder))

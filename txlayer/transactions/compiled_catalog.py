@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 from hornbeam_server.maintain.immediate.reading import codecs_of
 from hornbeam_server.maintain.programs import Programs, compile_programs
@@ -14,6 +14,7 @@ from hornbeam_server.txlayer.transactions.constraints import Constraints
 from hornbeam_server.txlayer.transactions.default_expressions import compile_default
 from hornbeam_server.txlayer.transactions.roots import Roots
 from hornbeam_server.txlayer.transactions.shared_writes import SharedWrites
+from hornbeam_server.txlayer.transactions.short_inserts import compile_short_insert
 from hornbeam_server.txlayer.transactions.write_compiler import compile_write
 from hornbeam_server.txlayer.transactions.write_plans import WritePlan
 
@@ -35,6 +36,10 @@ class CatalogState:
         self.roots = Roots(catalog, self.codecs)
         self.constraints = Constraints(catalog, self.codecs)
         self.default = cache(compile_default)
+        self.short_insert = cache(
+            partial(compile_short_insert, catalog, self.codecs, self.programs, self.constraints)
+        )
+        """Takes the name of a relation."""
         self._plans: TextCache[str, WritePlan] = TextCache(PLAN_CACHE_SIZE)
 
         def compiled(sql: str) -> WritePlan:

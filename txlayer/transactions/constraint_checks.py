@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from hornbeam_server.maintain.changes import Change
-from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import ForeignKeyViolation, UniqueViolation
-from hornbeam_server.schema.render import identifier
-from hornbeam_server.schema.sqltext import literal_sql, shown
+from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import chunks, made, turn
-from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.schema.types import Row
+from hornbeam_server.txlayer.transactions.constraint_errors import parent_missing, values_taken
 from hornbeam_server.txlayer.transactions.constraints import ChildCheck, ParentCheck, UniqueCheck
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.locks import Mode
@@ -47,19 +46,11 @@ class ConstraintChecks:
     async def _check_parent(
         self, relation: str, check: ParentCheck, changes: Sequence[Change]
     ) -> None:
-        parent = check.foreign_key.parent
         newly = dict.fromkeys(await made(map(check.newly, changes)))
         for keys in chunks([key for key in newly if key is not None]):
             for key, row in zip(keys, await self._parents(check, keys), strict=True):
                 if row is None:
-                    raise ForeignKeyViolation(
-                        f"{relation} references {parent}"
-                        f" {shown(check.foreign_key.columns, key)}, which does not exist.",
-                        cure=f"Insert the row of {parent} first, or in the same transaction.",
-                        relation=relation,
-                        constraint=check.foreign_key.name,
-                        key=[literal_sql(value) for value in key],
-                    )
+                    raise parent_missing(relation, check.foreign_key, key)
             await turn(keys)
 
     async def _parents(self, check: ParentCheck, keys: Sequence[Key]) -> list[Row | None]:
@@ -140,31 +131,4 @@ class ConstraintChecks:
             )
 
     def _duplicate(self, relation: str, check: UniqueCheck, values: Key) -> UniqueViolation:
-        columns = tuple(part.column for part in check.index.columns)
-        return UniqueViolation(
-            f"{relation} has a row with {shown(columns, values)} already.",
-            cure=numbers_cure(self._state.catalog, self._identity, relation, columns, values)
-            or "Use another value, or ON CONFLICT.",
-            relation=relation,
-            constraint=check.index.name,
-        )
-
-
-def numbers_cure(
-    catalog: Catalog,
-    identity: Numbers,
-    relation: str,
-    columns: Sequence[str],
-    values: Sequence[Value],
-) -> str | None:
-    """The cure for an identity column that has given a number which a row has already. None if
-    the statement itself gave the `values`."""
-    for column, value in zip(columns, values, strict=True):
-        if (relation, column, value) in identity.taken:
-            table, name = catalog.counters[relation, column].written, identifier(column)
-            return (
-                f"Identity column {column} lies behind numbers that rows were given: ALTER"
-                f" TABLE {table} ALTER COLUMN {name} RESTART WITH n, where n is free and behind"
-                f" (SELECT max({name}) FROM {table})."
-            )
-    return None
+        return values_taken(self._state.catalog, self._identity, relation, check, values)

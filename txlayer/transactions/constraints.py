@@ -24,7 +24,7 @@ from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import NotNullViolation
 from hornbeam_server.schema.graph import in_circles
 from hornbeam_server.schema.model import Column, ForeignKey, Relation
-from hornbeam_server.schema.rows import projection
+from hornbeam_server.schema.rows import has_null, projection
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.rows import Codecs
 
@@ -156,7 +156,7 @@ class Constraints:
         checks = self[relation.name]
         if checks.generated:
             row = with_generated(checks.generated, row)
-        if None in row:
+        if has_null(row):
             _require_values(relation, row, checks.not_null, number)
         for check in checks.row_checks:
             check.require(row, number)

@@ -165,7 +165,7 @@ def waited_too_long() -> StatementTimeout:
 class LockTable:
     """All locks and guards of one slave. `_queues` has an entry only for names with waiters."""
 
-    def __init__(self, granted: Callable[[LockName], object] = lambda _: None) -> None:
+    def __init__(self, granted: Callable[[LockName], object] | None = None) -> None:
         """`granted` is called with the name of each granted lock."""
         self._granted = granted
         self._holders: dict[LockName, dict[LockOwner, Mode]] = {}
@@ -319,7 +319,8 @@ class LockTable:
     def _grant(self, name: LockName, mode: Mode, owner: LockOwner) -> None:
         self._holders.setdefault(name, {})[owner] = mode
         owner.held[name] = mode
-        self._granted(name)
+        if self._granted is not None:
+            self._granted(name)
 
     def _note_release(self, name: LockName) -> None:
         """Record a release, also of a shared lock: its holder's work excludes exclusive locks."""

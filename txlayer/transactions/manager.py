@@ -32,32 +32,34 @@ from hornbeam_server.schema.errors import (
     Unavailable,
     UniqueViolation,
 )
+from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.turns import selected
-from hornbeam_server.storage.ports import Clock, Ids, Put, TableStore
+from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage.ports import Clock, Ids, TableStore
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay
 from hornbeam_server.storage.together import read_together, settled
 from hornbeam_server.txlayer.commit.batches import Committed, Prepared
-from hornbeam_server.txlayer.commit.committer import Committer, encoded
+from hornbeam_server.txlayer.commit.committer import Committer
+from hornbeam_server.txlayer.commit.encoding import encoded, encoded_insert
 from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.commit.lanes import LaneAddition
 from hornbeam_server.txlayer.commit.read_holds import Readers
 from hornbeam_server.txlayer.commit.snapshots import Snapshots
 from hornbeam_server.txlayer.transactions.attempt import Transaction
+from hornbeam_server.txlayer.transactions.attempt_results import Attempt, outcome_of
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.guards import Guarded, Ranges
 from hornbeam_server.txlayer.transactions.identity_columns import IdentityBlocks, Numbers
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks, Mode
-from hornbeam_server.txlayer.transactions.outcomes import (
-    NO_HASH,
-    Outcome,
-    encode_outcome,
-    find_outcome,
-    request_hash,
-    transaction_id_for,
-)
+from hornbeam_server.txlayer.transactions.new_rows import NewRows
 from hornbeam_server.txlayer.transactions.outcomes import (
     TABLE as OUTCOMES,
+)
+from hornbeam_server.txlayer.transactions.outcomes import (
+    Outcome,
+    find_outcome,
+    transaction_id_for,
 )
 from hornbeam_server.txlayer.transactions.random_uuids import RandomUuids
 from hornbeam_server.txlayer.transactions.read_checks import (
@@ -69,8 +71,8 @@ from hornbeam_server.txlayer.transactions.requests import (
     RepeatedStatement,
     Replay,
     SqlWork,
+    Statement,
     StatementResult,
-    Timings,
     TransactionRequest,
     TransactionResult,
     Work,
@@ -78,6 +80,12 @@ from hornbeam_server.txlayer.transactions.requests import (
 )
 from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
 from hornbeam_server.txlayer.transactions.schema_gate import Gate
+from hornbeam_server.txlayer.transactions.short_inserts import (
+    Held,
+    Inserted,
+    ShortInsert,
+    short_plan,
+)
 from hornbeam_server.txlayer.transactions.statement_runs import (
     count_by_layout,
     digest_of,
@@ -85,7 +93,7 @@ from hornbeam_server.txlayer.transactions.statement_runs import (
     plans_of,
     run_all,
 )
-from hornbeam_server.txlayer.transactions.write_plans import WritePlan
+from hornbeam_server.txlayer.transactions.write_plans import InsertPlan, WritePlan
 
 LOG_PATIENCE_S = 5.0
 """After the time limit of a transaction, its client waits this much longer for the log."""
@@ -176,7 +184,7 @@ class TransactionManager:
         deadline = self._clock.monotonic() + timeout_s
         searched: list[ReadRange] = []
         for number in range(self._limits.attempts):
-            attempt = _Attempt(request, transaction_id, LockOwner(age), deadline, searched)
+            attempt = Attempt(request, transaction_id, LockOwner(age), deadline, searched)
             try:
                 return await self._guarded(attempt, alone=number >= ATTEMPTS_IN_PARALLEL)
             except ReadConflict:
@@ -194,7 +202,7 @@ class TransactionManager:
             cure="Try again when there is less contention on the rows that it reads and writes.",
         )
 
-    async def _guarded(self, attempt: _Attempt, *, alone: bool) -> TransactionResult:
+    async def _guarded(self, attempt: Attempt, *, alone: bool) -> TransactionResult:
         """Run one attempt inside the gate, and in the slow lane if it runs `alone`. Every end of an
         attempt before the commit releases its locks, also an end during the grant of a lock."""
         owner, deadline = attempt.owner, attempt.deadline
@@ -230,7 +238,7 @@ class TransactionManager:
         committed = answer.result()
         return attempt.result(committed.ts, committed)
 
-    async def _prepared(self, attempt: _Attempt) -> Prepared | TransactionResult:
+    async def _prepared(self, attempt: Attempt) -> Prepared | TransactionResult:
         """Call `_prepare`. An answer without a commit, also an error, relies on the locks: they
         must still be in force. Raises TransactionAborted if they are not, or if a retry would
         get other identity numbers, and the errors of `_prepare`."""
@@ -250,7 +258,7 @@ class TransactionManager:
             self._locks.require_in_force(attempt.owner)
         return prepared
 
-    async def _prepare(self, attempt: _Attempt, held: ExitStack) -> Prepared | TransactionResult:
+    async def _prepare(self, attempt: Attempt, held: ExitStack) -> Prepared | TransactionResult:
         """Do all steps before the commit point. Returns the transaction for the committer, or the
         finished result when nothing is to be committed. `held` keeps the snapshot of its searches
         from being purged."""
@@ -260,6 +268,16 @@ class TransactionManager:
         replayed = request.replay.numbers if request.replay else ()
         attempt.numbers = Numbers(self._identity, replayed)
         plans = await plans_of(state, request.statements, attempt.deadline - began)
+        plan = short_plan(request, plans)
+        insert = None if plan is None else state.short_insert(plan.relation.name)
+        if plan is not None and insert is not None:
+            planned = self._clock.monotonic()
+            attempt.plan_ms = (planned - began) * 1000
+            left_s = attempt.deadline - planned
+            inserted = await limited(left_s, self._inserted(attempt, state, insert, plan))
+            if inserted is not None:
+                attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
+                return inserted
         transaction = Transaction(
             state,
             self._store,
@@ -281,31 +299,69 @@ class TransactionManager:
         shown = await _shown(mutations, state.catalog)
         attempt.affected, attempt.growth = await count_by_layout(shown)
         attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
-        key = request.idempotency_key
-        if not mutations and not additions and key is None:
+        if not mutations and not additions and request.idempotency_key is None:
             seen = self._locks.clock(attempt.owner)
             return attempt.result(max(self._committer.readable(), seen))
-        outcome = await encode_outcome(
-            NO_HASH if key is None else request_hash(request),
-            attempt.results,
-            attempt.affected,
-            request.owner,
-            attempt.numbers.drawn,
-        )
         return await encoded(
             attempt.transaction_id,
             state.catalog.version,
             mutations,
             await transaction.net_changes(),
-            {OUTCOMES: [Put(bytes.fromhex(attempt.transaction_id), outcome)]},
+            {OUTCOMES: [await outcome_of(attempt)]},
             state.codecs,
             request.bookmark,
             additions,
         )
 
+    async def _inserted(
+        self, attempt: Attempt, state: CatalogState, insert: ShortInsert, plan: InsertPlan
+    ) -> Prepared | TransactionResult | None:
+        """`_prepare` for a short insert. None if it needs the general path: then nothing is done
+        yet."""
+        request, numbers, statement = (
+            attempt.request,
+            attempt.numbers,
+            attempt.request.statements[0],
+        )
+        assert isinstance(statement, Statement), "as `short_plan` says"
+        outcome = None
+        if request.idempotency_key is not None:
+            name = ("request", attempt.transaction_id)
+            await self._locks.acquire(attempt.owner, [name], Mode.EXCLUSIVE, attempt.deadline)
+            outcome = partial(find_outcome, self._store, attempt.transaction_id)
+        if statement.session:
+            numbers.in_session(statement.session)
+        now = self._now(None)
+        complete = partial(self._completed, state, numbers, now)
+        held = Held(self._store, self._locks, attempt.owner, attempt.deadline, numbers)
+        inserted = await insert.run(plan, statement, now, complete, held, outcome)
+        if not isinstance(inserted, Inserted):
+            return None if inserted is None else inserted.answer_to(request)
+        attempt.results = (inserted.result,)
+        attempt.affected = attempt.growth = {each.target.name: 1 for each in inserted.stored}
+        return await encoded_insert(
+            attempt.transaction_id,
+            state.catalog.version,
+            inserted.stored,
+            insert.codec.layout.stored_name,
+            (OUTCOMES, await outcome_of(attempt)),
+            request.bookmark,
+        )
+
+    async def _completed(
+        self,
+        state: CatalogState,
+        numbers: Numbers,
+        now: dt.datetime,
+        relation: Relation,
+        given: Mapping[int, Value],
+    ) -> Row:
+        """`NewRows.complete`."""
+        return await NewRows(state, numbers, self._uuids(None), now).complete(relation, given)
+
     async def _computed(
         self,
-        attempt: _Attempt,
+        attempt: Attempt,
         transaction: Transaction,
         plans: Sequence[WritePlan | None],
         began: float,
@@ -334,7 +390,7 @@ class TransactionManager:
         return mutations, additions
 
     async def _begin(
-        self, attempt: _Attempt, transaction: Transaction, plans: Sequence[WritePlan | None]
+        self, attempt: Attempt, transaction: Transaction, plans: Sequence[WritePlan | None]
     ) -> Outcome | None:
         """Lock a request with an idempotency key, and read ahead. Returns the outcome of an earlier
         commit of the request, if there is one."""
@@ -356,18 +412,18 @@ class TransactionManager:
         held.enter_context(self.readers.holding(at))
         return at
 
-    async def _require_justified(self, attempt: _Attempt) -> None:
+    async def _require_justified(self, attempt: Attempt) -> None:
         """Check, for an error of a serializable transaction, that what it rests on is unchanged.
         Raises ReadConflict, TransactionAborted, StatementTimeout."""
         if attempt.request.ranges or attempt.ranges:
             left_s = attempt.deadline - self._clock.monotonic()
             await limited(left_s, self._require_unchanged(attempt, self.state.catalog))
 
-    async def _guard(self, attempt: _Attempt, ranges: Sequence[ReadRange]) -> Guarded:
+    async def _guard(self, attempt: Attempt, ranges: Sequence[ReadRange]) -> Guarded:
         locks, found = self._locks, Ranges.of(ranges)
         return await locks.guard(attempt.owner, found, self._committer, attempt.deadline)
 
-    async def _require_unchanged(self, attempt: _Attempt, catalog: Catalog) -> None:
+    async def _require_unchanged(self, attempt: Attempt, catalog: Catalog) -> None:
         """Check that what a serializable transaction has read is unchanged, and let it stay
         unchanged until the transaction is applied. Raises ReadConflict, TransactionAborted."""
         by_client, by_statements = attempt.request.ranges, attempt.ranges
@@ -376,7 +432,7 @@ class TransactionManager:
         await require_unchanged(self._store, guarded, by_client, by_statements)
 
     def _commit(
-        self, attempt: _Attempt, prepared: Prepared, ended: asyncio.Future[None]
+        self, attempt: Attempt, prepared: Prepared, ended: asyncio.Future[None]
     ) -> asyncio.Future[Committed]:
         """Hand the transaction over to the committer. The answer decides whether its locks are
         released; `ended` is done afterwards. Cancelling `ended` has no effect on the answer."""
@@ -402,7 +458,7 @@ class TransactionManager:
         return answer
 
     def _answered(
-        self, attempt: _Attempt, ended: asyncio.Future[None], answer: asyncio.Future[Committed]
+        self, attempt: Attempt, ended: asyncio.Future[None], answer: asyncio.Future[Committed]
     ) -> None:
         try:
             self._finished(attempt, answer)
@@ -410,7 +466,7 @@ class TransactionManager:
             if not ended.done():
                 ended.set_result(None)
 
-    def _finished(self, attempt: _Attempt, answer: asyncio.Future[Committed]) -> None:
+    def _finished(self, attempt: Attempt, answer: asyncio.Future[Committed]) -> None:
         self._finishing.discard(answer)
         error = answer.exception()  # retrieved here, because the caller may be gone
         if isinstance(error, OutcomeUnknown):
@@ -434,7 +490,7 @@ class TransactionManager:
                 lambda _: self._applied(attempt, committed.ts)
             )
 
-    def _applied(self, attempt: _Attempt, commit_ts: int = 0) -> None:
+    def _applied(self, attempt: Attempt, commit_ts: int = 0) -> None:
         """End a transaction that the store has, or that was not committed."""
         del self.unfinished[attempt.transaction_id]
         self._release(attempt.owner, commit_ts)
@@ -465,6 +521,8 @@ class TransactionManager:
                 cure="Send one statement with many sets of parameters (executemany), several"
                 " transactions, or rows to /v1/load.",
             )
+        if len(work) == 1 and isinstance(work[0], Statement):
+            return
         sets = sum(len(each.parameter_sets) for each in work if isinstance(each, RepeatedStatement))
         if sets > self._limits.parameter_sets:
             raise LimitExceeded(
@@ -619,41 +677,3 @@ async def _overlay(
     await transaction.read_ahead(statements, plans)
     await run_all(transaction, statements, plans)
     return Overlay(await transaction.overlay())
-
-
-class _Attempt:
-    """One attempt of a transaction, and its results so far."""
-
-    def __init__(
-        self,
-        request: TransactionRequest,
-        transaction_id: str,
-        owner: LockOwner,
-        deadline: float,
-        searched: Sequence[ReadRange],
-    ) -> None:
-        """`searched`: the ranges that the statements of the previous attempt have read."""
-        self.request = request
-        self.searched = searched
-        self.ranges: list[ReadRange] = []
-        """The ranges that its statements have read, if it is serializable."""
-        self.transaction_id = transaction_id
-        self.owner = owner
-        self.deadline = deadline
-        self.numbers: Numbers
-        self.results: tuple[StatementResult, ...] = ()
-        self.affected: Mapping[str, int] = {}
-        self.growth: Mapping[str, int] = {}
-        self.plan_ms = self.lock_ms = self.compute_ms = 0.0
-
-    def result(self, commit_ts: int, committed: Committed | None = None) -> TransactionResult:
-        logged = (0.0, 0.0) if committed is None else (committed.log_ms, committed.apply_ms)
-        return TransactionResult(
-            self.transaction_id,
-            commit_ts,
-            self.results,
-            self.affected,
-            Timings(self.plan_ms, self.lock_ms, self.compute_ms, *logged),
-            applied=committed is None or committed.readable,
-            drawn=self.numbers.drawn,
-        )

@@ -10,6 +10,7 @@ from hornbeam_server.schema.assignment import assign, assign_all_of_file
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.model import Column, Default, DefaultKind, Relation
 from hornbeam_server.schema.row_identity import spread
+from hornbeam_server.schema.rows import has_null
 from hornbeam_server.schema.sequences import differs_by_row
 from hornbeam_server.schema.sqltext import shown
 from hornbeam_server.schema.turns import chunks, turn
@@ -76,7 +77,7 @@ class NewRows:
         rows: list[Row] = list(zip(*columns, strict=True))
         computed = self._constraints[relation.name].computes
         for i, row in enumerate(rows):
-            if computed or None in row:
+            if computed or has_null(row):
                 rows[i] = self._constraints.completed(relation, row, first + i)
         return rows
 

@@ -124,7 +124,12 @@ async def encode_outcome(
 ) -> bytes:
     """The value of the row for a transaction that is about to commit."""
     statements = [
-        (result.affected, result.columns, result.types, await made(map(_packed, result.rows)))
+        (
+            result.affected,
+            result.columns,
+            result.types,
+            await made(map(_packed, result.rows)) if result.rows else [],
+        )
         for result in results
     ]
     return _encoder.encode(_Stored(hash_of_request, statements, dict(affected), owner, dict(drawn)))

@@ -167,7 +167,8 @@ def _found(plan: _Simple, places: Mapping[str, int]) -> dict[str, int]:
 def _replaced(plan: _Simple, new: Callable[[Assignment, bool], Assignment]) -> _Simple:
     """The plan with other values of rows, SET, and key. `new` also gets whether it is a key."""
     if isinstance(plan, InsertPlan):
-        return replace(plan, rows=tuple([tuple([new(a, False) for a in r]) for r in plan.rows]))
+        rows = tuple([tuple([new(a, False) for a in row]) for row in plan.rows])
+        return replace(plan, rows=rows, whole_row=None)
     assert isinstance(plan.find, ByKey)
     find = replace(plan.find, key=tuple([new(part, True) for part in plan.find.key]))
     if isinstance(plan, DeletePlan):

@@ -72,6 +72,8 @@ async def plans_of(
 ) -> list[WritePlan | None]:
     """The plan of each SQL statement; None for other work. Raises StatementTimeout, SqlError and
     its subclasses."""
+    if len(work) == 1 and isinstance(work[0], Statement) and len(work[0].sql) <= SHORT:
+        return [state.plan(work[0].sql)]
     if len(work) <= PLANS_A_TURN and _characters(work) <= SHORT:
         return _planned(state, work)
     return await limited(limit_s, _planned_in_turns(state, work))

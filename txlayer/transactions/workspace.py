@@ -11,12 +11,17 @@ from hornbeam_server.query.engine import QueryStream
 from hornbeam_server.schema.errors import BeingLoaded, LimitExceeded, TransactionAborted
 from hornbeam_server.schema.intervals import identical
 from hornbeam_server.schema.render import spelled
-from hornbeam_server.schema.sizes import Budget, Limit
+from hornbeam_server.schema.sizes import Budget
 from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.folds import OWN_LANE
 from hornbeam_server.storage.ports import TableReader
 from hornbeam_server.storage.snapshot import RememberingSnapshot, Snapshot
+from hornbeam_server.txlayer.transactions.byte_limits import (
+    budget_of_reads,
+    budget_of_stored,
+    budget_of_writes,
+)
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.constraints import ChildCheck, UniqueCheck
 from hornbeam_server.txlayer.transactions.locks import (
@@ -30,18 +35,6 @@ from hornbeam_server.txlayer.transactions.locks import (
 MAX_CHANGES = 200_000
 """Maximum number of rows of one relation that a transaction may change. More rows need several
 transactions, or `load`."""
-MAX_BYTES = 64 << 20
-"""Maximum size of the texts and byte strings that a transaction reads in order to write, and of
-those that it writes."""
-MAX_STORED_BYTES = 2 * MAX_BYTES
-"""Maximum size of the texts and byte strings that a transaction stores, with views and indexes."""
-SPLIT = "Split it into transactions over fewer rows, or smaller ones."
-READ = Limit(MAX_BYTES, "What the transaction reads in order to write", "read", SPLIT)
-WRITTEN = Limit(MAX_BYTES, "What the transaction writes", "written", SPLIT)
-STORED = Limit(
-    MAX_STORED_BYTES, "What the transaction stores, with views and indexes,", "stored", SPLIT
-)
-
 Key = tuple[Value, ...]
 
 
@@ -306,7 +299,7 @@ class Workspace:
     async def _require_moderate(self, mutations: Sequence[Mutation]) -> None:
         """Raises LimitExceeded for too large mutations. They may be much larger than the changes
         that cause them: a view repeats a parent's columns in the row of each child."""
-        budget = Budget(STORED)
+        budget = budget_of_stored()
         codecs = self.state.codecs
         for some in chunks(mutations):
             budget.take(sum([codecs(m.layout).long_bytes(m.new) for m in some]))
@@ -380,14 +373,6 @@ def require_few(relation: str, rows: int) -> None:
             f"The transaction changes more than {MAX_CHANGES} rows of {relation}.",
             cure="Split it; use load for bulk data.",
         )
-
-
-def budget_of_reads() -> Budget:
-    return Budget(READ)
-
-
-def budget_of_writes() -> Budget:
-    return Budget(WRITTEN)
 
 
 async def gathered(stream: QueryStream, relation: str, budget: Budget) -> list[Row]:

@@ -79,6 +79,7 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     UpdatePlan,
     WritePlan,
     assignment,
+    whole_row_of,
 )
 from hornbeam_server.txlayer.transactions.write_queries import (
     merge_of,
@@ -222,6 +223,7 @@ class _Compiler:
             tuple(self.by_values),
             outputs,
             self._reals_as_text(query, positions) if outputs is None else frozenset(),
+            whole_row_of(self.relation, rows[0]) if len(rows) == 1 else None,
         )
 
     def _reals_as_text(self, query: Subquery | None, positions: Sequence[int]) -> frozenset[int]:
@@ -420,12 +422,16 @@ class _Compiler:
         """`value` for a column, to be assigned to it or, in a key, to be compared with it."""
         position = self._position(name)
         column = self.relation.columns[position]
-        exact = _is_parameter(value) and self._is_bound_to(parameter_key(value), column)
+        parameter = parameter_key(value) if _is_parameter(value) else None
+        if parameter is not None and not self._is_bound_to(parameter, column):
+            parameter = None
         others = len(self.by_values)
         scalar = self._scalar(value, scope)
         constant = isinstance(value, _CONSTANTS) and len(self.by_values) == others
         literal = _spelling(value) if constant else None
-        return assignment(position, column, scalar, exact=exact, constant=constant, literal=literal)
+        return assignment(
+            position, column, scalar, parameter=parameter, constant=constant, literal=literal
+        )
 
     def _is_bound_to(self, parameter: int | str, column: Column) -> bool:
         """Is the parameter bound with the type of `column`? If it has no other use, it is bound as

@@ -52,7 +52,10 @@ def bind_parameters(parameters: Parameters, plan: WritePlan, now: dt.datetime) -
     Misfit for values that need another plan (`with_values`).
     """
     values = read(plan.readers, {**by_name(parameters, plan.bound), NOW: now})
-    if isinstance(parameters, Mapping) or NOW in values:
+    if NOW in values:
+        return values
+    # A look at an abstract class takes longer than one at the usual types.
+    if not isinstance(parameters, tuple | list) and isinstance(parameters, Mapping):
         return values
     return tuple(values.values())
 
@@ -85,7 +88,7 @@ def _taken_as_it_is(type_: ColumnType) -> Callable[[Any], bool]:
 def by_name(parameters: Parameters, bound: BoundQuery) -> Mapping[Any, Any]:
     """The values by number or name. Raises SqlError unless they match the parameters."""
     types = bound.parameter_types
-    if not isinstance(parameters, Mapping):
+    if isinstance(parameters, tuple | list) or not isinstance(parameters, Mapping):
         wanted = len(types) - (NOW in types)
         if len(parameters) != wanted:
             raise SqlError(

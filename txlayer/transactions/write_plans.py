@@ -8,7 +8,7 @@ DuckDB, row by row (`query.duckdb.scalar`), with the same meaning.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,7 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.model import Column, Relation
 from hornbeam_server.schema.reals import text_of_real
+from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 from hornbeam_server.txlayer.transactions.conflict_targets import Target
 from hornbeam_server.txlayer.transactions.requests import Parameters
@@ -42,6 +43,10 @@ class Assignment:
     """The value that the column takes. Raises TypeMismatch."""
     literal: str | None = None
     """The literal that `scalar` is, with quotes if it is text."""
+    parameter: int | str | None = None
+    """The parameter that the value is."""
+    constant: bool = False
+    """`value` is the same for all rows and parameters."""
 
 
 def assignment(
@@ -49,12 +54,13 @@ def assignment(
     column: Column,
     scalar: Scalar,
     *,
-    exact: bool = False,
+    parameter: int | str | None = None,
     constant: bool = False,
     literal: str | None = None,
 ) -> Assignment:
-    """An assignment. With `constant` neither the row nor a parameter changes the value of `scalar`,
-    so it is cast here."""
+    """An assignment. `parameter` is the parameter that `scalar` is, if it is bound with the
+    column's type. With `constant` neither the row nor a parameter changes the value of `scalar`, so
+    it is cast here."""
 
     def value(row: Row, parameters: Parameters) -> Value:
         computed = scalar(row, parameters)
@@ -63,13 +69,15 @@ def assignment(
         except TypeMismatch as error:
             raise named(error, column) from None
 
-    if exact:
-        return Assignment(position, column, scalar, exact, scalar)
+    if parameter is not None:
+        return Assignment(position, column, scalar, True, scalar, parameter=parameter)
     if constant:
         with suppress(TypeMismatch):  # the statement raises it when it evaluates the value
             found = value((), ())
-            return Assignment(position, column, scalar, exact, lambda _r, _p: found, literal)
-    return Assignment(position, column, scalar, exact, value, literal)
+            return Assignment(
+                position, column, scalar, False, lambda _r, _p: found, literal, constant=True
+            )
+    return Assignment(position, column, scalar, False, value, literal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +227,34 @@ class Conflict:
     where_queries: tuple[Lifted, ...] = ()
 
 
+WholeRow = Callable[[tuple[Value, ...]], Row]
+"""Returns the values of all columns, given the values of all parameters."""
+
+
+def whole_row_of(relation: Relation, row: Sequence[Assignment]) -> WholeRow | None:
+    """A function to the row that VALUES gives, without a step for each column. None unless each
+    column takes a positional parameter as it is bound, or a constant, or has no default and is
+    NULL."""
+    given = {each.position: each for each in row}
+    parameters = 1 + max((a.parameter for a in row if isinstance(a.parameter, int)), default=-1)
+    constants: list[Value] = []
+    places: list[int] = []
+    for position, column in enumerate(relation.columns):
+        each = given.get(position)
+        if each is not None and isinstance(each.parameter, int):
+            places.append(each.parameter)
+        elif each is None and column.default is None:
+            places.append(parameters + len(constants))
+            constants.append(None)
+        elif each is not None and each.constant:
+            places.append(parameters + len(constants))
+            constants.append(each.value((), ()))
+        else:
+            return None
+    known, pick = tuple(constants), projection(places)
+    return lambda values: pick(values + known)
+
+
 @dataclass(frozen=True, slots=True)
 class InsertPlan:
     """The plan of an INSERT. `rows` has a tuple of assignments for each row of VALUES; `query` is
@@ -239,6 +275,8 @@ class InsertPlan:
     """The columns of `query` that take numbers from sequences."""
     reals: frozenset[int] = frozenset()
     """The places of the columns of `query` that are REAL and are assigned to text."""
+    whole_row: WholeRow | None = None
+    """`whole_row_of` the one row of VALUES. A plan with other rows needs another one."""
 
     def given(self, parameters: Parameters) -> Iterator[dict[int, Value]]:
         """The values of each row of VALUES, by position. Raises TypeMismatch."""
