@@ -70,6 +70,11 @@ class StatementAnswer(Answer):
     affected: int
     columns: list[OutputColumn] = Field(description="Of RETURNING.")
     rows: list[list[Cell]]
+    tag: str | None = Field(
+        None,
+        examples=["INSERT 0 3"],
+        description="PostgreSQL's command tag. An outcome that is asked for by its id has none.",
+    )
 
 
 class TimingsAnswer(BaseModel):

@@ -23,6 +23,7 @@ from hornbeam_server.maintain.recompute import scanned_relation
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.node.schema_plans import program_of
 from hornbeam_server.query.binding.binder import OutputColumn
+from hornbeam_server.query.command_tags import command_tag
 from hornbeam_server.query.explain import Explanation, Shown
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.codec import encode_catalog
@@ -142,12 +143,19 @@ def explanation_document(explanation: Explanation, shown: Shown) -> dict[str, An
 # ---------------------------------------------------------------- transactions
 
 
-def transaction_document(catalog: Catalog, result: TransactionResult) -> dict[str, Any]:
+def transaction_document(
+    catalog: Catalog, result: TransactionResult, sqls: Sequence[str]
+) -> dict[str, Any]:
+    """The answer to a transaction. `sqls`: the texts of its statements, for their command tags; a
+    statement whose text is not known has none."""
+    statements = [_statement_document(statement) for statement in result.statements]
+    for statement, sql in zip(statements, sqls, strict=False):
+        statement["tag"] = command_tag(sql, statement["affected"], len(statement["rows"]))
     document: dict[str, Any] = {
         "transaction_id": result.transaction_id,
         "commit_ts": result.commit_ts,
         "bookmark": result.commit_ts,
-        "statements": [_statement_document(statement) for statement in result.statements],
+        "statements": statements,
         "affected": dict(result.affected),
         "timings_ms": _timings_document(result.timings),
         "applied": result.applied,

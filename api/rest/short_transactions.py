@@ -83,7 +83,8 @@ class ShortTransactions:
         result = await database.transact(request)
         self._metrics.transaction(result)
         note(scope, transaction=result.transaction_id, changed=sorted(result.affected))
-        document = transaction_document(database.catalog, result)
+        texts = [each.sql for each in request.statements if isinstance(each, Statement)]
+        document = transaction_document(database.catalog, result, texts)
         return msgspec.json.encode(document) if result.applied else encoded(document, 202)
 
     def _request(self, scope: Scope, body: bytes) -> TransactionRequest | None:

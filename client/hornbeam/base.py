@@ -124,6 +124,12 @@ class BaseCursor:
         return self._results.notice
 
     @property
+    def statusmessage(self) -> str | None:
+        """PostgreSQL's command tag of the last statement, such as `INSERT 0 3`; None before it has
+        run."""
+        return self.results().tag
+
+    @property
     def description(self) -> list[Description] | None:
         """(name, SQL type, None …) for each column of the result; None without a result."""
         return self.results().description

@@ -43,15 +43,16 @@ PASSED_OVER = "passed over: view "
 async def execute_ddl(
     requests: Requests,
     statement: str,
-    insert: Callable[[str], Awaitable[object]],
+    insert: Callable[[str], Awaitable[int]],
     parameters: Sequence[Any] | Mapping[str, Any] = (),
     path: Sequence[str] | None = None,
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
     """Change the schema in force by `statement`, then plan and apply it. `path` is the search path
     of its names; None: `public`. A statement that restarts an identity column or a sequence does
     only that. Immediate views that the change builds can be read when this
     function returns. `insert` runs the INSERT that fills the table of CREATE TABLE … AS; if it
-    fails, the table is dropped. Returns the answer to setval, which alone has `parameters`.
+    fails, the table is dropped. Returns the answer to setval, which alone has `parameters`;
+    `affected`, the number of rows of such a table; or nothing.
 
     Raises ProgrammingError if an object exists already or does not exist, NotSupportedError for
     other DDL, and the errors of plan and apply.
@@ -60,18 +61,18 @@ async def execute_ddl(
     if _restarts(statement):
         body = _body(statement, path) | {"parameters": parameters}
         answer: dict[str, Any] = await requests.json("POST", "/v1/schema/restart", body)
-        return answer if is_setval(statement) else None
+        return answer if is_setval(statement) else {}
     asked = _read(statement)
     if asked.verb == "refresh":
         names = _names((await requests.json("GET", "/v1/schema"))["ddl"], path)
         await require_fresh(requests, names.old(MATERIALIZED, asked.parts))
-        return None
+        return {}
     fill, before = await replanned(
         lambda: _plan_and_apply(requests, statement, path), requests.pause
     )
     if fill:
         try:
-            await insert(fill)
+            return {"affected": await insert(fill)}
         except BaseException:
             name = ".".join(map(quote, asked.parts))
             await replanned(
@@ -82,7 +83,7 @@ async def execute_ddl(
         await wait_until_readable(requests, _names(before, path).new(asked.parts))
     if asked.verb in _ALTERS:
         await wait_until_all_readable(requests)
-    return None
+    return {}
 
 
 def _body(statement: str, path: Sequence[str] | None) -> dict[str, Any]:

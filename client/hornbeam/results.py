@@ -12,7 +12,8 @@ from hornbeam.explaining import explained_of
 from hornbeam.namespaces import setting_of_path
 from hornbeam.prepared import execute_of
 from hornbeam.session import Session
-from hornbeam.statements import Kind, kind, setting_of
+from hornbeam.statements import Kind, kind, may_show, setting_of
+from hornbeam.tags import tag_of
 from hornbeam.types import Parameters, row_reader
 from hornbeam.upkeep import notice_of
 from hornbeam.writes import Write
@@ -35,6 +36,8 @@ class Results:
         self.notice = ""
         """A remark about the last statement: VACUUM has nothing to do, or COMMIT has rolled back
         an aborted transaction."""
+        self.tag: str | None = None
+        """PostgreSQL's command tag of the last statement; None before it has run."""
         self._closed = False
         self._description: list[Description] | None
         self._rows: list[Row] | None
@@ -71,6 +74,8 @@ class Results:
         meaning = kind(operation)
         with self.session.statement(ignored=meaning is not Kind.CONTROL):
             await self._execute(meaning, operation, parameters)
+            if self.tag is None and meaning not in {Kind.WRITE, Kind.EXECUTE}:
+                self.tag = tag_of(meaning, operation)
 
     async def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> None:
         """Run a write once for each set of parameters, in their order, as one statement of one
@@ -121,6 +126,7 @@ class Results:
         self._rows = None
         self._rowcount = -1
         self.notice = ""
+        self.tag = None
         self._next = 0
         self._waiting = []
 
@@ -136,16 +142,14 @@ class Results:
             case Kind.WRITE:
                 await self._write([Write.of(operation, parameters, self.session.path_member)])
             case Kind.DDL:
-                answer = await self.session.ddl(operation, parameters)
-                if answer is not None:
-                    self._rowcount = 1
-                    self._take([{"name": "setval", "type": "BIGINT"}], [[answer["value"]]])
+                await self._change(operation, parameters)
             case Kind.EXPLAIN:
                 await self._explain(operation, parameters)
             case Kind.SET:
                 await self._set(operation)
             case Kind.CONTROL:
                 self.notice = await self.session.control(operation)
+                self.tag = "ROLLBACK" if self.notice else None
             case Kind.PREPARE:
                 await self.session.prepare(operation)
             case Kind.EXECUTE:
@@ -159,10 +163,21 @@ class Results:
             case Kind.READ:
                 await self._read(operation, parameters)
 
+    async def _change(self, sql: str, parameters: Parameters) -> None:
+        """Change the schema, or a sequence."""
+        answer = await self.session.ddl(sql, parameters)
+        if "value" in answer:
+            self._rowcount = 1
+            self._take([{"name": "setval", "type": "BIGINT"}], [[answer["value"]]])
+            self.tag = "SELECT 1"
+        elif "affected" in answer:
+            self.tag = f"SELECT {answer['affected']}"
+
     async def _read(self, sql: str, parameters: Parameters) -> None:
         answer = await self.session.query(sql, parameters)
         self.served_by = answer["served_by"]
         self._rowcount = len(answer["rows"])
+        self.tag = "SHOW" if may_show(sql) else f"SELECT {self._rowcount}"
         self._take(answer["columns"], answer["rows"])
 
     async def _explain(self, sql: str, parameters: Parameters) -> None:
@@ -237,6 +252,7 @@ class Results:
         if len(results) < len(writes):
             raise InterfaceError("The write has no result, since it was rolled back.")
         self._rowcount = sum(result["affected"] for result in results)
+        self.tag = results[-1]["tag"]
         if results[0]["columns"]:
             rows = [row for result in results for row in result["rows"]]
             self._take(results[0]["columns"], rows)

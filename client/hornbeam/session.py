@@ -31,7 +31,14 @@ from hornbeam.isolation import ENDING, Action, Control, Modes, control_of, level
 from hornbeam.namespaces import PUBLIC, SearchPath, Setting
 from hornbeam.options import Options
 from hornbeam.prepared import Prepared, deallocated, discarded, prepared_of
-from hornbeam.statements import Kind, cached_for_statements, calls_of_session, draws, kind
+from hornbeam.statements import (
+    Kind,
+    cached_for_statements,
+    calls_of_session,
+    draws,
+    kind,
+    may_show,
+)
 from hornbeam.transaction import Transaction
 from hornbeam.transport import NONE, Requests, encode, encode_text, repeated, utf8
 from hornbeam.types import Parameters, wire_parameters
@@ -254,8 +261,8 @@ class Session:
     async def control(self, sql: str) -> str:
         """Run BEGIN, COMMIT, ROLLBACK, SAVEPOINT, SET TRANSACTION and the like. Outside of a
         transaction, on a connection in autocommit, COMMIT and ROLLBACK do nothing, as in
-        PostgreSQL. Returns a remark, or "": COMMIT rolls an aborted transaction
-        back. Raises ProgrammingError, NotSupportedError, InterfaceError."""
+        PostgreSQL. COMMIT of an aborted transaction rolls it back: the result says so, and is ""
+        otherwise. Raises ProgrammingError, NotSupportedError, InterfaceError."""
         control, failure = control_of(sql), self._open.failure
         if control.action is Action.COMMIT and failure:
             self.rollback()
@@ -424,9 +431,10 @@ class Session:
             transaction.writes = [write for write in transaction.writes if write.result is not None]
             raise
 
-    async def ddl(self, statement: str, parameters: Parameters = ()) -> dict[str, Any] | None:
+    async def ddl(self, statement: str, parameters: Parameters = ()) -> dict[str, Any]:
         """Change the schema at once. The change cannot be rolled back. Returns the answer to
-        setval, whose arguments may be `parameters`.
+        setval, whose arguments may be `parameters`; for a table of a query `affected`, the number
+        of its rows; else nothing.
 
         Raises ProgrammingError inside a transaction that has written, or is READ ONLY."""
         self.check_open()
@@ -440,19 +448,25 @@ class Session:
         answer = await execute_ddl(
             self._requests,
             statement,
-            lambda sql: self._transact([Write.of(sql, ())], {}),
+            self._fill,
             wire_parameters(statement, parameters),
             self._path.names,
         )
         self._forget()
         # As in PostgreSQL, setval sets what currval gives, and leaves lastval at its sequence: the
         # last of these.
-        drawn = (answer or {}).get("drawn") or {}
+        drawn = answer.get("drawn") or {}
         new = {name: number for name, number in drawn.items() if name not in self._drawn}
         self._drawn = {**new, **self._drawn, **drawn}
         return answer
 
     # ------------------------------------------------------------ inside
+
+    async def _fill(self, insert: str) -> int:
+        """Fill a new table. Returns the number of rows."""
+        write = Write.of(insert, ())
+        await self._transact([write], {})
+        return int(write.result["affected"]) if write.result else 0
 
     @property
     def _automatic(self) -> bool:
@@ -495,7 +509,7 @@ class Session:
         if self._modes.read_only and draws(sql):
             raise ProgrammingError("This transaction is READ ONLY, and nextval takes a number.")
         await self.settle()
-        sql = self._modes.shown(sql) if _may_show(sql) else sql
+        sql = self._modes.shown(sql) if may_show(sql) else sql
         values = encode_text(wire_parameters(sql, parameters))
         members = f'"sql":{_literal(sql)},"parameters":{values},{self._standard()}'
         more: dict[str, Any] = {**self._session(sql), **self._path.member}
@@ -573,10 +587,6 @@ class Session:
         statements = [write.body for write in writes]
         standard = {"bookmark": self.bookmark, "timeout_ms": self._timeout_ms}
         return {"statements": statements, **standard, **more}
-
-
-def _may_show(sql: str) -> bool:
-    return sql.lstrip()[:4].lower() == "show"
 
 
 def _give_results(writes: Sequence[Write], answer: Mapping[str, Any]) -> None:

@@ -143,6 +143,11 @@ def kind(sql: str) -> Kind:
     return Kind.READ
 
 
+def may_show(sql: str) -> bool:
+    """Whether the statement begins as SHOW does."""
+    return sql.lstrip()[:4].lower() == "show"
+
+
 def _sets_transactions(words: Sequence[str]) -> bool:
     """Whether the words behind SET begin SET TRANSACTION or SET SESSION CHARACTERISTICS …"""
     return words[:1] == ["transaction"] or words == ["session", "characteristics"]

@@ -105,6 +105,7 @@ async def test_schema_changes_and_prepared_statements(db: aio.Connection) -> Non
     finally:
         await db.rollback()
         await cursor.execute("DROP TABLE short")
+    assert (await db.cursor().execute("SELECT 1")).statusmessage == "SELECT 1"
     with pytest.raises(hornbeam.ProgrammingError) as failed:
         await cursor.execute("SELECT * FROM short")
     assert failed.value.code == "sql-unknown-name"

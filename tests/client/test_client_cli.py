@@ -273,7 +273,7 @@ def test_the_prompt_describes_defaults_and_checks(prompted: Callable[..., str]) 
         assert part in shown
 
 
-def test_ctrl_c_ends_the_statement_but_not_the_transaction(
+def test_ctrl_c_aborts_the_transaction_and_leaves_the_prompt(
     prompted: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = Session.query
@@ -285,9 +285,12 @@ def test_ctrl_c_ends_the_statement_but_not_the_transaction(
 
     monkeypatch.setattr(Session, "query", interrupted)
     begun = (r"\begin", "INSERT INTO author VALUES (70, 'kept');", "SELECT 'long';")
-    assert "Interrupted" in prompted(*begun, r"\commit", r"\q")
-    shown = prompted("SELECT a_name FROM author WHERE a_id = 70;", r"\q")
-    assert "kept" in shown
+    shown = prompted(*begun, "SELECT 1;", r"\commit", "SELECT 'next';", r"\q")
+    assert "Interrupted" in shown
+    assert "is aborted" in shown
+    assert "the commit has rolled it back" in shown
+    assert "next" in shown
+    assert "kept" not in prompted("SELECT a_name FROM author WHERE a_id = 70;", r"\q")
 
 
 def test_describe_resolves_names_as_sql_does(prompted: Callable[..., str]) -> None:

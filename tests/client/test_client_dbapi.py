@@ -306,6 +306,21 @@ def test_errors_are_raised_at_the_call_and_a_savepoint_keeps_the_writes_before(
     assert cursor.execute("SELECT count(*) FROM booze").fetchone() == (len(DRINKS),)
 
 
+def test_the_message_of_a_statement_is_its_command_tag(db: hornbeam.Connection) -> None:
+    cursor = fill(db)
+    assert db.cursor().statusmessage is None
+    assert cursor.execute("UPDATE booze SET name = name").statusmessage == f"UPDATE {len(DRINKS)}"
+    cursor.executemany("INSERT INTO booze VALUES (?)", [["a"], ["b"]])
+    assert cursor.statusmessage == "INSERT 0 2"
+    with db.pipeline():
+        cursor.execute("DELETE FROM booze WHERE name = 'a'")
+    assert cursor.statusmessage == "DELETE 1"
+    with pytest.raises(hornbeam.Error):
+        cursor.execute("SELECT nothing")
+    assert cursor.statusmessage is None
+    assert cursor.execute("COMMIT").statusmessage == "ROLLBACK"
+
+
 def test_a_write_returns_rows(db: hornbeam.Connection) -> None:
     cursor = fill(db)
     cursor.execute("DELETE FROM booze WHERE name LIKE 'C%' RETURNING name")

@@ -72,7 +72,9 @@ def rows(*values: list[Any], snapshot: int = 7, reads: Any = ()) -> dict[str, An
 
 
 def written(*affected: int, ts: int = 0, **more: Any) -> dict[str, Any]:
-    statements = [{"affected": n, "columns": [], "rows": []} for n in affected]
+    statements = [
+        {"affected": n, "columns": [], "rows": [], "tag": f"UPDATE {n}"} for n in affected
+    ]
     return {"bookmark": ts, "commit_ts": ts, "statements": statements, **more}
 
 

@@ -35,6 +35,7 @@ def main() -> None:
                 record_names({sql: _names(db, sql) for sql in named()})
                 record(server.versions(db)["postgresql"], answers)
                 assigned.record(db)
+            with server.connect("corpus") as db:  # a session that has had no temporary tables
                 scripts.record(db)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -155,19 +155,21 @@ def recorded() -> dict[str, dict[str, list[Any]]]:
 
 
 def record(db: Any) -> None:
-    """Record PostgreSQL's outcome of each statement: its rows as texts, or a SQLSTATE."""
+    """Record PostgreSQL's outcome of each statement: its rows as texts and its command tag, or a
+    SQLSTATE."""
     from psycopg.types.json import set_json_loads
 
     set_json_loads(lambda text: text if isinstance(text, str) else text.decode(), db)
     db.prepare_threshold = None  # DISCARD ALL would discard what psycopg has prepared
-    found = {
-        name: {"statements": list(lines(name)), "outcomes": list(_outcomes(db, name))}
-        for name in SCRIPTS
-    }
+    found = {}
+    for name in SCRIPTS:
+        outcomes, tags = zip(*_outcomes(db, name), strict=True)
+        found[name] = {"statements": list(lines(name)), "outcomes": outcomes, "tags": tags}
     FIXTURE.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 
 
-def _outcomes(db: Any, name: str) -> Iterator[Any]:
+def _outcomes(db: Any, name: str) -> Iterator[tuple[Any, str]]:
+    """The rows of each statement, or its SQLSTATE; and its command tag, or "" for an error."""
     import psycopg
 
     _empty(db)
@@ -175,9 +177,10 @@ def _outcomes(db: Any, name: str) -> Iterator[Any]:
         try:
             result = db.execute(sql)
         except psycopg.Error as error:
-            yield error.sqlstate or "unknown"
+            yield error.sqlstate or "unknown", ""
         else:
-            yield shown(result.fetchall() if result.description else [])
+            rows = shown(result.fetchall() if result.description else [])
+            yield rows, result.statusmessage or ""
 
 
 def _empty(db: Any) -> None:

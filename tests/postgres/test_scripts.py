@@ -20,6 +20,7 @@ DECLARED = {
     "SELECT * FROM s ORDER BY 1": _LENGTH,
 }
 """Statements that end otherwise, and why."""
+_PARTS = ("statements", "outcomes", "tags")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -28,24 +29,25 @@ def test_a_script_ends_as_in_postgresql(name: str, tmp_path: Path) -> None:
     assert answers["statements"] == list(lines(name)), "Run python -m tests.postgres.ask."
     with hornbeam.connect(client_world.embedded(tmp_path / "db"), autocommit=True) as db:
         differ = [
-            (sql, found, wanted)
-            for sql, wanted in zip(answers["statements"], answers["outcomes"], strict=True)
-            if not _alike(found := _outcome(db, sql), wanted) and sql not in DECLARED
+            (sql, found, (wanted, tag))
+            for sql, wanted, tag in zip(*(answers[each] for each in _PARTS), strict=True)
+            if not _alike(found := _outcome(db, sql), (wanted, tag)) and sql not in DECLARED
         ]
     assert not differ
 
 
-def _outcome(db: Any, sql: str) -> Any:
+def _outcome(db: Any, sql: str) -> tuple[Any, str]:
     try:
         cursor = db.cursor().execute(sql)
-        return shown(cursor.fetchall() if cursor.description else [])
+        return shown(cursor.fetchall() if cursor.description else []), cursor.statusmessage
     except hornbeam.Error as error:
-        return STATES.get(error.code, str(error))
+        return STATES.get(error.code, str(error)), ""
 
 
-def _alike(found: Any, wanted: Any) -> bool:
-    """Equal rows, or errors of the same constraint, or other errors."""
-    if not isinstance(wanted, str):
-        return bool(found == wanted)
+def _alike(found: tuple[Any, str], wanted: tuple[Any, str]) -> bool:
+    """Equal rows and command tags, or errors of the same constraint, or other errors."""
+    (rows, _), (error, _) = found, wanted
+    if not isinstance(error, str):
+        return found == wanted
     known = set(STATES.values())
-    return isinstance(found, str) and (found == wanted or not known & {found, wanted})
+    return isinstance(rows, str) and (rows == error or not known & {rows, error})

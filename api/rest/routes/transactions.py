@@ -73,7 +73,9 @@ async def transact(
         raise discreet_violation(error, principal, db.catalog) from None
     metrics_of(request).transaction(result)
     note(request.scope, transaction=result.transaction_id, changed=sorted(result.affected))
-    document = shown_transaction(transaction_document(db.catalog, result), principal, db.catalog)
+    texts = [each.sql for each in body.statements]
+    document = transaction_document(db.catalog, result, texts)
+    document = shown_transaction(document, principal, db.catalog)
     return encoded(document, 200 if result.applied else 202)
 
 
@@ -97,7 +99,7 @@ async def transaction_outcome(transaction_id: TransactionId, db: Db, asking: Ask
     owner = await db.unfinished(transaction_id)
     found = await db.outcome(transaction_id)
     if found is not None and _may_know(asking, found.owner):
-        answer = transaction_document(db.catalog, found.answer)
+        answer = transaction_document(db.catalog, found.answer, ())
         return encoded(
             {
                 "transaction_id": transaction_id,

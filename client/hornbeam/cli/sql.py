@@ -259,8 +259,10 @@ class _Prompt:
                 OUT.print(_HELP)
 
     def _end(self) -> None:
-        self._db.commit()
-        self._db.autocommit = True
+        try:
+            self._db.commit()
+        finally:
+            self._db.autocommit = True
 
     def _attempt(self, statement: str) -> None:
         self._guarded(lambda: _show_table(*_run(self._db, statement, [])))
