@@ -322,7 +322,7 @@ def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Cat
     deferred = [
         _deferred(declared, catalog, request)
         for declared in catalog.schema.views
-        if declared.refresh in (Refresh.DEFERRED, Refresh.RECOMPUTE)
+        if declared.refresh.is_batched
     ]
     immediate = [
         _immediate(declared, catalog, request)

@@ -637,6 +637,7 @@ def _checked_views(
                     cure="Rename the view.",
                     name=draft.name.text,
                 )
+            draft.require_followed(drafts)
             yield draft
 
 

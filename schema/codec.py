@@ -97,6 +97,8 @@ class Format(enum.IntEnum):
     `public` (an older server would show their relations under other names)."""
     THIRTEENTH = 13
     """With columns of REAL (an older server would not round their values)."""
+    FOURTEENTH = 14
+    """With live views: an older server would leave them to Spark."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -287,8 +289,8 @@ def meaning_of(catalog: Catalog) -> int:
 
 
 def _format(catalog: Catalog) -> Format:
-    if any(_is_of_thirteenth(column.type) for column in _all_columns(catalog)):
-        return Format.THIRTEENTH
+    if (recent := _recent_format(catalog)) is not None:
+        return recent
     drawn = catalog.schema.sequences or any(map(_draws, catalog.schema.relations))
     stored = any(name not in catalog.index for name, _ in catalog.stored_as)
     if drawn or catalog.schema.spaces or stored:
@@ -325,6 +327,14 @@ def _format(catalog: Catalog) -> Format:
     if catalog.load is not None:
         return Format.THIRD
     return Format.SECOND if catalog.deferred else Format.FIRST
+
+
+def _recent_format(catalog: Catalog) -> Format | None:
+    if any(view.refresh is Refresh.LIVE for view in catalog.schema.views):
+        return Format.FOURTEENTH
+    if any(_is_of_thirteenth(column.type) for column in _all_columns(catalog)):
+        return Format.THIRTEENTH
+    return None
 
 
 def _all_columns(catalog: Catalog) -> Iterator[Column]:

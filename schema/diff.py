@@ -199,6 +199,8 @@ def refreshed(view: DeclaredView) -> str:
         return "a name for a SELECT"
     if view.refresh is Refresh.RECOMPUTE:
         return f"recomputed, every {view.interval_s:g} s, group {view.group}"
+    if view.refresh is Refresh.LIVE:
+        return f"live, every {view.interval_s:g} s, group {view.group}"
     return f"deferred, every {view.interval_s:g} s, group {view.group}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from hornbeam_server.schema.model import (
     DeclaredSequence,
     DeclaredView,
     Default,
+    Refresh,
 )
 from hornbeam_server.schema.types import ColumnType
 
@@ -136,6 +138,20 @@ class ViewDraft:
 
     name: Name
     view: DeclaredView
+
+    def require_followed(self, views: Sequence[ViewDraft]) -> None:
+        """Raises SchemaError if the view is live, and the nodes leave its group to Spark because
+        one of `views` is recomputed. All views of a group have their batches together."""
+        if self.view.refresh is not Refresh.LIVE:
+            return
+        for other in views:
+            if (other.view.refresh, other.view.group) == (Refresh.RECOMPUTE, self.view.group):
+                raise self.name.place.error(
+                    f"View {self.name.text} is live, and its group {self.view.group} has"
+                    f" {other.name.text}, which is recomputed.",
+                    cure="Give one of them another group.",
+                    name=self.name.text,
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,8 +248,12 @@ class Relation:
         raise KeyError(name)
 
 
-DEFAULT_GROUP = "default"
-DEFAULT_INTERVAL_S = 5.0
+DEFAULT_GROUP, LIVE_GROUP = "default", "live"
+"""The groups of views that name none. `LIVE_GROUP` is that of live views."""
+DEFAULT_INTERVAL_S, LIVE_INTERVAL_S = 5.0, 0.25
+"""The intervals of views that name none. `LIVE_INTERVAL_S` is that of live views."""
+SHORTEST_INTERVAL_S = 0.05
+"""The shortest interval of a live view."""
 
 
 class Refresh(enum.StrEnum):
@@ -259,10 +263,22 @@ class Refresh(enum.StrEnum):
     """The writing transaction maintains it."""
     DEFERRED = "deferred"
     """The batch applies the changes of the relations."""
+    LIVE = "live"
+    """The batch applies the changes of the relations. The nodes do the batches themselves."""
     RECOMPUTE = "recompute"
     """The batch evaluates the whole SELECT."""
     PLAIN = "plain"
     """It is not stored: CREATE VIEW gives its SELECT a name."""
+
+    @property
+    def follows_changes(self) -> bool:
+        """Does the view have a delta program, by which batches apply changes to it?"""
+        return self in (Refresh.DEFERRED, Refresh.LIVE)
+
+    @property
+    def is_batched(self) -> bool:
+        """Do batches maintain the view?"""
+        return self.follows_changes or self is Refresh.RECOMPUTE
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def compile_view(
         for total in tree.find_all(exp.Sum):
             total.meta[WIDE] = True
     match declared.refresh:
-        case Refresh.DEFERRED:
+        case Refresh.DEFERRED | Refresh.LIVE:
             return _deltas(declared, tree, catalog)
         case Refresh.RECOMPUTE:
             return _recomputed(declared, tree, catalog)

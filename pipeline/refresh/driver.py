@@ -117,7 +117,7 @@ def run(context: SparkContext, batch: Batch, node: Transport, url: str) -> Count
 
 
 def _follow(context: SparkContext, batch: Batch, programs: Programs, url: str) -> Counts:
-    """Refresh or build the views that are maintained from changes (`Refresh.DEFERRED`)."""
+    """Refresh or build the views that are maintained from changes (`Refresh.follows_changes`)."""
     if not batch.built and _size(batch.changes) <= HERE_BYTES:
         small = SmallBatch(programs, batch.as_of, batch.upto, batch.refreshed)
         return asyncio.run(_run_here(batch, small, url)) if small.views else Counts()
@@ -195,7 +195,7 @@ def _run_there(context: SparkContext, batch: Batch, job: Job) -> Counts:
 def rebuilt(
     context: SparkContext, export: Export, names: Sequence[str]
 ) -> Iterator[RDD[tuple[str, Put]]]:
-    """The rows that a build of `Refresh.DEFERRED` views would put as of an export, with their
+    """The rows that a build of views that follow changes would put as of an export, with their
     layouts. Nothing is put. Spark computes the rows when they are used."""
     at = export.snapshot
     programs = programs_of(export.catalog, built=frozenset(names))
@@ -262,7 +262,7 @@ def _job_of(
     feeds: dict[Source, list[tuple[int, Input]]] = {}
     catalog = programs.catalog
     for name in (*refreshed, *built):
-        if catalog.deferred_view[name].declared.refresh is not Refresh.DEFERRED:
+        if not catalog.deferred_view[name].declared.refresh.follows_changes:
             continue
         program = programs[name]
         whole, first = name in built, len(stages)

@@ -39,7 +39,6 @@ from hornbeam_server.query.optimizer.select_trees import (
     view_table,
 )
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.model import Refresh
 from hornbeam_server.schema.trees import unlink, written
 from hornbeam_server.schema.types import Kind
 from hornbeam_server.schema.views import DeferredView, ImmediateView
@@ -112,7 +111,7 @@ def _near(
     """Yield the views that aggregate one of the relations, and may answer."""
     yield from (view for view in catalog.immediate if view.relations[0] in relations)
     for view in catalog.deferred:
-        kept = view.declared.refresh is Refresh.DEFERRED and view.name in names.stale
+        kept = view.declared.refresh.follows_changes and view.name in names.stale
         if kept and not relations.isdisjoint(view.relations):
             yield view
 

@@ -12,6 +12,9 @@ from hornbeam_server.schema.drafts import ViewDraft
 from hornbeam_server.schema.model import (
     DEFAULT_GROUP,
     DEFAULT_INTERVAL_S,
+    LIVE_GROUP,
+    LIVE_INTERVAL_S,
+    SHORTEST_INTERVAL_S,
     DeclaredView,
     Refresh,
 )
@@ -36,7 +39,8 @@ def read_view(statement: Statement, tree: exp.Create) -> ViewDraft:
         raise name.place.error(
             f"View {name.text} does not say how it is maintained.",
             cure="Say WITH (refresh = 'immediate') for an aggregate that transactions maintain,"
-            " 'deferred' for a view that batches maintain, or 'recompute' for any other SELECT.",
+            " 'live' for a view that the nodes maintain, 'deferred' for a view that batches"
+            " maintain, or 'recompute' for any other SELECT.",
             name=name.text,
         )
     refresh = Refresh(options["refresh"])
@@ -47,17 +51,28 @@ def read_view(statement: Statement, tree: exp.Create) -> ViewDraft:
             cure="Leave both options out, or say refresh = 'deferred'.",
             name=name.text,
         )
+    live = refresh is Refresh.LIVE
     try:
-        interval_s = _seconds(options["interval"]) if "interval" in options else DEFAULT_INTERVAL_S
+        interval_s = _interval_s(options.get("interval"), live=live)
     except ValueError as error:
         raise name.place.error(
             f"View {name.text}: {error}.",
             cure="Write '5 s', '100 ms', '1 min' or '2 h'.",
             name=name.text,
         ) from None
-    group = options.get("group", DEFAULT_GROUP)
+    group = options.get("group", LIVE_GROUP if live else DEFAULT_GROUP)
     view = DeclaredView(name.text, statement.query(tree.expression), interval_s, group, refresh)
     return ViewDraft(name, view)
+
+
+def _interval_s(text: str | None, *, live: bool) -> float:
+    """The seconds between two batches. Raises ValueError."""
+    if text is None:
+        return LIVE_INTERVAL_S if live else DEFAULT_INTERVAL_S
+    interval_s = _seconds(text)
+    if live and interval_s < SHORTEST_INTERVAL_S:
+        raise ValueError(f"{text!r} is shorter than the shortest interval, '50 ms'")
+    return interval_s
 
 
 _BOUND = re.compile(

@@ -460,6 +460,22 @@ def test_real_raises_the_format_number_and_is_decoded() -> None:
     assert [column.type.ddl() for column in schema.relation("r").columns[1:]] == ["REAL", "REAL[]"]
 
 
+LIVE = (Path(__file__).parent / "fixtures" / "catalog_14_live.json").read_bytes()
+"""A catalog with a live view."""
+
+
+def test_live_views_raise_the_format_number_and_are_decoded() -> None:
+    schema = load_ddl(
+        "CREATE TABLE r (a INT PRIMARY KEY);"
+        "CREATE MATERIALIZED VIEW v WITH (refresh = 'live') AS SELECT a FROM r;"
+    )
+    view = replace(_deferred(schema.relation("r")), declared=schema.views[0])
+    catalog = Catalog(1, schema, Forest(("r",)), deferred=(view,))
+    assert encode_catalog(catalog) == LIVE
+    assert decode_catalog(LIVE) == catalog
+    assert decode_catalog(LIVE).schema.views[0].refresh is Refresh.LIVE
+
+
 RENAMED = (Path(__file__).parent / "fixtures" / "catalog_12_renamed.json").read_bytes()
 """A catalog with a renamed relation, and a new one of its old name."""
 

@@ -814,6 +814,19 @@ def test_a_materialized_view_keeps_the_text_of_its_select() -> None:
     )
 
 
+def test_a_live_view_has_a_short_interval_and_a_group_of_its_own_unless_it_names_others() -> None:
+    schema = load_ddl(
+        "CREATE MATERIALIZED VIEW one WITH (refresh = 'live') AS SELECT 1;"
+        "CREATE MATERIALIZED VIEW two WITH (refresh = 'live', interval = '50 ms',"
+        " \"group\" = 'g') AS SELECT 2;"
+    )
+    assert schema.views == (
+        DeclaredView("one", "SELECT 1", 0.25, "live", Refresh.LIVE),
+        DeclaredView("two", "SELECT 2", 0.05, "g", Refresh.LIVE),
+    )
+    assert load_ddl(render_ddl(schema)) == schema
+
+
 @pytest.mark.parametrize(
     ("marked", "message"),
     [
@@ -826,6 +839,15 @@ def test_a_materialized_view_keeps_the_text_of_its_select() -> None:
         (
             "CREATE MATERIALIZED VIEW ^v WITH (refresh = 'deferred', interval = '0 s') AS SELECT 1",
             "'0 s' is no interval",
+        ),
+        (
+            "CREATE MATERIALIZED VIEW ^v WITH (refresh = 'live', interval = '49 ms') AS SELECT 1",
+            "'49 ms' is shorter than the shortest interval, '50 ms'",
+        ),
+        (
+            "CREATE MATERIALIZED VIEW ^v WITH (refresh = 'live', \"group\" = 'g') AS SELECT 1;"
+            "CREATE MATERIALIZED VIEW w WITH (refresh = 'recompute', \"group\" = 'g') AS SELECT 1",
+            "View v is live, and its group g has w, which is recomputed",
         ),
         (
             "CREATE MATERIALIZED VIEW v ^WITH (refresh = 'deferred', lag = '5 s') AS SELECT 1",
