@@ -11,6 +11,7 @@ from hornbeam_server.node.deferred_views import BatchWork, DeferredViews
 from hornbeam_server.node.exports import Export, Exports
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.node.reads import Reads
+from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (
     InvalidRequest,
     NotFound,
@@ -57,7 +58,7 @@ class BulkAccess:
         self._committer = parts.committer
         self._manager = parts.manager
         self._holds = parts.keeper.readers
-        self._deferred = deferred
+        self.deferred = deferred
         self._exports = exports
         self._reads = reads
         self._ownership = ownership
@@ -86,13 +87,13 @@ class BulkAccess:
 
     async def _export_deferred(self, view: str, asked: int | None) -> Export:
         async with self._reads.at(strong=True) as (state, _):
-            (at,) = await self._deferred.as_of(state.catalog, [view])
+            (at,) = await self.deferred.as_of(state.catalog, [view])
             if asked not in (None, at):
                 raise InvalidRequest(
                     f"View {view} cannot be read as of snapshot {asked}: its group is as of {at}.",
                     cure="Ask for no snapshot.",
                 )
-            return await self._exports.begin(at, state.catalog, self._deferred.use_ms(at))
+            return await self._exports.begin(at, state.catalog, self.deferred.use_ms(at))
 
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
         """Write rows as of snapshot `ts`, without a transaction, into tables that are being built.
@@ -121,7 +122,7 @@ class BulkAccess:
                 )
             require_storable(writes)
             with self._holds.holding(ts):
-                if ts <= self._ownership.kept_from(await self._deferred.held()):
+                if ts <= self._ownership.kept_from(await self.deferred.held()):
                     raise SnapshotTooOld(f"Snapshot {ts} is older than what is kept.")
                 await self._store.put(writes, ts)
 
@@ -137,21 +138,32 @@ class BulkAccess:
             raise Unsupported("Other processes cannot read these logs.")
         least = max(after or 0, upto or 0)
         async with self._reads.at(bookmark=least, strong=upto is None) as (state, at):
-            catalogs = [state.catalog]
+            newest = state.catalog
         upto = at if upto is None else upto
         after = upto if after is None else after
         if after > upto:
             raise InvalidRequest(
                 f"Snapshot {after} is newer than {upto}.", cure="Give an after at or below upto."
             )
-        while catalogs[-1].since > after:
-            catalogs.append(await load_catalog(self._store, catalogs[-1].version - 1))
-        read = [catalog for catalog in catalogs if catalog.since <= upto]
+        read = await self._catalogs(newest, after, upto)
         segments = []
         if after < upto:
             segments = await self._following.between(after, upto, await self._sealed())
         log = self._log_source
         return Changes(after, upto, read[0], begun(read), loaded(read), log, tuple(segments))
+
+    async def _catalogs(self, newest: Catalog, after: int, upto: int) -> list[Catalog]:
+        """The catalogs in force at `upto` and before, down to that at `after`; `newest` is the one
+        in force now."""
+        catalogs = [newest]
+        while catalogs[-1].since > after:
+            catalogs.append(await load_catalog(self._store, catalogs[-1].version - 1))
+        return [catalog for catalog in catalogs if catalog.since <= upto]
+
+    async def require_logged(self, work: BatchWork) -> None:
+        """Raises SnapshotTooOld if changes that the batch needs are in no log, Unavailable."""
+        catalogs = await self._catalogs(work.catalog, work.as_of, work.upto)
+        self.deferred.require_logged(work, loaded(catalogs))
 
     async def _sealed(self) -> dict[str, tuple[int, int]]:
         """The result of `Member.sealed`, also for a node that serves alone."""
@@ -165,9 +177,9 @@ class BulkAccess:
 
         Raises NotFound, SnapshotTooOld, Unsupported, Unavailable, Corruption.
         """
-        work = await self._deferred.begin(group, self._reads.snapshot_after)
-        use_ms = self._deferred.use_ms(work.upto)
+        work = await self.deferred.begin(group, self._reads.snapshot_after)
+        use_ms = self.deferred.use_ms(work.upto)
         export = await self._exports.begin(work.upto, work.catalog, use_ms)
         changes = await self.changes(work.as_of, work.upto)
-        self._deferred.require_logged(work, changes.loaded)
+        self.deferred.require_logged(work, changes.loaded)
         return DeferredBatch(work, export, changes)

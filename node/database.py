@@ -22,6 +22,8 @@ from hornbeam_server.node.bulk_access import BulkAccess
 from hornbeam_server.node.deferred_views import DeferredViews
 from hornbeam_server.node.exports import Exports
 from hornbeam_server.node.housekeeping import Housekeeping
+from hornbeam_server.node.live.batches import Batches
+from hornbeam_server.node.live.maintainer import Maintainer
 from hornbeam_server.node.new_columns import with_values_in_older_rows
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.node.reads import Reads
@@ -94,9 +96,22 @@ class Database:
         self.bulk = BulkAccess(parts, deferred, exports, reads, ownership, low_water, member)
         self.verification = Verification(parts, deferred, reads, self.transact)
         self.housekeeping = Housekeeping(parts, deferred, exports, ownership, low_water, member)
+        self.live = self._maintainer()
         self._offer_operations()
         switch_quickly()
         self._housekeeping_task = asyncio.ensure_future(self.housekeeping.run())
+
+    def _maintainer(self) -> Maintainer:
+        """The maintainer of live and deferred views, which begins to keep those that there are."""
+        parts, deferred, member = self._parts, self.deferred, self.member
+        name = parts.settings.slave if member is None else member.address
+        alone = member is None
+        batches = Batches(parts, deferred, self.bulk, self.reads, name, alone=alone)
+        maintainer = Maintainer(parts, batches, deferred, self.ownership, member)
+        deferred.is_current = maintainer.is_current
+        parts.manager.on_catalog = maintainer.look
+        maintainer.look()
+        return maintainer
 
     def _offer_operations(self) -> None:
         """Operations of the parts are operations of the database."""
@@ -183,6 +198,7 @@ class Database:
             if self.member is not None:
                 last.push_async_callback(self.member.close)
             last.push_async_callback(self.manager.close)
+            await self.live.close()
             self._housekeeping_task.cancel()
             # To await the task itself would hide a cancellation of this coroutine.
             await asyncio.wait({self._housekeeping_task})

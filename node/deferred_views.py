@@ -20,7 +20,6 @@ from hornbeam_server.schema.errors import (
     Unavailable,
     Unsupported,
 )
-from hornbeam_server.schema.model import Refresh
 from hornbeam_server.storage.ports import Clock, Coordination, TableStore
 from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
 from hornbeam_server.txlayer.ddl.claim import load_catalog
@@ -29,7 +28,9 @@ from hornbeam_server.txlayer.views.refresh_groups import (
     Finished,
     Groups,
     GroupState,
+    Problem,
     groups_of,
+    interval_s,
     members,
     named,
     usable,
@@ -97,6 +98,8 @@ class DeferredViews:
         self._clock = clock
         self._hold_ms = int(hold_s * 1000)
         self._use_ms = int(use_s * 1000)
+        self.is_current: Callable[[int], bool] = lambda _: False
+        """Is it certain that nothing was committed after a snapshot?"""
 
     # ------------------------------------------------------------ reading
 
@@ -185,6 +188,9 @@ class DeferredViews:
         return "" if self._is_held(as_of) else "what it needs is not kept any more"
 
     def _lag_s(self, as_of: int) -> float:
+        """The age of a snapshot. One after which nothing was committed is not old."""
+        if self.is_current(as_of):
+            return 0.0
         return max(self._clock.wall_ms() - as_of, 0) / 1000
 
     async def as_of(self, catalog: Catalog, names: Sequence[str] | None) -> dict[int, list[str]]:
@@ -261,7 +267,7 @@ class DeferredViews:
         lost = [
             name
             for name in work.refreshed
-            if views[name].declared.refresh is Refresh.DEFERRED
+            if views[name].declared.refresh.follows_changes
             and not loaded.keys().isdisjoint(views[name].relations)
         ]
         if lost:
@@ -277,6 +283,14 @@ class DeferredViews:
         self._require_known(group)
         stored = self._keeper.state.catalog.stored_name(view)
         await self._groups.agree(group, upto, stored, digest)
+
+    async def state(self, group: str) -> GroupState:
+        """The state of a group. Raises Unavailable, Corruption."""
+        return await self._groups.state(group)
+
+    async def note(self, group: str, problem: Problem) -> None:
+        """Record why the group's batches fail. Raises Unavailable."""
+        await self._groups.note(group, problem)
 
     async def finish(self, group: str, upto: int, last: Finished) -> GroupState:
         """Finish a batch whose rows are all put: queries read at `upto` from now on. Returns the
@@ -341,7 +355,7 @@ class DeferredViews:
             group,
             _names(catalog, group),
             _readable(catalog, group, state),
-            min(view.declared.interval_s for view in views_of(catalog, group)),
+            interval_s(catalog, group),
             state.as_of or None,
             self._lag_s(state.as_of) if state.as_of else None,
             state,

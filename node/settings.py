@@ -162,6 +162,17 @@ class Settings(BaseSettings):
         description="How long changes and old versions that deferred views still need are kept "
         "when no process refreshes the views.",
     )
+    resident_refresh: bool = Field(
+        True,
+        description="True: the nodes keep live and deferred views themselves. False: only "
+        "`hornbeam refresh` does.",
+    )
+    resident_rows: int = Field(
+        100_000,
+        ge=0,
+        description="Most rows from which a node builds a view, and most changes of one batch. "
+        "`hornbeam refresh` does larger batches. On HBase, a node does at most 10 000.",
+    )
     log_retention_s: float = Field(
         3_600, ge=0, description="How long log segments are kept after the store has applied them."
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 
 from hornbeam_server.schema.errors import HornbeamError
 from hornbeam_server.storage.ports import TableReader
@@ -75,3 +75,13 @@ async def settled(future: asyncio.Future[None], seconds: float) -> None:
 def _end(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`. A cancellation is raised after its end."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise

@@ -41,6 +41,10 @@ settings.register_profile(
 settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=15)
 settings.load_profile("repeatable")
 
+os.environ.setdefault("HORNBEAM_RESIDENT_REFRESH", "false")
+"""Tests do the batches of deferred views themselves, or Spark does. Those of `tests/node` let nodes
+do them."""
+
 NOT_QUICK = {
     *("bench", "cluster", "crash", "distributions", "fuzz", "hostile", "isolation", "models"),
     *("nemesis", "pipeline", "sim", "speedups"),

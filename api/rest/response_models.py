@@ -314,6 +314,12 @@ class LastBatch(Answer):
     changes: int
     rows: int
     seconds: float
+    by: str = Field(description="The node that did it; empty: another process.", examples=["local"])
+
+
+class GroupProblem(Answer):
+    message: str
+    cure: str
 
 
 class Group(Answer):
@@ -325,6 +331,9 @@ class Group(Answer):
     lag_s: float | None = Field(description="How long ago that was.")
     under_way: int | None = Field(description="The snapshot that the batch under way leads to.")
     last: LastBatch | None
+    problem: GroupProblem | None = Field(
+        description="Why the nodes do not do the next batch; null: they do, or have not tried."
+    )
 
 
 class Batch(Answer):

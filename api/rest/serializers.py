@@ -420,7 +420,8 @@ async def deferred_view_document(db: Database, name: str, *, program: bool) -> d
     catalog, document = db.catalog, _deferred_document(db.catalog, name)
     (group,) = [g for g in await db.deferred.status() if g.name == document["deferred"]["group"]]
     fresh = group_document(group)
-    fresh = {key: fresh[key] for key in ("interval_s", "as_of", "lag_s", "under_way", "last")}
+    shown = ("interval_s", "as_of", "lag_s", "under_way", "last", "problem")
+    fresh = {key: fresh[key] for key in shown}
     lines = list(program_of(catalog, name).explain()) if program else None
     return document | {"deferred": document["deferred"] | fresh | {"program": lines}}
 
@@ -554,7 +555,7 @@ def changes_document(changes: Changes) -> dict[str, Any]:
 
 
 def group_document(group: GroupStatus) -> dict[str, Any]:
-    batch, last = group.state.batch, group.state.last
+    batch, last, problem = group.state.batch, group.state.last, group.state.problem
     return {
         "name": group.name,
         "views": list(group.views),
@@ -564,6 +565,7 @@ def group_document(group: GroupStatus) -> dict[str, Any]:
         "lag_s": group.lag_s,
         "under_way": None if batch is None else batch.upto,
         "last": None if last is None else msgspec.to_builtins(last),
+        "problem": None if problem is None else msgspec.to_builtins(problem),
     }
 
 

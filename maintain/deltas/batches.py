@@ -25,11 +25,10 @@ from hornbeam_server.maintain.deltas.relations import stored_fields
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import LimitExceeded, SqlError
-from hornbeam_server.schema.model import Refresh
 from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.keyrange import KeyRange
 from hornbeam_server.storage.codec.rows import Codecs
-from hornbeam_server.storage.log.following import batches_between, changes
+from hornbeam_server.storage.log.following import Changed, batches_between, changes
 from hornbeam_server.storage.ports import TOMBSTONE, Put, TableStore
 from hornbeam_server.storage.snapshot import RowReader, RowVersion, Snapshot
 
@@ -48,8 +47,8 @@ class SegmentBytes(NamedTuple):
 @dataclass(frozen=True)
 class SmallBatch:
     """A batch that takes the views `refreshed` from snapshot `as_of` to `upto`, and builds the
-    views `built` as of `upto`. Only views with delta programs (`Refresh.DEFERRED`) take part;
-    others are left out."""
+    views `built` as of `upto`. Only views with delta programs (`Refresh.follows_changes`) take
+    part; others are left out."""
 
     programs: Programs
     as_of: int
@@ -63,29 +62,31 @@ class SmallBatch:
         return tuple(program.name for program in self._maintained(self.refreshed + self.built))
 
     def changes(self, segments: Iterable[SegmentBytes]) -> tuple[dict[str, ZSet], int]:
-        """The changes between both snapshots of the relations that `refreshed` views read, and the
-        number of changed rows. Pure. Raises Corruption with the position of damage."""
+        """`changes_of` the commits in segments. Raises Corruption with the position of damage."""
+        return self.changes_of(
+            commit
+            for segment in segments
+            for batch in batches_between(*segment, self.as_of, self.upto)
+            for commit in changes(batch)
+        )
+
+    def changes_of(self, commits: Iterable[Changed]) -> tuple[dict[str, ZSet], int]:
+        """The changes of the relations that `refreshed` views read, and the number of changed rows.
+        `commits` are those between both snapshots. Pure."""
         read = {name for view in self._maintained(self.refreshed) for name in view.relations}
         layout = self.programs.catalog.layout
         wanted = {layout(name).stored_name: name for name in read}
         codecs = Codecs(self.programs.catalog)
         found: dict[str, list[Change]] = {}
         count = 0
-        for stored, *both in self._changed(segments):
-            if (name := wanted.get(stored)) is not None:
-                count += 1
-                decode = codecs(name).decode
-                old, new = (None if value is None else decode(value) for value in both)
-                found.setdefault(name, []).append(Change(name, old, new))
+        for commit in commits:
+            for stored, *both in commit.changes:
+                if (name := wanted.get(stored)) is not None:
+                    count += 1
+                    decode = codecs(name).decode
+                    old, new = (None if value is None else decode(value) for value in both)
+                    found.setdefault(name, []).append(Change(name, old, new))
         return {n: ZSet.of_changes(layout(n).columns, every) for n, every in found.items()}, count
-
-    def _changed(
-        self, segments: Iterable[SegmentBytes]
-    ) -> Iterator[tuple[str, bytes | None, bytes | None]]:
-        for segment in segments:
-            for batch in batches_between(*segment, self.as_of, self.upto):
-                for commit in changes(batch):
-                    yield from commit.changes
 
     async def writes(
         self, changes: Mapping[str, ZSet], store: TableStore
@@ -110,7 +111,7 @@ class SmallBatch:
     def _maintained(self, names: Sequence[str]) -> Iterator[DeltaProgram]:
         views = self.programs.catalog.deferred_view
         for name in names:
-            if views[name].declared.refresh is Refresh.DEFERRED:
+            if views[name].declared.refresh.follows_changes:
                 yield self.programs[name]
 
     async def _written(

@@ -40,7 +40,7 @@ def programs_of(
     """The programs of an encoded catalog, which the batches that have it share. `usable`: only
     these views and indexes are readable; `built`: these views are built."""
     catalog = decode_catalog(encoded.encode())
-    return Programs(catalog if usable is None else _usable(catalog, usable), built)
+    return Programs(catalog if usable is None else usable_only(catalog, usable), built)
 
 
 def all_readable(catalog: Catalog) -> Catalog:
@@ -60,7 +60,7 @@ def program_of(catalog: Catalog, view: DeferredView) -> DeltaProgram:
     return program
 
 
-def _usable(catalog: Catalog, usable: Iterable[str]) -> Catalog:
+def usable_only(catalog: Catalog, usable: Iterable[str]) -> Catalog:
     """The catalog in which only `usable` views and indexes are readable: those that were readable
     all the time since the last batch. Lookups use no others."""
     states = ((name, state if name in usable else State.BUILDING) for name, state in catalog.states)

@@ -6,6 +6,7 @@ into the same database.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import os
@@ -23,6 +24,7 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.storage.local.private import FILE, make_private, open_private
 from hornbeam_server.storage.ports import Versioned
+from hornbeam_server.storage.together import to_the_end
 
 
 class LocalCoordination:
@@ -31,6 +33,7 @@ class LocalCoordination:
     def __init__(self, folder: Path, lock: int) -> None:
         self._file = folder / "values.json"
         self._lock = lock
+        self._writing = asyncio.Lock()
         self._members: dict[str, bytes] = {}
         self._values: dict[str, Versioned] = {}
         self.news = 0
@@ -67,19 +70,21 @@ class LocalCoordination:
         return self._values.get(path)
 
     async def write(self, path: str, value: bytes, expected: int) -> int:
-        known = self._values.get(path)
-        current = known.version if known is not None else 0
-        if current != expected:
-            raise StalePlan(f"{path} is at version {current}, not {expected}.")
-        try:
-            self._store({**self._values, path: Versioned(value, current + 1)})
-        except OSError as error:
-            raise _mapped(error, self._file) from error
-        self.news += 1
+        async with self._writing:
+            known = self._values.get(path)
+            current = known.version if known is not None else 0
+            if current != expected:
+                raise StalePlan(f"{path} is at version {current}, not {expected}.")
+            values = {**self._values, path: Versioned(value, current + 1)}
+            try:
+                await to_the_end(asyncio.to_thread(self._store, values))
+            except OSError as error:
+                raise _mapped(error, self._file) from error
         return current + 1
 
     def _store(self, values: dict[str, Versioned]) -> None:
-        """Replace the file, durably, then the values in memory."""
+        """Replace the file, durably, then the values in memory. Two syncs of the disk take
+        milliseconds: it runs in a thread."""
         fresh = self._file.with_suffix(".new")
         with open(fresh, "wb", opener=open_private) as file:
             file.write(msgspec.json.encode(values))
@@ -92,6 +97,7 @@ class LocalCoordination:
         finally:
             os.close(handle)
         self._values = values
+        self.news += 1
 
     async def join(self, member: str, data: bytes = b"") -> None:
         self._members[member] = data

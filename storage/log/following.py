@@ -62,10 +62,15 @@ def span(data: bytes, epoch: int, sequence: int) -> Span | None:
 
 def changes(batch: Batch) -> list[Changed]:
     """The changes of all commits of a batch. Raises Corruption."""
+    return [changed(batch.ts, raw) for raw in batch.commits]
+
+
+def changed(ts: int, commit: bytes | msgspec.Raw) -> Changed:
+    """The changes of an encoded commit of the batch at `ts`. Raises Corruption."""
     try:
-        return [_changed.decode(raw) for raw in batch.commits]
+        return _changed.decode(commit)
     except msgspec.MsgspecError as error:
-        raise Corruption(f"A commit of the batch at {batch.ts} cannot be read: {error}.") from None
+        raise Corruption(f"A commit of the batch at {ts} cannot be read: {error}.") from None
 
 
 async def final_segment(logs: LogReader, log: str, epoch: int, sequence: int, size: int) -> bytes:

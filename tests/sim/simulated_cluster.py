@@ -636,6 +636,7 @@ def drawn_options(rng: random.Random) -> dict[str, Any]:
 
 
 _OPTIONS: dict[str, Any] = {
+    "resident_refresh": False,  # unless a workload asks for it
     "housekeeping_interval_s": 2.0,
     "snapshot_retention_s": 5.0,
     "log_retention_s": 3.0,

@@ -182,7 +182,7 @@ class Member:
         self._hlc = hlc
         self.rates = rates
         self._recover = recover
-        self._address = address
+        self.address = address
         self._idle_rate = idle_rate
         self._before = before
         self._tasks: list[asyncio.Task[None]] = []
@@ -366,10 +366,10 @@ class Member:
 
     async def _lead(self) -> None:
         """Stand by until elected, then lead until the session is over. Raises Unavailable then."""
-        candidate = Candidate(self._view.name, self._address)
+        candidate = Candidate(self._view.name, self.address)
         async for leader in Election(self._coordination, self._clock, candidate).standing_by():
             self._keeper.leader = leader.address if leader is not None else ""
-        self._keeper.leader = self._address
+        self._keeper.leader = self.address
         claim = await self._claimed()
         _LOG.info("leads", name=self._view.name, catalog=claim.catalog.version)
         master = self._master = Master(

@@ -64,6 +64,7 @@ from hornbeam_server.txlayer.commit.batches import (
     refuse,
     unknown,
 )
+from hornbeam_server.txlayer.commit.change_ring import ChangeRing
 from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
 from hornbeam_server.txlayer.commit.hlc import RESERVED_MS, HybridClock
 from hornbeam_server.txlayer.commit.lanes import Lanes
@@ -91,6 +92,9 @@ _LOG = structlog.get_logger(__name__)
 
 class Committer:
     """Commits the transactions of one slave. Call `start` before the first `commit`."""
+
+    ring: ChangeRing | None = None
+    """The newest changes, while this node keeps views from them."""
 
     def __init__(
         self,
@@ -478,6 +482,8 @@ class Committer:
         self._applied_upto = batch.end
         self._catalog_version = batch.members[-1].prepared.catalog_version
         self.finished += len(batch.members)
+        if self.ring is not None:
+            self.ring.add(batch.ts, [waiting.prepared.payload for waiting in batch.members])
         self.newest.update(dict.fromkeys(batch.cells, batch.ts))
         for waiting in batch.members:
             self.newest.update(dict.fromkeys(waiting.prepared.writes, batch.ts))

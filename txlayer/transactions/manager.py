@@ -155,6 +155,8 @@ class TransactionManager:
         self.gate = Gate()
         self.readers = Readers()
         self.state = CatalogState(catalog, engine)
+        self.on_catalog: Callable[[], None] = lambda: None
+        """Called whenever another version of the catalog is in use."""
         self.growth = Growth()
         self.committed = 0
         self.aborted = 0
@@ -640,6 +642,7 @@ class TransactionManager:
     def use(self, catalog: Catalog) -> None:
         """Plan transactions that begin from now on under `catalog`."""
         self.state = CatalogState(catalog, self._engine)
+        self.on_catalog()
 
     async def close(self) -> None:
         """Admit no more transactions, and wait for commits under way."""

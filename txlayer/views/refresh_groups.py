@@ -53,6 +53,15 @@ class Finished(msgspec.Struct, frozen=True):
     changes: int = 0
     rows: int = 0
     seconds: float = 0.0
+    by: str = ""
+    """The node that did the batch; "": another process, such as `hornbeam refresh`."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """The reason why the next batch of a group cannot be done by a node, and what helps."""
+
+    message: str
+    cure: str = ""
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -75,6 +84,8 @@ class GroupState(msgspec.Struct, frozen=True):
     before: tuple[int, ...] = ()
     """Earlier values of `as_of`, at most `REMEMBERED`, the newest first."""
     left: tuple[Left, ...] = ()
+    problem: Problem | None = None
+    """The reason why the last batch failed; it goes with the next batch that is finished."""
 
     def begun(self, catalog: Catalog, group: str, upto: int) -> GroupState:
         """The state with a new batch up to `upto`. Pure. Requires that no batch is under way, and
@@ -187,6 +198,11 @@ def named(catalog: Catalog, views: Mapping[str, int]) -> dict[str, int]:
     return {catalog.named.get(stored, stored): number for stored, number in views.items()}
 
 
+def interval_s(catalog: Catalog, group: str) -> float:
+    """The seconds between two batches of a group: the minimum of its views."""
+    return min(view.declared.interval_s for view in views_of(catalog, group))
+
+
 def groups_of(catalog: Catalog) -> tuple[str, ...]:
     """The names of all groups, in the order in which their first views are declared."""
     return tuple(dict.fromkeys(view.declared.group for view in catalog.deferred))
@@ -238,6 +254,12 @@ class Groups:
             if after == state or await self._written(group, after, version):
                 return
         raise StalePlan(f"Others change the state of group {group} all the time.", cure="Repeat.")
+
+    async def note(self, group: str, problem: Problem) -> None:
+        """Record why the group's batches fail. Raises Unavailable."""
+        state, version = await self._read(group)
+        if state.problem != problem:
+            await self._written(group, replace(state, problem=problem), version)
 
     async def finish(
         self, group: str, upto: int, last: Finished, wall_ms: int, use_ms: int

@@ -97,17 +97,22 @@ def _lag(view: dict[str, Any]) -> str:
 
 
 def _show_deferred(deferred: dict[str, Any]) -> None:
-    last = deferred["last"]
+    last, problem = deferred["last"], deferred["problem"]
     lines = [
-        f"group {deferred['group']}, a batch every {deferred['interval_s']:g} s",
-        "never built: hornbeam refresh"
+        f"{deferred['refresh']}, group {deferred['group']}, a batch every"
+        f" {deferred['interval_s']:g} s",
+        "never built"
         if deferred["as_of"] is None
         else f"as of {deferred['as_of']}, {deferred['lag_s']:.1f} s ago",
     ]
     if last is not None:
+        by = f"by node {last['by']}" if last["by"] else "by hornbeam refresh"
         lines.append(
-            f"last batch: {last['changes']} changes, {last['rows']} rows, {last['seconds']:.1f} s"
+            f"last batch: {last['changes']} changes, {last['rows']} rows, {last['seconds']:.2f} s,"
+            f" {by}"
         )
+    if problem is not None:
+        lines += [f"the group stands still: {problem['message']}", f"  {problem['cure']}"]
     if deferred["under_way"] is not None:
         lines.append(f"a batch up to {deferred['under_way']} is under way")
     for line in (*lines, "", deferred["sql"], "", *deferred["program"]):

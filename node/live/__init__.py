@@ -1,0 +1,1 @@
+"""The nodes' own batches of live and deferred views."""

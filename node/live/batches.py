@@ -1,0 +1,148 @@
+"""One batch of a group of live or deferred views, done by a node.
+
+    begin(n) ─ changes ─ compute ─ put ─ finish(n)
+
+The protocol is that of `txlayer/views/refresh_groups.py`, which `hornbeam refresh` follows, too: so
+either may do a batch, or do it again. The rows that a batch puts follow from the database at the
+batch's end alone, and no query reads them before `finish`. A batch that a crash, a change of the
+schema or the close of the database ends is simply done again.
+
+A batch holds nothing that others wait for: no lock, and the tables of a catalog only during a put.
+It puts nothing after a change of the schema that it has not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hornbeam_server.maintain.deltas.batches import SmallBatch, Writes
+from hornbeam_server.maintain.deltas.catalog_programs import Programs, usable_only
+from hornbeam_server.maintain.deltas.executors import FEW
+from hornbeam_server.node.assembly import Parts
+from hornbeam_server.node.bulk_access import BulkAccess
+from hornbeam_server.node.deferred_views import BatchWork, DeferredViews
+from hornbeam_server.node.live.feed import Changes, Feed
+from hornbeam_server.node.live.outcomes import Left, Superseded
+from hornbeam_server.node.live.side_loop import in_side_loop
+from hornbeam_server.node.reads import Reads
+from hornbeam_server.schema.errors import SnapshotTooOld
+from hornbeam_server.schema.model import Refresh
+from hornbeam_server.txlayer.views.refresh_groups import Finished, GroupState, views_of
+
+MARGIN_MS = 30_000
+"""A node puts nothing when the inputs of its batch are kept for less than this time."""
+PUT_ROWS = 5_000
+REMOTE_ROWS = 10 * FEW
+"""Maximum rows of a batch over a remote store, whose rows are computed in the node's own loop."""
+
+
+class Batches:
+    """The batches of one node. `run` is called by one task at a time for a group."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        deferred: DeferredViews,
+        bulk: BulkAccess,
+        reads: Reads,
+        name: str,
+        *,
+        alone: bool,
+    ) -> None:
+        """`name`: the name of the node, for operators. `alone`: no other node commits."""
+        ports, settings = parts.ports, parts.settings
+        self._clock = ports.clock
+        self._store = ports.store
+        self._keeper = parts.keeper
+        self._committer = parts.committer
+        self._log_reader = ports.log_reader
+        self._deferred = deferred
+        self._bulk = bulk
+        self._reads = reads
+        self._name = name
+        self._alone = alone
+        self._most_rows = settings.resident_rows
+        if ports.store.remote:
+            self._most_rows = min(self._most_rows, REMOTE_ROWS)
+        self._programs: dict[str, tuple[object, Programs]] = {}
+        """By group, the compiled programs of the last batch with what they were compiled from."""
+
+    async def run(self, group: str) -> GroupState:
+        """Do the batch under way, or the next one. Returns the group's new state. Raises Left,
+        Superseded, and HornbeamError: SqlError and LimitExceeded name the view that cannot be
+        refreshed."""
+        began = self._clock.monotonic()
+        await self.require_small(group)
+        work = await self._deferred.begin(group, self._reads.snapshot_after)
+        until_ms = self._clock.wall_ms() + self._deferred.use_ms(work.upto) - MARGIN_MS
+        ring = self._committer.ring if self._alone else None
+        changes = await Feed(self._bulk, self._log_reader, ring).changes(work)
+        count, computed = await self._computed(work, changes)
+        rows = 0
+        for writes in computed:
+            for part in _parts(writes):
+                await self._put(part, work, until_ms)
+            rows += sum(map(len, writes.values()))
+        seconds = self._clock.monotonic() - began
+        done = Finished(count, rows, seconds, self._name)
+        return await self._deferred.finish(group, work.upto, done)
+
+    async def require_small(self, group: str) -> None:
+        """Raises Left if Spark must do the group's next batch: it recomputes a view, or builds
+        views of more rows than a node does."""
+        catalog = self._keeper.state.catalog
+        recomputed = [
+            view.name
+            for view in views_of(catalog, group)
+            if view.declared.refresh is Refresh.RECOMPUTE
+        ]
+        if recomputed:
+            raise Left(f"{recomputed[0]} is recomputed in each batch")
+        counts, state = self._keeper.counts(), await self._deferred.state(group)
+        for view in views_of(catalog, group):
+            rows = sum(counts.get(relation, 0) for relation in view.relations)
+            if rows > self._most_rows and not state.holds(catalog, view.name):
+                raise Left(f"{view.name} is to be built from about {rows} rows")
+
+    async def _computed(self, work: BatchWork, changes: Changes) -> tuple[int, list[Writes]]:
+        """The number of changed rows, and the puts of each view."""
+        programs = self._programs_of(work)
+        batch = SmallBatch(programs, work.as_of, work.upto, work.refreshed, work.built)
+
+        async def compute() -> tuple[int, list[Writes]]:
+            changed, count = changes(batch)
+            if count > self._most_rows:
+                raise Left(f"{count} changes are to be applied")
+            return count, [writes async for _, writes in batch.writes(changed, self._store)]
+
+        if self._store.remote:  # its connections belong to this loop
+            return await compute()
+        return await in_side_loop(compute)
+
+    def _programs_of(self, work: BatchWork) -> Programs:
+        source = (work.catalog, work.usable, work.built)
+        known = self._programs.get(work.group)
+        if known is None or known[0] != source:
+            catalog = usable_only(work.catalog, work.usable)
+            known = source, Programs(catalog, frozenset(work.built))
+            self._programs[work.group] = known
+        return known[1]
+
+    async def _put(self, writes: Writes, work: BatchWork, until: int) -> None:
+        """Put rows of a batch, until wall time `until`. Raises Superseded, SnapshotTooOld and the
+        errors of `BulkAccess.put`."""
+        if work.catalog.version != self._keeper.state.catalog.version:
+            raise Superseded
+        if self._clock.wall_ms() > until:
+            raise SnapshotTooOld(f"The inputs of the batch to {work.upto} may be gone.")
+        if self._alone:
+            await self._bulk.put(writes, work.upto)
+            return
+        async with self._reads.reading(work.catalog.version):
+            await self._store.put(writes, work.upto)
+
+
+def _parts(writes: Writes) -> Iterator[Writes]:
+    for table, puts in writes.items():
+        for start in range(0, len(puts), PUT_ROWS):
+            yield {table: puts[start : start + PUT_ROWS]}

@@ -1,0 +1,237 @@
+"""Keeps live and deferred views at a node: one task for each group, none while there is no group.
+
+    news ─▶ due ─▶ batch ─▶ due …
+
+A node that serves alone is woken by its commits: the task of a group sleeps until a commit is
+applied above the group's snapshot, and until the group's interval has passed since the last batch
+began. Once in `IDLE_S` it does a batch without news, so that the snapshot stays young enough to be
+kept. A node among others does a batch in every interval, but not more often than each
+`SEALING_S`: the changes of the other nodes are in their logs, which are sealed for it.
+
+A change of the schema, also the end of an index's build, wakes all groups. A batch that fails is
+repeated after a pause. A batch that cannot succeed stops its group alone, with the reason in the
+group's state, until the schema changes: the cure is a rebuild, which changes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import structlog
+
+from hornbeam_server.node.assembly import Parts
+from hornbeam_server.node.deferred_views import DeferredViews
+from hornbeam_server.node.live.aside import does_batch
+from hornbeam_server.node.live.batches import Batches
+from hornbeam_server.node.live.outcomes import Left, Superseded
+from hornbeam_server.node.ownership import Ownership
+from hornbeam_server.schema.errors import (
+    HornbeamError,
+    LimitExceeded,
+    NotFound,
+    SnapshotTooOld,
+    SqlError,
+)
+from hornbeam_server.txlayer.cluster.member import Member
+from hornbeam_server.txlayer.commit.change_ring import ChangeRing
+from hornbeam_server.txlayer.views.refresh_groups import (
+    GroupState,
+    Problem,
+    groups_of,
+    interval_s,
+)
+
+IDLE_S = 60.0
+"""Without news, a batch is done after this time. A group that has stopped is tried again."""
+SEALING_S = 1.0
+SHARE = 0.5
+"""Maximum share of the time that the batches of a group take."""
+PAUSE_S, LONGEST_PAUSE_S = 0.05, 10.0
+"""First and longest pause after a batch that failed; it doubles."""
+
+_LOG = structlog.get_logger(__name__)
+
+
+class Maintainer:
+    """The groups that one node keeps. `look` begins to keep them, `close` ends it."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        batches: Batches,
+        deferred: DeferredViews,
+        ownership: Ownership,
+        member: Member | None,
+    ) -> None:
+        self._parts = parts
+        self._batches = batches
+        self._deferred = deferred
+        self._ownership = ownership
+        self._member = member
+        self._kept: dict[str, _Kept] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open = parts.settings.resident_refresh
+
+    def look(self) -> None:
+        """Keep the groups of the catalog in force, which may have changed, and no others."""
+        groups = groups_of(self._parts.manager.state.catalog) if self._open else ()
+        for group in self._kept.keys() - set(groups):
+            self._kept.pop(group).task.cancel()
+        committer = self._parts.committer
+        if not groups:
+            committer.ring = None
+            return
+        if self._member is None and committer.ring is None:
+            committer.ring = ChangeRing(self._parts.hlc.last)
+        for group in groups:
+            known = self._kept.get(group)
+            if known is not None:
+                known.schema_changed()
+            else:
+                self._kept[group] = self._begun(group)
+
+    def _begun(self, group: str) -> _Kept:
+        kept = _Kept(
+            group, self._parts, self._batches, self._deferred, self._ownership, self._member
+        )
+        self._tasks.add(kept.task)
+        kept.task.add_done_callback(self._tasks.discard)
+        return kept
+
+    def is_current(self, as_of: int) -> bool:
+        """Is it certain that nothing was committed after snapshot `as_of`?"""
+        ring = self._parts.committer.ring
+        return ring is not None and ring.is_current(as_of)
+
+    async def refresh(self, group: str) -> GroupState:
+        """Do the next batch of a group now. Raises Left, NotFound, and the errors of
+        `Batches.run`."""
+        kept = self._kept.get(group)
+        if kept is not None:
+            return await kept.do_batch()
+        if self._open:
+            raise NotFound(f"There is no group {group} of deferred views.")
+        raise Left("resident_refresh is off at this node")
+
+    async def close(self) -> None:
+        """End all batches under way, which the next owner repeats. Idempotent."""
+        self._open = False
+        self.look()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+class _Kept:
+    """One group that a node keeps, in a task."""
+
+    def __init__(
+        self,
+        group: str,
+        parts: Parts,
+        batches: Batches,
+        deferred: DeferredViews,
+        ownership: Ownership,
+        member: Member | None,
+    ) -> None:
+        self._group = group
+        self._clock = parts.ports.clock
+        self._committer = parts.committer
+        self._keeper = parts.keeper
+        self._batches = batches
+        self._deferred = deferred
+        self._ownership = ownership
+        self._member = member
+        self._turn = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._as_of = 0
+        """The group's snapshot after the last batch of this node."""
+        self._due = parts.ports.clock.monotonic()
+        """The next batch does not begin before."""
+        self._pause_s = PAUSE_S
+        self.task = asyncio.ensure_future(self._run())
+
+    def schema_changed(self) -> None:
+        """Do the next batch without news, and try again what has failed."""
+        self._as_of = 0
+        self._due = min(self._due, self._clock.monotonic() + self._interval_s())
+        self._changed.set()
+
+    def _interval_s(self) -> float:
+        catalog = self._keeper.state.catalog
+        declared = interval_s(catalog, self._group)
+        return declared if self._member is None else max(declared, SEALING_S)
+
+    async def do_batch(self) -> GroupState:
+        """Do the next batch. Raises the errors of `Batches.run`."""
+        async with self._turn:
+            began = self._clock.monotonic()
+            state = await self._batches.run(self._group)
+            self._as_of = state.as_of
+            took_s = self._clock.monotonic() - began
+            self._due = began + max(self._interval_s(), took_s / SHARE)
+            self._pause_s = PAUSE_S
+            return state
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._until_due()
+                if self._is_mine():
+                    await self._attempt()
+                else:
+                    self._due = self._clock.monotonic() + SEALING_S
+            except Exception as error:  # a bug must not end the task silently
+                _LOG.error("a batch of views failed", group=self._group, exc_info=error)
+                self._due = self._clock.monotonic() + IDLE_S
+
+    def _is_mine(self) -> bool:
+        catalog, leads = self._keeper.state.catalog, self._keeper.leads
+        ready = self._ownership.ready()
+        return ready and does_batch(self._group, catalog, self._member, leads=leads)
+
+    async def _until_due(self) -> None:
+        """Return when the next batch is to begin."""
+        while (wait_s := self._due - self._clock.monotonic()) > 0:
+            await self._first_of(self._clock.sleep(wait_s))
+        if self._member is None and self._committer.ring is not None:
+            news = self._committer.ring.news(self._as_of)
+            await self._first_of(news, self._clock.sleep(IDLE_S))
+        self._changed.clear()
+        async with self._keeper.changing:  # while the schema changes, no batch begins
+            pass
+
+    async def _first_of(self, *waits: Awaitable[None]) -> None:
+        """Return when the schema changes, or one of `waits` ends."""
+        tasks = [asyncio.ensure_future(wait) for wait in (self._changed.wait(), *waits)]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _attempt(self) -> None:
+        """Do the next batch, and decide when the one after it is due."""
+        try:
+            await self.do_batch()
+        except Superseded:
+            return
+        except Left as left:
+            await self._stop(
+                f"The nodes leave the next batch to Spark: {left.reason}.",
+                "Run: hornbeam refresh. The setting resident_rows bounds the batches of nodes.",
+            )
+        except (SqlError, LimitExceeded, SnapshotTooOld) as error:
+            await self._stop(error.message, error.cure)
+        except HornbeamError as error:
+            _LOG.info("a batch is tried again", group=self._group, error=str(error))
+            self._due = self._clock.monotonic() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+
+    async def _stop(self, message: str, cure: str) -> None:
+        """Write down why the group stands still, until the schema changes or `IDLE_S` has
+        passed."""
+        _LOG.warning("a group of views stands still", group=self._group, error=message)
+        self._due = self._clock.monotonic() + IDLE_S
+        self._as_of = 0
+        await self._deferred.note(self._group, Problem(message, cure))
