@@ -148,7 +148,7 @@ class Reads:
         store, catalog = self._direct, self._manager.state.catalog
         try:
             shared = self._engine.shared(sql, catalog, use_views=use_views)
-            if shared is None or store is None:
+            if shared is None or store is None or not shared[0].direct:
                 return None
             return self._run_directly(shared[0], store, shared[1], bookmark)
         except SqlError:
@@ -274,15 +274,15 @@ class Reads:
     def _shared(
         self, wanted: _Wanted, catalog: Catalog
     ) -> tuple[PreparedQuery, Sequence[Value]] | None:
-        """A plan that a query of a remote store shares with others, and the values of its literals.
-        `directly` has tried it if the store is in this process."""
+        """A plan that a query shares with others, and the values of its literals."""
         sql, engine = wanted.sql, self._engine
-        if self._direct is not None or wanted.trace or wanted.columnar:
+        if wanted.columnar or names_sequences(sql):
             return None
-        if engine.known(sql, catalog, use_views=wanted.use_views) is not None:
+        options = {"use_views": wanted.use_views, "traced": wanted.trace}
+        if engine.known(sql, catalog, **options) is not None:
             return None
         try:
-            found = engine.shared(sql, catalog, use_views=wanted.use_views)
+            found = engine.shared(sql, catalog, **options)
             return found if found is not None and found[0].takes(found[1]) else None
         except SqlError:
             return None  # the error names the statement as it is when it is planned

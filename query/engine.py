@@ -51,12 +51,15 @@ from hornbeam_server.storage.snapshot import RowReader
 
 T = TypeVar("T")
 _Key = tuple[str, int, bool, bool, bool, frozenset[str]]
-_Shape = tuple[Catalog, tuple[int, ...]]
-"""The places of literals that become parameters, under a catalog."""
+_Shape = tuple[Catalog, tuple[int, ...] | str]
+"""The places of literals that become parameters, under a catalog; before they are known, a text
+that shares no plan."""
 _KINDS = {
     "integer": {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL},
     "decimal": {Kind.DECIMAL},
     "text": {Kind.TEXT, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.UUID},
+    "date": {Kind.DATE},
+    "timestamp": {Kind.TIMESTAMP},
 }
 """The types to which literals become parameters, by the kind of the literal."""
 PREPARED = 1_024
@@ -92,7 +95,7 @@ class QueryEngine:
         alone = replace(options, threads=1, spill_folder=None)
         self._expressions = new_pool(alone, places=places, processes=processes)
         self._prepared: TextCache[_Key, PreparedQuery] = TextCache(prepared)
-        self._shapes: TextCache[tuple[str, int, bool], _Shape] = TextCache(prepared)
+        self._shapes: TextCache[tuple[str, int, bool, bool], _Shape] = TextCache(prepared)
         self._new_threads = new_threads
         self._reading: Executor | None = None
 
@@ -124,43 +127,58 @@ class QueryEngine:
         return found
 
     def shared(
-        self, sql: str, catalog: Catalog, *, use_views: bool = True
+        self, sql: str, catalog: Catalog, *, use_views: bool = True, traced: bool = False
     ) -> tuple[PreparedQuery, Sequence[Value]] | None:
         """A plan that `sql` shares with texts that differ from it in literals, and the values of
-        these literals as its parameters. None if there is no such plan, or it is not `direct`."""
+        these literals as its parameters. None if there is no such plan. The first text of a shape
+        with aggregates or subqueries has a plan of its own."""
         found = split(sql) if len(sql) <= SHORT else None
         if found is None:
             return None
-        key = (found.shape, catalog.version, use_views)
+        key = (found.shape, catalog.version, use_views, traced)
         known = self._shapes.get(key)
         if known is None or known[0] is not catalog:
-            places = self._places(found, catalog, use_views=use_views)
-            known = catalog, places
+            # One text of a complex shape would be planned twice, and often there is no other.
+            known = catalog, "" if found.compared_simply() else sql
             self._shapes.put(key, len(sql), known)
-        if not known[1]:
+        places = known[1]
+        if places == sql:
             return None
-        text, values = found.taking(known[1])
-        return self.prepare(text, catalog, use_views=use_views), values
+        if isinstance(places, str):
+            places = self._places(found, catalog, use_views=use_views, traced=traced)
+            self._shapes.put(key, len(sql), (catalog, places))
+        if not places:
+            return None
+        text, values = found.taking(places)
+        return self.prepare(text, catalog, use_views=use_views, traced=traced), values
 
-    def _places(self, found: Split, catalog: Catalog, *, use_views: bool) -> tuple[int, ...]:
+    def _places(
+        self, found: Split, catalog: Catalog, *, use_views: bool, traced: bool
+    ) -> tuple[int, ...]:
         """The places of the literals of a shape that become parameters."""
         places = found.compared()
         while places:
             try:
-                prepared = self.prepare(found.taking(places)[0], catalog, use_views=use_views)
+                text = found.taking(places)[0]
+                prepared = self.prepare(text, catalog, use_views=use_views, traced=traced)
             except HornbeamError:
                 return ()
-            if not prepared.direct or _has_partial_index(prepared.sources, catalog):
+            if prepared.deferred or _has_partial_index(prepared.sources, catalog):
                 return ()
             kept = prepared.taken([found.kinds[place] for place in places])
+            if _is_added_up(prepared.sources, catalog):
+                simple = set(found.compared_simply())
+                kept = [i for i in kept if places[i] in simple]
             if len(kept) == len(places):
                 return places
             places = tuple(places[i] for i in kept)
         return ()
 
-    def known(self, sql: str, catalog: Catalog, *, use_views: bool = True) -> PreparedQuery | None:
+    def known(
+        self, sql: str, catalog: Catalog, *, use_views: bool = True, traced: bool = False
+    ) -> PreparedQuery | None:
         """The plan of a SELECT, if it is cached."""
-        return self._cached((sql, catalog.version, use_views, False, False, frozenset()), catalog)
+        return self._cached((sql, catalog.version, use_views, False, traced, frozenset()), catalog)
 
     def _cached(self, key: _Key, catalog: Catalog) -> PreparedQuery | None:
         found = self._prepared.get(key)
@@ -235,8 +253,17 @@ class QueryEngine:
 
 
 def _belongs(kind: str, use: Use) -> bool:
-    type_ = use.type
-    return type_ is not None and not use.cast and type_.kind in _KINDS[kind]
+    """Does a literal of the kind belong to the type of a use? Only LIMIT and OFFSET cast one."""
+    if use.cast:
+        return kind == "integer"
+    return use.type is not None and use.type.kind in _KINDS[kind]
+
+
+def _is_added_up(sources: Iterable[str], catalog: Catalog) -> bool:
+    """Is there a declared view over one of the relations? A literal may decide whether it answers
+    an aggregate."""
+    read = {name for source in sources for name in (catalog.relations_of(source) or (source,))}
+    return any(not read.isdisjoint(view.relations) for view in catalog.declared_view.values())
 
 
 def _has_partial_index(relations: Iterable[str], catalog: Catalog) -> bool:

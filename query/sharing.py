@@ -1,13 +1,15 @@
 """Statements that differ only in literals share one plan.
 
 Literals of a text become parameters, which compare as their literals (decision 44). Only literals
-that are compared with a plain column are taken. All others stay in the text: they may decide its
-meaning or its plan, as in LIMIT, ORDER BY, types and intervals. Which ones are taken depends on the
-*shape* of a text, which is the text without its literals; it is parsed once. Pure.
+that a WHERE, ON or HAVING compares with a plain column are taken, and the numbers of LIMIT and
+OFFSET. All others stay in the text: they may decide its meaning, as in the names of columns, in
+GROUP BY and ORDER BY, and in types and intervals. Which ones are taken depends on the *shape* of a
+text, which is the text without its literals; it is parsed once. Pure.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,9 @@ MAX_LITERALS = 100
 """A text with more literals is not split."""
 _PART = re.compile(
     r"""(?P<odd>[^\W\d]\w*'|--|/\*|[$?`{}]|(?<!:):(?!:))
+    |(?P<date>\b[Dd][Aa][Tt][Ee]\s+'\d{4}-\d\d-\d\d'(?!'))
+    |(?P<timestamp>\b[Tt][Ii][Mm][Ee][Ss][Tt][Aa][Mm][Pp]\s+
+        '\d{4}-\d\d-\d\d\ \d\d:\d\d:\d\d(?:\.\d{1,6})?'(?!'))
     |[^\W\d]\w*
     |"(?:[^"]|"")*"
     |(?P<text>'(?:[^']|'')*'(?!'))
@@ -34,13 +39,19 @@ _PART = re.compile(
 )
 """The parts of a text in which digits and quotes have a meaning. `odd` and `other`: the text is not
 split, since it has comments, parameters, strings of other forms or numbers of other forms."""
-_MARKS = {"text": "\1", "decimal": "\2", "integer": "\3"}
+_MARKS = {"text": "\1", "decimal": "\2", "integer": "\3", "date": "\4", "timestamp": "\5"}
 _FIRST = 7_000_000_000_001
 """The number of the first stand-in for a literal, which no usual text contains."""
 _DECIMAL = re.compile(r"\b(?:DECIMAL|NUMERIC|DEC)\s*\(\s*$", re.IGNORECASE)
 """The beginning of a DECIMAL with parameters, at the end of a text."""
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _CONDITIONS = (exp.And, exp.Or, exp.Not, exp.Paren)
+_TIMES: Mapping[str, Callable[[str], Value]] = {
+    "date": dt.date.fromisoformat,
+    "timestamp": dt.datetime.fromisoformat,
+}
+"""From the text of a typed literal to its value, by its kind. Raises ValueError."""
+_TYPED = ("DATE", "TIMESTAMP", "TIMESTAMPNTZ")
 _OTHER_ROWS = (exp.AggFunc, exp.Window, exp.Group, exp.Query)
 """Parts of statements whose plans may depend on a literal, since views may answer them."""
 
@@ -75,6 +86,8 @@ class Split:
         kind, spelt = self.kinds[place], self.literals[place]
         if kind == "text":
             return spelt[1:-1].replace("''", "'")
+        if kind in _TIMES:
+            return _TIMES[kind](_quoted(spelt))
         return int(spelt) if kind == "integer" else Decimal(spelt)
 
     def _sizes(self) -> set[int]:
@@ -90,8 +103,13 @@ class Split:
         return "".join([piece for pair in pairs for piece in pair])
 
     def compared(self) -> tuple[int, ...]:
-        """The places of literals that a WHERE or ON of a simple SELECT compares with a column."""
+        """The places of literals of a SELECT that become parameters."""
         return self._places(_compares)
+
+    def compared_simply(self) -> tuple[int, ...]:
+        """The same if the SELECT has no aggregates and no subqueries, which views may answer; else
+        none."""
+        return self._places(lambda tree, node: _is_simple(tree) and _compares(tree, node))
 
     def written(self) -> tuple[int, ...]:
         """The places of literals that are a value of VALUES or SET, or that the WHERE of an UPDATE
@@ -100,8 +118,9 @@ class Split:
 
     def _places(self, takes: Callable[[exp.Expr, exp.Expr], bool]) -> tuple[int, ...]:
         """The places of the literals that `takes` accepts, given their statement and their node."""
-        names = [str(_FIRST + place) for place in range(len(self.literals))]
-        stand_ins = dict(enumerate(map(stand_in, self.kinds, names)))
+        numbers = [str(_FIRST + place) for place in range(len(self.literals))]
+        names = list(map(_content, self.kinds, numbers))
+        stand_ins = dict(enumerate(map(stand_in, self.kinds, numbers)))
         for place in self._sizes():  # a DECIMAL of that many digits would be refused
             del stand_ins[place]
         try:
@@ -130,6 +149,8 @@ def split(sql: str) -> Split | None:
             continue
         if kind in ("odd", "other") or len(literals) == MAX_LITERALS:
             return None
+        if kind in _TIMES and not _exists(kind, found[0]):
+            return None
         parts.append(sql[end : found.start()])
         kinds.append(kind)
         literals.append(found[0])
@@ -138,32 +159,62 @@ def split(sql: str) -> Split | None:
 
 
 def stand_in(kind: str, number: str) -> str:
-    """A literal of this kind that has the digits of `number`."""
+    """A literal of this kind that has the last digits of `number`."""
+    content = _content(kind, number)
     match kind:
         case "text":
-            return f"'{number}'"
+            return f"'{content}'"
         case "decimal":
-            return f"{number}.5"
-    return number
+            return f"{content}.5"
+        case "date" | "timestamp":
+            return f"{kind} '{content}'"
+    return content
 
 
-def _reads_other_rows(tree: exp.Select) -> bool:
-    return any(node is not tree and isinstance(node, _OTHER_ROWS) for node in tree.walk())
+def _content(kind: str, number: str) -> str:
+    """What a stand-in consists of; of a decimal, what is before its point."""
+    if kind not in _TIMES:
+        return number
+    date = f"{9_000 + int(number) % 1_000}-01-01"
+    return date if kind == "date" else f"{date} 00:00:00"
+
+
+def _quoted(spelt: str) -> str:
+    return spelt[spelt.index("'") + 1 : -1]
+
+
+def _exists(kind: str, spelt: str) -> bool:
+    """Is there such a date or time?"""
+    try:
+        _TIMES[kind](_quoted(spelt))
+    except ValueError:
+        return False
+    return True
+
+
+def _is_simple(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Select) and not any(
+        node is not tree and isinstance(node, _OTHER_ROWS) for node in tree.walk()
+    )
 
 
 def _compares(tree: exp.Expr, node: exp.Expr) -> bool:
-    """Does a condition of WHERE or ON of a simple SELECT compare the literal with a column?"""
-    if not isinstance(tree, exp.Select) or _reads_other_rows(tree):
+    """Does a condition of a SELECT compare the literal with a column, or does it limit its rows?"""
+    if not isinstance(tree, exp.Query):
         return False
+    if isinstance(node.parent, exp.Cast) and node.parent.to.this.name in _TYPED:
+        node = node.parent
     test = node.parent
     match test:
+        case exp.Limit() | exp.Offset():
+            return isinstance(node, exp.Literal) and test.expression is node
         case exp.In() | exp.Between():
             others = [test.this]
         case exp.Expr() if isinstance(test, _COMPARISONS):
             others = [side for side in (test.this, test.expression) if side is not node]
         case _:
             return False
-    conditional = isinstance(_condition_of(test), exp.Where | exp.Join)
+    conditional = isinstance(_condition_of(test), exp.Where | exp.Join | exp.Having)
     return conditional and all(isinstance(each, exp.Column) for each in others)
 
 

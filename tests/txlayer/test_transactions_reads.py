@@ -98,7 +98,8 @@ AHEAD = {
         [("eva",)],
     ),
 }
-"""With a local store these are read only under their locks."""
+"""With a local store these are read only under their locks, also the parent for an insert without
+an idempotency key."""
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ async def test_a_row_changed_between_its_read_and_its_lock_is_read_again(
         monkeypatch.setattr(type(database.store), "remote", remote)
         reads = Reads(database, monkeypatch)
         reads.before_given[between] = lambda: database.execute(theirs)
-        await database.execute(mine)
+        await database.execute(mine, idempotency_key="k")
         assert not reads.before_given
         for use_views in (True, False):
             assert await database.fetch(query, use_views=use_views) == after
