@@ -85,6 +85,12 @@ from hornbeam_server.query.binding.schema_names import OF_SYSTEM, SCHEMA
 from hornbeam_server.query.binding.sequence_calls import OF_COLUMN, put_owned_sequences
 from hornbeam_server.query.binding.spellings import read_text
 from hornbeam_server.query.binding.stars import with_ordered_stars
+from hornbeam_server.query.binding.texts_that_meet import (
+    common_type,
+    type_texts,
+    type_texts_of_sides,
+)
+from hornbeam_server.query.binding.truth import CONDITIONS, check_conditions
 from hornbeam_server.query.binding.value_functions import mark_values, value_type
 from hornbeam_server.query.dialect.arrays import function_of as function_of_arrays
 from hornbeam_server.query.dialect.arrays import result_type as type_of_array_function
@@ -226,7 +232,8 @@ Scope = dict[str, _Shape]
 class _Select:
     """The binder's state for one SELECT or write. `aliases` are the names that the statement gives
     to output columns, `figured` those that it does not (`query/binding/output_names.py`), and
-    `twice` the names of several different output columns."""
+    `twice` the names of several different output columns. `names_outputs`: the clause that is bound
+    knows `aliases` in expressions."""
 
     frame: Frame
     gathered: Gathered
@@ -234,6 +241,7 @@ class _Select:
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
     figured: dict[str, exp.Expr] = field(default_factory=dict)
     twice: set[str] = field(default_factory=set)
+    names_outputs: bool = False
     nullable: set[str] = field(default_factory=set)
 
     def output(self, name: str) -> exp.Expr | None:
@@ -675,6 +683,7 @@ class _Binder:
         inner = self._ctes(node, parent, ctes)
         left = self._query(node.this, parent, inner)
         right = self._query(node.expression, parent, inner)
+        left, right = self._typed_sides(node, left, right)
         self._modifiers(node, parent, inner, left)
         if node.args.get("by_name"):
             return _by_name(left, right)
@@ -689,6 +698,17 @@ class _Binder:
             _mark_sides(node, left.columns, right.columns)
             self._type_sides(node, left, right)
         return _Shape(columns, left.open)
+
+    def _typed_sides(
+        self, node: exp.SetOperation, left: _Shape, right: _Shape
+    ) -> tuple[_Shape, _Shape]:
+        """The sides, in which a text literal is a value of the other side's type. Raises SqlError
+        for a text of type TEXT beside a number."""
+        if left.open or right.open or node.args.get("by_name"):
+            return left, right
+        sides = (node.this, node.expression)
+        columns = type_texts_of_sides(sides, (left.columns, right.columns), self.sql)
+        return replace(left, columns=columns[0]), replace(right, columns=columns[1])
 
     def _type_sides(self, node: exp.SetOperation, left: _Shape, right: _Shape) -> None:
         """Give parameters that are columns of a side the type of the other side's numbers."""
@@ -722,6 +742,7 @@ class _Binder:
         return shape
 
     def _column_of_values(self, number: int, cells: Sequence[exp.Expr]) -> OutputColumn:
+        type_texts(cells, common_type(cells, self._number_type))
         document = any(is_jsonb(self._type(cell)) for cell in cells)
         mark_values_that_meet(cells, self._number_type, self._argument)
         common = number_of_all(cells, self._number_type)
@@ -774,9 +795,14 @@ class _Binder:
         shape = self._projections(node.expressions, select)
         self._where(node, select)
         self._group(node, select)
-        for part in ("having", "qualify", "windows", "distinct"):
+        for part in ("having", "windows"):
             for clause in _listed(node.args.get(part)):
                 self._expression(clause, select)
+        self._distinct_keys(node, select)
+        if node.args.get("qualify") is not None:
+            select.names_outputs = True  # a clause of DuckDB alone
+            self._expression(node.args["qualify"], select)
+            select.names_outputs = False
         self._order(node, select)
         self._check_distinct(node)
         self._limits(node, select)
@@ -786,11 +812,19 @@ class _Binder:
     def _group(self, node: exp.Select, select: _Select) -> None:
         """Bind GROUP BY. A name in it means a column of FROM, or else an output column."""
         group = node.args.get("group")
-        for key in group.iter_expressions() if group is not None else ():
+        for key in _keys_of(group) if group is not None else ():
             plain = isinstance(key, exp.Column) and not key.table
             if plain and not select.frame.knows(key.name) and self._names_output(key, select):
                 continue
             self._expression(key, select)
+
+    def _distinct_keys(self, node: exp.Select, select: _Select) -> None:
+        """Bind DISTINCT ON. A name in it means an output column, as in ORDER BY."""
+        distinct = node.args.get("distinct")
+        on = distinct.args.get("on") if distinct is not None else None
+        for key in on.expressions if isinstance(on, exp.Tuple) else _listed(on):
+            if not self._names_output(key, select):
+                self._expression(key, select)
 
     def _names_output(self, node: exp.Expr, select: _Select) -> bool:
         """Bind a key of ORDER BY or GROUP BY that is the name of an output column; False if it is
@@ -1390,7 +1424,7 @@ class _Binder:
                 return
             if name in frame.merged or frame.open():
                 return
-            if frame is select.frame and name in select.aliases:
+            if frame is select.frame and select.names_outputs and name in select.aliases:
                 node.meta["alias"] = True
                 return
         self._no_column(node, select)
@@ -1410,8 +1444,13 @@ class _Binder:
         if constant is not None:
             supersede(node, constant)
             return
-        known = [*select.frame.visible(), *select.aliases]
-        raise self._unknown_column(node, node.name, known)
+        if node.name in select.aliases:
+            raise UnknownName(
+                f"Column {node.name} is unknown{at(node, self.sql)}: ORDER BY, GROUP BY and"
+                " DISTINCT ON alone know the name of an output column, and not in an expression.",
+                cure="Repeat its expression, or select from a subquery.",
+            )
+        raise self._unknown_column(node, node.name, [*select.frame.visible()])
 
     def _bind(self, node: exp.Column, frame: Frame, item: Item, column: OutputColumn) -> None:
         self.targets[id(node)] = Target(frame.select, item, column)
@@ -1629,7 +1668,10 @@ class _Binder:
             node.meta[PARAMETER_TYPE] = self.parameters[node.meta["parameter"].name]
 
     def _mark(self, node: exp.Expr) -> None:
-        """Note which function of JSONB or of arrays computes `node`, and which decimals meet."""
+        """Note which function of JSONB or of arrays computes `node`, and which decimals meet.
+        Raises SqlError for a number where a condition stands."""
+        if isinstance(node, CONDITIONS):
+            check_conditions(node, self._number_type, self.sql)
         mark_jsonb(node, self._type, self._argument, self.sql)
         if JSONB not in node.meta:
             mark_array(node, self._type, self._argument)
@@ -1855,6 +1897,18 @@ def _star(node: exp.Expr) -> exp.Star | None:
     if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
         return node.this
     return None
+
+
+_SETS_OF_KEYS = (exp.Cube, exp.Rollup, exp.GroupingSets, exp.Tuple, exp.Paren)
+
+
+def _keys_of(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the keys of GROUP BY, also those in grouping sets."""
+    for key in node.iter_expressions():
+        if isinstance(key, _SETS_OF_KEYS):
+            yield from _keys_of(key)
+        else:
+            yield key
 
 
 def _has_many(node: exp.Expr) -> bool:

@@ -30,10 +30,15 @@ def text_operand(node: exp.Expr, type_of: TypeOf) -> tuple[exp.Literal, exp.Cast
             type_ = type_of(other) or number_type(other, type_of)
             if type_ is None or not _is_read(node, type_.kind):
                 return None
-            cast = exp.Cast(this=exp.Literal.string(text.name), to=_named(type_))
-            check_cast(cast)
-            return text, cast
+            return text, text_as(text, type_)
     return None
+
+
+def text_as(text: exp.Literal, type_: ColumnType) -> exp.Cast:
+    """A text literal cast to the type."""
+    cast = exp.Cast(this=exp.Literal.string(text.name), to=_named(type_))
+    check_cast(cast)
+    return cast
 
 
 def _named(type_: ColumnType) -> exp.DataType:

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.dialect.catalogue import AGGREGATES, ROWS
 from hornbeam_server.query.dialect.grammar import EXACT
+from hornbeam_server.query.dialect.interval_fields import is_cast_with_fields
 from hornbeam_server.query.dialect.jsonb_rows import gives_rows, has_rows, with_rows
 from hornbeam_server.query.dialect.macros import call as macro_call
 from hornbeam_server.query.dialect.macros import structure
@@ -23,6 +24,7 @@ from hornbeam_server.query.dialect.moments import (
     at_time_zone,
     has_plain_zone,
     interval_of_parts,
+    interval_with_fields,
     overlapping,
     timezone,
     truncated,
@@ -452,6 +454,7 @@ _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
 
 _OPERATORS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
     exp.AtTimeZone: at_time_zone,
+    exp.Cast: interval_with_fields,
     exp.Overlaps: overlapping,
     exp.WithinGroup: _within_group,
 }
@@ -484,6 +487,8 @@ def is_translated(node: exp.Expr) -> bool:
         return _similar_to(node) is not None or has_computed_escape(node)
     if isinstance(node, exp.Substring):
         return has_pattern(node)
+    if isinstance(node, exp.Cast):
+        return is_cast_with_fields(node)
     if isinstance(node, exp.AtTimeZone):
         return not has_plain_zone(node)
     return type(node) in _OPERATORS or session_value(node) is not None

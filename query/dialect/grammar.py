@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -25,7 +26,9 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parser import binary_range_parser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from hornbeam_server.query.values.interval_fields import FIELDS
 from hornbeam_server.query.values.texts import unistr
+from hornbeam_server.schema.seconds import SECOND_DIGITS
 from hornbeam_server.schema.trees import unlink_unfinished
 
 NAME = "hornbeamsql"
@@ -320,8 +323,18 @@ class _Parser(_DUCKDB):  # type: ignore[misc]
         return [distinct if others else first, *others, *arguments[1:]]
 
 
+def fields_word(first: str, last: str, digits: int) -> str:
+    """The word behind INTERVAL that stands for the fields of a cast
+    (`query/dialect/interval_fields.py`): the parser reads one word."""
+    return f"FIELDS_{first}_{last}_{digits}"
+
+
 class HornbeamSQL(DuckDB):
     NULL_ORDERING = "nulls_are_large"
+    VALID_INTERVAL_UNITS = {  # noqa: RUF012  (the library's own declaration)
+        fields_word(*fields)
+        for fields in product(("", *FIELDS), ("", *FIELDS), range(SECOND_DIGITS + 1))
+    }
 
     class Tokenizer(DuckDB.Tokenizer):
         UNICODE_STRINGS: ClassVar[list[Any]] = [("U&'", "'"), ("u&'", "'")]

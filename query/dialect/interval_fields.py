@@ -1,33 +1,31 @@
-"""Literals of intervals with fields: `INTERVAL '1:30' MINUTE TO SECOND`, `INTERVAL(1) '1.25'`.
+"""Literals of intervals with fields: `INTERVAL '1:30' MINUTE TO SECOND`, `INTERVAL(1) '1.25'`, and
+casts to them: `'1:30'::INTERVAL MINUTE TO SECOND`.
 
 The last field is the unit of a number without one, and smaller parts are dropped, as in PostgreSQL.
-The text is read here and written again without fields, since neither the library's parser nor
-DuckDB has them.
+The text of a literal is read here and written again without fields, since neither the library's
+parser nor DuckDB has them. The fields of a cast become one word for the parser; the cast is a call
+of a function of Python (`query/values/interval_fields.py`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hornbeam_server.query.dialect.grammar import token_like
-from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
-from hornbeam_server.schema.intervals import Interval, interval
+from hornbeam_server.query.dialect.grammar import fields_word, token_like
+from hornbeam_server.query.values.interval_fields import FIELDS, is_number, with_fields
+from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.seconds import SECOND_DIGITS
 
-FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _RANGES = {
     ("YEAR", "MONTH"),
     *(("DAY", last) for last in ("HOUR", "MINUTE", "SECOND")),
     *(("HOUR", last) for last in ("MINUTE", "SECOND")),
     ("MINUTE", "SECOND"),
 }
-_NUMBER = re.compile(r"\s*[+-]?\d+(\.\d*)?\s*")
-_DAY_AND_HOUR = re.compile(r"\s*([+-]?\d+)\s+([+-]?\d+(?:\.\d*)?)\s*")
-_TWO_PARTS = re.compile(r"(?P<before>.*?)(?P<minutes>\d+:\d+(\.\d*)?)\s*", re.DOTALL)
-_UNITS = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000}
 
 
 def with_intervals(tokens: Sequence[Token]) -> Sequence[Token]:
@@ -41,100 +39,73 @@ def with_intervals(tokens: Sequence[Token]) -> Sequence[Token]:
 def _written(tokens: Sequence[Token]) -> Iterator[Token]:
     i = 0
     while i < len(tokens):
-        _refuse_cast(tokens, i)
-        found = _literal(tokens, i) if tokens[i].token_type is TokenType.INTERVAL else None
-        if found is None:
-            yield tokens[i]
-            i += 1
-            continue
-        text, value, i_next = found
         yield tokens[i]
-        yield token_like(TokenType.STRING, str(value), text)
-        i = i_next
+        i += 1
+        if tokens[i - 1].token_type is not TokenType.INTERVAL:
+            continue
+        if i > 1 and tokens[i - 2].token_type in (TokenType.DCOLON, TokenType.ALIAS):
+            first, last, digits, at = _fields(tokens, i)
+            if at > i:
+                word = fields_word(first or "", last or "", _digits_or_all(digits))
+                yield token_like(TokenType.VAR, word, tokens[i])
+                i = at
+        elif (found := _literal(tokens, i - 1)) is not None:
+            text, value, i = found
+            yield token_like(TokenType.STRING, str(value), text)
 
 
-def _refuse_cast(tokens: Sequence[Token], i: int) -> None:
-    """Raise Unsupported for a cast to INTERVAL with fields or a number of decimals."""
-    cast = i > 0 and tokens[i - 1].token_type in (TokenType.DCOLON, TokenType.ALIAS)
-    if not cast or tokens[i].token_type is not TokenType.INTERVAL:
-        return
-    digits, at = _digits(tokens, i + 1)
-    if digits is not None or _field(tokens, at) is not None:
-        raise Unsupported(
-            "A cast to INTERVAL takes no fields and no number of decimals.",
-            cure="Cast to INTERVAL; a literal has fields: INTERVAL '1:30' MINUTE TO SECOND.",
-        )
+def _fields(tokens: Sequence[Token], i: int) -> tuple[str | None, str | None, int | None, int]:
+    """The first and the last field and the number of decimals of a cast at `i`, and the place
+    behind them. Raises SqlError."""
+    digits, at = _digits(tokens, i)
+    first = last = _field(tokens, at)
+    if first is None:
+        return None, None, digits, at
+    at += 1
+    if _word(tokens, at) == "TO" and _field(tokens, at + 1) is not None:
+        last = _field(tokens, at + 1)
+        at += 2
+    _check_range(first, last)
+    if last == "SECOND" and digits is None:
+        digits, at = _digits(tokens, at)
+    return first, last, digits, at
+
+
+def is_cast_with_fields(node: exp.Expr) -> bool:
+    """Is the node a cast to INTERVAL with fields or a number of decimals?"""
+    return isinstance(node, exp.Cast) and isinstance(node.args["to"].this, exp.Interval)
+
+
+def fields_of_cast(node: exp.Expr) -> tuple[str, str, int]:
+    """The first and the last field of a cast, "" without them, and the number of decimals."""
+    _, first, last, digits = node.args["to"].this.args["unit"].name.split("_")
+    return first, last, int(digits)
+
+
+def _digits_or_all(digits: int | None) -> int:
+    return SECOND_DIGITS if digits is None else digits
 
 
 def _literal(tokens: Sequence[Token], i: int) -> tuple[Token, Interval, int] | None:
     """The text, the value and the end of a literal with fields at `i`; None for other intervals."""
-    digits, at = _digits(tokens, i + 1)
+    before, at = _digits(tokens, i + 1)
     if at >= len(tokens) or tokens[at].token_type is not TokenType.STRING:
         return None
     text = tokens[at]
-    at += 1
-    first = last = _field(tokens, at)
-    if first is not None:
-        at += 1
-        if _word(tokens, at) == "TO" and _field(tokens, at + 1) is not None:
-            last = _field(tokens, at + 1)
-            at += 2
-        if last == "SECOND" and digits is None:
-            digits, at = _digits(tokens, at)
-    plain = first == last and digits is None and (first is None or _NUMBER.fullmatch(text.text))
-    if plain:
+    first, last, digits, at = _fields(tokens, at + 1)
+    digits = digits if before is None else before
+    if first == last and digits is None and (first is None or is_number(text.text)):
         return None
+    value = with_fields(text.text, first or "", last or "", _digits_or_all(digits))
+    return text, value, at
+
+
+def _check_range(first: str, last: str | None) -> None:
     if first != last and (first, last) not in _RANGES:
         raise SqlError(
             f"There are no intervals {first} TO {last}.",
             cure="Write DAY TO SECOND, YEAR TO MONTH, or no fields.",
         )
-    try:
-        value = _cut(_read(text.text, first, last), last)
-        return text, value if digits is None else _rounded(value, digits), at
-    except (ValueError, ArithmeticError) as error:
-        raise TypeMismatch(
-            f"{text.text!r} is not an interval {first or ''}"
-            f"{f' TO {last}' if first != last else ''}: {error}."
-        ) from None
-
-
-def _read(text: str, first: str | None, last: str | None) -> Interval:
-    """The interval that a text means with these fields. Raises ValueError."""
-    if last is not None and _NUMBER.fullmatch(text):
-        return interval(f"{text.strip()} {last}")
-    days = _DAY_AND_HOUR.fullmatch(text)
-    if days is not None and (first, last) == ("DAY", "HOUR"):
-        return interval(f"{days[1]} days {days[2]} hours")
-    if days is not None and first is not None:
-        raise ValueError("its numbers have no units")
-    two = _TWO_PARTS.fullmatch(text)
-    if two is not None and (first, last) == ("MINUTE", "SECOND") and two["before"][-1:] != ":":
-        return interval(f"{two['before']}00:{two['minutes']}")
-    return interval(text)
-
-
-def _cut(value: Interval, last: str | None) -> Interval:
-    """The interval without parts that are smaller than its last field."""
-    match last:
-        case "YEAR":
-            return Interval(int(value.months / 12) * 12)
-        case "MONTH":
-            return Interval(value.months)
-        case "DAY":
-            return Interval(value.months, value.days)
-        case "HOUR" | "MINUTE":
-            ticks, unit = value.microseconds, _UNITS[last]
-            whole = abs(ticks) // unit * unit
-            return Interval(value.months, value.days, -whole if ticks < 0 else whole)
-    return value
-
-
-def _rounded(value: Interval, digits: int) -> Interval:
-    """The interval with its seconds rounded to a number of decimals, halves away from zero."""
-    unit = 10 ** (SECOND_DIGITS - digits)
-    near = (abs(value.microseconds) + unit // 2) // unit * unit
-    return Interval(value.months, value.days, -near if value.microseconds < 0 else near)
 
 
 def _digits(tokens: Sequence[Token], i: int) -> tuple[int | None, int]:

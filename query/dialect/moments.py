@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from hornbeam_server.query.dialect.interval_fields import fields_of_cast
 from hornbeam_server.query.dialect.macros import call as macro_call
 from hornbeam_server.query.dialect.templates import from_template, has_template, value_call
 from hornbeam_server.query.values.times import INTERVAL_PARTS
@@ -49,6 +50,13 @@ def _zone(zone: exp.Expr) -> exp.Expr:
     if isinstance(inner, exp.Literal) and inner.is_string:
         return exp.Literal.string(zone_of(inner.name))
     return value_call("zone", zone.copy())
+
+
+def interval_with_fields(node: exp.Expr) -> exp.Expr:
+    """Translate a cast to INTERVAL with fields."""
+    first, last, digits = fields_of_cast(node)
+    words = [exp.Literal.string(word) for word in (first, last)]
+    return value_call("interval_with_fields", node.this.copy(), *words, exp.Literal.number(digits))
 
 
 def overlapping(node: exp.Expr) -> exp.Expr:

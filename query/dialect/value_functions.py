@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hornbeam_server.query.dialect import macros
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.values import (
+    interval_fields,
     json_texts,
     matches,
     numbers,
@@ -159,6 +160,9 @@ _INNER: Mapping[str, Function] = {
     "numeric_gcd": Function(numbers.greatest_divisor, (_NUMERIC, _NUMERIC), NUMERIC),
     "numeric_lcm": Function(numbers.least_multiple, (_NUMERIC, _NUMERIC), NUMERIC),
     "make_interval": Function(times.make_interval, (*(_INTEGER,) * 6, _DOUBLE), _INTERVAL),
+    "interval_with_fields": Function(
+        interval_fields.with_fields, (ANY, _TEXT, _TEXT, _INTEGER), _INTERVAL
+    ),
     "zone": Function(zones.zone_of, (ANY,), _TEXT),
     "overlap": Function(times.overlap, (ANY,) * 4, _BOOLEAN, strict=False),
     "timestamp_by_template": Function(time_readers.to_timestamp, (_TEXT, _TEXT), _TIMESTAMPTZ),

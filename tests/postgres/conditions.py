@@ -165,6 +165,26 @@ current_schema()
 pg_catalog.current_schema()
 current_database() = current_catalog
 pg_catalog.lower('ABC')
+NOT 1
+1 AND TRUE
+TRUE OR 0
+1 IS TRUE
+SELECT a FROM t WHERE a
+SELECT a FROM t WHERE 1
+SELECT a FROM t WHERE n
+SELECT a FROM t WHERE NOT a
+SELECT a FROM t WHERE a AND k
+SELECT a FROM t WHERE 'true' AND id = 1
+SELECT a FROM t WHERE NULL
+SELECT CASE WHEN a THEN 1 END FROM t
+SELECT a FROM t GROUP BY a HAVING a
+SELECT t.a FROM t JOIN p ON p_id
+SELECT count(*) FILTER (WHERE a) FROM t
+SELECT a FROM t WHERE coalesce(a, 0)
+SELECT a FROM t WHERE a + 1
+SELECT a FROM t WHERE a IS TRUE
+SELECT a FROM t WHERE k IS TRUE AND NOT k IS NULL
+SELECT id FROM t WHERE (SELECT k FROM t WHERE id = 1) AND id = 1
 """.strip().splitlines()
 
 
