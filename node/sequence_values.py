@@ -40,6 +40,8 @@ async def with_numbers(
     if words[:1] != ["SELECT"] or "SETVAL" not in words[1:4]:
         return sql
     arguments, end = _arguments(tokens, words.index("SETVAL") + 1)
+    if (cast := _cast_of_name(arguments)) is not None:  # a name alone is found along the path
+        return await with_numbers(sql[: cast[0]] + sql[cast[1] :], parameters, catalog, fetch)
     if all(len(each) <= 2 and {t.token_type for t in each} <= _PLAIN for each in arguments):
         return sql
     if len(arguments) not in {2, 3}:
@@ -59,6 +61,15 @@ async def with_numbers(
         return None
     word = "true" if is_called else "false"
     return f"SELECT setval({argument_of(counter.sequence)}, {at!r}, {word})"
+
+
+def _cast_of_name(arguments: Sequence[Sequence[Token]]) -> tuple[int, int] | None:
+    """The place of `::regclass` behind the literal that is the first argument; None without it."""
+    if not arguments or len(arguments[0]) < 3:
+        return None
+    name, colons, *_, type_ = arguments[0]
+    cast = (name.token_type, colons.token_type) == (TokenType.STRING, TokenType.DCOLON)
+    return (colons.start, type_.end + 1) if cast and type_.text.lower() == "regclass" else None
 
 
 def _arguments(tokens: Sequence[Token], opening: int) -> tuple[list[list[Token]], int]:

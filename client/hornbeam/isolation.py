@@ -84,19 +84,15 @@ class Modes:
     def serializable(self) -> bool:
         return self.level == "SERIALIZABLE"
 
-    def shown(self, sql: str) -> str:
-        """The query that SHOW of one of these modes stands for; other statements as they are."""
-        words = [token.text.lower() for token in tokens(sql) if token.text != ";"]
-        if words[:1] != ["show"]:
-            return sql
-        name = "_".join(words[1:]).strip('"').removesuffix("_level")
-        value = {
+    @property
+    def values(self) -> dict[str, str]:
+        """The modes as settings, by their names."""
+        return {
             "transaction_isolation": self.level.lower(),
             "default_transaction_isolation": self.session_level.lower(),
             "transaction_read_only": _ON[self.read_only],
             "default_transaction_read_only": _ON[self.session_read_only],
-        }.get(name)
-        return sql if value is None else f"SELECT '{value}' AS {name}"
+        }
 
     def controlled(self, name: str, value: str) -> Control | None:
         """The meaning of SET name = value if it is one of these modes. Raises InterfaceError for a

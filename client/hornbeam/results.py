@@ -12,6 +12,7 @@ from hornbeam.explaining import explained_of
 from hornbeam.namespaces import setting_of_path
 from hornbeam.prepared import execute_of
 from hornbeam.session import Session
+from hornbeam.settings import WITHOUT_EFFECT, resets_all, set_by_function
 from hornbeam.statements import Kind, kind, may_show, setting_of
 from hornbeam.tags import tag_of
 from hornbeam.types import Parameters, row_reader
@@ -159,7 +160,8 @@ class Results:
             case Kind.DISCARD:
                 self.session.discard(operation)
             case Kind.UPKEEP:
-                self.notice = notice_of(operation, await self.session.schema_document())
+                document = await self.session.schema_document()
+                self.notice = notice_of(operation, document, self.session.search_path)
             case Kind.READ:
                 await self._read(operation, parameters)
 
@@ -210,13 +212,25 @@ class Results:
         return statement.sql, [values[number] for number in statement.order]
 
     async def _set(self, operation: str) -> None:
-        """SET of the search path, or of another setting to the value that it has. Raises
-        NotSupportedError for another value."""
+        """SET of a setting that the session keeps, or of another one to the value that it has.
+        Raises NotSupportedError for another value."""
+        if (by_function := set_by_function(operation)) is not None:
+            statement, value = by_function
+            await self._set(statement)
+            self._take([{"name": "set_config", "type": "TEXT"}], [[value]])
+            self._rowcount, self.tag = 1, "SELECT 1"
+            return
+        if resets_all(operation):
+            self.session.reset_kept()
         if (path := setting_of_path(operation)) is not None:
             await self.session.set_path(path)
             return
-        name, wanted = setting_of(operation)
+        name, wanted, local = setting_of(operation)
         if await self.session.set_mode(name, wanted):
+            return
+        if self.session.set_kept(name, wanted, local=local):
+            without_effect = name.lower() in WITHOUT_EFFECT
+            self.notice = f"{name} has no effect: SHOW gives its value." if without_effect else ""
             return
         await self._read(f"SHOW {name}", ())
         ((value,),) = self.fetchall()

@@ -31,6 +31,13 @@ from hornbeam.isolation import ENDING, Action, Control, Modes, control_of, level
 from hornbeam.namespaces import PUBLIC, SearchPath, Setting
 from hornbeam.options import Options
 from hornbeam.prepared import Prepared, deallocated, discarded, prepared_of
+from hornbeam.settings import (
+    Settings,
+    asks_for_settings,
+    name_shown,
+    quoted_text,
+    with_own_settings,
+)
 from hornbeam.statements import (
     Kind,
     cached_for_statements,
@@ -60,10 +67,11 @@ class Session:
         self.bookmark = 0
         self.use_views = options.use_views
         self.max_staleness_s = options.max_staleness_s
-        self._timeout_ms = max(int(options.timeout_s * 1000), 1)
+        self._connection_limit_ms = max(int(options.timeout_s * 1000), 1)
         self._autocommit = options.autocommit
         self._modes = Modes(options.isolation)
         self._path = SearchPath(options.search_path)
+        self._settings = Settings()
         self._pipelines = 0
         self._closed = False
         self._drawn: dict[str, int] = {}
@@ -96,6 +104,7 @@ class Session:
         bookmark = max(self.bookmark, ended.snapshot or 0)
         self._end()
         self._path.commit()
+        self._settings.commit()
         if ended.writes:
             more = {"bookmark": bookmark, "isolation": level, **ended.replay}
             await self._transact(ended.writes, {**rests_on, **more})
@@ -106,6 +115,7 @@ class Session:
         self.check_open()
         self._end()
         self._path.rollback()
+        self._settings.rollback()
 
     def close(self) -> bool:
         """Roll back. Returns whether the session was open."""
@@ -252,6 +262,7 @@ class Session:
         self._path.set(setting.path, local=setting.local)
         if self._automatic:
             self._path.commit()
+            self._settings.commit()
 
     @property
     def path_member(self) -> dict[str, list[str]]:
@@ -278,6 +289,25 @@ class Session:
         if control is not None:
             await self._carry_out(control)
         return control is not None
+
+    def set_kept(self, name: str, value: str, *, local: bool) -> bool:
+        """SET of a setting that the session keeps. Returns False for another one. Raises
+        InterfaceError for a value that it cannot have."""
+        kept = self._settings.set(name.lower(), value, local=local)
+        if self._automatic:
+            self._settings.commit()
+        return kept
+
+    def reset_kept(self) -> None:
+        """RESET ALL of the settings that the session keeps."""
+        self._settings.reset()
+        if self._automatic:
+            self._settings.commit()
+
+    @property
+    def own_settings(self) -> dict[str, str]:
+        """The values of settings that this session has for itself, by their names."""
+        return {**self._modes.values, **self._settings.values}
 
     async def _carry_out(self, control: Control) -> None:
         self.check_open()
@@ -344,7 +374,9 @@ class Session:
             self._prepared.clear()
             self._modes.reset()
             self._path.set(None, local=False)
+            self._settings.reset()
             self._path.commit()
+            self._settings.commit()
         if what in {"all", "sequences"}:
             self._drawn, self._has_drawn = {}, False
 
@@ -354,6 +386,9 @@ class Session:
         answer = await self._persistently("/v1/query", body)
         self._note_snapshot(answer["snapshot"])
         self._note_drawn(answer)
+        if may_show(sql) and name_shown(sql) == "all":
+            own = self.own_settings
+            answer["rows"] = [[name, own.get(name, value), t] for name, value, t in answer["rows"]]
         if reads := answer["reads"]:
             for layout, key, ts in reads:
                 self._open.reads.setdefault((layout, key), ts)
@@ -406,6 +441,8 @@ class Session:
             )
         if self._modes.read_only:
             raise ProgrammingError("This transaction is READ ONLY.")
+        for write in writes:
+            write.body["sql"] = self._with_settings(write.body["sql"])
         self._open.writes += writes
         if sessions := [found for each in writes if (found := self._session(each.body["sql"]))]:
             # The first write of the request: a later one would undo what those before it draw.
@@ -509,7 +546,7 @@ class Session:
         if self._modes.read_only and draws(sql):
             raise ProgrammingError("This transaction is READ ONLY, and nextval takes a number.")
         await self.settle()
-        sql = self._modes.shown(sql) if may_show(sql) else sql
+        sql = self._with_settings(sql)
         values = encode_text(wire_parameters(sql, parameters))
         members = f'"sql":{_literal(sql)},"parameters":{values},{self._standard()}'
         more: dict[str, Any] = {**self._session(sql), **self._path.member}
@@ -525,11 +562,25 @@ class Session:
                 more["trace"] = True
         return utf8(f"{{{members},{encode_text(more)[1:]}" if more else f"{{{members}}}")
 
+    @property
+    def _time_limit_ms(self) -> int:
+        return self._settings.time_limit_ms or self._connection_limit_ms
+
+    def _with_settings(self, sql: str) -> str:
+        """The statement, with the session's own values of the settings that it asks for."""
+        own = self.own_settings if may_show(sql) or asks_for_settings(sql) else {}
+        name = name_shown(sql) if may_show(sql) else ""
+        if name in own:
+            return f"SELECT {quoted_text(own[name])} AS {name}"
+        return with_own_settings(sql, own)
+
     def _standard(self) -> str:
         """Members of each query, as JSON."""
         staleness = self._staleness()
         views = "true" if self.use_views else "false"
-        text = f'"bookmark":{self.bookmark:d},"use_views":{views},"timeout_ms":{self._timeout_ms}'
+        text = (
+            f'"bookmark":{self.bookmark:d},"use_views":{views},"timeout_ms":{self._time_limit_ms}'
+        )
         return f"{text},{encode_text(staleness)[1:-1]}" if staleness else text
 
     def _session(self, sql: str) -> dict[str, dict[str, int]]:
@@ -585,7 +636,7 @@ class Session:
 
     def _body(self, writes: Sequence[Write], more: Mapping[str, Any]) -> dict[str, Any]:
         statements = [write.body for write in writes]
-        standard = {"bookmark": self.bookmark, "timeout_ms": self._timeout_ms}
+        standard = {"bookmark": self.bookmark, "timeout_ms": self._time_limit_ms}
         return {"statements": statements, **standard, **more}
 
 

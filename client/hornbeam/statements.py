@@ -24,8 +24,7 @@ class Kind(enum.Enum):
     DDL = "ddl"
     EXPLAIN = "explain"
     SET = "set"
-    """SET search_path, or SET name = value, which may only repeat the value that SHOW gives; or
-    RESET."""
+    """SET, RESET, and set_config, which stands alone."""
     CONTROL = "control"
     """BEGIN, COMMIT, SET TRANSACTION and the like (`isolation.control_of`)."""
     PREPARE = "prepare"
@@ -33,7 +32,7 @@ class Kind(enum.Enum):
     DEALLOCATE = "deallocate"
     DISCARD = "discard"
     UPKEEP = "upkeep"
-    """VACUUM, ANALYZE and CHECKPOINT (`upkeep`)."""
+    """VACUUM, ANALYZE, CHECKPOINT, REINDEX and COMMENT ON (`upkeep`)."""
 
 
 class Token(NamedTuple):
@@ -50,7 +49,7 @@ _CACHED_STATEMENTS = 512
 _WRITES = {"insert", "update", "delete", "replace", "truncate", "merge"}
 _DDL = {"create", "drop", "alter", "rename", "refresh"}
 _CONTROL = {"begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release"}
-_UPKEEP = {"vacuum", "analyze", "analyse", "checkpoint"}
+_UPKEEP = {"vacuum", "analyze", "analyse", "checkpoint", "reindex", "comment"}
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|--[^\n]*|/\*)"""
     r"""|(?P<token>'(?:[^']|'')*(?:'|\Z)|"(?:[^"]|"")*(?:"|\Z)|(?P<tag>\$(?:[A-Za-z_]\w*)?\$)|\w+|.)""",
@@ -124,6 +123,8 @@ def kind(sql: str) -> Kind:
         word = _word_after_with(sql) if not _writes_in_with(sql) else "insert"
     if word == "select" and (is_setval(sql) or table_of_select(sql)):
         return Kind.DDL
+    if word == "select" and _is_set_config(sql):
+        return Kind.SET
     if word == "set" and _sets_transactions([token.text.lower() for token in islice(words, 2)]):
         return Kind.CONTROL
     for words_, meaning in (
@@ -153,11 +154,13 @@ def _sets_transactions(words: Sequence[str]) -> bool:
     return words[:1] == ["transaction"] or words == ["session", "characteristics"]
 
 
-def setting_of(sql: str) -> tuple[str, str]:
-    """The name and the value of SET [SESSION | LOCAL] name { = | TO } value, or RESET name."""
+def setting_of(sql: str) -> tuple[str, str, bool]:
+    """The name and the value of SET [SESSION | LOCAL] name { = | TO } value, or RESET name; and
+    whether it is LOCAL."""
     first, *words = (token.text for token in tokens(sql) if token.text != ";")
     if first.lower() == "reset":
-        return " ".join(words), "default"
+        return " ".join(words), "default", False
+    local = [word.lower() for word in words[:1]] == ["local"]
     if words[:1] and words[0].lower() in {"session", "local"}:
         words = words[1:]
     if [word.lower() for word in words[:2]] == ["time", "zone"]:
@@ -165,8 +168,13 @@ def setting_of(sql: str) -> tuple[str, str]:
     elif words[:1] and words[0].lower() == "names":
         words = ["client_encoding", "=", *words[1:]]
     name = words[0] if words else ""
-    value = " ".join(word[1:-1] if word[0] in "'\"" else word for word in words[2:])
-    return name, value.replace(" ,", ",")
+    value = " ".join(map(_unquoted, words[2:]))
+    return name, value.replace(" ,", ","), local
+
+
+def _unquoted(word: str) -> str:
+    quote_ = word[0] if word[0] in "'\"" else ""
+    return word[1:-1].replace(quote_ * 2, quote_) if quote_ else word
 
 
 def is_setval(sql: str) -> bool:
@@ -175,6 +183,12 @@ def is_setval(sql: str) -> bool:
     return words[:3] == ["select", "setval", "("] or words == [
         *("select", "pg_catalog", ".", "setval", "(")
     ]
+
+
+def _is_set_config(sql: str) -> bool:
+    """Whether `sql` is SELECT [pg_catalog.]set_config(…), which is a SET."""
+    words = [token.text.lower() for token in islice(tokens(sql), 4)]
+    return words[1:2] == ["set_config"] or words[1:] == ["pg_catalog", ".", "set_config"]
 
 
 def table_of_select(sql: str) -> str:

@@ -86,7 +86,7 @@ _FIRST_WORDS = frozenset(
 _OUTSIDE = re.compile(
     r"(read|sniff|write|from_substrait|get_substrait|http|query|pragma|duckdb|copy|load|shell"
     r"|sqlite|postgres|mysql|iceberg|delta|parquet|arrow|json_execute)_.*"
-    r"|.*_(scan|attach|metadata)|glob|query|getenv|current_setting|set_config"
+    r"|.*_(scan|attach|metadata)|glob|query|getenv|set_config"
     r"|getvariable|file_.*|checkpoint|force_checkpoint"
 )
 """Functions that read files, the network, settings or the process. DuckDB also runs with
@@ -588,7 +588,7 @@ def _cell(value: exp.Expr) -> exp.Expr:
 
 
 _BY_PATH = "Take the parts by ->, #> and @>, and by jsonb_array_elements in FROM."
-_OF_SETTINGS = "Send SHOW name, or SET name = value."
+_OF_SETTINGS = "Send SET name = value through the client."
 _REFUSED: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(
         (
@@ -599,8 +599,9 @@ _REFUSED: Mapping[str, tuple[str, str]] = {
         ),
         ("takes a path of SQL/JSON, which is not supported", _BY_PATH),
     ),
-    **dict.fromkeys(
-        ("current_setting", "set_config"), ("reaches the settings of a session", _OF_SETTINGS)
+    "set_config": (
+        "stands alone, with literals: SELECT set_config('name', 'value', false)",
+        _OF_SETTINGS,
     ),
     **dict.fromkeys(
         (*RECORDS, *POPULATING),

@@ -40,12 +40,13 @@ def in_search_path(sql: str, catalog: Catalog, path: Sequence[str]) -> str:
     search_path, current_schema and current_schemas. As in PostgreSQL, schemas of the path that do
     not exist are passed over. Raises SqlError."""
     if is_show(sql):
-        return show_as_query(sql, {"search_path": ", ".join(map(identifier, path))})
+        return show_as_query(sql, {"search_path": _shown(path)})
     known = existing(path, catalog.schema.spaces)
     tokens, tree = read_statement(sql)
     try:
         finder = _Finder(catalog, known)
         edits = [*qualifications(tree, finder.qualified), *_answers(tokens, known)]
+        edits += _settings(tokens, path)
         edits += [*finder.sequences(tokens), *type_qualifications(tokens, finder.qualified)]
         return edited(sql, edits)
     finally:
@@ -100,6 +101,21 @@ class _Finder:
         catalog = self._catalog
         known = full in catalog.schema or catalog.relations_of(full) or full in catalog.plain_view
         return bool(known)
+
+
+def _shown(path: Sequence[str]) -> str:
+    """The path as SHOW search_path gives it."""
+    return ", ".join(map(identifier, path))
+
+
+def _settings(tokens: Sequence[Token], path: Sequence[str]) -> Iterator[Edit]:
+    """The edits that give current_setting('search_path') its value as the third argument."""
+    for i, token in enumerate(tokens):
+        words = [each.text.lower() for each in tokens[i : i + 6]]
+        if words[:3] == ["current_setting", "(", "search_path"] and token.token_type not in _QUOTED:
+            end = tokens[i + 2 + 2 * (words[3:4] == [","])].end + 1
+            more = "" if words[3:4] == [","] else ", false"
+            yield Edit(end, end, f"{more}, {literal_sql(_shown(path))}")
 
 
 def _answers(tokens: Sequence[Token], path: Sequence[str]) -> Iterator[Edit]:

@@ -41,6 +41,7 @@ from hornbeam_server.query.dialect.patterns import (
     similar,
 )
 from hornbeam_server.query.dialect.session import session_value
+from hornbeam_server.query.dialect.settings import current_setting
 from hornbeam_server.query.dialect.templates import (
     filled,
     from_template,
@@ -428,6 +429,7 @@ def _sum(left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 _CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "array_agg": _in_order,
+    "current_setting": current_setting,
     "date_part": _date_part,
     "date_trunc": truncated,
     "generate_series": _series,

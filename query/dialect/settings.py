@@ -1,11 +1,14 @@
-"""SHOW: the settings that clients of PostgreSQL ask for. They have one value, and do not
-change, except the search path."""
+"""SHOW and current_setting: the settings that clients of PostgreSQL ask for. They have one value,
+and do not change, except those that a connection keeps: the search path, the modes of transactions,
+and settings without effect here."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+
+from sqlglot import exp
 
 from hornbeam_server.query.dialect.session import POSTGRESQL
 from hornbeam_server.schema.errors import Unsupported
@@ -27,14 +30,31 @@ SETTINGS = {
     "TimeZone": ("UTC", "The time zone of the session."),
 }
 """Value and description of each setting, by its name as SHOW gives it."""
+_LEVEL = "repeatable read"
 OF_TRANSACTIONS = {
-    "default_transaction_isolation": "repeatable read",
-    "transaction_deferrable": "off",
-    "transaction_isolation": "repeatable read",
-    "transaction_read_only": "off",
+    "default_transaction_isolation": (_LEVEL, "The isolation level of new transactions."),
+    "transaction_deferrable": ("off", "Reads never wait for a safe snapshot."),
+    "transaction_isolation": (_LEVEL, "The isolation level of this transaction."),
+    "transaction_read_only": ("off", "This transaction may write."),
 }
-"""Modes of transactions, by the same names: the defaults. A connection knows its own, and answers
-by itself, so SHOW ALL does not list them."""
+"""Modes of transactions: the defaults. A connection knows its own."""
+_NONE = "It has no effect."
+OF_SESSIONS = {
+    "application_name": ("", _NONE),
+    "check_function_bodies": ("on", _NONE),
+    "client_min_messages": ("notice", _NONE),
+    "default_table_access_method": ("heap", _NONE),
+    "default_tablespace": ("", _NONE),
+    "extra_float_digits": ("1", _NONE),
+    "idle_in_transaction_session_timeout": ("0", _NONE),
+    "lock_timeout": ("0", _NONE),
+    "row_security": ("on", _NONE),
+    "statement_timeout": ("0", "The time limit of a statement; 0 is that of the connection."),
+    "xmloption": ("content", _NONE),
+}
+"""Settings that a connection keeps, since scripts for PostgreSQL set them: the defaults."""
+_ALL = {**SETTINGS, **OF_TRANSACTIONS, **OF_SESSIONS}
+_VALUES = {name.lower(): (name, value) for name, (value, _) in _ALL.items()}
 _SHOW = re.compile(r"SHOW\s+(?=\S)", re.IGNORECASE)
 _SPELLINGS = {
     "time zone": "timezone",
@@ -58,14 +78,34 @@ def show_as_query(sql: str, own: Mapping[str, str] = MappingProxyType({})) -> st
     if name == "all":
         rows = ", ".join(
             f"({literal_sql(each)}, {literal_sql(own.get(each, value))}, {literal_sql(text)})"
-            for each, (value, text) in SETTINGS.items()
+            for each, (value, text) in sorted(_ALL.items(), key=lambda item: item[0].lower())
         )
         return f"SELECT * FROM (VALUES {rows}) AS settings (name, setting, description)"
-    values = {each: value for each, (value, _) in SETTINGS.items()} | OF_TRANSACTIONS
-    by_name = {each.lower(): (each, own.get(each, value)) for each, value in values.items()}
-    known = by_name.get(_SPELLINGS.get(name, name))
-    if known is None:
+    known, value = _found(_SPELLINGS.get(name, name))
+    return f'SELECT {literal_sql(own.get(known, value))} AS "{known}"'
+
+
+def _found(name: str) -> tuple[str, str]:
+    """The name of a setting as SHOW gives it, and its value. Raises Unsupported."""
+    if name.lower() not in _VALUES:
         raise Unsupported(
             f"There is no setting {name}.", cure=f"SHOW ALL lists them: {', '.join(SETTINGS)}."
         )
-    return f'SELECT {literal_sql(known[1])} AS "{known[0]}"'
+    return _VALUES[name.lower()]
+
+
+def current_setting(call: exp.Anonymous) -> exp.Expr:
+    """The value of a call with a name[, missing_ok[, value]]. `value` is that of the session,
+    which a client and the search path write there. Raises Unsupported."""
+    name, *more = call.expressions or [exp.Null()]
+    texts = [each for each in (name, *more[1:]) if isinstance(each, exp.Literal) and each.is_string]
+    if len(texts) != max(len(more), 1) or not all(isinstance(m, exp.Boolean) for m in more[:1]):
+        raise Unsupported(
+            "The arguments of current_setting are a text and TRUE or FALSE.",
+            cure="Write current_setting('name', true), or send SHOW name.",
+        )
+    missing_ok = bool(more) and more[0].this is True
+    if missing_ok and name.name.lower() not in _VALUES:
+        return exp.cast(exp.Null(), exp.DType.TEXT)
+    value = more[1].name if len(more) > 1 else _found(name.name)[1]
+    return exp.cast(exp.Literal.string(value), exp.DType.TEXT)

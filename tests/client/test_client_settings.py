@@ -30,9 +30,56 @@ def test_show_gives_one_value_under_its_name(db, sql, name, value):
 
 
 def test_show_all_lists_each_setting(db):
+    run_all(db, "BEGIN READ ONLY", "SET LOCAL application_name = 'it'")
     found = {name: value for name, value, _ in rows(db, "SHOW ALL")}
     assert found["DateStyle"] == "ISO, MDY"
+    assert (found["transaction_read_only"], found["application_name"]) == ("on", "it")
     assert all(rows(db, f"SHOW {name}") == [(value,)] for name, value in found.items())
+    asked = ", ".join(f"current_setting('{name}')" for name in found)
+    assert rows(db, f"SELECT {asked}") == [tuple(found.values())]
+    run_all(db, "ROLLBACK")
+
+
+def test_a_session_keeps_settings_without_effect(db):
+    cursor = run(db, "SET application_name TO 'report''s'")
+    assert "no effect" in cursor.notice
+    assert mode(db, "application_name") == "report's"
+    run_all(db, "BEGIN", "SELECT set_config('application_name', 'other', false)")
+    assert rows(db, "SELECT current_setting('application_name', true)") == [("other",)]
+    run_all(db, "ROLLBACK")
+    assert mode(db, "application_name") == "report's"
+    run_all(db, "RESET ALL")
+    assert mode(db, "application_name") == ""
+
+
+def test_the_time_limit_of_statements_is_a_setting(db):
+    run_all(db, "SET statement_timeout = 90000")
+    assert mode(db, "statement_timeout") == "90s"
+    run_all(db, "SET statement_timeout = '1ms'")
+    with pytest.raises(hornbeam.OperationalError) as caught:
+        rows(db, "SELECT count(*) FROM range(100000) a, range(100000) b WHERE a.range < b.range")
+    assert caught.value.code == "statement-timeout"
+    with pytest.raises(hornbeam.InterfaceError, match="has a unit"):
+        run_all(db, "SET statement_timeout = 'soon'")
+    run_all(db, "SET statement_timeout TO DEFAULT")
+    assert mode(db, "statement_timeout") == "0"
+
+
+def test_objects_of_statements_without_work_exist(db):
+    run_all(
+        db, "CREATE SCHEMA kept", "CREATE TABLE kept.u (a INTEGER)", "CREATE INDEX ua ON kept.u (a)"
+    )
+    for sql, said in (
+        ("COMMENT ON COLUMN kept.u.a IS 'x'", "no comments"),
+        ("COMMENT ON SCHEMA kept IS 'x'", "no comments"),
+        ("REINDEX (VERBOSE) TABLE CONCURRENTLY kept.u", "keeps the indexes"),
+        ("ANALYZE kept.u (a), kept.u", "by themselves"),
+    ):
+        assert said in run(db, sql).notice
+    run_all(db, "SET search_path TO kept", "VACUUM u", "REINDEX INDEX ua", "RESET search_path")
+    for sql in ("COMMENT ON TABLE u IS 'x'", "REINDEX TABLE u", "VACUUM u", "ANALYZE kept.v"):
+        with pytest.raises(hornbeam.ProgrammingError, match="is unknown"):
+            run(db, sql)
 
 
 @pytest.mark.parametrize(

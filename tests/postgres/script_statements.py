@@ -50,6 +50,57 @@ END
 SELECT nosuch
 SELECT 1
 """,
+        "settings": """
+SELECT set_config('search_path', 'public', false)
+SELECT current_setting('search_path'), current_setting('TIMEZONE'), current_setting('nosuch', true)
+SELECT current_setting('nosuch')
+SET application_name = 'me'
+SELECT current_setting('application_name') || '!', current_setting('application_name', true)
+BEGIN
+SET LOCAL application_name = 'local'
+SHOW application_name
+COMMIT
+SHOW application_name
+BEGIN READ ONLY
+SET application_name TO 'gone'
+SELECT current_setting('application_name'), current_setting('transaction_read_only')
+ROLLBACK
+SHOW application_name
+SET statement_timeout = 5000
+SHOW statement_timeout
+SET statement_timeout TO '60min'
+SHOW statement_timeout
+RESET statement_timeout
+SHOW statement_timeout
+SELECT pg_catalog.set_config('application_name', 'it''s', false)
+SHOW application_name
+SET standard_conforming_strings = on
+SET client_encoding = 'UTF8'
+SET check_function_bodies = false
+SET client_min_messages = warning
+SHOW client_min_messages
+SET row_security = off
+CREATE SCHEMA x
+CREATE SEQUENCE x.q
+SET search_path TO x
+SELECT setval('q'::regclass, 9)
+SELECT nextval('q'::regclass), current_setting('search_path')
+CREATE TABLE t (id INT PRIMARY KEY, name TEXT DEFAULT 'a')
+INSERT INTO t VALUES (1, current_setting('application_name'))
+UPDATE t SET name = name || current_setting('search_path') RETURNING *
+COMMENT ON TABLE t IS 'rows'
+COMMENT ON COLUMN t.name IS NULL
+COMMENT ON TABLE nosuch IS 'x'
+REINDEX TABLE t
+ANALYZE t (id), t
+VACUUM t
+VACUUM nosuch
+RESET ALL
+SHOW application_name
+RESET search_path
+COMMENT ON TABLE x.t IS 'rows'
+REINDEX TABLE t
+""",
         "numbers in branches": """
 CREATE SEQUENCE s
 CREATE TABLE t (id INT PRIMARY KEY, x INT)

@@ -1,0 +1,163 @@
+"""Settings that a session keeps: those without effect, which scripts for PostgreSQL set, and the
+time limit of statements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from hornbeam.errors import InterfaceError
+from hornbeam.statements import Token, cached_for_statements, separated, tokens
+
+WITHOUT_EFFECT = frozenset(
+    {
+        *("application_name", "check_function_bodies", "client_min_messages", "extra_float_digits"),
+        *("default_table_access_method", "default_tablespace", "row_security", "xmloption"),
+        *("idle_in_transaction_session_timeout", "lock_timeout"),
+    }
+)
+TIME_LIMIT = "statement_timeout"
+_UNITS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1_000, "ms": 1}
+_TIME = re.compile(r"\s*(\d+)\s*(ms|s|min|h|d)?\s*")
+_SHOWN_NAMES = {
+    "time_zone": "timezone",
+    "names": "client_encoding",
+    "transaction_isolation_level": "transaction_isolation",
+}
+
+
+class Settings:
+    """The values that SET has given. As in PostgreSQL, a value that a transaction sets holds after
+    its commit, and is withdrawn with it; SET LOCAL holds to the end of the transaction."""
+
+    def __init__(self) -> None:
+        self._session: dict[str, str] = {}
+        self._committed: dict[str, str] = {}
+        self._local: dict[str, str] = {}
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """The values by their names; a setting without one has its default."""
+        return {**self._session, **self._local}
+
+    @property
+    def time_limit_ms(self) -> int | None:
+        """The time limit of statements; None for that of the connection."""
+        return _milliseconds(self.values.get(TIME_LIMIT, "0")) or None
+
+    def set(self, name: str, value: str, *, local: bool) -> bool:
+        """Set a setting, or give it its default. Returns False for one that is not kept here.
+        Raises InterfaceError for a value that it cannot have."""
+        if name not in WITHOUT_EFFECT and name != TIME_LIMIT:
+            return False
+        if name == TIME_LIMIT and value.lower() != "default":
+            value = _shown_time(_milliseconds(value))
+        kept = self._local if local else self._session
+        if value.lower() == "default":
+            kept.pop(name, None)
+        else:
+            kept[name] = value
+        if not local:
+            self._local.pop(name, None)
+        return True
+
+    def reset(self) -> None:
+        """Give all settings their defaults."""
+        self._session, self._local = {}, {}
+
+    def commit(self) -> None:
+        """The transaction ends, and what it has set holds."""
+        self._committed, self._local = dict(self._session), {}
+
+    def rollback(self) -> None:
+        """The transaction ends, and what it has set is withdrawn."""
+        self._session, self._local = dict(self._committed), {}
+
+
+def _milliseconds(text: str) -> int:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise InterfaceError(
+            f"{TIME_LIMIT} is a number of milliseconds, or has a unit, not {text!r}.\n"
+            f"  Write SET {TIME_LIMIT} = '5s'. Units are {', '.join(_UNITS)}."
+        )
+    return int(found[1]) * _UNITS[found[2] or "ms"]
+
+
+def _shown_time(milliseconds: int) -> str:
+    """The time in its largest unit, as PostgreSQL shows it."""
+    unit = next(unit for unit, size in _UNITS.items() if milliseconds % size == 0)
+    return f"{milliseconds // _UNITS[unit]}{unit}" if milliseconds else "0"
+
+
+def name_shown(sql: str) -> str:
+    """The name of the setting that SHOW asks for, "all", or "" for other statements."""
+    words = [token.text.lower() for token in tokens(sql) if token.text != ";"]
+    if words[:1] != ["show"]:
+        return ""
+    name = "_".join(words[1:]).strip('"')
+    return _SHOWN_NAMES.get(name, name)
+
+
+@cached_for_statements
+def asks_for_settings(sql: str) -> bool:
+    """Whether the statement may call current_setting."""
+    return "current_setting" in sql.lower()
+
+
+def quoted_text(value: str) -> str:
+    """The value as a literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def with_own_settings(sql: str, own: Mapping[str, str]) -> str:
+    """The statement in which calls of current_setting have the value of the session, if it has one,
+    as their third argument."""
+    if not asks_for_settings(sql):
+        return sql
+    parts, done = [], 0
+    for place, argument in _own_arguments(list(tokens(sql)), own):
+        parts += [sql[done:place], argument]
+        done = place
+    return "".join([*parts, sql[done:]])
+
+
+def _own_arguments(found: list[Token], own: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """The places behind the arguments of current_setting, and the arguments to write there."""
+    words = [token.text.lower() for token in found]
+    for i, token in enumerate(found):
+        if words[i : i + 2] != ["current_setting", "("]:
+            continue
+        closing = (")", token.depth)
+        end = next((each for each in found[i:] if (each.text, each.depth) == closing), None)
+        if end is None:
+            return
+        arguments = separated(found[i + 2 : found.index(end)], token.depth + 1)
+        name = "".join(each.text for each in arguments[0])
+        value = own.get(name.strip("'").lower()) if name.startswith("'") else None
+        if value is not None:
+            more = ", false" if len(arguments) == 1 else ""
+            yield end.start, f"{more}, {quoted_text(value)}"
+
+
+def resets_all(sql: str) -> bool:
+    """Whether the statement is RESET ALL."""
+    return [token.text.lower() for token in tokens(sql)][:2] == ["reset", "all"]
+
+
+def set_by_function(sql: str) -> tuple[str, str] | None:
+    """The SET that SELECT [pg_catalog.]set_config('…', '…', is_local) stands for, and the value;
+    None for other statements."""
+    words = [token.text for token in tokens(sql) if token.text != ";"]
+    lower = [word.lower() for word in words]
+    if lower[1:3] == ["pg_catalog", "."]:
+        del words[1:3], lower[1:3]
+    if lower[:3] != ["select", "set_config", "("] or len(words) != 9 or words[8] != ")":
+        return None
+    name, value, local = words[3], words[5], lower[7]
+    if not (name[0] == value[0] == "'") or local not in {"true", "false"}:
+        return None
+    name, text = name[1:-1].lower(), value[1:-1].replace("''", "'")
+    if name == "search_path":  # a list of names
+        value = text or "''"
+    return f"SET {'LOCAL ' if local == 'true' else ''}{name} TO {value}", text
