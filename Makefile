@@ -22,7 +22,7 @@ SPEEDUPS := $(VENV)/.speedups
 CARGO_TARGET_DIR ?= $(CURDIR)/speedups/target
 export CARGO_TARGET_DIR
 
-# Where cargo is, the suite runs with hornbeam-speedups, and these with Python, too.
+# Where cargo is, the suite runs with hornbeam-speedups, and these with Python, too (without a second cluster).
 BOTH := tests/storage/test_storage_rows.py tests/storage/test_storage_snapshot.py tests/storage/test_storage_rocks.py \
   tests/storage/test_storage_hbase.py \
   tests/contract/test_table_store.py tests/contract/test_table_store_histories.py tests/query/test_columns.py \
@@ -79,7 +79,7 @@ test: $(SPARK)  ## the whole suite, in JOBS=2 processes; installs the programs t
 
 test-speedups: $(SPEEDUPS)  ## the tests of hornbeam-speedups in Rust, and with Python what the suite runs with it
 	@cd speedups && cargo test --quiet --release --locked
-	@HORNBEAM_SPEEDUPS=python $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope $(BOTH)
+	@HORNBEAM_SPEEDUPS=python $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --without-cluster $(BOTH)
 
 test-quick: $(READY)  ## the loop while working: tests that need nothing but Python; PYTHON=python3.13 for another one
 	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --quick

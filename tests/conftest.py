@@ -145,6 +145,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="only quick tests, which need nothing but Python: `make test-quick`",
     )
+    parser.addoption(
+        "--without-cluster",
+        action="store_true",
+        help="leave out tests that need HBase, HDFS and ZooKeeper",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -161,12 +166,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--quick`, leave out also single tests that need a cluster or Go."""
-    if not config.getoption("--quick"):
+    """Leave out single tests that need a cluster, or with `--quick` also those that need Go."""
+    quick = config.getoption("--quick")
+    if not (quick or config.getoption("--without-cluster")):
         return
-    slow = {item for item in items if needs_cluster(item) or item.get_closest_marker("go")}
-    config.hook.pytest_deselected(items=[item for item in items if item in slow])
-    items[:] = [item for item in items if item not in slow]
+    left_out = {
+        item for item in items if needs_cluster(item) or (quick and item.get_closest_marker("go"))
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, cached_property, partial
 
 from bench import microdata
 from bench.peers.port import Design, Row, Task
@@ -18,7 +18,7 @@ from hornbeam_server.schema.workload import load_workload
 from hornbeam_server.txlayer.ddl.claim import NO_CATALOG
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
     """A schema, its statements and its rows. `rows` returns the rows of a relation, in column
     order; every call returns the same rows. `relations` is in loading order, parents first.
@@ -40,7 +40,7 @@ class Source:
             s.name: Task(s.name, s.sql, s.sql.lstrip().upper().startswith("SELECT")) for s in found
         }
 
-    @property
+    @cached_property
     def design(self) -> Design:
         request = PlanRequest(
             self.ddl, self.workload, roots=self.roots, row_counts=dict(self.row_counts),
@@ -49,6 +49,7 @@ class Source:
         return Design(_planned(request), _planned(replace(request, budget=0.0)))
 
 
+@cache
 def tpcw(size: Size) -> Source:
     """The TPC-W schema and workload of Synergy's evaluation, with its roots."""
     population = Population(size)
