@@ -7,6 +7,7 @@ whether it is done.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -59,12 +60,15 @@ VIEWS = (
     ("customer", "orders", "line", "gift"),
 )
 
+_schema = functools.cache(load_ddl)
+"""Schemas are immutable, and each crash needs one."""
+
 
 def shop(*, views: int = len(VIEWS), unique: str = "", base: Catalog | None = None) -> Catalog:
     """The shop with the first `views` of VIEWS; with `unique`, a UNIQUE index is added on it."""
     ddl = f"CREATE UNIQUE INDEX added ON {unique};" if unique else ""
     filters = [("customer__orders", "c_name"), ("customer__orders__line", "l_quantity")]
-    return catalog_of(load_ddl(SHOP + ddl), views=VIEWS[:views], view_indexes=filters, base=base)
+    return catalog_of(_schema(SHOP + ddl), views=VIEWS[:views], view_indexes=filters, base=base)
 
 
 TICKETS = """
@@ -75,7 +79,7 @@ CREATE TABLE ticket (n_id BIGINT PRIMARY KEY DEFAULT nextval('numbers'), n_no BI
 
 def tickets() -> Catalog:
     """The shop, and a relation that takes its keys and values from one sequence."""
-    return catalog_of(load_ddl(SHOP + TICKETS), views=VIEWS[:1])
+    return catalog_of(_schema(SHOP + TICKETS), views=VIEWS[:1])
 
 
 IMMEDIATE = {
@@ -90,7 +94,7 @@ IMMEDIATE = {
 def totals(*names: str, base: Catalog | None = None) -> Catalog:
     """The shop with the immediate views `names` and no join views; by default with all."""
     wanted = names or tuple(IMMEDIATE)
-    made = base or catalog_of(load_ddl(SHOP), views=[])
+    made = base or catalog_of(_schema(SHOP), views=[])
     declared = tuple(
         DeclaredView(name, IMMEDIATE[name], refresh=Refresh.IMMEDIATE) for name in wanted
     )
@@ -112,7 +116,7 @@ CREATE TABLE tag (
 
 
 def tags() -> Catalog:
-    return catalog_of(load_ddl(SHOP + TAGS), views=[*VIEWS[:1], ("kind", "tag")])
+    return catalog_of(_schema(SHOP + TAGS), views=[*VIEWS[:1], ("kind", "tag")])
 
 
 Ask = Callable[[Database], Awaitable[Any]]
@@ -443,7 +447,7 @@ KINDS = (
         ),
         COMMIT | CHANGE | BUILD | DROP,
         RECOVERY | DROP,
-        catalog=catalog_of(load_ddl(SHOP), views=[]),
+        catalog=catalog_of(_schema(SHOP), views=[]),
     ),
     Kind(
         "names exchanged",

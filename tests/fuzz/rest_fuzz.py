@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -78,13 +79,21 @@ def until_all_has_failed(shop: World, services: Services) -> None:
     raise AssertionError(f"only these have struck: {services.chaos.fired}")
 
 
-def fuzz(url: str, *, allowed: tuple[int, ...], examples: int, key: str = "") -> Found:
+PHASES = ("examples", "coverage", "fuzzing", "stateful")
+RANDOM = ("examples", "fuzzing", "stateful")
+"""All but the boundary values, whose calls take most of the time."""
+
+
+def fuzz(
+    url: str, *, allowed: tuple[int, ...], examples: int, key: str = "", phases: Iterable[str]
+) -> Found:
     """Call every documented operation of the server at `url`, with an API key if it requires one.
+    `make fuzz` runs all phases.
 
     Failures are: a 5xx status that is not in `allowed`, an answer that violates the document, and,
     with `key`, a successful answer to a call without a valid key.
     """
-    config = _config(allowed, examples, key)
+    config = _config(allowed, examples, key, PHASES if EXAMPLES else phases)
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json", config=config)
 
     found = Found()
@@ -155,7 +164,9 @@ def _note(found: Found, event: events.ScenarioFinished) -> None:
                 )
 
 
-def _config(allowed: tuple[int, ...], examples: int, key: str) -> schemathesis.Config:
+def _config(
+    allowed: tuple[int, ...], examples: int, key: str, phases: Iterable[str]
+) -> schemathesis.Config:
     checks = {
         name: {"enabled": True}
         for name in (
@@ -190,6 +201,7 @@ def _config(allowed: tuple[int, ...], examples: int, key: str) -> schemathesis.C
                 "database": "none",
                 "no-shrink": True,
             },
+            "phases": {phase: {"enabled": phase in phases} for phase in PHASES},
             "dictionaries": {name: {"values": words} for name, words in WORDS.items()},
             "parameters": {
                 place: {"dictionary": name, "probability": 0.7} for place, name in PLACES.items()

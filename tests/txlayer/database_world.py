@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -44,6 +45,7 @@ CREATE TABLE event (
 """
 
 
+@cache
 def shop() -> Catalog:
     """Customer → orders → line → gift as a tree, with every path as a view; product, employee and
     event are roots of their own."""
