@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from hornbeam_server.maintain.deltas.algebra import Aggregate, Call, Join, Map
 from hornbeam_server.maintain.deltas.program import Translated, translated, unlike
@@ -18,6 +19,8 @@ from hornbeam_server.schema.model import Column, DeclaredView, KeyPart
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 from hornbeam_server.schema.views import Computed, FoldedColumn, Folding, ImmediateView, StateLayout
 
+MAX_KEPT = 256
+"""Maximum number of definitions of stored views that are kept."""
 CELLS = "cells"
 LANE = "_lane"
 _INTEGER, _BIGINT = ColumnType(Kind.INTEGER), ColumnType(Kind.BIGINT)
@@ -96,7 +99,13 @@ def define(declared: DeclaredView, catalog: Catalog, found: Translated | None = 
 
 def define_stored(view: ImmediateView, catalog: Catalog) -> Definition:
     """The definition of a stored view, which may have quotients as an earlier version computed
-    them. Raises the errors of `define`."""
+    them. It is kept: most new catalogs differ in states and other views only. Raises the errors of
+    `define`."""
+    return _defined(view, Catalog(0, catalog.schema, catalog.forest))
+
+
+@lru_cache(MAX_KEPT)
+def _defined(view: ImmediateView, catalog: Catalog) -> Definition:
     declared = view.declared
     for double in (False, True):
         found = define(declared, catalog, translated(declared, catalog, double_quotients=double))
