@@ -9,7 +9,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from hornbeam_server.maintain.deltas.expressions import text
-from hornbeam_server.maintain.deltas.relations import describe, stored_fields
+from hornbeam_server.maintain.deltas.relations import describe, labelled, stored_fields
 from hornbeam_server.query.binding.binder import bind_tree
 from hornbeam_server.query.binding.identities import forget_omitted
 from hornbeam_server.query.binding.plain_views import names_in, parse_view
@@ -32,6 +32,7 @@ def plain_view(declared: DeclaredView, catalog: Catalog, names: Sequence[str] = 
         stored = {table.name for table in tree.find_all(exp.Table) if "source" in table.meta}
         forget_omitted(tree)
         fields = describe(text(tree), {n: stored_fields(catalog.visible(n)) for n in stored})
+        fields = labelled(fields, bound.columns)
         columns = _named([field.column() for field in fields], names)
         twice = [n for n, count in Counter(c.name for c in columns).items() if count > 1]
         if twice:

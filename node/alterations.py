@@ -19,12 +19,14 @@ from hornbeam_server.node.dependents import (
     users_of_column,
     users_of_relation,
     users_of_sequence,
+    users_of_type,
     users_of_unique,
     users_of_view,
     without_column,
     without_constraint,
     without_relation,
     without_sequence,
+    without_type,
     without_unique,
     without_view,
 )
@@ -36,11 +38,13 @@ from hornbeam_server.schema.ddl import load_ddl, render_ddl
 from hornbeam_server.schema.ddl.alterations import (
     Action,
     AddElement,
+    AddLabel,
     Alteration,
     DropElement,
     DropExpression,
     Removal,
     RenameElement,
+    RenameLabel,
     Renames,
     RenameTo,
     SetDefault,
@@ -57,7 +61,10 @@ from hornbeam_server.schema.ddl.altered_tables import keeps_value
 from hornbeam_server.schema.ddl.spaces import Spaces
 from hornbeam_server.schema.ddl.statement import DIALECT
 from hornbeam_server.schema.drafts import Place
+from hornbeam_server.schema.enumerated import with_enumerations
+from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.errors import SchemaError
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import (
     PUBLIC,
     Column,
@@ -68,7 +75,7 @@ from hornbeam_server.schema.model import (
 )
 from hornbeam_server.schema.namespaces import bare, beside, joined, parted
 from hornbeam_server.schema.renames import Rename
-from hornbeam_server.schema.render import identifier, render_relation, spelled
+from hornbeam_server.schema.render import render_relation, spelled
 from hornbeam_server.schema.sqltext import retyped_default
 from hornbeam_server.schema.types import ColumnType, takes_all
 
@@ -149,6 +156,7 @@ class _Work:
             "view": tuple(view.name for view in schema.views),
             "sequence": tuple(sequence.name for sequence in schema.sequences),
             "schema": (PUBLIC, *schema.spaces),
+            "type": tuple(enumeration.full for enumeration in schema.enumerations),
         }[kind]
 
     def _remove_schemas(self, names: Sequence[str], *, cascade: bool) -> None:
@@ -157,7 +165,7 @@ class _Work:
             raise self._error(f"The schema {PUBLIC} stays.", "Drop its tables instead.")
         inside = [
             (kind, name)
-            for kind in ("table", "view", "sequence")
+            for kind in ("table", "view", "sequence", "type")
             for name in self._names(kind)
             if parted(name, names)[0] in names
         ]
@@ -181,6 +189,10 @@ class _Work:
             self.schema = without_relation(self.schema, name)
         elif kind == "sequence":
             self.schema = without_sequence(self.schema, name)
+        elif kind == "type":
+            for user in users_of_type(self.schema, name):
+                self.notes.append(f"The {user} is dropped with its type.")
+            self.schema = without_type(self.schema, name)
         elif kind == "view":
             if any(view.name == name for view in self.schema.views):
                 self.schema = without_view(self.schema, name)
@@ -196,6 +208,8 @@ class _Work:
                 users = users_of_view(self.schema, name)
             elif kind == "sequence":
                 users = users_of_sequence(self.schema, name)
+            elif kind == "type":
+                users = users_of_type(self.schema, name)
             else:
                 index = next(i for i in self.schema.indexes if i.name == name)
                 columns = tuple(part.column for part in index.columns)
@@ -211,6 +225,9 @@ class _Work:
             return
         if asked.kind == "sequence":
             self._alter_sequence(asked)
+            return
+        if asked.kind == "type":
+            self._alter_type(asked)
             return
         if asked.kind == "schema":
             self._rename_space(asked)
@@ -291,6 +308,46 @@ class _Work:
             ddl = f"{render_ddl(self.schema)}ALTER SEQUENCE {name} "
             text = action.options
             self.schema = self._loaded(f"{ddl}{text.sql};", len(ddl), text)
+
+    def _alter_type(self, asked: Alteration) -> None:
+        known = {enumeration.full: enumeration for enumeration in self.schema.enumerations}
+        if asked.name not in known:
+            raise self._error(f"The type {asked.name} does not exist.", _listed(known))
+        for action in asked.actions:
+            match action:
+                case AddLabel():
+                    self._add_label(known[asked.name], action)
+                case RenameLabel(old, new):
+                    self.renames.append(Rename(asked.name, old, new, type=True))
+                case RenameTo(new):
+                    full = beside(asked.name, new, self.schema.spaces)
+                    self.renames.append(Rename(asked.name, "", full, type=True))
+                case SetSchema(space):
+                    if (moved := self._moved(asked.name, space)) is not None:
+                        self.renames.append(Rename(asked.name, "", moved, type=True))
+
+    def _add_label(self, enumeration: Enumeration, action: AddLabel) -> None:
+        labels = list(enumeration.labels)
+        if action.label in labels:
+            if not action.guarded:
+                raise self._error(
+                    f"{enumeration.sql} has the label {action.label} already.",
+                    "Choose another label, or write ADD VALUE IF NOT EXISTS.",
+                )
+            self.notes.append(f"The label {action.label} exists: nothing is added.")
+            return
+        at = len(labels)
+        if action.beside is not None:
+            if action.beside not in labels:
+                raise self._error(
+                    f"{enumeration.sql} has no label {action.beside}.",
+                    f"Its labels are: {', '.join(labels)}.",
+                )
+            at = labels.index(action.beside) + (not action.before)
+        labels.insert(at, action.label)
+        grown = replace(enumeration, labels=tuple(labels)).following(enumeration)
+        self.schema = with_enumerations(self.schema, {enumeration.full: grown})
+        self.schema = self._loaded(render_ddl(self.schema))
 
     def _move_sequence(self, sequence: DeclaredSequence, space: str) -> None:
         if sequence.owner is not None:
@@ -529,11 +586,13 @@ class _Work:
     def _declared(self, prefix: str, text: Text) -> Column:
         """The column that is declared by `prefix` and `text`; `prefix` may be the text itself."""
         written = text.sql if prefix == text.sql else prefix + text.sql
-        ddl = f"CREATE TABLE t (c {written}\n)"
+        types = Schema((), spaces=self.schema.spaces, enumerations=self.schema.enumerations)
+        ddl = f"{render_ddl(types)}CREATE TABLE t (c {written}\n)"
         schema = self._loaded(ddl, len(ddl) - len(text.sql) - 2, text)
         (column,) = schema.relation("t").visible
         plain = Relation("t", schema.relation("t").columns, schema.relation("t").primary_key)
-        if schema != Schema((plain,)) or plain.declared_key:
+        others = schema.indexes or schema.views or schema.sequences
+        if others or schema.relation("t") != plain or plain.declared_key:
             raise self._error("A constraint is not supported here.", "Add it by itself.")
         return column
 

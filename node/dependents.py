@@ -21,6 +21,8 @@ from hornbeam_server.schema.model import (
 )
 from hornbeam_server.schema.sequences import sequences_in
 from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.type_names import named_types
+from hornbeam_server.schema.types import enumeration_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,33 @@ def users_of_sequence(schema: Schema, sequence: str) -> Iterator[Dependent]:
                 yield Dependent("default", relation.name, column.name)
 
 
+def users_of_type(schema: Schema, name: str) -> Iterator[Dependent]:
+    """The columns of an enumeration, also of arrays of it, and what casts to it."""
+
+    def casts(sql: str) -> bool:
+        return any(each.full == name for each in named_types(sql))
+
+    for relation in schema.relations:
+        for column in relation.visible:
+            enumeration = enumeration_of(column.type)
+            default = column.default
+            if enumeration is not None and enumeration.full == name:
+                yield Dependent("column", relation.name, column.name)
+            elif default is not None and casts(default.sql):
+                generated = default.kind is DefaultKind.GENERATED
+                kind = "generated column" if generated else "default"
+                yield Dependent(kind, relation.name, column.name)
+        for check in relation.checks:
+            if casts(check.sql):
+                yield Dependent("CHECK", relation.name, check.name)
+    for index in schema.indexes:
+        if any(map(casts, (index.where, *(each.sql for each in index.expressions)))):
+            yield Dependent("index", index.relation, index.name)
+    for view in schema.views:
+        if casts(view.sql):
+            yield Dependent("view", "", view.name)
+
+
 def _sequences_of(schema: Schema, relation: str, column: str | None = None) -> Iterator[str]:
     """The sequences that end with a relation, or with one of its columns. A declared sequence that
     has the name of an identity column's sequence stays."""
@@ -129,7 +158,7 @@ def without(schema: Schema, dependent: Dependent) -> Schema:
             return _without_index(schema, name)
         case "UNIQUE":
             return without_unique(schema, name)
-        case "generated column":
+        case "generated column" | "column":
             return without_column(schema, dependent.relation, name)
         case "default":
             return _with_relation(schema, dependent.relation, lambda r: _without_default(r, name))
@@ -162,6 +191,14 @@ def without_sequence(schema: Schema, name: str) -> Schema:
         schema = without(schema, user)
     sequences = tuple(each for each in schema.sequences if each.name != name)
     return replace(schema, sequences=sequences)
+
+
+def without_type(schema: Schema, name: str) -> Schema:
+    """The schema without an enumeration and everything that uses it."""
+    while user := next(users_of_type(schema, name), None):
+        schema = without(schema, user)
+    enumerations = tuple(each for each in schema.enumerations if each.full != name)
+    return replace(schema, enumerations=enumerations)
 
 
 def _without_default(relation: Relation, column: str) -> Relation:

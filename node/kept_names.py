@@ -14,8 +14,8 @@ from sqlglot import exp
 from hornbeam_server.query.binding.plain_views import parse_view
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import DeclaredView, Schema
-from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.trees import unlink
 
 

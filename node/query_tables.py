@@ -14,8 +14,9 @@ from hornbeam_server.schema.ddl.scan import pieces
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.ddl.spaces import Spaces
 from hornbeam_server.schema.ddl.statement import Statement, refuse_unread
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import PUBLIC, DeclaredView, Refresh
-from hornbeam_server.schema.render import identifier, spelled
+from hornbeam_server.schema.render import spelled
 from hornbeam_server.schema.trees import unlink
 
 _CURE = "Write CREATE TABLE [IF NOT EXISTS] name [(columns)] AS SELECT … [WITH NO DATA]."

@@ -41,6 +41,7 @@ from hornbeam_server.schema.ddl.load import schema_of
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.diff import DiffRow, SchemaDiff, diff, refreshed
 from hornbeam_server.schema.drafts import Place
+from hornbeam_server.schema.enumerated import in_positions, with_labels
 from hornbeam_server.schema.errors import (
     InvalidRequest,
     SchemaError,
@@ -154,7 +155,8 @@ def plan_schema(
     watch = Watch() if watch is None else watch
     in_force, current = current, renamed(current, request.renames)
     reading = read_file(request.ddl, request.ddl_file, request.source)
-    declared = schema_of(checked(reading))
+    declared = in_positions(schema_of(checked(reading)), current.schema)
+    current = _with_new_labels(current, declared)
     changes = replace(diff(current.schema, declared, request.usings), renames=request.renames)
     if changes.refused:
         raise SchemaError(
@@ -205,6 +207,20 @@ def plan_schema(
     plan_id = _plan_id(request, in_force, catalog)
     rebuilt = _rebuilt(catalog, current)
     return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
+
+
+def _with_new_labels(current: Catalog, declared: Schema) -> Catalog:
+    """The catalog in force, whose columns have the labels that `declared` adds: no row changes. Its
+    list of enumerations stays."""
+    before = {enumeration.full: enumeration for enumeration in current.schema.enumerations}
+    grown = {
+        each.full: each
+        for each in declared.enumerations
+        if each.full in before and each != before[each.full] and each.holds(before[each.full])
+    }
+    changed = with_labels(current, grown)
+    schema = replace(changed.schema, enumerations=current.schema.enumerations)
+    return replace(changed, schema=schema)
 
 
 def _require_convertible(changes: SchemaDiff, current: Catalog) -> None:

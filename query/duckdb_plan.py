@@ -36,7 +36,7 @@ from hornbeam_server.query.optimizer.key_ranges import value_of
 from hornbeam_server.query.optimizer.uncorrelated_subqueries import Lift
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.sizes import bytes_at, long_positions, pieces
-from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.schema.types import ColumnType, Row, Value
 from hornbeam_server.storage.codec.arrow import arrow_schema, to_record_batch
 from hornbeam_server.storage.snapshot import RowReader
 
@@ -75,13 +75,14 @@ class LiftedQuery:
 @dataclass(frozen=True)
 class ResidualPlan:
     """SQL for DuckDB over registered names, the names of its parameters, and the reads per
-    block."""
+    block. `types` are the types of the result as far as binding knows them."""
 
     sql: str
     parameters: tuple[tuple[str, int | str], ...]
     blocks: tuple[tuple[SourceRead, ...], ...]
     lifted: tuple[LiftedQuery, ...]
     reason: str
+    types: tuple[ColumnType | None, ...] = ()
 
     @property
     def accesses(self) -> tuple[Access, ...]:
@@ -217,7 +218,7 @@ async def plan_rows(
         return
     async with own, aclosing(plan.batches(reader, parameters, own)) as result:
         async for batch in result:
-            yield own.rows(batch)
+            yield own.rows(batch, plan.types)
 
 
 async def _load(

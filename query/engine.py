@@ -22,7 +22,7 @@ from hornbeam_server.query.binding.algebra import StatementKind
 from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, Use, bind
 from hornbeam_server.query.binding.locking import LOCKING
 from hornbeam_server.query.binding.parameters import Misfit, read, readers, with_literals
-from hornbeam_server.query.dialect.duckdb_types import from_record_batch
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch, with_labels
 from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.duckdb_plan import ResidualPlan
 from hornbeam_server.query.execution.direct import Attempts, is_direct, rows_directly
@@ -43,7 +43,14 @@ from hornbeam_server.schema.errors import HornbeamError, LimitExceeded, SqlError
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.sizes import long_positions, pieces
 from hornbeam_server.schema.trees import unlink
-from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.schema.types import (
+    ColumnType,
+    Kind,
+    Row,
+    Value,
+    as_text,
+    enumeration_of,
+)
 from hornbeam_server.storage.codec.arrow import arrow_schema, to_record_batch
 from hornbeam_server.storage.direct import DirectSnapshot
 from hornbeam_server.storage.ports import BATCH_BYTES
@@ -57,7 +64,10 @@ that shares no plan."""
 _KINDS = {
     "integer": {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL},
     "decimal": {Kind.DECIMAL},
-    "text": {Kind.TEXT, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.UUID},
+    "text": {
+        *(Kind.TEXT, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.UUID),
+        Kind.ENUM,
+    },
     "date": {Kind.DATE},
     "timestamp": {Kind.TIMESTAMP},
 }
@@ -462,7 +472,7 @@ class PreparedQuery:
             spilling = self._residual(wide, reader, values, session)
             async with aclosing(spilling) as batches_of_duck:
                 async for batch in batches_of_duck:
-                    yield session.rows(batch)
+                    yield session.rows(batch, wide.types)
 
     async def _residual(
         self,
@@ -547,12 +557,13 @@ class QueryStream:
         fields, schema = _fields(self.columns), self.schema
         types, names = schema.types, schema.names
         long = long_positions(column.type for column in self.columns)
+        labelled = any(enumeration_of(column.type) is not None for column in self.columns)
         async with aclosing(self._parts()) as parts:
             async for part in parts:
                 if isinstance(part, list):
                     for rows in pieces(part, long, BATCH_BYTES):
                         yield to_record_batch(fields, rows)
-                elif part.schema.types == types:
+                elif part.schema.types == types and not labelled:
                     yield part.rename_columns(names)
                 else:
                     yield to_record_batch(fields, self._rows(part))
@@ -621,9 +632,12 @@ def _typed(columns: tuple[OutputColumn, ...], session: DuckSession) -> tuple[Out
     names = [column.name for column in columns]
     if len(names) != len(session.types):
         names = list(session.names)
-    return tuple(map(OutputColumn, names, session.types))
+    types = with_labels(session.types, [column.type for column in columns])
+    return tuple(map(OutputColumn, names, types))
 
 
 def _fields(columns: Sequence[OutputColumn]) -> list[Column]:
-    """The columns for Arrow's schema; a NULL without a type becomes text."""
-    return [Column(column.name, column.type or ColumnType(Kind.TEXT)) for column in columns]
+    """The columns for Arrow's schema; a NULL without a type becomes text, and so does a label."""
+    return [
+        Column(column.name, as_text(column.type or ColumnType(Kind.TEXT))) for column in columns
+    ]

@@ -85,6 +85,7 @@ def plan_residual(
         blocks=tuple(tuple(some) for some in sources.values()),
         lifted=lifted,
         reason=reason,
+        types=tuple(column.type for column in bound.columns),
     )
 
 

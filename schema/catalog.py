@@ -22,6 +22,7 @@ from hornbeam_server.schema.model import (
     KeyPart,
     Relation,
     Schema,
+    enumerations_of,
 )
 from hornbeam_server.schema.types import ColumnType
 from hornbeam_server.schema.views import (
@@ -531,7 +532,8 @@ class Catalog:
 def alone(relation: Relation) -> Catalog:
     """A catalog of just this relation, for the expressions over its rows."""
     bare = replace(relation, foreign_keys=(), checks=())
-    return Catalog(0, Schema((bare,)), Forest((relation.name,)))
+    schema = Schema((bare,), enumerations=enumerations_of((bare,)))
+    return Catalog(0, schema, Forest((relation.name,)))
 
 
 def cells_of_index(index: str) -> str:

@@ -9,20 +9,29 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
-import enum
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 import msgspec
 
 from hornbeam_server.schema.assignment import text_of
-from hornbeam_server.schema.catalog import Catalog, Forest, Index, Load, State, WorkloadStatement
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    Forest,
+    Index,
+    IndexExpression,
+    Load,
+    Purpose,
+    State,
+    WorkloadStatement,
+)
+from hornbeam_server.schema.catalog_formats import Format, format_of
 from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning
+from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.errors import Corruption, TypeMismatch
 from hornbeam_server.schema.model import (
-    Action,
     Check,
     Column,
     DeclaredIndex,
@@ -37,8 +46,12 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.sequences import sequences_in
-from hornbeam_server.schema.types import MOMENTS, REAL, ColumnType, Declared, Kind, Value
+from hornbeam_server.schema.types import (
+    ColumnType,
+    Declared,
+    Kind,
+    Value,
+)
 from hornbeam_server.schema.views import (
     Computed,
     DeferredView,
@@ -51,61 +64,18 @@ from hornbeam_server.schema.views import (
 )
 
 
-class Format(enum.IntEnum):
-    """All formats ever written; all remain readable."""
-
-    FIRST = 1
-    """Without deferred views."""
-    SECOND = 2
-    """With deferred views: an older server would drop their tables."""
-    THIRD = 3
-    """With a load in progress: an older server would write at the same time."""
-    FOURTH = 4
-    """With views that are recomputed: an older server would maintain them from changes."""
-    FIFTH = 5
-    """With declared types: an older server would accept other values."""
-    SIXTH = 6
-    """With identity columns that have a beginning or options: an older server would give numbers
-    a second time."""
-    SEVENTH = 7
-    """With immediate views: an older server would not maintain them."""
-    EIGHTH = 8
-    """With immediate views that have indexes, have no aggregates, or compute columns when they are
-    read (an older server would not maintain them, or would show other rows); or with chosen
-    aggregate views, or a choice without them (an older server would forget which are chosen)."""
-    NINTH = 9
-    """With relations that have no primary key (an older server would show the row identity);
-    foreign keys to UNIQUE columns, ON UPDATE or ON DELETE SET DEFAULT (an older server would not
-    follow them); or CHECK constraints, generated columns, or defaults that are expressions or
-    random UUIDs (an older server would not evaluate them)."""
-    TENTH = 10
-    """With relations that have been altered: dropped columns (an older server would show them), or
-    columns whose value in older rows is not their default (an older server would show another); or
-    with columns of type TIME, TIMESTAMP(n), INTERVAL or JSONB (an older server does not know them);
-    or with plain views (an older server would take them for views that are stored); or with partial
-    indexes (an older server would put all rows into them); or with renamed indexes and identity
-    columns (an older server would not find them)."""
-    ELEVENTH = 11
-    """With columns that are arrays or CHAR(n) (an older server does not know them); or with indexes
-    on expressions (an older server would look for their columns), or whose NULLs are equal (an
-    older server would not compare them); or with copies of relations (an older server would not
-    keep them)."""
-    TWELFTH = 12
-    """With relations or views that have stored names (an older server would look for their tables
-    and their changes under other names); with sequences that are no identity columns', or defaults
-    that take numbers from a sequence (an older server does not know them); or with schemas besides
-    `public` (an older server would show their relations under other names)."""
-    THIRTEENTH = 13
-    """With columns of REAL (an older server would not round their values)."""
-    FOURTEENTH = 14
-    """With live views: an older server would leave them to Spark."""
-
-
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
     kind: DefaultKind
     value: bool | int | str | None = None
     identity: Identity = Identity()
     sql: str = ""
+
+
+class _EnumerationForm(msgspec.Struct):
+    space: str
+    name: str
+    labels: tuple[str, ...]
+    positions: tuple[str, ...]
 
 
 class _TypeForm(msgspec.Struct):
@@ -116,6 +86,39 @@ class _TypeForm(msgspec.Struct):
     declared: Declared | None = None
     element: _TypeForm | msgspec.UnsetType = msgspec.UNSET
     """Only arrays have it, so that catalogs without them have the bytes of older formats."""
+    enumeration: _EnumerationForm | msgspec.UnsetType = msgspec.UNSET
+    """Only an ENUM has it, also one whose type is dropped since."""
+
+
+class _ExpressionTypeForm(msgspec.Struct):
+    """The type of an expression of an index, which always has the member `element`."""
+
+    kind: Kind
+    precision: int | None = None
+    scale: int | None = None
+    length: int | None = None
+    declared: Declared | None = None
+    element: _ExpressionTypeForm | None = None
+    enumeration: _EnumerationForm | msgspec.UnsetType = msgspec.UNSET
+
+
+class _ExpressionForm(msgspec.Struct):
+    column: str
+    sql: str
+    type: _ExpressionTypeForm
+
+
+class _IndexForm(msgspec.Struct):
+    name: str
+    on: str
+    columns: tuple[KeyPart, ...]
+    include: tuple[str, ...] = ()
+    unique: bool = False
+    purpose: Purpose = Purpose.DECLARED
+    reason: str = ""
+    where: str = ""
+    expressions: tuple[_ExpressionForm, ...] = ()
+    nulls_distinct: bool = True
 
 
 class _ColumnForm(msgspec.Struct, omit_defaults=True):
@@ -217,7 +220,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     declared_indexes: tuple[DeclaredIndex, ...]
     forest: Forest
     views: tuple[JoinView, ...]
-    indexes: tuple[Index, ...]
+    indexes: tuple[_IndexForm, ...]
     states: tuple[tuple[str, State], ...]
     incarnations: tuple[tuple[str, int], ...]
     workload: tuple[WorkloadStatement, ...]
@@ -239,6 +242,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     copies: tuple[_CopyForm, ...] = ()
     sequences: tuple[_SequenceForm, ...] = ()
     spaces: tuple[str, ...] = ()
+    enumerations: tuple[_EnumerationForm, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -249,13 +253,13 @@ def encode_catalog(catalog: Catalog) -> bytes:
     """The catalog as bytes. Equal catalogs give equal bytes."""
     return _encoder.encode(
         _CatalogForm(
-            _format(catalog),
+            format_of(catalog),
             catalog.version,
             tuple(_relation_form(relation) for relation in catalog.schema.relations),
             catalog.schema.indexes,
             catalog.forest,
             catalog.views,
-            catalog.indexes,
+            tuple(map(_index_form, catalog.indexes)),
             catalog.states,
             catalog.incarnations,
             catalog.workload,
@@ -275,6 +279,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
             tuple(_copy_form(copy) for copy in catalog.copies),
             tuple(map(_sequence_form, catalog.schema.sequences)),
             catalog.schema.spaces,
+            tuple(map(_enumeration_form, catalog.schema.enumerations)),
         )
     )
 
@@ -286,107 +291,6 @@ def meaning_of(catalog: Catalog) -> int:
         catalog, version=0, since=0, states=(), row_counts=(), workload=(), load=None, beginnings=()
     )
     return int.from_bytes(hashlib.blake2b(encode_catalog(bare), digest_size=6).digest())
-
-
-def _format(catalog: Catalog) -> Format:
-    if (recent := _recent_format(catalog)) is not None:
-        return recent
-    drawn = catalog.schema.sequences or any(map(_draws, catalog.schema.relations))
-    stored = any(name not in catalog.index for name, _ in catalog.stored_as)
-    if drawn or catalog.schema.spaces or stored:
-        return Format.TWELFTH
-    indexes: tuple[Index | DeclaredIndex, ...] = (*catalog.indexes, *catalog.schema.indexes)
-    newer = any(index.expressions or not index.nulls_distinct for index in indexes)
-    types = any(_is_of_eleventh(column.type) for column in _all_columns(catalog))
-    if catalog.copies or newer or types:
-        return Format.ELEVENTH
-    partial = any(index.where for index in catalog.indexes)
-    partial = partial or any(index.where for index in catalog.schema.indexes)
-    renamed = catalog.stored_as or any(begun.cell for begun in catalog.beginnings)
-    altered = any(map(_is_altered, catalog.schema.relations))
-    if partial or catalog.plain or renamed or altered:
-        return Format.TENTH
-    if any(_is_of_tenth(column.type) for column in _all_columns(catalog)):
-        return Format.TENTH
-    if any(map(_is_newer, catalog.schema.relations)):
-        return Format.NINTH
-    indexed = any(index.on in catalog.transactional_view for index in catalog.indexes)
-    newer = any(view.computed is not None or view.chosen for view in catalog.immediate)
-    if catalog.projected or indexed or newer or not catalog.aggregates:
-        return Format.EIGHTH
-    if catalog.immediate:
-        return Format.SEVENTH
-    counters = catalog.counters.values()
-    if catalog.beginnings or any(counter.identity != Identity() for counter in counters):
-        return Format.SIXTH
-    columns = (column for relation in catalog.schema.relations for column in relation.columns)
-    if any(column.type.declared is not None for column in columns):
-        return Format.FIFTH
-    if any(view.refresh is Refresh.RECOMPUTE for view in catalog.schema.views):
-        return Format.FOURTH
-    if catalog.load is not None:
-        return Format.THIRD
-    return Format.SECOND if catalog.deferred else Format.FIRST
-
-
-def _recent_format(catalog: Catalog) -> Format | None:
-    if any(view.refresh is Refresh.LIVE for view in catalog.schema.views):
-        return Format.FOURTEENTH
-    if any(_is_of_thirteenth(column.type) for column in _all_columns(catalog)):
-        return Format.THIRTEENTH
-    return None
-
-
-def _all_columns(catalog: Catalog) -> Iterator[Column]:
-    """The columns of relations and of all views that compute values."""
-    for relation in catalog.schema.relations:
-        yield from relation.columns
-    for deferred in catalog.deferred:
-        yield from (*deferred.columns, *deferred.hidden)
-    for view in catalog.transactional_view.values():
-        yield from (*view.columns, *view.hidden)
-
-
-def _is_of_thirteenth(type_: ColumnType) -> bool:
-    return type_ == REAL or (type_.element is not None and _is_of_thirteenth(type_.element))
-
-
-def _is_of_eleventh(type_: ColumnType) -> bool:
-    return type_.element is not None or type_.declared is Declared.CHAR
-
-
-def _is_of_tenth(type_: ColumnType) -> bool:
-    rounded = type_.kind in MOMENTS and type_.precision is not None
-    newer = type_.kind in {Kind.TIME, Kind.INTERVAL} or type_.declared is Declared.JSONB
-    return newer or rounded
-
-
-def _is_altered(relation: Relation) -> bool:
-    """Does the relation need format 10?"""
-    return any(
-        column.dropped or column.missing is not None or column.type.declared is Declared.JSONB
-        for column in relation.columns
-    )
-
-
-def _is_newer(relation: Relation) -> bool:
-    """Does the relation need format 9?"""
-    followed = any(
-        key.to_unique or key.on_update is not Action.RESTRICT or key.on_delete is Action.SET_DEFAULT
-        for key in relation.foreign_keys
-    )
-    return not relation.declared_key or followed or bool(relation.checks) or _computes(relation)
-
-
-def _draws(relation: Relation) -> bool:
-    """Has the relation a default that takes numbers from a sequence?"""
-    return any(c.default is not None and sequences_in(c.default.sql) for c in relation.columns)
-
-
-def _computes(relation: Relation) -> bool:
-    """Does a column of the relation have a value that is computed?"""
-    kinds = {DefaultKind.UUID, DefaultKind.EXPRESSION, DefaultKind.GENERATED}
-    return any(c.default_kind in kinds for c in relation.columns)
 
 
 def decode_catalog(data: bytes) -> Catalog:
@@ -417,10 +321,11 @@ def decode_catalog(data: bytes) -> Catalog:
             views,
             tuple(map(_sequence, form.sequences)),
             form.spaces,
+            tuple(map(_enumeration, form.enumerations)),
         ),
         form.forest,
         form.views,
-        form.indexes,
+        tuple(map(_index, form.indexes)),
         form.states,
         form.incarnations,
         form.workload,
@@ -466,6 +371,55 @@ def _sequence(form: _SequenceForm) -> DeclaredSequence:
     )
 
 
+def _index_form(index: Index) -> _IndexForm:
+    return _IndexForm(
+        index.name,
+        index.on,
+        index.columns,
+        index.include,
+        index.unique,
+        index.purpose,
+        index.reason,
+        index.where,
+        tuple(
+            _ExpressionForm(each.column, each.sql, _expression_type_form(each.type))
+            for each in index.expressions
+        ),
+        index.nulls_distinct,
+    )
+
+
+def _index(form: _IndexForm) -> Index:
+    return Index(
+        form.name,
+        form.on,
+        form.columns,
+        form.include,
+        form.unique,
+        form.purpose,
+        form.reason,
+        form.where,
+        tuple(
+            IndexExpression(each.column, each.sql, _type(each.type)) for each in form.expressions
+        ),
+        form.nulls_distinct,
+    )
+
+
+def _expression_type_form(type_: ColumnType) -> _ExpressionTypeForm:
+    form = _type_form(type_)
+    element = None if type_.element is None else _expression_type_form(type_.element)
+    return _ExpressionTypeForm(
+        form.kind,
+        form.precision,
+        form.scale,
+        form.length,
+        form.declared,
+        element,
+        form.enumeration,
+    )
+
+
 def _copy_form(copy: Copy) -> _CopyForm:
     return _CopyForm(_relation_form(copy.target), copy.conversions)
 
@@ -473,7 +427,11 @@ def _copy_form(copy: Copy) -> _CopyForm:
 def _relation_form(relation: Relation) -> _RelationForm:
     columns = _column_forms(relation.columns)
     return _RelationForm(
-        relation.name, columns, relation.primary_key, relation.foreign_keys, relation.checks
+        relation.name,
+        columns,
+        relation.primary_key,
+        relation.foreign_keys,
+        relation.checks,
     )
 
 
@@ -544,14 +502,34 @@ def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
 
 def _type_form(type_: ColumnType) -> _TypeForm:
     element = msgspec.UNSET if type_.element is None else _type_form(type_.element)
+    labels = type_.enumeration
+    enumeration = msgspec.UNSET if labels is None else _enumeration_form(labels)
     return _TypeForm(
-        type_.kind, type_.precision, type_.scale, type_.length, type_.declared, element
+        type_.kind,
+        type_.precision,
+        type_.scale,
+        type_.length,
+        type_.declared,
+        element,
+        enumeration,
     )
 
 
-def _type(form: _TypeForm) -> ColumnType:
-    element = None if isinstance(form.element, msgspec.UnsetType) else _type(form.element)
-    return ColumnType(form.kind, form.precision, form.scale, form.length, form.declared, element)
+def _type(form: _TypeForm | _ExpressionTypeForm) -> ColumnType:
+    element = _type(form.element) if isinstance(form.element, msgspec.Struct) else None
+    labels = form.enumeration
+    enumeration = None if isinstance(labels, msgspec.UnsetType) else _enumeration(labels)
+    return ColumnType(
+        form.kind, form.precision, form.scale, form.length, form.declared, element, enumeration
+    )
+
+
+def _enumeration_form(labels: Enumeration) -> _EnumerationForm:
+    return _EnumerationForm(labels.space, labels.name, labels.labels, labels.positions)
+
+
+def _enumeration(form: _EnumerationForm) -> Enumeration:
+    return Enumeration(form.space, form.name, form.labels, form.positions)
 
 
 def _default_form(default: Default | None) -> _DefaultForm | None:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
-from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.sqltext import literal_sql
 from hornbeam_server.schema.types import JSONB, Kind, encoded_alike, takes_all
 

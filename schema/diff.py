@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hornbeam_server.schema.copies import Copy, Using, copies_for, is_generated, needs_conversion
+from hornbeam_server.schema.enumerated import used_enumerations
+from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.model import (
     Action,
     Check,
@@ -87,6 +89,9 @@ class SchemaDiff:
     added_sequences: tuple[DeclaredSequence, ...] = ()
     dropped_sequences: tuple[DeclaredSequence, ...] = ()
     changed_sequences: tuple[DeclaredSequence, ...] = ()
+    added_enumerations: tuple[Enumeration, ...] = ()
+    dropped_enumerations: tuple[Enumeration, ...] = ()
+    changed_enumerations: tuple[Enumeration, ...] = ()
     refused: tuple[Refusal, ...] = ()
     renames: tuple[Rename, ...] = ()
     """Renames that come before all other changes, whose names are the new ones."""
@@ -113,6 +118,7 @@ class SchemaDiff:
             for sequence in sequences:
                 detail = render_options(sequence, self.spaces)
                 yield DiffRow(action, "sequence", sequence.name, detail)
+        yield from self._type_rows()
         for action, spaces in (("drop", self.dropped_spaces), ("add", self.added_spaces)):
             yield from (DiffRow(action, "schema", space) for space in spaces)
         for relation in self.dropped_relations:
@@ -130,6 +136,16 @@ class SchemaDiff:
         for refusal in self.refused:
             name = refusal.name if refusal.name == refusal.relation else _qualified(refusal)
             yield DiffRow("refuse", refusal.change, name, f"{refusal.reason}; {refusal.cure}")
+
+    def _type_rows(self) -> Iterator[DiffRow]:
+        for action, enumerations in (
+            ("drop", self.dropped_enumerations),
+            ("add", self.added_enumerations),
+            ("change", self.changed_enumerations),
+        ):
+            for enumeration in enumerations:
+                labels = ", ".join(enumeration.labels)
+                yield DiffRow(action, "type", enumeration.full, labels)
 
     def _column_rows(self) -> Iterator[DiffRow]:
         for action, changed in (
@@ -229,6 +245,8 @@ def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
     stay |= {view.name for view in new.views} & {view.name for view in old.views}
     sequences = {sequence.name: sequence for sequence in old.sequences}
     later_sequences = {sequence.name for sequence in new.sequences}
+    enumerations = {enumeration.full: enumeration for enumeration in old.enumerations}
+    later_enumerations = {enumeration.full for enumeration in new.enumerations}
     return SchemaDiff(
         added_relations=tuple(r for r in new.relations if r.name not in old),
         dropped_relations=tuple(r for r in old.relations if r.name not in new),
@@ -264,7 +282,15 @@ def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
         added_sequences=tuple(s for s in new.sequences if s.name not in sequences),
         dropped_sequences=tuple(s for s in old.sequences if s.name not in later_sequences),
         changed_sequences=tuple(s for s in new.sequences if sequences.get(s.name, s) != s),
-        refused=tuple(refusal for o, n in kept for refusal in _refusals(o, n, usings)),
+        added_enumerations=tuple(e for e in new.enumerations if e.full not in enumerations),
+        dropped_enumerations=tuple(e for e in old.enumerations if e.full not in later_enumerations),
+        changed_enumerations=tuple(
+            e for e in new.enumerations if enumerations.get(e.full, e).labels != e.labels
+        ),
+        refused=(
+            *(refusal for o, n in kept for refusal in _refusals(o, n, usings)),
+            *_refused_labels(old, new),
+        ),
         copies=copies_for(old, new, usings),
         added_spaces=tuple(space for space in new.spaces if space not in old.spaces),
         dropped_spaces=tuple(space for space in old.spaces if space not in new.spaces),
@@ -358,6 +384,27 @@ def _refused_key_column(
             " values",
             f"write {before.type.ddl()}, or make a relation with another key under another name and"
             " copy the rows",
+        )
+
+
+def _refused_labels(old: Schema, new: Schema) -> Iterator[Refusal]:
+    """Refuse an enumeration without labels that stored rows may have, or in another order."""
+    used = used_enumerations(old) & used_enumerations(new)
+    before = {each.full: each for each in old.enumerations if each.full in used}
+    for after in new.enumerations:
+        known = before.get(after.full)
+        if known is None or after.keeps_order_of(known):
+            continue
+        lost = [label for label in known.labels if label not in after.labels]
+        yield Refusal(
+            after.full,
+            after.full,
+            "labels of a type",
+            f"stored rows may have {', '.join(lost)}"
+            if lost
+            else "rows are stored and indexed in the order of the labels in force",
+            "keep all labels, in their order, and add new ones; or create another type, and change"
+            " the columns by ALTER COLUMN … TYPE … USING",
         )
 
 

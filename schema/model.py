@@ -7,10 +7,12 @@ columns is the order of declaration, and the order in stored rows.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hornbeam_server.schema.types import ColumnType, Value
+from hornbeam_server.schema.enumerations import Enumeration
+from hornbeam_server.schema.types import ColumnType, Value, enumeration_of
 
 PUBLIC = "public"
 """The schema, in PostgreSQL's sense of a name space, that always exists (`namespaces.py`)."""
@@ -300,16 +302,24 @@ class DeclaredView:
     that the SELECT does not name keeps its name, also if new views give it another one."""
 
 
+def enumerations_of(relations: Iterable[Relation]) -> tuple[Enumeration, ...]:
+    """The enumerations of the columns that relations have."""
+    columns = (column for relation in relations for column in relation.visible)
+    found = dict.fromkeys(enumeration_of(column.type) for column in columns)
+    return tuple(each for each in found if each is not None)
+
+
 @dataclass(frozen=True)
 class Schema:
-    """All relations, declared indexes, views and sequences of one database. `spaces` are the
-    schemas besides `public` (`namespaces.py`)."""
+    """All relations, declared indexes, views, sequences and enumerations of one database.
+    `spaces` are the schemas besides `public` (`namespaces.py`)."""
 
     relations: tuple[Relation, ...]
     indexes: tuple[DeclaredIndex, ...] = ()
     views: tuple[DeclaredView, ...] = ()
     sequences: tuple[DeclaredSequence, ...] = ()
     spaces: tuple[str, ...] = ()
+    enumerations: tuple[Enumeration, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
     """The columns whose stored type differs from the declared type, with their stored type. The
     loader sets this; it is not stored."""

@@ -9,10 +9,11 @@ must be resolved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from hornbeam_server.schema.counters import SEQUENCE
+from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.model import (
     PUBLIC,
@@ -36,15 +37,17 @@ from hornbeam_server.schema.sequences import sequences_in, with_renamed_sequence
 class Rename:
     """Column `column` of `relation` gets the name `new`; without `column`, the relation or declared
     view `relation` itself gets it; with `SEQUENCE` as relation, the sequence `column`; with
-    `space`, the schema `relation` (`namespaces.py`)."""
+    `space`, the schema `relation` (`namespaces.py`); with `type`, the label `column` of the type
+    `relation`, or the type itself."""
 
     relation: str
     column: str
     new: str
     space: bool = False
+    type: bool = False
 
     def __str__(self) -> str:
-        return f"{'schema ' * self.space}{self.what}={self.new}"
+        return f"{'schema ' * self.space}{'type ' * self.type}{self.what}={self.new}"
 
     @property
     def what(self) -> str:
@@ -58,6 +61,8 @@ class Rename:
             return "sequence"
         if self.space:
             return "schema"
+        if self.type:
+            return "label" if self.column else "type"
         return "column" if self.column else "relation or view"
 
     def require_possible(self, schema: Schema) -> None:
@@ -65,6 +70,9 @@ class Rename:
         name beside it."""
         if self.space:
             self._require_space(schema)
+            return
+        if self.type:
+            self._require_type(schema)
             return
         if self.relation == SEQUENCE:
             self._require_sequence(schema)
@@ -97,6 +105,38 @@ class Rename:
             raise InvalidRequest(
                 f"There is a schema {self.new} already.", cure="Choose another name."
             )
+
+    def _require_type(self, schema: Schema) -> None:
+        types = {each.full: each for each in schema.enumerations}
+        if self.relation not in types:
+            raise InvalidRequest(
+                f"{self}: {self.relation} is not an enumeration in force.",
+                cure=f"Enumerations are: {', '.join(types) or 'none'}.",
+            )
+        if not self.column and self.new in types:
+            raise InvalidRequest(
+                f"There is a type {self.new} already.", cure="Choose another name."
+            )
+        labels = types[self.relation].labels
+        if self.column and self.column not in labels:
+            raise InvalidRequest(
+                f"{self.relation} has no label {self.column}.",
+                cure=f"Its labels are: {', '.join(labels)}.",
+            )
+        if self.column and self.new in labels:
+            raise InvalidRequest(
+                f"{self.relation} has a label {self.new} already.", cure="Choose another label."
+            )
+
+    def changed_enumeration(self, enumeration: Enumeration, spaces: Collection[str]) -> Enumeration:
+        """An enumeration after the rename, which is a type's."""
+        if enumeration.full != self.relation:
+            return enumeration
+        if not self.column:
+            space, name = parted(self.new, spaces)
+            return replace(enumeration, space="" if space == PUBLIC else space, name=name)
+        labels = (self.new if label == self.column else label for label in enumeration.labels)
+        return replace(enumeration, labels=tuple(labels))
 
     def _require_column(self, schema: Schema) -> None:
         if self.relation not in schema:
@@ -153,6 +193,9 @@ class Rename:
             for sequence in schema.sequences:
                 if (new := self.stored(sequence.name)) != sequence.name:
                     yield Rename(SEQUENCE, sequence.name, new)
+            for enumeration in schema.enumerations:
+                if (new := self.stored(enumeration.full)) != enumeration.full:
+                    yield Rename(enumeration.full, "", new, type=True)
             return
         yield self
         for sequence in schema.sequences if self.moves(schema) else ():
@@ -162,7 +205,7 @@ class Rename:
 
     def moves(self, schema: Schema) -> bool:
         """Does a relation or view get a name in another schema?"""
-        if self.column or self.space:
+        if self.column or self.space or self.type:
             return False
         old, new = (parted(name, schema.spaces)[0] for name in (self.relation, self.new))
         return old != new

@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
 
+from hornbeam_server.schema.enumerations import Enumeration
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import (
     PUBLIC,
     Action,
@@ -40,11 +42,18 @@ def render_ddl(
     `remarks` become comments before the relation or the column."""
     spaces = schema.spaces
     made = [f"CREATE SCHEMA {identifier(space)}" for space in spaces]
+    types = [render_enumeration(enumeration) for enumeration in schema.enumerations]
     tables = [render_relation(relation, spaces, remarks) for relation in schema.relations]
     indexes = [_render_index(index, spaces) for index in schema.indexes]
     views = [_render_view(view, spaces) for view in schema.views]
     sequences = [render_sequence(sequence, spaces) for sequence in schema.sequences]
-    return "".join(f"{s};\n" for s in (*made, *sequences, *tables, *indexes, *views))
+    return "".join(f"{s};\n" for s in (*made, *types, *sequences, *tables, *indexes, *views))
+
+
+def render_enumeration(enumeration: Enumeration) -> str:
+    """CREATE TYPE … AS ENUM."""
+    labels = ", ".join(map(literal_sql, enumeration.labels))
+    return f"CREATE TYPE {enumeration.sql} AS ENUM ({labels})"
 
 
 def render_relation(
@@ -201,28 +210,3 @@ def spelled(full: str, spaces: Collection[str]) -> str:
     """A full name in SQL (`namespaces.py`). `spaces` are the schemas besides `public`."""
     space, name = parted(full, spaces)
     return identifier(name) if space == PUBLIC else f"{identifier(space)}.{identifier(name)}"
-
-
-def identifier(name: str) -> str:
-    """`name` as an SQL identifier: unquoted if every reader accepts that, otherwise quoted."""
-    plain = name.isascii() and name.isidentifier() and name == name.lower()
-    reserved = name in _WORDS
-    return name if plain and not reserved else '"' + name.replace('"', '""') + '"'
-
-
-_RESERVED = """
-    all alter analyse analyze and anti any array as asc asof asymmetric at authorization between
-    binary both by case cast check collate collation column columns concurrently constraint
-    create cross current current_catalog current_date current_role current_schema current_time
-    current_timestamp current_user date default deferrable desc describe distinct do drop else
-    end except exclude exists false fetch for foreign freeze from full function generated glob
-    grant group grouping having ilike in index initially inner insert intersect interval into is
-    isnull join key lambda lateral leading left like limit localtime localtimestamp map natural
-    not notnull null nulls offset on only or order outer overlaps pivot pivot_longer pivot_wider
-    placing positional primary qualify references returning revoke right rollback row rows
-    select semi session_user set show similar some struct summarize symmetric table tablesample
-    then time timestamp to trailing true try_cast tuple union unique unpack unpivot user using
-    values variadic verbose view when where window with
-"""
-_WORDS = frozenset(_RESERVED.split())
-"""Words that DuckDB or PostgreSQL do not always read as names. Extra words do no harm."""

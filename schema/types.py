@@ -19,6 +19,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
 from typing import Any
 
 from hornbeam_server.schema import arrays, jsonb, spelling
+from hornbeam_server.schema.enumerations import Enumeration, Label
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval, interval, of_timedelta, within_range
 from hornbeam_server.schema.reals import real_of
@@ -60,6 +61,7 @@ class Kind(enum.StrEnum):
     UUID = "uuid"
     JSON = "json"
     ARRAY = "array"
+    ENUM = "enum"
 
     __hash__ = str.__hash__  # Enum's own is slow Python code, and kinds are looked up per value
 
@@ -111,6 +113,7 @@ PYTHON_TYPES: dict[Kind, type] = {
     Kind.UUID: uuid.UUID,
     Kind.JSON: str,
     Kind.ARRAY: tuple,
+    Kind.ENUM: Label,
 }
 
 _INTEGER_BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
@@ -129,7 +132,7 @@ _UNITS = [Decimal((0, (1,), -scale)) for scale in range(MAX_DECIMAL_PRECISION + 
 class ColumnType:
     """A type with its parameters; `length` in characters, `precision` in decimal digits, of a time
     in decimals of a second (None: six). `element` is the type of an array's elements, which are
-    neither arrays nor JSON."""
+    neither arrays nor JSON. `enumeration` is that of an ENUM."""
 
     kind: Kind
     precision: int | None = None
@@ -137,6 +140,7 @@ class ColumnType:
     length: int | None = None
     declared: Declared | None = None
     element: ColumnType | None = None
+    enumeration: Enumeration | None = None
 
     def ddl(self) -> str:
         """The name of the declared type, for Hornbeam's loader and for PostgreSQL."""
@@ -177,6 +181,8 @@ class ColumnType:
                 return "TIMESTAMP WITH TIME ZONE"
             case Kind.ARRAY:
                 return f"{self.element_type.sql()}[]"
+            case Kind.ENUM:
+                return self.labels.sql
             case _:
                 return self.kind.value.upper()
 
@@ -185,6 +191,12 @@ class ColumnType:
         """The type of an array's elements."""
         assert self.element is not None
         return self.element
+
+    @property
+    def labels(self) -> Enumeration:
+        """The enumeration of an ENUM."""
+        assert self.enumeration is not None
+        return self.enumeration
 
     @property
     def integers(self) -> range:
@@ -270,6 +282,24 @@ def array_of(element: ColumnType) -> ColumnType:
     return ColumnType(Kind.ARRAY, element=element)
 
 
+def enum_of(enumeration: Enumeration) -> ColumnType:
+    return ColumnType(Kind.ENUM, enumeration=enumeration)
+
+
+def enumeration_of(type_: ColumnType | None) -> Enumeration | None:
+    """The enumeration of an ENUM, or of an array of them; None for other types."""
+    if type_ is None:
+        return None
+    return (type_.element or type_).enumeration
+
+
+def as_text(type_: ColumnType) -> ColumnType:
+    """The type, with TEXT for an ENUM: that of a result, which shows labels."""
+    if type_.element is not None:
+        return array_of(as_text(type_.element)) if enumeration_of(type_) else type_
+    return type_ if type_.enumeration is None else ColumnType(Kind.TEXT)
+
+
 def encoded_alike(one: ColumnType, other: ColumnType) -> bool:
     """Have values of both types the same bytes in rows and keys, if they are equal?"""
     return one == other or _encoding(one) == _encoding(other)
@@ -286,6 +316,8 @@ def _encoding(type_: ColumnType) -> ColumnType:
             return ColumnType(Kind.TEXT)
         case ColumnType(Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.DOUBLE as kind):
             return ColumnType(kind)
+        case ColumnType(Kind.ENUM):
+            return enum_of(replace(type_.labels, labels=(), positions=()))
         case ColumnType(Kind.ARRAY):
             return array_of(_encoding(type_.element_type))
         case _:
@@ -312,6 +344,8 @@ def takes_all(wider: ColumnType, narrower: ColumnType) -> bool:
         case Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             digits = SECOND_DIGITS if wider.precision is None else wider.precision
             return digits >= (SECOND_DIGITS if narrower.precision is None else narrower.precision)
+        case Kind.ENUM:
+            return wider.labels.holds(narrower.labels)
         case Kind.ARRAY:
             return takes_all(wider.element_type, narrower.element_type)
         case _:
@@ -406,6 +440,8 @@ def _boolean(_: ColumnType, value: Any) -> bool:
 def _text(type_: ColumnType, value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("text is wanted")
+    if type(value) is not str:
+        value = str(value)
     text = without_padding(type_, value)
     if type_.length is not None and len(text) > type_.length:
         raise ValueError(f"longer than {type_.length} characters")
@@ -515,6 +551,25 @@ def _array(type_: ColumnType, value: Any) -> Value:
     return arrays.values_of(value, element.coerce)
 
 
+def _enum(type_: ColumnType, value: Any) -> Label:
+    labels = type_.labels
+    if isinstance(value, Label):
+        of, known = value.enumeration, labels.by_position.get(value.position)
+        if known is not None and (of.space, of.name) == (labels.space, labels.name):
+            return known
+        raise ValueError(f"it belongs to the type {of.sql}")
+    if not isinstance(value, str):
+        raise ValueError("a label is wanted")
+    found = labels.by_label.get(value)
+    if found is None:
+        raise TypeMismatch(
+            f'Invalid input value for enum {labels.sql}: "{value[:MAX_TEXT]}".',
+            cure=f"Its labels are: {', '.join(labels.labels)}.",
+            type=labels.sql,
+        )
+    return found
+
+
 _COERCIONS: dict[Kind, Callable[[ColumnType, Any], Value]] = {
     Kind.INTEGER: _integer,
     Kind.BIGINT: _integer,
@@ -531,6 +586,7 @@ _COERCIONS: dict[Kind, Callable[[ColumnType, Any], Value]] = {
     Kind.UUID: _uuid,
     Kind.JSON: _json,
     Kind.ARRAY: _array,
+    Kind.ENUM: _enum,
 }
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from hornbeam_server.schema import types
+from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import (
     Action,
@@ -30,11 +31,21 @@ from hornbeam_server.schema.model import (
     Schema,
 )
 from hornbeam_server.schema.row_identity import row_identity
-from hornbeam_server.schema.types import ColumnType, Kind, Row, Value, array_of
+from hornbeam_server.schema.types import (
+    ColumnType,
+    Kind,
+    Row,
+    Value,
+    array_of,
+    enum_of,
+    enumeration_of,
+)
 
 KEY_KINDS = tuple(kind for kind in Kind if kind not in types.UNORDERED)
 SIMPLE_KINDS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.TEXT, Kind.DATE, Kind.BOOLEAN)
 CLOCK_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+SIZE = enum_of(Enumeration.of("", "size_type", ["S", "XL", "L", "a'b"]))
+"""The only ENUM of these schemas. Its labels have another order than their texts."""
 SOME = st.integers(-(1 << 31) + 1, (1 << 31) - 1)
 FEW = 6  # values of one type in `few_values`: they differ often and recur often
 
@@ -59,6 +70,8 @@ def column_types(draw: st.DrawFn, kinds: Sequence[Kind] = tuple(Kind)) -> Column
         return draw(st.sampled_from([ColumnType(kind), types.REAL]))
     if kind is Kind.ARRAY:
         return array_of(draw(column_types(KEY_KINDS)))
+    if kind is Kind.ENUM:
+        return SIZE
     return ColumnType(kind)
 
 
@@ -94,6 +107,8 @@ def values(type_: ColumnType) -> st.SearchStrategy[Any]:  # noqa: PLR0912 (one b
             return st.builds(Interval, SOME, SOME, st.integers(-(10**15), 10**15))
         case Kind.UUID:
             return st.uuids()
+        case Kind.ENUM:
+            return st.sampled_from(list(type_.labels.by_position.values()))
         case Kind.ARRAY:
             elements = st.none() | values(type_.element_type)
             return st.lists(elements, max_size=4).map(tuple)
@@ -233,7 +248,13 @@ def schemas(
             for i, (name, columns) in enumerate(sorted(unique))
         ]
     )
-    return Schema(tuple(relations), tuple(index for found in indexes for index in found))
+    columns = (column for relation in relations for column in relation.columns)
+    labels = dict.fromkeys(enumeration_of(column.type) for column in columns)
+    return Schema(
+        tuple(relations),
+        tuple(index for found in indexes for index in found),
+        enumerations=tuple(each for each in labels if each is not None),
+    )
 
 
 @st.composite

@@ -19,7 +19,7 @@ key)."""
 _BYTES = {
     Kind.INTEGER: 5, Kind.BIGINT: 9, Kind.DECIMAL: 8, Kind.DOUBLE: 9, Kind.BOOLEAN: 1,
     Kind.BYTES: 64, Kind.DATE: 6, Kind.TIME: 9, Kind.TIMESTAMP: 10, Kind.TIMESTAMPTZ: 10,
-    Kind.INTERVAL: 40, Kind.UUID: 17, Kind.JSON: 128, Kind.ARRAY: 64,
+    Kind.INTERVAL: 40, Kind.UUID: 17, Kind.ENUM: 4, Kind.JSON: 128, Kind.ARRAY: 64,
 }  # fmt: skip
 ROW_OVERHEAD = 24
 """Format byte, array header, timestamp, table id: bytes per stored row."""

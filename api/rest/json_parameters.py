@@ -28,7 +28,7 @@ from hornbeam_server.txlayer.transactions.manager import TransactionLimits
 Values = list[Any] | dict[str, Any]
 MAX_SETS = TransactionLimits().parameter_sets
 
-_UNNAMED = {Kind.DECIMAL, Kind.ARRAY}
+_UNNAMED = {Kind.DECIMAL, Kind.ARRAY, Kind.ENUM}
 _NAMED = (*(ColumnType(kind) for kind in Kind if kind not in _UNNAMED), REAL)
 _TYPES = {type_.sql(): type_ for type_ in _NAMED}
 _NAMES = ", ".join(sorted([*_TYPES, "DECIMAL"]))

@@ -308,6 +308,10 @@ class RenameItem(Body):
         description="A relation or view that gets a name in another schema moves there.",
     )
     space: bool = Field(False, description="The schema `relation` itself gets the name.")
+    type: bool = Field(
+        False,
+        description="The type `relation` itself gets the name, or the label `column` of it.",
+    )
 
 
 class UsingItem(Body):

@@ -29,6 +29,7 @@ from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import render_ddl
 from hornbeam_server.schema.diff import DiffRow
+from hornbeam_server.schema.enumerations import Label
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import (
     PUBLIC,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from hornbeam_server.node.reads import Answered, DirectResult
     from hornbeam_server.node.schema_plans import PlannedSchema
 
-_SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, Kind.INTERVAL, Kind.ARRAY, None}
+_SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, Kind.INTERVAL, Kind.ARRAY, Kind.ENUM, None}
 """Kinds with values that need `json_value`; None: the kind is not known."""
 
 
@@ -72,7 +73,7 @@ def json_value(value: Value) -> Value:
         return value.isoformat()
     if isinstance(value, tuple):
         return tuple([json_value(each) for each in value])  # type: ignore[misc]
-    return str(value) if isinstance(value, Interval) else value
+    return str(value) if isinstance(value, Interval | Label) else value
 
 
 def json_rows(rows: Sequence[Row], columns: Sequence[OutputColumn]) -> Sequence[Row]:

@@ -40,7 +40,7 @@ from bench.peers.results import POSTGRES, POSTGRES_VIEWS
 from hornbeam_server.cluster.layout import HOST
 from hornbeam_server.cluster.ports import free_ports
 from hornbeam_server.schema.errors import Unavailable
-from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.identifiers import identifier
 
 BINARIES = Path("/usr/lib/postgresql")
 USER = "postgres"

@@ -17,8 +17,9 @@ from bench.peers.port import Cannot
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import KeyPart
-from hornbeam_server.schema.render import identifier, render_ddl
+from hornbeam_server.schema.render import render_ddl
 from hornbeam_server.schema.views import JoinView
 
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 from hornbeam_server.maintain.deltas.algebra import Aggregate, Call, Map
 from hornbeam_server.maintain.deltas.expressions import aggregates_in, refused, text
 from hornbeam_server.maintain.deltas.operators import NUMBERS, check_keys, named
-from hornbeam_server.maintain.deltas.relations import Field, Fields, describe
+from hornbeam_server.maintain.deltas.relations import Field, Fields, describe, duck_type
 from hornbeam_server.query.dialect.aggregates import FUNCTIONS, Function
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.query.dialect.sums import WIDE, is_earlier
@@ -119,7 +119,7 @@ class Calls:
             return Field(name, "BIGINT", ColumnType(Kind.BIGINT))
         if function is Function.AVG:
             type_ = ColumnType(Kind.DOUBLE) if name in self._doubles else QUOTIENT
-            return Field(name, type_.sql(), type_)
+            return Field(name, duck_type(type_), type_)
         return named(_described(inner, f"{function.value}({quoted(argument)})"), name)
 
     def _sum(self, inner: Map, argument: str) -> Field:

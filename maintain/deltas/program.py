@@ -25,6 +25,7 @@ from hornbeam_server.maintain.deltas.relations import (
     Fields,
     describe,
     has_spans,
+    labelled,
     stored_fields,
 )
 from hornbeam_server.maintain.deltas.stages import (
@@ -225,7 +226,7 @@ def _described(
         raise Unsupported("A view is a SELECT.", cure="Write SELECT … FROM …")
     named_relations(tree, catalog)
     relations = {r.name: stored_fields(r.visible) for r in catalog.schema.relations}
-    return describe(text(tree), relations)
+    return labelled(describe(text(tree), relations), bound.columns)
 
 
 def _require_visible(bound: BoundQuery, catalog: Catalog) -> None:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hornbeam_server.query.dialect.duckdb_types import from_record_batch, quoted
+from hornbeam_server.query.binding.names import OutputColumn
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch, quoted, with_labels
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import (
     Describe,
@@ -31,7 +32,17 @@ from hornbeam_server.query.workers.messages import (
 )
 from hornbeam_server.query.workers.pool import ThreadWorkers
 from hornbeam_server.schema.model import Column
-from hornbeam_server.schema.types import REAL, ColumnType, Kind, Row, Value
+from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.types import (
+    REAL,
+    ColumnType,
+    Kind,
+    Row,
+    Value,
+    array_of,
+    as_text,
+    enumeration_of,
+)
 from hornbeam_server.storage.codec.arrow import arrow_type, to_record_batch
 
 WEIGHT = "_w"
@@ -145,9 +156,21 @@ def _with_text(row: Row, places: Iterable[int]) -> Row:
 def stored_fields(columns: Iterable[Column]) -> Fields:
     """Fields of stored columns, under their own names."""
     return tuple(
-        Field(column.name, _plain(column.type).sql(), _plain(column.type), column.nullable)
+        Field(column.name, duck_type(_plain(column.type)), _plain(column.type), column.nullable)
         for column in columns
     )
+
+
+def labelled(fields: Fields, known: Sequence[OutputColumn]) -> Fields:
+    """The columns of a SELECT with the ENUMs that binding knows. DuckDB may have texts."""
+    types = with_labels([field.type for field in fields], [column.type for column in known])
+    pairs = zip(fields, types, strict=True)
+    return tuple(replace(f, type=type_) if f.type != type_ else f for f, type_ in pairs)
+
+
+def duck_type(type_: ColumnType) -> str:
+    """The name of a type in DuckDB, which has texts for labels."""
+    return as_text(type_).sql()
 
 
 def _plain(type_: ColumnType) -> ColumnType:
@@ -222,11 +245,36 @@ def _described(sql: str, tables: tuple[tuple[str, Fields], ...]) -> Fields:
         found = worker.ask_in_thread([Describe(sql)], DESCRIBE_S)
     assert isinstance(found, Described)
     columns = zip(found.names, found.duck, found.types, strict=True)
-    return tuple(Field(name, _duck(duck), type_) for name, duck, type_ in columns)
+    labels = {_marked(f.type): f.type for _, fields in tables for f in fields if _has_labels(f)}
+    labels |= {f"{name}[]": array_of(type_) for name, type_ in labels.items() if not type_.element}
+    labels |= {
+        name.removesuffix("[]"): type_.element for name, type_ in labels.items() if type_.element
+    }
+    return tuple(
+        Field(name, duck_type(labels[duck]), labels[duck])
+        if duck in labels
+        else Field(name, _duck(duck), type_)
+        for name, duck, type_ in columns
+    )
 
 
 def _declared(fields: Fields) -> str:
-    return ", ".join(f"{quoted(field.name)} {field.duck}" for field in fields)
+    return ", ".join(
+        f"{quoted(f.name)} {_marked(f.type) if _has_labels(f) else f.duck}" for f in fields
+    )
+
+
+def _has_labels(field: Field) -> bool:
+    return enumeration_of(field.type) is not None
+
+
+def _marked(type_: ColumnType) -> str:
+    """An ENUM as one of DuckDB, by which DuckDB tells which of its results are of this type. Its
+    values are the positions, and the name of the type, which is no position."""
+    labels = enumeration_of(type_)
+    assert labels is not None
+    values = ", ".join(map(literal_sql, (*labels.positions, f"~{labels.full}")))
+    return f"ENUM({values}){'[]' if type_.element else ''}"
 
 
 def _duck(name: str) -> str:

@@ -9,7 +9,7 @@ readers. Transactions, builds and verification do not evaluate it.
 from __future__ import annotations
 
 from hornbeam_server.maintain.deltas.algebra import Map, Scan
-from hornbeam_server.maintain.deltas.relations import Field, Fields
+from hornbeam_server.maintain.deltas.relations import Field, Fields, duck_type
 from hornbeam_server.maintain.deltas.rows.maps import compile_maps
 from hornbeam_server.maintain.deltas.rows.parsing import NotCompiledError
 from hornbeam_server.maintain.immediate.stars import LATER
@@ -68,4 +68,4 @@ def _compiled(
 
 
 def _fields(columns: Columns) -> Fields:
-    return tuple(Field(column.name, column.type.sql(), column.type) for column in columns)
+    return tuple(Field(column.name, duck_type(column.type), column.type) for column in columns)

@@ -19,7 +19,7 @@ from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind, Row
 from hornbeam_server.storage.codec.arrow import arrow_type
 
-_TEXT = frozenset({Kind.TIME, Kind.INTERVAL, Kind.UUID, Kind.JSON})
+_TEXT = frozenset({Kind.TIME, Kind.INTERVAL, Kind.UUID, Kind.JSON, Kind.ENUM})
 _SPARK: dict[Kind, spark.DataType] = {
     Kind.INTEGER: spark.IntegerType(),
     Kind.BIGINT: spark.LongType(),
@@ -34,6 +34,7 @@ _SPARK: dict[Kind, spark.DataType] = {
     Kind.INTERVAL: spark.StringType(),
     Kind.UUID: spark.StringType(),
     Kind.JSON: spark.StringType(),
+    Kind.ENUM: spark.StringType(),
 }
 
 

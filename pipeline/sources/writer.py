@@ -66,9 +66,12 @@ _FITTING: Final[dict[Kind, tuple[type[spark.DataType], ...]]] = {
     Kind.INTERVAL: (spark.StringType,),
     Kind.UUID: (spark.StringType,),
     Kind.JSON: (spark.StringType,),
+    Kind.ENUM: (spark.StringType,),
 }
 """Spark types whose values a column takes without conversion; numbers must be in its range."""
-_KINDS = {ColumnType(kind).sql().partition("(")[0]: kind for kind in _FITTING} | {
+_KINDS = {
+    ColumnType(kind).sql().partition("(")[0]: kind for kind in _FITTING if kind is not Kind.ENUM
+} | {
     "VARCHAR": Kind.TEXT,
     "REAL": Kind.DOUBLE,
 }

@@ -59,6 +59,15 @@ from hornbeam_server.query.binding.constants import CONSTANT, named_type
 from hornbeam_server.query.binding.dependencies import dependent_columns
 from hornbeam_server.query.binding.distinct_orders import foreign_key, undetermined_key
 from hornbeam_server.query.binding.documents import mark_jsonb, require_order
+from hornbeam_server.query.binding.enumerations import (
+    assign_label,
+    check_merged,
+    check_places,
+    common_type_of_sides,
+    label_type,
+    name_types,
+    settle_labels,
+)
 from hornbeam_server.query.binding.identities import (
     excluded_names,
     omit_identities,
@@ -106,6 +115,7 @@ from hornbeam_server.query.dialect.common_decimals import (
 )
 from hornbeam_server.query.dialect.deviations import is_deviation
 from hornbeam_server.query.dialect.duckdb_sql import written_text
+from hornbeam_server.query.dialect.enumerations import ENUMERATION
 from hornbeam_server.query.dialect.functions import function_name
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.dialect.jsonb import (
@@ -141,7 +151,15 @@ from hornbeam_server.schema.namespaces import SYSTEM_CATALOG, joined
 from hornbeam_server.schema.quotients import QUOTIENT
 from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
 from hornbeam_server.schema.types import JSONB as JSONB_TYPE
-from hornbeam_server.schema.types import REAL, UNORDERED, ColumnType, Declared, Kind, array_of
+from hornbeam_server.schema.types import (
+    REAL,
+    UNORDERED,
+    ColumnType,
+    Declared,
+    Kind,
+    array_of,
+    enumeration_of,
+)
 
 __all__ = ["BoundQuery", "OutputColumn", "bind", "bind_tree"]
 
@@ -201,6 +219,7 @@ def bind_tree(tree: exp.Expr, sql: str, catalog: Catalog) -> BoundQuery:
     is unusable."""
     binder = _Binder(sql, catalog)
     try:
+        name_types(tree, catalog)
         if OF_COLUMN in sql.lower():
             put_owned_sequences(tree, catalog)
         columns = binder.statement(tree)
@@ -291,6 +310,12 @@ class _Binder:
         self._check_visited(before)
         settle(tree, self._compared_type)
         nodes = list(tree.walk())
+        if self._has_labels(nodes):
+            for node in nodes:
+                settle_labels(node, self._type, self._argument)
+            nodes = list(tree.walk())
+            if check_places(nodes, self._type, self._argument, self.sql):
+                nodes = list(tree.walk())
         unlink_gone(before, nodes)
         with_sources = [gathered for gathered in self.gathered if gathered.sources]
         index = {gathered.select: i for i, gathered in enumerate(with_sources)}
@@ -335,6 +360,14 @@ class _Binder:
         )
         types, uses = MappingProxyType(self.parameters), MappingProxyType(self.uses)
         return BoundQuery(statement, tree, columns, types, uses)
+
+    def _has_labels(self, nodes: Sequence[exp.Expr]) -> bool:
+        """Has the statement values of an ENUM?"""
+        if not self.catalog.schema.enumerations:
+            return False
+        columns = (target.column.type for target in self.targets.values())
+        named = (node for node in nodes if ENUMERATION in node.meta or CONSTANT in node.meta)
+        return any(map(enumeration_of, columns)) or any(True for _ in named)
 
     def _insert(self, tree: exp.Insert) -> tuple[OutputColumn, ...]:
         self.kind = StatementKind.INSERT
@@ -402,6 +435,7 @@ class _Binder:
             for cell, column in zip(branch.expressions, columns, strict=True):
                 self._set_type(cell.unalias(), column.type)
                 self._read_bytes(cell.unalias(), column.type)
+                self._assign_label(cell.unalias(), column)
 
     def _same_width(self, given: int, wanted: int, node: exp.Expr) -> None:
         if given != wanted:
@@ -565,8 +599,12 @@ class _Binder:
         self._expression(value, select)
         self._set_type(value, column.type)
         self._read_bytes(value, column.type)
+        self._assign_label(value, column)
         if column.type is not None and column.type.kind is Kind.TEXT:
             self._write_real(value)
+
+    def _assign_label(self, value: exp.Expr, column: OutputColumn) -> None:
+        assign_label(value, column.name, column.type, self._type, self._argument)
 
     def _write_real(self, value: exp.Expr) -> None:
         """Cast a REAL that is assigned to text, so that it is written with its own digits."""
@@ -693,7 +731,11 @@ class _Binder:
                 f" {len(right.columns)} columns.",
                 cure="Give both sides the same number of columns.",
             )
-        columns = tuple(map(_united, left.columns, right.columns))
+        sides = (left.columns, right.columns)
+        columns = tuple(
+            replace(column, type=self._label_of_sides(node, i, *sides) or column.type)
+            for i, column in enumerate(map(_united, *sides))
+        )
         if not (left.open or right.open):
             _mark_sides(node, left.columns, right.columns)
             self._type_sides(node, left, right)
@@ -709,6 +751,24 @@ class _Binder:
         sides = (node.this, node.expression)
         columns = type_texts_of_sides(sides, (left.columns, right.columns), self.sql)
         return replace(left, columns=columns[0]), replace(right, columns=columns[1])
+
+    def _label_of_sides(
+        self,
+        node: exp.SetOperation,
+        number: int,
+        left: Sequence[OutputColumn],
+        right: Sequence[OutputColumn],
+    ) -> ColumnType | None:
+        """The ENUM that a column of UNION or the like is; None for other types."""
+        types = [left[number].type, right[number].type]
+        if not any(map(enumeration_of, types)) or types[0] == types[1]:
+            return types[0] if types[0] == types[1] else None
+        sides = [
+            [branch.expressions[number].unalias() for branch in _branches(side)]
+            for side in (node.this, node.expression)
+        ]
+        what = type(node).__name__.upper()
+        return common_type_of_sides(types, sides, self._argument, what)
 
     def _type_sides(self, node: exp.SetOperation, left: _Shape, right: _Shape) -> None:
         """Give parameters that are columns of a side the type of the other side's numbers."""
@@ -747,7 +807,10 @@ class _Binder:
         mark_values_that_meet(cells, self._number_type, self._argument)
         common = number_of_all(cells, self._number_type)
         small = are_smallint(cells, self._is_small_column)
-        return OutputColumn(f"{VALUE}{number}", JSONB_TYPE if document else None, common, small)
+        types = [self._type(cell) for cell in cells]
+        labels = common_type_of_sides(types, [[cell] for cell in cells], self._argument, "VALUES")
+        type_ = JSONB_TYPE if document else labels
+        return OutputColumn(f"{VALUE}{number}", type_, common, small)
 
     def _modifiers(
         self, node: exp.Expr, parent: Frame | None, ctes: Scope, shape: _Shape | None = None
@@ -990,6 +1053,7 @@ class _Binder:
             return self._derived(node, select.ctes[name], select, name)
         if plain and (view := self.catalog.plain_view.get(name)) is not None:
             found = stand_in(node, view)
+            name_types(found, self.catalog)
             node.replace(found)
             self._visit(found)
             return self._derived(found, self._query(found.this, None, {}), select)
@@ -1114,8 +1178,16 @@ class _Binder:
         names[: len(given)] = given
         kinds = [self._number_of_rows(call), _BIGINT][: len(names)]
         columns = zip(names, kinds, strict=True)
-        visible = tuple((each, OutputColumn(each, None, kind)) for each, kind in columns)
-        hidden = ((name, OutputColumn(name, None, kinds[0])),) if not given and node.alias else ()
+        listed = self._type(call.expressions[0]) if name == "unnest" and call.expressions else None
+        element = None if enumeration_of(listed) is None or listed is None else listed.element
+        types = [element, _BIGINT if number else None]
+        visible = tuple(
+            (each, OutputColumn(each, type_, kind))
+            for (each, kind), type_ in zip(columns, types, strict=False)
+        )
+        hidden = (
+            ((name, OutputColumn(name, element, kinds[0])),) if not given and node.alias else ()
+        )
         return Item(node.alias or f"{ANONYMOUS}{len(select.frame.items)}", visible, hidden=hidden)
 
     def _number_of_rows(self, call: exp.Expr) -> ColumnType | None:
@@ -1191,6 +1263,7 @@ class _Binder:
             for _, item, column, _ in sides:
                 self._use(item, column, select.gathered)
             entries.append((sides[0], sides[1]))
+            check_merged([column.type for _, _, column, _ in sides], name, at(join, self.sql))
             if join.args.get("side") == "FULL":
                 self._check_merged(join, name, [column for _, _, column, _ in sides])
             pair = _source_column(a, name), _source_column(b, name)
@@ -1494,7 +1567,7 @@ class _Binder:
         return self.typed[key]
 
     def _type_by_syntax(self, node: exp.Expr) -> ColumnType | None:
-        computed = self._computed_type(node)
+        computed = label_type(node, self._type) or self._computed_type(node)
         if computed is not None:
             return computed
         match node:

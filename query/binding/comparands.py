@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from hornbeam_server.query.binding.spellings import Beyond, read_text
 from hornbeam_server.schema import arrays
+from hornbeam_server.schema.enumerations import Label
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval, of_timedelta
 from hornbeam_server.schema.types import (
@@ -131,6 +132,7 @@ _KIND_NAMES: dict[type, str] = {
     dt.datetime: "A timestamp",
     dt.time: "A time",
     Interval: "An interval",
+    Label: "A label",
     uuid.UUID: "A UUID",
     tuple: "An array",
     list: "An array",
@@ -296,4 +298,5 @@ _MEANT: dict[Kind, Callable[[ColumnType, Any], Value | Gap]] = {
     Kind.UUID: _of_class(uuid.UUID),
     Kind.JSON: _of_class(str),
     Kind.ARRAY: _array,
+    Kind.ENUM: lambda type_, value: type_.coerce(value) if isinstance(value, Label) else None,
 }

@@ -32,6 +32,7 @@ from hornbeam_server.schema.types import (
     Kind,
     Value,
     compared_type,
+    enumeration_of,
     without_padding,
 )
 
@@ -122,7 +123,8 @@ def _cast(node: exp.Cast) -> exp.Expr:
 
 def _beside(node: exp.Expr, type_: ColumnType, value: Value) -> exp.Expr:
     constant = typed(type_, value)
-    if isinstance(constant, exp.Cast) or not isinstance(node, exp.Cast):
+    labels = enumeration_of(type_) is not None
+    if labels or isinstance(constant, exp.Cast) or not isinstance(node, exp.Cast):
         return constant
     kept = exp.cast(constant, type_.sql(), dialect="duckdb")  # keeps the number's exact type
     kept.meta[CONSTANT] = (type_, value)

@@ -14,6 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from hornbeam_server.query.binding.algebra import Parameter
+from hornbeam_server.query.dialect.enumerations import ENUMERATION
 from hornbeam_server.query.dialect.macros import PARAMETER_TYPE
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.spelling import sql_bytes
@@ -27,6 +28,7 @@ from hornbeam_server.schema.types import (
     Kind,
     array_of,
     compared_type,
+    enum_of,
 )
 
 Constant = bool | int | Decimal | float | str | Any
@@ -68,6 +70,8 @@ def named_type(node: exp.Expr | None) -> ColumnType | None:
         return None if element is None or element.kind in UNORDERED else array_of(element.stored())
     if isinstance(node, exp.DataType) and node.this is exp.DType.FLOAT:
         return REAL
+    if isinstance(node, exp.DataType) and ENUMERATION in node.meta:
+        return enum_of(node.meta[ENUMERATION])
     kind = _KINDS.get(node.this) if isinstance(node, exp.DataType) else None
     if kind is None or node is None:
         return None

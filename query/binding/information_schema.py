@@ -27,7 +27,15 @@ from hornbeam_server.schema.namespaces import bare, parted
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.seconds import SECOND_DIGITS
 from hornbeam_server.schema.sequences import default_bounds
-from hornbeam_server.schema.types import MOMENTS, REAL, ColumnType, Declared, Kind, Value
+from hornbeam_server.schema.types import (
+    MOMENTS,
+    REAL,
+    ColumnType,
+    Declared,
+    Kind,
+    Value,
+    enumeration_of,
+)
 
 SYSTEM = "system"
 """Key in the meta of the VALUES that stand for a relation of the information schema: its name."""
@@ -148,6 +156,7 @@ def _columns(catalog: Catalog) -> Iterator[_Row]:
 
 def _described(column: Column) -> _Row:
     type_, default = column.type, column.default
+    labels = enumeration_of(type_)
     name, udt = _type_names(type_)
     identity = column.default_kind is DefaultKind.IDENTITY
     generated = column.default_kind is DefaultKind.GENERATED
@@ -159,7 +168,7 @@ def _described(column: Column) -> _Row:
         *_numeric(type_),
         _second_digits(type_),
         DATABASE,
-        "pg_catalog",
+        "pg_catalog" if labels is None else labels.space or PUBLIC,
         udt,
         "YES" if identity else "NO",
         None if not identity or default is None else _GENERATION[default.identity.always],
@@ -172,6 +181,8 @@ def _type_names(type_: ColumnType) -> tuple[str, str]:
     """The name of a type, and PostgreSQL's internal name."""
     if type_.element is not None:
         return "ARRAY", f"_{_type_names(type_.element)[1]}"
+    if type_.enumeration is not None:
+        return "USER-DEFINED", type_.enumeration.name
     if type_.declared is Declared.SMALLINT:
         return "smallint", "int2"
     if type_.declared is Declared.JSONB:

@@ -17,10 +17,17 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.comparands import exact_number
 from hornbeam_server.query.binding.constants import CONSTANT
+from hornbeam_server.schema.enumerations import Label
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval, of_timedelta
 from hornbeam_server.schema.spelling import hexadecimal
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Value
+from hornbeam_server.schema.types import (
+    MAX_DECIMAL_PRECISION,
+    ColumnType,
+    Kind,
+    Value,
+    enumeration_of,
+)
 
 _DOUBLE_DIGITS = 15
 _DOUBLE_PLACES = 22
@@ -118,6 +125,8 @@ def typed(type_: ColumnType, value: Value) -> exp.Expr:
             node = _digits(value)
         case bool():
             node = exp.Boolean(this=value)
+        case Label():
+            node = exp.Literal.string(value.position)
         case str() if type_.kind is Kind.TEXT:
             return exp.Literal.string(value)
         case tuple():
@@ -130,6 +139,10 @@ def typed(type_: ColumnType, value: Value) -> exp.Expr:
 
 def _array(type_: ColumnType, value: tuple[Any, ...]) -> exp.Expr:
     elements = [typed(type_.element_type, each) for each in value]
+    if enumeration_of(type_) is not None and value:
+        return exp.Array(expressions=elements)
+    if enumeration_of(type_) is not None:
+        return exp.cast(exp.Array(), "TEXT[]", dialect="duckdb")
     return exp.cast(exp.Array(expressions=elements), type_.sql(), dialect="duckdb")
 
 

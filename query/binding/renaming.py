@@ -22,6 +22,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import BoundQuery, bind
 from hornbeam_server.query.binding.plain_views import VIEW, WRITTEN
+from hornbeam_server.query.binding.renamed_types import with_renamed_type
 from hornbeam_server.query.binding.row_types import (
     columns_of_types,
     relation_by_alias,
@@ -33,11 +34,12 @@ from hornbeam_server.query.dialect.grammar import tokenize
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, State, WorkloadStatement
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.errors import BeingLoaded, InvalidRequest, SchemaError, SqlError
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import DATABASE, PUBLIC, DeclaredView, Relation, Schema
 from hornbeam_server.schema.namespaces import bare, joined
 from hornbeam_server.schema.qualifying import type_qualifications
 from hornbeam_server.schema.renames import Rename, renamed_expressions, renamed_schema
-from hornbeam_server.schema.render import identifier, spelled
+from hornbeam_server.schema.render import spelled
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.views import DeferredView, ImmediateView, JoinView, ProjectedView
 
@@ -72,6 +74,9 @@ def renamed(catalog: Catalog, renames: Sequence[Rename]) -> Catalog:
             spaces = tuple(rename.new if each == rename.relation else each for each in spaces)
         for step in rename.steps(catalog.schema):
             step.require_possible(catalog.schema)
+            if step.type:
+                catalog = with_renamed_type(catalog, step)
+                continue
             _require_free(catalog, step)
             catalog = _renamed(catalog, step)
         catalog = _with_spaces(catalog, spaces)

@@ -16,6 +16,7 @@ from hornbeam_server.query.binding.sequence_calls import OF_COLUMN
 from hornbeam_server.query.dialect.settings import is_show, show_as_query
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import UnknownName
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import INFORMATION_SCHEMA, PUBLIC
 from hornbeam_server.schema.namespaces import existing, joined
 from hornbeam_server.schema.qualifying import (
@@ -24,7 +25,7 @@ from hornbeam_server.schema.qualifying import (
     qualifications,
     type_qualifications,
 )
-from hornbeam_server.schema.render import identifier, spelled
+from hornbeam_server.schema.render import spelled
 from hornbeam_server.schema.sequences import argument_of, named
 from hornbeam_server.schema.sqltext import literal_sql
 from hornbeam_server.schema.trees import unlink

@@ -18,10 +18,10 @@ from hornbeam_server.query.dialect.grammar import NAME
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.counters import SEQUENCE, Counter
 from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import sequence_of_column
 from hornbeam_server.schema.named_columns import unknown_column
 from hornbeam_server.schema.namespaces import parted
-from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.sequences import named
 from hornbeam_server.schema.trees import unlink, written
 from hornbeam_server.schema.types import ColumnType, Kind

@@ -49,7 +49,7 @@ def read_text(type_: ColumnType, text: str) -> Any:
             raise ValueError
         if type_ == REAL:
             return spelling.real(text)
-        return type_.coerce(text) if type_.kind in UNORDERED else _READERS[type_.kind](text)
+        return type_.coerce(text) if type_.kind in _COERCED else _READERS[type_.kind](text)
     except (ValueError, ArithmeticError) as error:
         reason = f": {error}" if isinstance(error, ValueError) and str(error) else ""
         shown = text if len(text) <= 60 else text[:57] + "..."
@@ -137,6 +137,7 @@ def _moved(day: dt.datetime | Beyond, by: dt.timedelta) -> dt.datetime | Beyond:
         return Beyond(before=by < dt.timedelta())
 
 
+_COERCED = UNORDERED | {Kind.ENUM}
 _READERS: dict[Kind, Callable[[str], Any]] = {
     Kind.INTEGER: lambda text: _whole(text, 32),
     Kind.BIGINT: lambda text: _whole(text, 64),

@@ -16,6 +16,7 @@ from sqlglot import exp
 from hornbeam_server.query.dialect.arrays import ARRAY, SHOWN, write_array
 from hornbeam_server.query.dialect.common_decimals import MEETS, cast_decimals_that_meet
 from hornbeam_server.query.dialect.deviations import UNITS, write_deviation
+from hornbeam_server.query.dialect.enumerations import write_labels
 from hornbeam_server.query.dialect.expansion import bind_arguments, check_copies
 from hornbeam_server.query.dialect.functions import is_current_time, is_json_step, json_step
 from hornbeam_server.query.dialect.grammar import NAME
@@ -239,6 +240,8 @@ def _is_count(node: exp.Expr) -> bool:
 def _write_cast(node: exp.Cast) -> None:
     to = node.args["to"]
     kind = to.this if isinstance(to, exp.DataType) else None
+    if write_labels(node):
+        return
     if DIGITS in node.meta:
         digits = exp.Anonymous(this=PREFIX + node.meta[DIGITS], expressions=[node.this.copy()])
         node.set("this", digits)
@@ -521,7 +524,7 @@ def check_cast(node: exp.Cast) -> None:
     to = node.args["to"]
     if not isinstance(to, exp.DataType):
         return
-    if not _names_relation(node):
+    if not (_names_relation(node) or to.this is _D.USERDEFINED):  # the binder knows those
         check_type(to)
     if to.this is _D.ARRAY:
         _check_array_cast(node, to)
@@ -562,7 +565,8 @@ def _check_array_cast(node: exp.Cast, to: exp.DataType) -> None:
     while inner.this is _D.ARRAY:  # the number of dimensions of a type has no effect
         (inner,) = inner.expressions
     to.set("expressions", [inner])
-    check_type(inner)
+    if inner.this is not _D.USERDEFINED:
+        check_type(inner)
     array = node.this.unnest()
     text = written_text(array)
     if inner.this is _D.SMALLINT and text is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hornbeam_server.schema.enumerations import Label, position_of
 from hornbeam_server.schema.errors import TypeMismatch, Unsupported
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.seconds import time_at
@@ -26,6 +27,7 @@ from hornbeam_server.schema.types import (
     Kind,
     Row,
     array_of,
+    enumeration_of,
 )
 
 if TYPE_CHECKING:  # only workers load DuckDB, not the server process
@@ -104,7 +106,12 @@ def connect(
 
 
 def bound(value: Any) -> Any:
-    """A parameter's value for DuckDB, which knows no intervals with months in Python."""
+    """A parameter's value for DuckDB, which knows no intervals with months in Python, and has
+    positions instead of labels."""
+    if isinstance(value, Label):
+        return value.position
+    if isinstance(value, tuple) and any(isinstance(each, Label) for each in value):
+        return list(map(position_of, value))
     spans = isinstance(value, tuple) and any(isinstance(each, Interval) for each in value)
     if not isinstance(value, Interval) and not spans:
         return value
@@ -210,12 +217,25 @@ def from_record_batch(
     return list(zip(*columns, strict=True)) if columns else [()] * batch.num_rows
 
 
+def with_labels(
+    types: Sequence[ColumnType], known: Sequence[ColumnType | None]
+) -> list[ColumnType]:
+    """DuckDB's types of a result's columns, with the ENUMs that binding knows: DuckDB has texts."""
+    if len(known) != len(types):
+        return list(types)
+    pairs = zip(types, known, strict=True)
+    return [mine if mine is not None and enumeration_of(mine) else type_ for type_, mine in pairs]
+
+
 def from_array(column: pa.Array, wanted: ColumnType | None) -> list[Any]:
     """`from_record_batch` for one column."""
     type_ = wanted or column_type(column.type)
     kind = type_.kind
     if type_.element is not None:
         return _tuples(column, None if wanted is None else type_.element)
+    if type_.enumeration is not None:
+        labels = type_.enumeration.by_position
+        return [None if value is None else labels[value] for value in column.to_pylist()]
     if kind is Kind.UUID:
         return [_uuid(value) for value in column.to_pylist()]
     if kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):

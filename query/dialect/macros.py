@@ -261,6 +261,12 @@ _MACROS: dict[str, Sequence[str]] = {
     "overlaid": (f"(x, y, start, size) AS {_OVERLAID}",),
     "json": (f"(x) AS {_JSON}",),
     "json_key": (f"(x) AS {_JSON_KEY}",),
+    "label": ("(positions, labels, x) AS labels[list_position(positions, x)]",),
+    "position_of_label": (
+        "(name, positions, labels, x) AS CASE WHEN x IS NULL THEN NULL"
+        " WHEN list_contains(labels, x) THEN positions[list_position(labels, x)]"
+        " ELSE error('Invalid input value for enum ' || name || ': \"' || x || '\".') END",
+    ),
     "letter": ("(x) AS CASE WHEN x THEN 't' WHEN NOT x THEN 'f' END",),
     "octets": ("(x) AS strlen(x)", "(x BLOB) AS octet_length(x)"),
     "months": (f"(x) AS {_MONTHS}",),

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlglot.expressions import DataType, Expr, Literal
 
+from hornbeam_server.query.dialect.enumerations import ENUMERATION
 from hornbeam_server.query.expressions.literals import in_range, parse_text
 from hornbeam_server.query.expressions.operands import (
     INTEGER_DIGITS,
@@ -30,7 +31,7 @@ from hornbeam_server.schema.assignment import text_of, text_of_double, text_of_t
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.reals import text_of_real
 from hornbeam_server.schema.seconds import round_to
-from hornbeam_server.schema.types import MOMENTS, REAL, ColumnType, Kind, array_of
+from hornbeam_server.schema.types import MOMENTS, REAL, ColumnType, Kind, array_of, enum_of
 
 Cast = Callable[[Any], Any]
 
@@ -62,6 +63,8 @@ def target_type(node: DataType) -> ColumnType:
         return ColumnType(Kind.DECIMAL, precision, scale)
     if node.this is DataType.Type.FLOAT:
         return REAL
+    if ENUMERATION in node.meta:
+        return enum_of(node.meta[ENUMERATION])
     if node.this is DataType.Type.ARRAY:
         return array_of(target_type(node.expressions[0]))
     kind = _KINDS.get(node.this)
@@ -174,6 +177,8 @@ def _function(from_: ColumnType, to: ColumnType) -> Cast:
         return bool
     if to.kind is Kind.TEXT:
         return _to_text(from_)
+    if to.kind is Kind.ENUM and from_.kind is Kind.TEXT:
+        return to.coerce
     found = _MOMENTS.get((from_.kind, to.kind))
     if found is None:
         raise NotNativeError
@@ -244,4 +249,5 @@ _TEXTS: dict[Kind, Cast] = {
     Kind.INTERVAL: str,
     Kind.UUID: str,
     Kind.JSON: str,
+    Kind.ENUM: str,
 }

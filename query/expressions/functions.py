@@ -30,7 +30,7 @@ from hornbeam_server.query.expressions import (
     text,
     value_functions,
 )
-from hornbeam_server.query.expressions.operands import NotNativeError, Operand
+from hornbeam_server.query.expressions.operands import TEXT, NotNativeError, Operand, require
 from hornbeam_server.schema.types import REAL, Kind
 
 Function = Callable[..., Operand]
@@ -85,6 +85,11 @@ def _number_of(function: ArrayFunction | JsonbFunction) -> range:
     return range(number, number + 1)
 
 
+def _label(_positions: Operand, _labels: Operand, value: Operand) -> Operand:
+    """The text of a value of an ENUM."""
+    return casts.cast(require(value, Kind.ENUM), TEXT)
+
+
 _ONE, _TWO, _THREE = range(1, 2), range(2, 3), range(3, 4)
 _FUNCTIONS: dict[str, tuple[range, Function]] = {
     "date_part": (_TWO, _date_part),
@@ -96,6 +101,7 @@ _FUNCTIONS: dict[str, tuple[range, Function]] = {
     "char_length": (_ONE, text.length),
     "character_length": (_ONE, text.length),
     "mod": (_TWO, arithmetic.modulo),
+    macro("label"): (_THREE, _label),
     macro("epoch"): (_ONE, dates.exact_epoch),
     macro("quotient"): (_TWO, arithmetic.numeric_quotient),
     macro("product"): (_TWO, arithmetic.long_product),

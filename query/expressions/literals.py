@@ -54,6 +54,8 @@ _BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
 
 def parse_text(text: str, type_: ColumnType) -> Any:
     """The value of a string literal used as `type_`; None for a spelling that is not canonical."""
+    if type_.enumeration is not None:  # of DuckDB's SQL, which has positions
+        return type_.enumeration.by_position.get(text)
     spelling = _SPELLINGS.get(type_.kind)
     if spelling is None or not spelling.fullmatch(text):
         return None

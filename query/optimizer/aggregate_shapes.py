@@ -21,7 +21,7 @@ from hornbeam_server.query.optimizer.aggregate_blocks import (
 from hornbeam_server.query.optimizer.select_trees import selects_of
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import HornbeamError
-from hornbeam_server.schema.model import Relation, Schema
+from hornbeam_server.schema.model import Relation, Schema, enumerations_of
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType, Kind
 from hornbeam_server.schema.views import DeferredView, ImmediateView
@@ -96,7 +96,7 @@ def _groups(block: AggregateBlock, outputs: tuple[tuple[str, exp.Expr], ...]) ->
 def _read(sql: str, relations: tuple[Relation, ...]) -> AggregateView | str:
     """A SELECT over `relations`, without the names of the view and its columns; the reason if it
     cannot answer blocks."""
-    schema = Schema(relations)
+    schema = Schema(relations, enumerations=enumerations_of(relations))
     catalog = Catalog(0, schema, Forest(schema.names))
     try:
         bound = bind(sql, catalog)

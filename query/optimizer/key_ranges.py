@@ -124,5 +124,6 @@ LOWEST: dict[Kind, Value] = {
     Kind.UUID: uuid.UUID(int=0),
     Kind.JSON: "",
     Kind.ARRAY: (),
+    Kind.ENUM: "",
 }
 """The smallest value of each kind: a range from here excludes NULL and nothing else."""

@@ -1,5 +1,5 @@
-"""ALTER TABLE, ALTER INDEX, ALTER VIEW, ALTER SEQUENCE, ALTER SCHEMA, RENAME TABLE and DROP as
-statements: what they ask for.
+"""ALTER TABLE, INDEX, VIEW, SEQUENCE, TYPE and SCHEMA, RENAME TABLE and DROP as statements: what
+they ask for.
 
 `read_alteration` only parses. `node/alterations.py` carries the actions out on a schema. A type, a
 default, an added column and an added constraint stay text, which the reader of DDL files reads.
@@ -115,6 +115,25 @@ class SetOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class AddLabel:
+    """ADD VALUE of ALTER TYPE: before or after the label `beside`, at the end without it.
+    `guarded`: a label that exists is left as it is."""
+
+    label: str
+    guarded: bool
+    beside: str | None = None
+    before: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameLabel:
+    """RENAME VALUE of ALTER TYPE."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
 class Validate:
     """VALIDATE CONSTRAINT, which has no effect: every constraint is validated when it is added."""
 
@@ -133,6 +152,8 @@ Action = (
     | RenameTo
     | SetSchema
     | SetOptions
+    | AddLabel
+    | RenameLabel
     | Validate
 )
 
@@ -173,7 +194,16 @@ _FORMS = (
 )
 _FORM_OF_NAME = "Only RENAME TO changes it: write ALTER … RENAME TO name."
 _FORM_OF_MOVE = "Write ALTER … RENAME TO name, or ALTER … SET SCHEMA name."
-_MOVED = {"table": _FORMS, "view": _FORM_OF_MOVE, "sequence": _FORM_OF_MOVE}
+_FORM_OF_TYPE = (
+    "Write ADD VALUE 'label' [BEFORE 'label' | AFTER 'label'], RENAME VALUE 'label' TO 'label',"
+    " RENAME TO name, or SET SCHEMA name."
+)
+_MOVED = {
+    "table": _FORMS,
+    "view": _FORM_OF_MOVE,
+    "sequence": _FORM_OF_MOVE,
+    "type": _FORM_OF_TYPE,
+}
 """The kinds that SET SCHEMA moves, with the cure for other actions."""
 _OF_OTHERS = {
     "MODIFY": "Write ALTER COLUMN name TYPE type, and SET NOT NULL or SET DEFAULT as actions.",
@@ -185,8 +215,6 @@ _OF_OTHERS = {
 }
 """The cures for actions of MySQL, and of PostgreSQL about what Hornbeam does not have."""
 _KINDS = {
-    "TYPE": "A type of CREATE TYPE is the CHECK of its columns: DROP CONSTRAINT, and ADD CHECK"
-    " with the new values.",
     "DOMAIN": "A domain is the CHECK of its columns: change it in the schema's file, and apply it.",
 }
 """The cures for objects that have no ALTER of their own."""
@@ -240,10 +268,10 @@ class _Reader:
 
     def _kind(self) -> str:
         self._took("MATERIALIZED")
-        for kind in ("TABLE", "INDEX", "VIEW", "SEQUENCE"):
+        for kind in ("TABLE", "INDEX", "VIEW", "SEQUENCE", "TYPE"):
             if self._took(kind):
                 return kind.lower()
-        raise self._refused(_KINDS.get(self._word(), "Write TABLE, INDEX, VIEW or SEQUENCE."))
+        raise self._refused(_KINDS.get(self._word(), "Write TABLE, INDEX, VIEW, SEQUENCE or TYPE."))
 
     def _renames(self) -> Renames:
         self._require("TABLE")
@@ -285,6 +313,11 @@ class _Reader:
         if kind == "sequence":
             yield SetOptions(self._rest())
             return
+        if kind == "type" and self._took("ADD", "VALUE"):
+            yield self._label()
+            if self._at < len(self._tokens):
+                raise self._refused(_FORM_OF_TYPE)
+            return
         if kind != "table":
             raise self._refused(_MOVED.get(kind, _FORM_OF_NAME))
         while True:
@@ -297,14 +330,33 @@ class _Reader:
     def _rename(self, kind: str) -> Action:
         if self._took("TO") or self._took("AS"):
             return RenameTo(self._name())
+        if kind == "type" and self._took("VALUE"):
+            old = self._string()
+            self._require("TO")
+            return RenameLabel(old, self._string())
         if kind != "table":
-            raise self._refused(_FORM_OF_NAME)
+            raise self._refused(_MOVED.get(kind, _FORM_OF_NAME))
         constraint = self._took("CONSTRAINT")
         if not constraint:
             self._took("COLUMN")
         old = self._name()
         self._require("TO")
         return RenameElement(old, self._name(), constraint)
+
+    def _label(self) -> AddLabel:
+        guarded = self._took("IF", "NOT", "EXISTS")
+        label = self._string()
+        if self._took("BEFORE"):
+            return AddLabel(label, guarded, self._string(), before=True)
+        return AddLabel(label, guarded, self._string() if self._took("AFTER") else None)
+
+    def _string(self) -> str:
+        """A label, which is a text in quotes."""
+        given = self._tokens[self._at : self._at + 1]
+        if not given or given[0].token_type is not TokenType.STRING:
+            raise self._refused("Write a label in single quotes here.")
+        self._at += 1
+        return given[0].text
 
     def _action(self) -> Action:
         if self._took("ADD"):

@@ -1,5 +1,5 @@
-"""CREATE DOMAIN: a type with NOT NULL, a default and CHECKs, which each column of the type gets. An
-ENUM is read as such a domain.
+"""CREATE DOMAIN: a type with NOT NULL, a default and CHECKs, which each column of the type gets.
+CREATE TYPE … AS ENUM is read as a domain whose type is the enumeration.
 
 A catalog has no domains. A column of a domain is a plain column with the constraints of the domain,
 so the schema that is shown declares it as one.
@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from hornbeam_server.schema.ddl.expressions import read_expression, renamed, token_like
+from hornbeam_server.schema.ddl.expressions import renamed, token_like
+from hornbeam_server.schema.ddl.spaces import Spaces
 from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.drafts import CheckDraft, ColumnDraft, Name
-from hornbeam_server.schema.sqltext import quoted
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.enumerations import MAX_LABEL_BYTES, Enumeration
+from hornbeam_server.schema.model import PUBLIC
+from hornbeam_server.schema.types import array_of, enum_of
 
 VALUE = "value"
 """The name of the value in the CHECKs of a domain."""
@@ -30,6 +32,7 @@ class Domain:
     name: Name
     column: ColumnDraft
     checks: tuple[CheckDraft, ...]
+    is_enum: bool = False
 
     def checks_of(self, column: Name) -> Iterator[CheckDraft]:
         """The CHECKs for a column of this type. Their names are generated: other columns of the
@@ -72,32 +75,59 @@ def as_alias(statement: Statement) -> Statement:
     return replace(statement, text=text, tokens=tokens)
 
 
-ENUM_NOTE = "TEXT with a CHECK of its values, ordered by code point (ENUM: by the order of values)"
+def enumerated(name: Name, values: Sequence[exp.Expr], spaces: Spaces) -> Domain:
+    """An ENUM of text literals under a full name. Raises SchemaError at the name."""
+    labels = [value.name for value in values]
+    _check_labels(name, labels)
+    space, own = spaces.parted(name.text)
+    enumeration = Enumeration.of("" if space == PUBLIC else space, own, labels)
+    column = ColumnDraft(Name(VALUE, name.place), enum_of(enumeration))
+    return Domain(name, column, (), is_enum=True)
 
 
-def enumerated(name: Name, values: Sequence[exp.Expr]) -> Domain:
-    """An ENUM of text literals, as a domain of TEXT with a CHECK."""
-    listed = ", ".join(quoted(value.name) for value in values)
-    check = read_expression(f"{VALUE} IN ({listed})", name.place)
-    column = ColumnDraft(Name(VALUE, name.place), ColumnType(Kind.TEXT), note=ENUM_NOTE)
-    return Domain(name, column, (CheckDraft(None, check),))
+def _check_labels(name: Name, labels: Sequence[str]) -> None:
+    own = name.text.rpartition(".")[2]
+    known = exp.DataType.build(own, dialect="postgres", udt=True) if own.isidentifier() else None
+    if known is not None and known.this is not exp.DType.USERDEFINED and own == own.lower():
+        raise name.place.error(
+            f"{own} is the name of a type already.", cure="Choose another name.", name=own
+        )
+    for at, label in enumerate(labels):
+        if not label or len(label.encode()) > MAX_LABEL_BYTES:
+            raise name.place.error(
+                f"Type {name.text}: the label {label!r} is empty or too long.",
+                cure=f"A label has 1 to {MAX_LABEL_BYTES} bytes.",
+                name=name.text,
+            )
+        if label in labels[:at]:
+            raise name.place.error(
+                f"Type {name.text} has the label {label} twice.",
+                cure="Write each label once.",
+                name=name.text,
+            )
+
+
+def is_inline_enum(kind: exp.Expr | None) -> bool:
+    """Is it MySQL's ENUM ('a', 'b'), a type without a name?"""
+    return isinstance(kind, exp.DataType) and kind.this is exp.DType.ENUM and bool(kind.expressions)
 
 
 def domain_of(
-    statement: Statement,
-    kind: exp.Expr | None,
-    column: Name,
-    domains: Mapping[str, Domain],
-    quoted: str = "",
+    statement: Statement, kind: exp.Expr | None, domains: Mapping[str, Domain], quoted: str = ""
 ) -> Domain | None:
-    """The domain of a column: the one that its type names, or that of its ENUM; None for plain
-    types. `quoted` is the type's name if it is in quotes: "Name" is not the type NAME."""
-    if isinstance(kind, exp.DataType) and kind.this is exp.DType.ENUM and kind.expressions:
-        return enumerated(column, kind.expressions)
+    """The domain that the type of a column names, also an array of an ENUM; None for plain types.
+    `quoted` is the type's name if it is in quotes: "Name" is not the type NAME."""
+    if isinstance(kind, exp.DataType) and kind.this is exp.DType.ARRAY:
+        inner = domain_of(statement, kind.expressions[0], domains, quoted)
+        return None if inner is None or not inner.is_enum else _array(inner)
     parts = _type_name(kind) or ([quoted] if quoted else [])
     if statement.source.folds_quoted:
         parts = [part.lower() for part in parts]
     return domains.get(statement.spaces.full(parts)) if parts and domains else None
+
+
+def _array(domain: Domain) -> Domain:
+    return replace(domain, column=replace(domain.column, type=array_of(domain.column.type)))
 
 
 def _type_name(kind: exp.Expr | None) -> list[str]:

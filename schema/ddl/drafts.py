@@ -17,6 +17,7 @@ from hornbeam_server.schema.drafts import (
     SequenceDraft,
     ViewDraft,
 )
+from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.problems import Problems
 
 
@@ -67,6 +68,12 @@ class Drafts:
     notes: list[str] = field(default_factory=list)
     """What the file says and the schema does not."""
     problems: Problems = field(default_factory=Problems)
+
+    @property
+    def enumerations(self) -> tuple[Enumeration, ...]:
+        """The declared enumerations, in their order."""
+        types = (domain.column.type for domain in self.domains.values() if domain.is_enum)
+        return tuple(type_.labels for type_ in types)
 
     @property
     def types(self) -> dict[str, str]:

@@ -177,6 +177,7 @@ def merged(current: Schema, added: Schema) -> Schema:
     relations = {relation.name: relation for relation in (*current.relations, *added.relations)}
     indexes = {index.name: index for index in (*current.indexes, *added.indexes)}
     views = {view.name: view for view in (*current.views, *added.views)}
+    types = {each.full: each for each in (*current.enumerations, *added.enumerations)}
     sequences = {each.name: each for each in (*current.sequences, *added.sequences)}
     return Schema(
         tuple(relations.values()),
@@ -184,6 +185,7 @@ def merged(current: Schema, added: Schema) -> Schema:
         tuple(views.values()),
         tuple(sequences.values()),
         tuple(dict.fromkeys((*current.spaces, *added.spaces))),
+        tuple(types.values()),
     )
 
 

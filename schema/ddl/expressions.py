@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.drafts import Expression, Place
-from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.sqltext import quoted, tokenize
 
 _DIALECT = Dialect.get_or_raise("postgres")

@@ -179,7 +179,7 @@ def read_file(
         *_notes(source, drafts, silent),
         *partition_notes(parts),
     )
-    whole = replace(schema, notes=notes)
+    whole = replace(schema, notes=notes, enumerations=drafts.enumerations)
     return Reading(
         source,
         whole,

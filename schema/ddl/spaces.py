@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.ddl.sources import Source
 from hornbeam_server.schema.errors import UnknownName
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import DATABASE, PUBLIC
 from hornbeam_server.schema.model import Schema as _Schema
 from hornbeam_server.schema.namespaces import SYSTEM_SCHEMAS, existing, joined, parted
-from hornbeam_server.schema.render import identifier, spelled
+from hornbeam_server.schema.render import spelled
 
 _PART = r"(?:\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|\w+)"
 NAME = rf"{_PART}(?:\s*\.\s*{_PART})*"
@@ -41,6 +42,7 @@ class Spaces:
     def of(cls, schema: _Schema, path: Sequence[str] = (PUBLIC,)) -> Spaces:
         """The schemas of the schema in force, for a statement under a search path."""
         named = {view.name for view in schema.views} | {index.name for index in schema.indexes}
+        named |= {enumeration.full for enumeration in schema.enumerations}
         names = sequence_names(schema).union(schema.names, named)
         return cls(Source.POSTGRES, frozenset(schema.spaces), frozenset(), names).along(path)
 

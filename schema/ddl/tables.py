@@ -11,7 +11,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from hornbeam_server.schema.ddl.copied_tables import read_like
-from hornbeam_server.schema.ddl.domains import Domain, domain_of, enumerated
+from hornbeam_server.schema.ddl.domains import Domain, domain_of, enumerated, is_inline_enum
 from hornbeam_server.schema.ddl.drafts import Drafts
 from hornbeam_server.schema.ddl.expressions import UNNAMED
 from hornbeam_server.schema.ddl.foreign_types import is_kept_as_text, is_zero_date, known_type
@@ -78,7 +78,10 @@ def read_column(
         column = replace(column, type=substitute(written))
         start = statement.offset(node.this)
         quoted = statement.quoted_behind(start)
-        domain = domain_of(statement, written, name, drafts.domains, quoted)
+        if is_inline_enum(written):
+            domain = _inline_enum(statement, written, name, draft, drafts)
+        else:
+            domain = domain_of(statement, written, drafts.domains, quoted)
     with drafts.problems.collect(subject, spoils=True):
         column = _typed(statement, node, name, domain)
     if domain is not None:
@@ -90,6 +93,17 @@ def read_column(
     if domain is not None:
         column = _in_domain(column, domain, constraints)
     draft.columns.append(column)
+
+
+def _inline_enum(
+    statement: Statement, kind: exp.DataType, column: Name, draft: RelationDraft, drafts: Drafts
+) -> Domain:
+    """Declare the ENUM of a column of MySQL, as the type table_column."""
+    own = f"{statement.spaces.parted(draft.name.text)[1]}_{column.text}"
+    name = statement.beside(draft.name, Name(own, column.place))
+    domain = enumerated(name, kind.expressions, statement.spaces)
+    _declare(domain, drafts)
+    return domain
 
 
 def _typed(
@@ -147,14 +161,17 @@ def read_domain(statement: Statement, tree: exp.Expr, drafts: Drafts) -> None:
 def read_enum(statement: Statement, tree: exp.Expr, drafts: Drafts) -> None:
     """Read CREATE TYPE … AS ENUM."""
     assert isinstance(tree, exp.Create)
-    _declare(enumerated(statement.table(tree.this), tree.expression.expressions), drafts)
+    name = statement.table(tree.this)
+    _declare(enumerated(name, tree.expression.expressions, statement.spaces), drafts)
 
 
 def _declare(domain: Domain, drafts: Drafts) -> None:
     name = domain.name
     if drafts.domains.setdefault(name.text, domain) is not domain:
         raise name.place.error(
-            f"Domain {name.text} is declared twice.", cure="Drop or rename one.", name=name.text
+            f"{'Type' if domain.is_enum else 'Domain'} {name.text} is declared twice.",
+            cure="Drop or rename one.",
+            name=name.text,
         )
 
 

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from hornbeam_server.schema.ddl.statement import DIALECT, Statement
 from hornbeam_server.schema.drafts import ViewDraft
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import (
     DEFAULT_GROUP,
     DEFAULT_INTERVAL_S,
@@ -18,7 +19,6 @@ from hornbeam_server.schema.model import (
     DeclaredView,
     Refresh,
 )
-from hornbeam_server.schema.render import identifier
 
 _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 _INTERVAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*")

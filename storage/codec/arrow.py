@@ -1,6 +1,7 @@
 """Rows as Arrow record batches: the Arrow type of each column type, and rows as columns.
 
-UUID and JSON have Arrow's canonical extension types.
+UUID and JSON have Arrow's canonical extension types. A column of an ENUM has the positions of its
+labels, which are ordered as the labels are; a column of texts has the labels themselves.
 """
 
 from __future__ import annotations
@@ -10,10 +11,19 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from hornbeam_server.schema.enumerations import position_of
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.rows import projection
-from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, REAL, ColumnType, Kind, Row, Value
+from hornbeam_server.schema.types import (
+    MAX_DECIMAL_PRECISION,
+    REAL,
+    ColumnType,
+    Kind,
+    Row,
+    Value,
+    enumeration_of,
+)
 
 _ARROW: dict[Kind, pa.DataType] = {
     Kind.INTEGER: pa.int32(),
@@ -29,6 +39,7 @@ _ARROW: dict[Kind, pa.DataType] = {
     Kind.INTERVAL: pa.month_day_nano_interval(),
     Kind.UUID: pa.uuid(),
     Kind.JSON: pa.json_(),
+    Kind.ENUM: pa.string(),
 }
 
 
@@ -52,8 +63,18 @@ def to_record_batch(columns: Sequence[Column], rows: Sequence[Row]) -> pa.Record
     """Convert rows, whose values have the columns' types, to one batch."""
     values: Iterable[Sequence[Value]] = zip(*rows, strict=True) if rows else ((),) * len(columns)
     schema = arrow_schema(columns)
-    arrays = [_array(column, field.type) for column, field in zip(values, schema, strict=True)]
+    stored = (_positions(some, column.type) for some, column in zip(values, columns, strict=True))
+    arrays = [_array(column, field.type) for column, field in zip(stored, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _positions(values: Sequence[Value], type_: ColumnType) -> Sequence[Value]:
+    """The values of a column, with positions instead of labels."""
+    if type_.enumeration is not None:
+        return list(map(position_of, values))
+    if enumeration_of(type_) is not None:
+        return [v if v is None else tuple(map(position_of, v)) for v in values]  # type: ignore[arg-type]
+    return values
 
 
 def picked_batch(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
+from hornbeam_server.schema.enumerations import Label, position_of
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.intervals import Interval, of_length
 from hornbeam_server.schema.seconds import ticks_of, time_at
@@ -169,6 +170,11 @@ def _text(value: str) -> bytes:
     return b"\x30" + _escaped(value.encode())
 
 
+def _label(value: Label | str) -> bytes:
+    """A value of an ENUM: its position as text, which may also be given."""
+    return _text(position_of(value))
+
+
 def _bytes(value: bytes) -> bytes:
     return b"\x31" + _escaped(value)
 
@@ -252,6 +258,7 @@ ENCODERS: dict[Kind, Encode] = {
     Kind.INTERVAL: _interval,
     Kind.UUID: _uuid,
     Kind.JSON: _text,
+    Kind.ENUM: _label,
 }
 
 _DECODERS: dict[int, Decode] = {

@@ -2,10 +2,11 @@
 
 Value: byte 0x01 (format), then all columns of the layout as a MessagePack array, in column order
 (DECIMAL, DATE, TIME, TIMESTAMP and UUID as text, TIMESTAMPTZ as the timestamp extension, BYTES as
-bin; msgspec's native forms; an array of any type as a MessagePack array of its elements, of which
-NULL is nil). A row written before columns were appended to its relation is shorter;
-the missing ones read as `Column.value_in_older_rows`. A dropped column keeps its place: older rows
-have its value, later rows NULL. An INTERVAL is a map of `months`, `days` and `microseconds`.
+bin; msgspec's native forms; an ENUM as the text of its label's position, `schema/enumerations.py`;
+an array of any type as a MessagePack array of its elements, of which NULL is nil). A row written
+before columns were appended to its relation is shorter; the missing ones read as
+`Column.value_in_older_rows`. A dropped column keeps its place: older rows have its value, later
+rows NULL. An INTERVAL is a map of `months`, `days` and `microseconds`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import msgspec
 
 from hornbeam_server.schema.catalog import Catalog, Layout
+from hornbeam_server.schema.enumerations import Label, stored_position
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.rows import projection
@@ -30,7 +32,7 @@ from hornbeam_server.storage.codec.keys import decode_parts, part_encoder, succe
 from hornbeam_server.storage.codec.many_rows import ManyRows, many_rows
 
 FORMAT = b"\x01"
-_ENCODER = msgspec.msgpack.Encoder()
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=stored_position)
 _LOOSE = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
@@ -49,14 +51,16 @@ class LayoutCodec:
             part_encoder(kind, down) for kind, down in zip(kinds, self._descending, strict=True)
         ]
         self._positions = layout.key_positions
+        of_key = (layout.columns[i].type.enumeration for i in layout.key_positions)
+        self._labels = [(part, e.by_position) for part, e in enumerate(of_key) if e is not None]
         self.key: Callable[[Row], bytes] = _key_encoder(layout)
         """Encoded key of a full row."""
         self.key_values: Callable[[Row], tuple[Value, ...]] = projection(self._positions)
         types = tuple(_annotation(column) for column in layout.columns)
-        self._decoder = msgspec.msgpack.Decoder(tuple[types])  # type: ignore[valid-type]
+        self._decoder = _decoder(tuple[types])  # type: ignore[valid-type]
         self.begin = FORMAT + _array_header(len(types))
         """The first bytes of the value of every row with all columns; the columns follow."""
-        self._batch_decoder = msgspec.msgpack.Decoder(list[tuple[types]])  # type: ignore[valid-type]
+        self._batch_decoder = _decoder(list[tuple[types]])  # type: ignore[valid-type]
         self._kept_size = kept_sizes(column.type for column in layout.columns)
         self._runs = _Runs(types, shared) if 0 < shared < len(types) else None
         self._least = max([0, *(i + 1 for i in self._positions if _is_required(layout.columns[i]))])
@@ -85,7 +89,17 @@ class LayoutCodec:
 
         A decimal comes back with another number of trailing zeros: equal, not identical.
         """
-        return decode_parts(key, self._descending)
+        values = decode_parts(key, self._descending)
+        if not self._labels:
+            return values
+        found = list(values)
+        for part, labels in self._labels:
+            position = found[part]
+            label = None if position is None else labels.get(str(position))
+            if label is None is not position:
+                raise Corruption(f"A key of {self.layout.name} has no label: {key.hex()}")
+            found[part] = label
+        return tuple(found)
 
     def is_key(self, key: bytes) -> bool:
         """True if a row of this layout can have `key` as its encoded key."""
@@ -191,7 +205,7 @@ class LayoutCodec:
         if known is None:
             columns = self.layout.columns
             types = tuple(_annotation(column) for column in columns[:given])
-            decoder = msgspec.msgpack.Decoder(tuple[types] if types else tuple[()])  # type: ignore[valid-type]
+            decoder = _decoder(tuple[types] if types else tuple[()])  # type: ignore[valid-type]
             defaults = tuple(column.value_in_older_rows for column in columns[given:])
             known = self._short[given] = (decoder, defaults)
         return known
@@ -212,7 +226,7 @@ class _Runs:
         self._shared = shared
         self._rest_header = _array_header(len(types) - shared)
         rest = tuple(types[shared:])
-        self._rest = msgspec.msgpack.Decoder(tuple[rest])  # type: ignore[valid-type]
+        self._rest = _decoder(tuple[rest])  # type: ignore[valid-type]
 
     def decode(self, values: Sequence[bytes], decode: Callable[[bytes], Row]) -> list[Row]:
         rows: list[Row] = []
@@ -323,9 +337,24 @@ def _annotation(column: Column) -> Any:
 
 
 def _python_type(type_: ColumnType) -> Any:
+    if type_.enumeration is not None:
+        return type_.enumeration.class_
     if type_.element is None:
         return PYTHON_TYPES[type_.kind]
     return tuple[_python_type(type_.element) | None, ...]  # type: ignore[misc]
+
+
+def _decoder(type_: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(type_, dec_hook=_labelled)
+
+
+def _labelled(class_: type[Label], position: str) -> Label:
+    """The label at a position in the enumeration of `class_`. Raises ValueError, which msgspec
+    reports as a value of another type."""
+    found = class_.of.by_position.get(position)
+    if found is None:
+        raise ValueError(f"{position!r} is the position of no label")
+    return found
 
 
 def _key_encoder(layout: Layout) -> Callable[[Row], bytes]:

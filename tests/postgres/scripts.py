@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tests.postgres import enum_statements
 from tests.postgres.script_statements import STATEMENTS
 
 FIXTURE = Path(__file__).parent / "fixtures" / "scripts.json"
@@ -25,6 +26,7 @@ _WRITES = re.compile(r"(?:MERGE INTO|INSERT INTO|UPDATE) ([\w.]+)(?!.* RETURNING
 SCRIPTS: Mapping[str, str] = MappingProxyType(
     {
         **STATEMENTS,
+        **enum_statements.STATEMENTS,
         "merge": """
 CREATE TABLE stock (id INTEGER PRIMARY KEY, name TEXT NOT NULL, n INTEGER DEFAULT 7 CHECK (n >= 0))
 CREATE TABLE news (id INTEGER PRIMARY KEY, name TEXT, n INTEGER)
@@ -195,10 +197,12 @@ def _empty(db: Any) -> None:
 
 def shown(rows: Sequence[Sequence[Any]]) -> list[list[str]]:
     """The rows as texts; numbers without zeros at their end, and NULL as such."""
-    return [["NULL" if value is None else _shown(value) for value in row] for row in rows]
+    return [list(map(_shown, row)) for row in rows]
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return "NULL"
     if isinstance(value, list):
         return "{" + ",".join(map(_shown, value)) + "}"
     text = str(value)

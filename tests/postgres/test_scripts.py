@@ -16,6 +16,7 @@ _LENGTH = "A result has no length of text, so the table has TEXT."
 DECLARED = {
     "ALTER TABLE u ALTER COLUMN b TYPE INTEGER USING b::INTEGER * 2": "A conversion casts text in"
     " its outermost cast alone.",
+    "CREATE TYPE twice AS ENUM ('x', 'x')": "PostgreSQL reports its own catalog's unique index.",
     "INSERT INTO s VALUES (9, 'longer than five')": _LENGTH,
     "SELECT * FROM s ORDER BY 1": _LENGTH,
 }

@@ -16,8 +16,9 @@ from bench.peers.postgres import Server, binaries
 from hornbeam_server.schema.ddl import dumps
 from hornbeam_server.schema.ddl.load import Reading
 from hornbeam_server.schema.ddl.sources import Source
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import Action, ForeignKey, Relation, Schema
-from hornbeam_server.schema.render import identifier, render_ddl
+from hornbeam_server.schema.render import render_ddl
 from tests.published.files import Published
 
 BLANK_PADDED = 1042

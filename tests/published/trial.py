@@ -21,8 +21,8 @@ from bench.peers.postgres import Server
 from hornbeam.cli import main as hornbeam_command
 from hornbeam.cli.importing import readings_of
 from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import DefaultKind, Refresh, Relation, Schema
-from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.sqltext import literal_sql
 from tests.client import client_world
 from tests.published import reference

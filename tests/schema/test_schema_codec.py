@@ -23,6 +23,7 @@ from hornbeam_server.schema.codec import decode_catalog, encode_catalog
 from hornbeam_server.schema.copies import Copy
 from hornbeam_server.schema.counters import Beginning
 from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.enumerated import in_positions
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import (
     Check,
@@ -474,6 +475,22 @@ def test_live_views_raise_the_format_number_and_are_decoded() -> None:
     assert encode_catalog(catalog) == LIVE
     assert decode_catalog(LIVE) == catalog
     assert decode_catalog(LIVE).schema.views[0].refresh is Refresh.LIVE
+
+
+LABELS = (Path(__file__).parent / "fixtures" / "catalog_15_enumerations.json").read_bytes()
+"""A catalog with an enumeration that has got labels between others."""
+
+
+def test_enumerations_raise_the_format_number_and_are_decoded() -> None:
+    text = (
+        "CREATE SCHEMA shop; CREATE TYPE shop.size AS ENUM ({});"
+        "CREATE TABLE r (a shop.size PRIMARY KEY, b shop.size[] DEFAULT '{{S,L}}');"
+    ).format
+    before, after = load_ddl(text("'S', 'L'")), load_ddl(text("'XS', 'S', 'M', 'L'"))
+    catalog = Catalog(1, in_positions(after, before), Forest(("r",)))
+    assert encode_catalog(catalog) == LABELS
+    assert decode_catalog(LABELS) == catalog
+    assert decode_catalog(LABELS).schema.enumerations[0].positions == ("6", "c", "i", "o")
 
 
 RENAMED = (Path(__file__).parent / "fixtures" / "catalog_12_renamed.json").read_bytes()

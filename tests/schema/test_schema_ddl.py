@@ -971,19 +971,16 @@ def test_names_may_have_the_schema_public() -> None:
     assert schema.indexes[0].relation == "b"
 
 
-def test_an_enum_is_text_with_a_check_and_a_note():
+def test_an_enum_is_a_type_of_the_schema() -> None:
     schema = load_ddl(
         "CREATE TYPE public.mpaa AS ENUM ('G', 'NC-17', 'it''s');"
         "CREATE TABLE film (f_id INT PRIMARY KEY, rating mpaa NOT NULL DEFAULT 'G', again mpaa)"
     )
     film = schema.relation("film")
-    assert [(c.type.kind, c.nullable) for c in film.columns[1:]] == [
-        (Kind.TEXT, False),
-        (Kind.TEXT, True),
+    assert [(c.type.ddl(), c.nullable) for c in film.columns[1:]] == [
+        ("mpaa", False),
+        ("mpaa", True),
     ]
-    assert [(check.name, check.sql) for check in film.checks] == [
-        ("film_rating_check", "rating IN ('G', 'NC-17', 'it''s')"),
-        ("film_again_check", "again IN ('G', 'NC-17', 'it''s')"),
-    ]
-    assert [note.partition(":")[0] for note in schema.notes] == ["film.rating", "film.again"]
+    assert [each.labels for each in schema.enumerations] == [("G", "NC-17", "it's")]
+    assert (film.checks, schema.notes) == ((), ())
     assert load_ddl(render_ddl(schema)) == schema

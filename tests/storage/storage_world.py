@@ -3,10 +3,12 @@
 from hornbeam_server.schema.catalog import Catalog, Forest, Layout
 from hornbeam_server.schema.model import Column, KeyPart, Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Kind, array_of
+from tests.strategies import SIZE
 
 PLAIN = {kind: ColumnType(kind) for kind in Kind} | {
     Kind.DECIMAL: ColumnType(Kind.DECIMAL, 38, 10),
     Kind.ARRAY: array_of(ColumnType(Kind.TEXT)),
+    Kind.ENUM: SIZE,
 }
 
 

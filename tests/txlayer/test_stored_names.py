@@ -14,8 +14,9 @@ from hornbeam_server.schema.catalog import Catalog, Forest, cells_of_index
 from hornbeam_server.schema.codec import decode_catalog, encode_catalog
 from hornbeam_server.schema.ddl import load_ddl, render_ddl
 from hornbeam_server.schema.errors import InvalidRequest, SchemaError, SqlError
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import Schema
-from hornbeam_server.schema.render import identifier, spelled
+from hornbeam_server.schema.render import spelled
 from hornbeam_server.txlayer.ddl.numbering import with_numbers
 
 NAMES = ("r", "a", ".2", "a..2", "r..2", "v", "v.cells", "v.values0")

@@ -22,7 +22,7 @@ from types import MappingProxyType
 from hornbeam_server.query.binding.sequence_calls import SequenceCall
 from hornbeam_server.schema.counters import SEQUENCE, Counter
 from hornbeam_server.schema.errors import LimitExceeded, SqlError
-from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.storage.ports import NEWEST, TableStore
 
 TABLE = "s.identity"

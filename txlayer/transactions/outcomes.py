@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 from msgspec.msgpack import Ext
 
+from hornbeam_server.schema.enumerations import Label
 from hornbeam_server.schema.errors import Corruption, IdempotencyMismatch, InvalidRequest
 from hornbeam_server.schema.intervals import Interval, interval
 from hornbeam_server.schema.turns import made
@@ -191,6 +192,8 @@ def _packed(row: tuple[Any, ...]) -> tuple[Any, ...]:
 def _extended(value: Any) -> Any:
     if type(value) is tuple:
         return _packed(value)
+    if isinstance(value, Label):
+        return str(value)
     extension = _EXTENSIONS.get(type(value))
     return value if extension is None else Ext(extension[0], extension[1](value))
 

@@ -10,8 +10,9 @@ from hornbeam_server.query.binding.binder import bind_tree
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, Unsupported
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import DefaultKind, Relation
-from hornbeam_server.schema.render import identifier, spelled
+from hornbeam_server.schema.render import spelled
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.txlayer.transactions.write_clauses import require_truncated
 from hornbeam_server.txlayer.transactions.write_plans import Subquery, TruncatePlan

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from hornbeam_server.maintain.deltas.algebra import Map, Scan
-from hornbeam_server.maintain.deltas.relations import Field, Fields, one_nan
+from hornbeam_server.maintain.deltas.relations import Field, Fields, duck_type, one_nan
 from hornbeam_server.maintain.deltas.rows.parsing import Flat, NotCompiledError, flattened, parsed
 from hornbeam_server.maintain.deltas.zsets import Weighted
 from hornbeam_server.query.dialect.grammar import NAME
@@ -24,7 +24,7 @@ from hornbeam_server.query.expressions import MAY_BE_NAN, CompiledExpression, co
 from hornbeam_server.schema.errors import SqlError
 from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.trees import unlink
-from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value, as_text
 
 Test = Callable[[Row], bool]
 Evaluate = Callable[[Row], Value]
@@ -188,5 +188,5 @@ class _Columns:
 def _is_exact(field: Field) -> bool:
     """Is the column's type in DuckDB the stored one? Others (HUGEINT, TINYINT) give expressions
     other types."""
-    text = field.type.kind is Kind.TEXT
-    return field.duck == field.type.sql() or (text and field.duck in ("VARCHAR", "TEXT"))
+    text = as_text(field.type).kind is Kind.TEXT
+    return field.duck == duck_type(field.type) or (text and field.duck in ("VARCHAR", "TEXT"))

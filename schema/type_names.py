@@ -1,0 +1,56 @@
+"""Types that the text of an expression or a SELECT names in its casts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from hornbeam_server.schema.model import PUBLIC
+from hornbeam_server.schema.namespaces import joined
+from hornbeam_server.schema.qualifying import Edit, edited
+
+_DIALECT = Dialect.get_or_raise("postgres")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedType:
+    """The name of a type behind `::`, or in CAST (… AS name): its full name, and where it begins
+    and ends in the text."""
+
+    full: str
+    start: int
+    end: int
+
+
+def named_types(sql: str) -> Iterator[NamedType]:
+    """The types that casts in `sql` name, also built-in ones."""
+    try:
+        tokens = _DIALECT.tokenize(sql)
+    except TokenError:
+        return
+    for at, token in enumerate(tokens):
+        if token.token_type not in {TokenType.DCOLON, TokenType.ALIAS}:
+            continue
+        last = at + 1
+        while [each.text for each in tokens[last + 1 : last + 2]] == ["."] and tokens[last + 2 :]:
+            last += 2
+        behind = [each.text for each in tokens[last + 1 : last + 2]]
+        cast = token.token_type is TokenType.DCOLON or behind in ([")"], ["["])
+        if cast and last < len(tokens):
+            parts = [_name(each) for each in tokens[at + 1 : last + 1 : 2]]
+            full = joined(parts[-2] if parts[1:] else PUBLIC, parts[-1])
+            yield NamedType(full, tokens[at + 1].start, tokens[last].end + 1)
+
+
+def with_renamed_type(sql: str, old: str, new: str) -> str:
+    """The text with `new`, a name in SQL, for the type with the full name `old`."""
+    found = (each for each in named_types(sql) if each.full == old)
+    return edited(sql, [Edit(each.start, each.end, new) for each in found])
+
+
+def _name(token: Token) -> str:
+    return token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower()
