@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from hornbeam_server.maintain.deltas.relations import labels_in_duckdb
+from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.functions import function_name, is_aggregate
@@ -103,8 +105,27 @@ def plain(node: exp.Expr) -> str | None:
 
 
 def text(node: exp.Expr) -> str:
-    """The expression as SQL for DuckDB."""
-    return duckdb_sql(node)
+    """The expression as SQL for DuckDB. A constant of an ENUM has its type there
+    (`relations.labels_in_duckdb`), so that DuckDB tells which results have it."""
+    return duckdb_sql(_with_typed_labels(node))
+
+
+def _with_typed_labels(node: exp.Expr) -> exp.Expr:
+    found = [each for each in node.walk() if _is_label(each)]
+    if not found:
+        return node
+    typed = node.copy().transform(lambda each: _typed(each) if _is_label(each) else each)
+    return typed if isinstance(typed, exp.Expr) else node
+
+
+def _is_label(node: exp.Expr) -> bool:
+    constant = node.meta.get(CONSTANT)
+    return constant is not None and constant[0].enumeration is not None
+
+
+def _typed(node: exp.Expr) -> exp.Expr:
+    type_ = exp.DataType.build(labels_in_duckdb(node.meta[CONSTANT][0]), dialect="duckdb")
+    return exp.Cast(this=exp.Literal.string(node.name), to=type_)
 
 
 def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:

@@ -245,7 +245,9 @@ def _described(sql: str, tables: tuple[tuple[str, Fields], ...]) -> Fields:
         found = worker.ask_in_thread([Describe(sql)], DESCRIBE_S)
     assert isinstance(found, Described)
     columns = zip(found.names, found.duck, found.types, strict=True)
-    labels = {_marked(f.type): f.type for _, fields in tables for f in fields if _has_labels(f)}
+    labels = {
+        labels_in_duckdb(f.type): f.type for _, fields in tables for f in fields if _has_labels(f)
+    }
     labels |= {f"{name}[]": array_of(type_) for name, type_ in labels.items() if not type_.element}
     labels |= {
         name.removesuffix("[]"): type_.element for name, type_ in labels.items() if type_.element
@@ -260,7 +262,7 @@ def _described(sql: str, tables: tuple[tuple[str, Fields], ...]) -> Fields:
 
 def _declared(fields: Fields) -> str:
     return ", ".join(
-        f"{quoted(f.name)} {_marked(f.type) if _has_labels(f) else f.duck}" for f in fields
+        f"{quoted(f.name)} {labels_in_duckdb(f.type) if _has_labels(f) else f.duck}" for f in fields
     )
 
 
@@ -268,7 +270,7 @@ def _has_labels(field: Field) -> bool:
     return enumeration_of(field.type) is not None
 
 
-def _marked(type_: ColumnType) -> str:
+def labels_in_duckdb(type_: ColumnType) -> str:
     """An ENUM as one of DuckDB, by which DuckDB tells which of its results are of this type. Its
     values are the positions, and the name of the type, which is no position."""
     labels = enumeration_of(type_)
@@ -280,6 +282,8 @@ def _marked(type_: ColumnType) -> str:
 def _duck(name: str) -> str:
     """The type's name, with VARCHAR for an untyped NULL, as in every answer of the server. Our
     parser reads DuckDB's FLOAT as DOUBLE."""
+    if name.startswith("ENUM("):
+        return "VARCHAR"
     return {'"NULL"': "VARCHAR", "FLOAT": REAL.sql(), "FLOAT[]": f"{REAL.sql()}[]"}.get(name, name)
 
 

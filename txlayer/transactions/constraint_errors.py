@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import ForeignKeyViolation, UniqueViolation
+from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import ForeignKey, Relation
-from hornbeam_server.schema.render import identifier
 from hornbeam_server.schema.sqltext import literal_sql, shown
 from hornbeam_server.schema.types import Value
 from hornbeam_server.txlayer.transactions.constraints import UniqueCheck

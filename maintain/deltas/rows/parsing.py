@@ -47,7 +47,13 @@ def parsed(sql: str) -> exp.Expr:
         tree = read_expression(sql)
     except SqlglotError:
         raise NotCompiledError(sql) from None
-    return tree.transform(cast_literal) if tree.find(exp.Anonymous) else tree
+    read = tree.transform(cast_literal) if tree.find(exp.Anonymous) else tree
+    return read.transform(_untyped) if "ENUM(" in sql else read
+
+
+def _untyped(node: exp.Expr) -> exp.Expr:
+    """The text of a constant of an ENUM, which takes the type of the other operand."""
+    return node.this if isinstance(node, exp.Cast) and node.is_type(exp.DType.ENUM) else node
 
 
 def column(name: str) -> exp.Expr:
