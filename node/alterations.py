@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot.errors import SqlglotError
 
+from hornbeam_server.node.added_labels import with_label
 from hornbeam_server.node.dependents import (
     Dependent,
     users_of_column,
@@ -327,27 +328,10 @@ class _Work:
                         self.renames.append(Rename(asked.name, "", moved, type=True))
 
     def _add_label(self, enumeration: Enumeration, action: AddLabel) -> None:
-        labels = list(enumeration.labels)
-        if action.label in labels:
-            if not action.guarded:
-                raise self._error(
-                    f"{enumeration.sql} has the label {action.label} already.",
-                    "Choose another label, or write ADD VALUE IF NOT EXISTS.",
-                )
+        grown = with_label(enumeration, action)
+        if grown == enumeration:
             self.notes.append(f"The label {action.label} exists: nothing is added.")
-            return
-        at = len(labels)
-        if action.beside is not None:
-            if action.beside not in labels:
-                raise self._error(
-                    f"{enumeration.sql} has no label {action.beside}.",
-                    f"Its labels are: {', '.join(labels)}.",
-                )
-            at = labels.index(action.beside) + (not action.before)
-        labels.insert(at, action.label)
-        grown = replace(enumeration, labels=tuple(labels)).following(enumeration)
         self.schema = with_enumerations(self.schema, {enumeration.full: grown})
-        self.schema = self._loaded(render_ddl(self.schema))
 
     def _move_sequence(self, sequence: DeclaredSequence, space: str) -> None:
         if sequence.owner is not None:

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from hornbeam_server.query.dialect.duckdb_sql import check_cast
+from hornbeam_server.query.dialect.enumerations import name_of
 from hornbeam_server.query.dialect.sums import number_type
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import ColumnType, Kind, enumeration_of
 
 TypeOf = Callable[[exp.Expr], ColumnType | None]
 OPERATORS = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.DPipe)
@@ -43,6 +44,8 @@ def text_as(text: exp.Literal, type_: ColumnType) -> exp.Cast:
 
 def _named(type_: ColumnType) -> exp.DataType:
     """The type for a cast; NUMERIC keeps the digits that are written."""
+    if enumeration_of(type_) is not None:
+        return name_of(type_)
     exact = type_.kind is Kind.DECIMAL
     return (
         exp.DataType(this=exp.DType.DECIMAL)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.binding.names import OutputColumn
 from hornbeam_server.query.binding.text_operands import text_as
 from hornbeam_server.query.dialect.grammar import at
@@ -38,7 +39,7 @@ def type_texts(values: Sequence[exp.Expr], type_: ColumnType | None) -> None:
         return
     for value in values:
         inner = value.unnest()
-        if isinstance(inner, exp.Literal) and inner.is_string:
+        if isinstance(inner, exp.Literal) and _is_untyped(inner) and inner.is_string:
             supersede(inner, text_as(inner, type_))
 
 
@@ -78,6 +79,8 @@ def _items(side: exp.Expr) -> Sequence[exp.Expr]:
 
 def _is_untyped(value: exp.Expr) -> bool:
     inner = value.unnest()
+    if CONSTANT in inner.meta:
+        return False
     return isinstance(inner, exp.Null) or (isinstance(inner, exp.Literal) and inner.is_string)
 
 

@@ -17,6 +17,15 @@ ENUMERATION = "enumeration"
 _TEXT = ColumnType(Kind.TEXT)
 
 
+def name_of(type_: ColumnType) -> exp.DataType:
+    """The name of an ENUM, or of an array of it, in a cast."""
+    if type_.element is not None:
+        return exp.DataType(this=exp.DType.ARRAY, expressions=[name_of(type_.element)], nested=True)
+    named = exp.DataType(this=exp.DType.USERDEFINED, kind=type_.labels.sql)
+    named.meta[ENUMERATION] = type_.labels
+    return named
+
+
 def write_labels(node: exp.Cast) -> bool:
     """Write a cast of an ENUM to text, or of text to an ENUM. The result says whether the cast is
     written: one to text is still to be written, as a cast of a text."""

@@ -17,7 +17,7 @@ from hornbeam_server.maintain.deltas.stages import input_schema
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
-from hornbeam_server.query.dialect.duckdb_types import column_type, from_record_batch
+from hornbeam_server.query.dialect.duckdb_types import column_type, from_record_batch, with_labels
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, Layout, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.model import DeclaredView
@@ -245,6 +245,7 @@ class World:
         for name, program in self.programs.items():
             answer = database.sql(duckdb_sql(parse(self.sqls[name])) if over_views else program.sql)
             types = [column_type(type_) for type_ in answer.types]
+            types = with_labels(types, [column.type for column in program.columns])
             batches = answer.to_arrow_table().to_batches()
             found[name] = types, [r for b in batches for r in from_record_batch(b, types)]
         database.close()
