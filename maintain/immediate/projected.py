@@ -11,12 +11,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from hornbeam_server.maintain.deltas.algebra import Aggregate, Union, walk
 from hornbeam_server.maintain.deltas.program import Translated, translated, unlike
 from hornbeam_server.maintain.deltas.relations import Field
 from hornbeam_server.maintain.deltas.rows.maps import RowMap
-from hornbeam_server.maintain.immediate.definition import Definition, define, define_stored
+from hornbeam_server.maintain.immediate.definition import (
+    MAX_KEPT,
+    Definition,
+    define,
+    define_stored,
+)
 from hornbeam_server.maintain.immediate.program import (
     StarProgram,
     compile_immediate,
@@ -107,6 +113,11 @@ def define_any_stored(view: TransactionalView, catalog: Catalog) -> AnyDefinitio
     """The definition of a stored view of either kind (`define_stored`)."""
     if isinstance(view, ImmediateView):
         return define_stored(view, catalog)
+    return _defined(view, Catalog(0, catalog.schema, catalog.forest))
+
+
+@lru_cache(MAX_KEPT)
+def _defined(view: ProjectedView, catalog: Catalog) -> AnyDefinition:
     declared = view.declared
     for double in (False, True):
         found = translated(declared, catalog, double_quotients=double)
