@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hornbeam_server.maintain.indexes import compile_index
 from hornbeam_server.maintain.programs import Programs
@@ -51,7 +51,7 @@ class Target:
     name: str
     table: str
     encode: Callable[[Row], bytes]
-    long_bytes: Callable[[Row], int]
+    long_bytes_of: Callable[[Sequence[Row]], int]
     project: Projection | None = None
     key: Callable[[Row], bytes] | None = None
     holds: Callable[[Row], bool] | None = None
@@ -65,14 +65,26 @@ class StoredRow(NamedTuple):
     row: Row
 
 
+class StoredPuts(NamedTuple):
+    """Rows of a layout, and the puts that store them."""
+
+    target: Target
+    puts: list[Put]
+    rows: list[Row]
+
+
+Chain = Callable[[Found], Sequence[Any]]
+"""The rows at some places, which together are a row of a layout."""
+
+
 @dataclass(frozen=True, slots=True)
 class InsertProgram:
     """What one new row of `relation` stores.
 
     `ancestors` are at the places from 1 on. `levels` are the places whose rows must be read, in
     steps: those of a step are found from the rows of earlier steps. `tree` are the places on the
-    way to the root, whose row itself is not read for it. Each of `sources` has the places whose
-    rows together are a row of a layout, and the layouts that store it: the relation itself with its
+    way to the root, whose row itself is not read for it. Each of `sources` has the rows that
+    together are a row of a layout, and the layouts that store it: the relation itself with its
     indexes, then each view with its own.
     """
 
@@ -80,28 +92,41 @@ class InsertProgram:
     ancestors: tuple[Ancestor, ...]
     levels: tuple[tuple[int, ...], ...]
     tree: tuple[int, ...]
-    sources: tuple[tuple[tuple[int, ...], tuple[Target, ...]], ...]
+    sources: tuple[tuple[Chain, tuple[Target, ...]], ...]
 
     def stored(self, key: bytes, found: Found) -> list[StoredRow]:
         """All rows that are stored, in the order of `Programs.mutations`, given the encoded key of
         the new row and the rows at all places that must be read. A chain with a missing row is in
         no view."""
         stored: list[StoredRow] = []
-        for places, targets in self.sources:
-            row: Row = ()
-            for place in places:
-                part = found[place]
-                if part is None:
-                    break
-                row = row + part if row else part
-            else:
-                for target in targets:
-                    if target.holds is not None and not target.holds(row):
-                        continue
-                    entry = row if target.project is None else target.project(row)
-                    own = key if target.key is None else target.key(entry)
-                    put = make_put((own, target.encode(entry)))
-                    stored.append(_stored((target, put, entry)))
+        for chain, targets in self.sources:
+            parts = chain(found)
+            if None in parts:
+                continue
+            row: Row = sum(parts, ())
+            for target in targets:
+                if target.holds is not None and not target.holds(row):
+                    continue
+                entry = row if target.project is None else target.project(row)
+                own = key if target.key is None else target.key(entry)
+                put = make_put((own, target.encode(entry)))
+                stored.append(_stored((target, put, entry)))
+        return stored
+
+    def stored_all(self, keys: Sequence[bytes], found: Sequence[Found]) -> list[StoredPuts]:
+        """`stored` for many new rows, by layout: `keys` are their encoded keys, and `found` has the
+        rows at the places of each."""
+        stored: list[StoredPuts] = []
+        for chain, targets in self.sources:
+            chains = [(key, chain(each)) for key, each in zip(keys, found, strict=True)]
+            whole = [(key, sum(parts, ())) for key, parts in chains if None not in parts]
+            for target in targets:
+                holds, project, encode = target.holds, target.project, target.encode
+                kept = whole if holds is None else [each for each in whole if holds(each[1])]
+                rows: list[Row] = [row if project is None else project(row) for _, row in kept]
+                own = [key for key, _ in kept] if target.key is None else map(target.key, rows)
+                puts = list(map(make_put, zip(own, map(encode, rows), strict=True)))
+                stored.append(StoredPuts(target, puts, rows))
         return stored
 
 
@@ -126,13 +151,20 @@ def compile_insert(
     for foreign_key in foreign_keys:
         places.at(0, foreign_key)
     own = _targets(catalog, codecs, relation)
-    sources: list[tuple[tuple[int, ...], tuple[Target, ...]]] = [((0,), own)]
+    sources: list[tuple[Chain, tuple[Target, ...]]] = [(_chain((0,)), own)]
     for view in catalog.views:
         if view.last == relation and catalog.maintained(view.name):
             path = places.along(view.edges[::-1])
-            sources.append(((*path[::-1], 0), _targets(catalog, codecs, view.name)))
+            chain = _chain((*path[::-1], 0))
+            sources.append((chain, _targets(catalog, codecs, view.name)))
     tree = places.along(_to_root(catalog, relation), to_read=False)
     return InsertProgram(relation, tuple(places.ancestors), places.levels(), tree, tuple(sources))
+
+
+def _chain(places: Sequence[int]) -> Chain:
+    pick: Any = projection(places)
+    found: Chain = pick
+    return found
 
 
 class _Places:
@@ -208,4 +240,4 @@ def _targets(catalog: Catalog, codecs: Codecs, name: str) -> tuple[Target, ...]:
 
 def _target(codecs: Codecs, name: str) -> Target:
     codec = codecs(name)
-    return Target(name, codec.layout.table, codec.encode, codec.long_bytes)
+    return Target(name, codec.layout.table, codec.encode, codec.long_bytes_of)

@@ -39,6 +39,22 @@ def kept_sizes(types: Iterable[ColumnType]) -> Callable[[Sequence[Any]], int]:
     )
 
 
+def kept_sizes_of_rows(types: Iterable[ColumnType]) -> Callable[[Sequence[Sequence[Any]]], int]:
+    """`kept_sizes` of many rows together: the lengths are added up column by column."""
+    found = tuple(enumerate(types))
+    plain = tuple(i for i, type_ in found if type_.kind in LONG and type_.element is None)
+    arrays = tuple(i for i, type_ in found if type_.element is not None)
+
+    def size(rows: Sequence[Sequence[Any]]) -> int:
+        columns = tuple(zip(*rows, strict=True))
+        if not columns:
+            return 0
+        lengths = sum([sum(map(len, filter(None, columns[i]))) for i in plain])
+        return lengths + sum([sum(map(size_of, filter(None, columns[i]))) for i in arrays])
+
+    return size
+
+
 def bytes_at(rows: Sequence[Row], positions: Sequence[int]) -> int:
     """Size of the values at `positions`, which must all be texts, bytes, arrays or NULL."""
     size = 0

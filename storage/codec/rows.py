@@ -23,7 +23,7 @@ from hornbeam_server.schema.enumerations import Label, stored_position
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.rows import projection
-from hornbeam_server.schema.sizes import kept_sizes
+from hornbeam_server.schema.sizes import kept_sizes, kept_sizes_of_rows
 from hornbeam_server.schema.types import PYTHON_TYPES, ColumnType, Row, Value
 from hornbeam_server.schema.views import ImmediateView
 from hornbeam_server.storage.codec.folds import Compute, Fold
@@ -135,6 +135,11 @@ class LayoutCodec:
     def long_bytes(self, row: Row | None) -> int:
         """Size of the texts and bytes of a row: the values that can have any length."""
         return 0 if row is None else self._kept_size(row)
+
+    @cached_property
+    def long_bytes_of(self) -> Callable[[Sequence[Row]], int]:
+        """`long_bytes` of many rows together."""
+        return kept_sizes_of_rows(column.type for column in self.layout.columns)
 
     def encode(self, row: Row) -> bytes:
         return FORMAT + _ENCODER.encode(row)

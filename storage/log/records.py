@@ -161,8 +161,8 @@ def _add_values(pieces: _Pieces, item: _Item) -> None:
 
 def _have_large(items: Sequence[_Item]) -> bool:
     """Have some puts or changes a value that is not to be copied?"""
-    sizes = [len(value) for item in items for value in item if value is not None]
-    return max(sizes, default=0) >= PIECE_BYTES
+    lengths = map(len, filter(None, chain.from_iterable(items)))
+    return max(lengths, default=0) >= PIECE_BYTES
 
 
 def _array_header(count: int) -> bytes:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hornbeam_server.schema.arrays import elements_of, order_of, text_of_elements
 from hornbeam_server.schema.assignment import assign, assign_of_file, text_of
 from hornbeam_server.schema.errors import TypeMismatch
-from hornbeam_server.schema.sizes import bytes_of, size_of
+from hornbeam_server.schema.sizes import bytes_of, kept_sizes, kept_sizes_of_rows, size_of
 from hornbeam_server.schema.types import ColumnType, Kind, array_of, encoded_alike, takes_all
 from tests.strategies import KEY_KINDS, TEXTS, column_types, values
 
@@ -115,3 +115,19 @@ def test_types_of_arrays_are_alike_if_their_elements_are():
     assert not encoded_alike(INTEGERS, ColumnType(Kind.INTEGER))
     assert takes_all(big, INTEGERS)
     assert not takes_all(INTEGERS, big)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(),
+            st.none() | st.text(),
+            st.none() | st.binary(),
+            st.none() | st.lists(st.none() | st.text()).map(tuple),
+        )
+    )
+)
+def test_sizes_of_rows_together_are_the_sum_of_their_sizes(rows):
+    text = ColumnType(Kind.TEXT)
+    types = [ColumnType(Kind.INTEGER), text, ColumnType(Kind.BYTES), array_of(text)]
+    assert kept_sizes_of_rows(types)(rows) == sum(map(kept_sizes(types), rows))

@@ -7,16 +7,25 @@ import itertools
 import tempfile
 from pathlib import Path
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.schema.errors import HornbeamError
-from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
+from hornbeam_server.storage.log.records import Commit
+from hornbeam_server.txlayer.transactions import outcomes
+from hornbeam_server.txlayer.transactions.requests import (
+    InsertRows,
+    RepeatedStatement,
+    Statement,
+    TransactionRequest,
+)
 from tests.txlayer.database_world import opened, settled, shop
-from tests.txlayer.test_transactions_law import begin, inserts, worlds
+from tests.txlayer.test_transactions_law import begin, inserts, values_for, worlds
 from tests.txlayer.transactions_model import visible
 
+commits_of = msgspec.msgpack.Decoder(Commit)
 NOW = dt.datetime(2026, 11, 28, 12, tzinfo=dt.UTC)
 
 
@@ -39,7 +48,11 @@ async def run(database, statements, *, short):
 
     def committing(attempt, prepared, ended):
         locks = sorted((name, mode.value) for name, mode in attempt.owner.held.items())
-        seen.append((prepared.writes, prepared.payload, locks, attempt.affected, attempt.growth))
+        record = commits_of.decode(b"".join(prepared.payload))
+        assert record.writes == prepared.writes
+        # The outcome has `affected` in any order, and the answer is compared, too.
+        del record.writes[outcomes.TABLE]
+        seen.append((record, locks, attempt.affected, attempt.growth))
         return commit(attempt, prepared, ended)
 
     manager._commit = committing
@@ -82,6 +95,11 @@ async def both(begun, statements):
     return count
 
 
+@st.composite
+def rows_of(draw, schema, state, relation):
+    return tuple([draw(values_for(schema, state, relation, column)) for column in relation.columns])
+
+
 @settings(max_examples=15)
 @given(st.data())
 def test_short_inserts_of_any_schema_commit_what_the_general_path_commits(data):
@@ -90,6 +108,15 @@ def test_short_inserts_of_any_schema_commit_what_the_general_path_commits(data):
     drawn = data.draw(st.lists(inserts(schema, rows), min_size=4, max_size=8))
     late = data.draw(st.booleans())
     statements = [operation.sql(catalog.schema) for operation in drawn]
+    for relation in schema.relations:
+        some = data.draw(st.lists(rows_of(schema, rows, relation), min_size=1, max_size=6))
+        if data.draw(st.booleans()):
+            statements.append(InsertRows(relation.name, relation.column_names, some))
+        else:
+            names = ", ".join(relation.column_names)
+            marks = ", ".join("?" * len(relation.columns))
+            sql = f"INSERT INTO {relation.name} ({names}) VALUES ({marks})"
+            statements.append(RepeatedStatement(sql, some))
 
     async def begun(database):
         await begin(database, catalog, rows, late)
@@ -127,6 +154,28 @@ WIDE = (
     ("INSERT INTO wide (price, at) VALUES (now()::text, now())", ()),
     ("INSERT INTO wide (a, at) VALUES (2, now())", ()),
     ("INSERT INTO wide DEFAULT VALUES", ()),
+    ("INSERT INTO wide (a, code) VALUES (21, 'm'), (22, 'n'), (23, NULL)", ()),
+    ("INSERT INTO wide (a, code) VALUES (24, 'o'), (25, 'o')", ()),
+    ("INSERT INTO wide (a, code) VALUES (26, 'p'), (27, 'm')", ()),
+    ("INSERT INTO wide (id, a) VALUES (600, 1), (601, 2), (600, 3)", ()),
+    ("INSERT INTO wide (id, a) VALUES (602, 1), (500, 2)", ()),
+    ("INSERT INTO wide (a) VALUES (1), (100)", ()),
+    ("INSERT INTO wide (a) VALUES (1), (2) RETURNING id", ()),
+)
+MANY = (
+    InsertRows("wide", ("id", "a", "code"), [(n, n % 90, None) for n in range(1_000, 1_600)]),
+    InsertRows("wide", ("a", "code"), [(1, "l1"), (2, "l2")]),
+    InsertRows("wide", ("a", "code"), [(1, "l3"), (2, "l2")]),
+    InsertRows("wide", ("a", "b"), [(1, 2), (1, None)]),
+    InsertRows("wide", ("nothing",), [(1,)]),
+    InsertRows("none", ("a",), [(1,)]),
+    InsertRows("wide", ("a",), []),
+    RepeatedStatement("INSERT INTO wide (a, code) VALUES (?, ?)", [(n, None) for n in range(90)]),
+    RepeatedStatement("INSERT INTO wide (a, code) VALUES (?, ?)", [(5, "r"), (6, "r")]),
+    RepeatedStatement("INSERT INTO wide (a, code) VALUES (?, ?)", [(5, "s"), ("x", "t")]),
+    RepeatedStatement("INSERT INTO wide (a) VALUES (:a)", [{"a": 1}, {"a": 2}]),
+    RepeatedStatement("INSERT INTO wide (a) VALUES (?) RETURNING id", [(1,), (2,)]),
+    RepeatedStatement("INSERT INTO wide (a) VALUES (?)", []),
 )
 
 
@@ -137,7 +186,7 @@ async def test_short_inserts_complete_and_check_rows_as_the_general_path_does():
         await database.keeper.wait_built()
 
     statements = [Statement(sql, parameters) for sql, parameters in WIDE]
-    assert await both(begun, statements) >= 15
+    assert await both(begun, [*statements, *MANY]) >= 30
 
 
 LINES = (
@@ -160,6 +209,13 @@ LINES = (
     "INSERT INTO gift VALUES (4, 10, 7, 'bow')",
     "INSERT INTO employee VALUES (1, 1, 'own boss')",
     "INSERT INTO event (v_kind) VALUES ('sale')",
+    "INSERT INTO orders VALUES (20, 1, 1), (21, 2, 1), (22, NULL, 1), (23, 1, 1)",
+    "INSERT INTO line VALUES (20, 1, 5, 1), (21, 1, NULL, 2), (22, 1, 5, 3), (20, 2, 5, 4)",
+    "INSERT INTO line VALUES (20, 3, 5, 1), (24, 1, 5, 2), (20, 1, 5, 3)",
+    "INSERT INTO line VALUES (20, 4, 5, 1), (24, 1, 5, 2), (25, 1, 6, 3)",
+    "INSERT INTO line VALUES (20, 5, 6, 1), (21, 5, 5, 2)",
+    "INSERT INTO gift VALUES (30, 20, 1, 'a'), (31, 21, 1, 'b'), (32, NULL, 1, 'c')",
+    "INSERT INTO customer VALUES (30, 'x', 1, 'u@x'), (31, 'y', 1, NULL), (32, 'z', 1, 'u@x')",
 )
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from hornbeam_server.maintain.changes import Change, Mutation
 from hornbeam_server.maintain.inserts import StoredRow
-from hornbeam_server.schema.turns import worked_off
+from hornbeam_server.schema.turns import chunks, turn, worked_off
 from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 from hornbeam_server.storage.limits import MAX_KEY_BYTES, require_storable
 from hornbeam_server.storage.log.records import Commit, encode_commit
 from hornbeam_server.storage.ports import TOMBSTONE, Put
 from hornbeam_server.txlayer.commit.batches import Prepared
 from hornbeam_server.txlayer.commit.lanes import LaneAddition
+
+_Logged = tuple[str, bytes | None, bytes | None]
+"""A change of a base row as the log holds it."""
 
 
 async def encoded(
@@ -64,7 +68,34 @@ async def encoded_insert(
             require_storable({table: [put]})
         size += bytes_of_put
         writes.setdefault(table, []).append(put)
-    logged: list[tuple[str, bytes | None, bytes | None]] = [(relation, None, value)]
+    logged: list[_Logged] = [(relation, None, value)]
+    commit = Commit(bytes.fromhex(transaction_id), catalog_version, writes, logged)
+    payload = await encode_commit(commit, size)
+    return Prepared(transaction_id, catalog_version, writes, payload, not_before)
+
+
+async def encoded_inserts(
+    transaction_id: str,
+    catalog_version: int,
+    stored: Sequence[tuple[str, Sequence[Put]]],
+    relation: str,
+    outcome: tuple[str, Put],
+    not_before: int = 0,
+) -> Prepared:
+    """`encoded_insert` for many rows: `stored` are the puts by physical table, first those of the
+    relation."""
+    writes: dict[str, list[Put]] = {}
+    size = 0
+    for table, puts in [*stored, (outcome[0], [outcome[1]])]:
+        for some in chunks(puts):
+            sizes = list(map(len, chain.from_iterable(some)))
+            if max(sizes) > MAX_KEY_BYTES:  # else neither a key nor a row is too large
+                require_storable({table: some})
+            size += sum(sizes)
+            await turn(some)
+        writes.setdefault(table, []).extend(puts)
+    logged: list[_Logged] = [(relation, None, put.value) for put in stored[0][1]]
+    size += sum([len(value) for _, _, value in logged if value is not None])
     commit = Commit(bytes.fromhex(transaction_id), catalog_version, writes, logged)
     payload = await encode_commit(commit, size)
     return Prepared(transaction_id, catalog_version, writes, payload, not_before)

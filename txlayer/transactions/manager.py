@@ -32,27 +32,26 @@ from hornbeam_server.schema.errors import (
     Unavailable,
     UniqueViolation,
 )
-from hornbeam_server.schema.model import Relation
 from hornbeam_server.schema.turns import selected
-from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.ports import Clock, Ids, TableStore
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import Overlay
 from hornbeam_server.storage.together import read_together, settled
 from hornbeam_server.txlayer.commit.batches import Committed, Prepared
 from hornbeam_server.txlayer.commit.committer import Committer
-from hornbeam_server.txlayer.commit.encoding import encoded, encoded_insert
+from hornbeam_server.txlayer.commit.encoding import encoded, encoded_insert, encoded_inserts
 from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.commit.lanes import LaneAddition
 from hornbeam_server.txlayer.commit.read_holds import Readers
 from hornbeam_server.txlayer.commit.snapshots import Snapshots
 from hornbeam_server.txlayer.transactions.attempt import Transaction
 from hornbeam_server.txlayer.transactions.attempt_results import Attempt, outcome_of
+from hornbeam_server.txlayer.transactions.batch_inserts import insert_many
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.guards import Guarded, Ranges
 from hornbeam_server.txlayer.transactions.identity_columns import IdentityBlocks, Numbers
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Locks, Mode
-from hornbeam_server.txlayer.transactions.new_rows import NewRows
+from hornbeam_server.txlayer.transactions.new_rows import NewRows, complete_row
 from hornbeam_server.txlayer.transactions.outcomes import (
     TABLE as OUTCOMES,
 )
@@ -84,7 +83,7 @@ from hornbeam_server.txlayer.transactions.short_inserts import (
     Held,
     Inserted,
     ShortInsert,
-    short_plan,
+    short_insert,
 )
 from hornbeam_server.txlayer.transactions.statement_runs import (
     count_by_layout,
@@ -270,13 +269,12 @@ class TransactionManager:
         replayed = request.replay.numbers if request.replay else ()
         attempt.numbers = Numbers(self._identity, replayed)
         plans = await plans_of(state, request.statements, attempt.deadline - began)
-        plan = short_plan(request, plans)
-        insert = None if plan is None else state.short_insert(plan.relation.name)
-        if plan is not None and insert is not None:
+        found = short_insert(state, request, plans)
+        if found is not None:
             planned = self._clock.monotonic()
             attempt.plan_ms = (planned - began) * 1000
             left_s = attempt.deadline - planned
-            inserted = await limited(left_s, self._inserted(attempt, state, insert, plan))
+            inserted = await limited(left_s, self._inserted(attempt, state, *found))
             if inserted is not None:
                 attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
                 return inserted
@@ -316,27 +314,27 @@ class TransactionManager:
         )
 
     async def _inserted(
-        self, attempt: Attempt, state: CatalogState, insert: ShortInsert, plan: InsertPlan
+        self, attempt: Attempt, state: CatalogState, insert: ShortInsert, plan: InsertPlan | None
     ) -> Prepared | TransactionResult | None:
-        """`_prepare` for a short insert. None if it needs the general path: then nothing is done
-        yet."""
-        request, numbers, statement = (
-            attempt.request,
-            attempt.numbers,
-            attempt.request.statements[0],
-        )
-        assert isinstance(statement, Statement), "as `short_plan` says"
+        """`_prepare` for a transaction that only inserts rows into one relation, by SQL if there is
+        a `plan`. None if it needs the general path."""
+        request, work = attempt.request, attempt.request.statements[0]
         outcome = None
         if request.idempotency_key is not None:
             name = ("request", attempt.transaction_id)
             await self._locks.acquire(attempt.owner, [name], Mode.EXCLUSIVE, attempt.deadline)
             outcome = partial(find_outcome, self._store, attempt.transaction_id)
-        if statement.session:
-            numbers.in_session(statement.session)
+        if isinstance(work, SqlWork) and work.session:
+            attempt.numbers.in_session(work.session)
         now = self._now(None)
-        complete = partial(self._completed, state, numbers, now)
-        held = Held(self._store, self._locks, attempt.owner, attempt.deadline, numbers)
-        inserted = await insert.run(plan, statement, now, complete, held, outcome)
+        held = Held(self._store, self._locks, attempt.owner, attempt.deadline, attempt.numbers)
+        if plan is None or not isinstance(work, Statement) or len(plan.rows) > 1:
+            recorded = None if outcome is None else await outcome()
+            if recorded is not None:
+                return recorded.answer_to(request)
+            return await self._inserted_many(attempt, state, insert, plan, now, held)
+        complete = partial(complete_row, state, attempt.numbers, self._uuids, now)
+        inserted = await insert.run(plan, work, now, complete, held, outcome)
         if not isinstance(inserted, Inserted):
             return None if inserted is None else inserted.answer_to(request)
         attempt.results = (inserted.result,)
@@ -350,16 +348,33 @@ class TransactionManager:
             request.bookmark,
         )
 
-    async def _completed(
+    async def _inserted_many(
         self,
+        attempt: Attempt,
         state: CatalogState,
-        numbers: Numbers,
+        insert: ShortInsert,
+        plan: InsertPlan | None,
         now: dt.datetime,
-        relation: Relation,
-        given: Mapping[int, Value],
-    ) -> Row:
-        """`NewRows.complete`."""
-        return await NewRows(state, numbers, self._uuids(None), now).complete(relation, given)
+        held: Held,
+    ) -> Prepared | None:
+        work, numbers = attempt.request.statements[0], attempt.numbers
+        new_rows = NewRows(state, numbers, self._uuids(), now)
+        loaded = await insert_many(insert, plan, work, now, new_rows, held)
+        if loaded is None:
+            return None
+        for counter, given in loaded.numbers:
+            await numbers.move_past(counter, given)
+        attempt.results = (StatementResult(loaded.rows),)
+        counts = {target.name: len(puts) for target, puts in loaded.stored}
+        attempt.affected = attempt.growth = counts
+        return await encoded_inserts(
+            attempt.transaction_id,
+            state.catalog.version,
+            [(target.table, puts) for target, puts in loaded.stored],
+            insert.codec.layout.stored_name,
+            (OUTCOMES, await outcome_of(attempt)),
+            attempt.request.bookmark,
+        )
 
     async def _computed(
         self,
@@ -544,7 +559,7 @@ class TransactionManager:
         now = self._clock.wall_ms() if replay is None else replay.now
         return dt.datetime.fromtimestamp(now / 1000, dt.UTC)
 
-    def _uuids(self, replay: Replay | None) -> RandomUuids:
+    def _uuids(self, replay: Replay | None = None) -> RandomUuids:
         return RandomUuids(self._ids.new, replay.seed if replay is not None else "")
 
     # ------------------------------------------------------------ dry runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hornbeam_server.schema.assignment import assign, assign_all_of_file
@@ -122,6 +122,18 @@ class NewRows:
         if not numbers:
             self._computed[name] = value
         return value
+
+
+async def complete_row(
+    state: CatalogState,
+    numbers: Numbers,
+    uuids: Callable[[], RandomUuids],
+    now: dt.datetime,
+    relation: Relation,
+    values: Mapping[int, Value],
+) -> Row:
+    """`NewRows.complete` for one row."""
+    return await NewRows(state, numbers, uuids(), now).complete(relation, values)
 
 
 def require_width(given: int, wanted: int, relation: Relation) -> None:

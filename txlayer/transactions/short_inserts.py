@@ -5,7 +5,7 @@ locks, reads and stored rows are compiled once per relation. It takes the steps 
 after the other: locks, reads under the locks, checks, stored rows. That path stays the reference: a
 short insert stores the same bytes under the same locks, and raises the same errors
 (tests/txlayer/test_short_inserts.py). An INSERT that needs more takes the other path from its
-beginning (`short_plan`).
+beginning (`short_insert`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import datetime as dt
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from hornbeam_server.maintain.inserts import InsertProgram, StoredRow, compile_insert
 from hornbeam_server.maintain.programs import Programs
@@ -44,10 +44,13 @@ from hornbeam_server.txlayer.transactions.identity_columns import Numbers
 from hornbeam_server.txlayer.transactions.locks import LockName, LockOwner, Locks, Mode
 from hornbeam_server.txlayer.transactions.outcomes import Outcome
 from hornbeam_server.txlayer.transactions.requests import (
+    InsertRows,
     Parameters,
+    RepeatedStatement,
     Statement,
     StatementResult,
     TransactionRequest,
+    Work,
 )
 from hornbeam_server.txlayer.transactions.write_parameters import bind_parameters
 from hornbeam_server.txlayer.transactions.write_plans import InsertPlan, Returning, WritePlan
@@ -69,6 +72,15 @@ class Held(NamedTuple):
     owner: LockOwner
     deadline: float
     numbers: Numbers
+
+
+class HasShortInserts(Protocol):
+    """The part of `CatalogState` that finds short inserts."""
+
+    catalog: Catalog
+
+    @property
+    def short_insert(self) -> Callable[[str], ShortInsert | None]: ...
 
 
 class Inserted(NamedTuple):
@@ -112,9 +124,9 @@ class ShortInsert:
         held: Held,
         outcome: FindOutcome | None,
     ) -> Inserted | Outcome | None:
-        """Run a short statement (`short_plan`); `complete` makes whole rows. None if its parameters
-        need another plan. `outcome` finds the outcome of an earlier commit of the request, which is
-        returned if there is one. Raises the errors of `Transaction.run` and
+        """Run a statement that inserts one row (`short_insert`); `complete` makes whole rows. None
+        if its parameters need another plan. `outcome` finds the outcome of an earlier commit of the
+        request, which is returned if there is one. Raises the errors of `Transaction.run` and
         `ConstraintChecks.check`."""
         try:
             parameters = bind_parameters(statement.parameters, plan, now)
@@ -138,7 +150,7 @@ class ShortInsert:
         stored = self.program.stored(key, read.found)
         if sum([len(each.put.value) for each in stored]) > LARGE:
             budget_of_writes().take(self.codec.long_bytes(row))
-            budget_of_stored().take(sum([each.target.long_bytes(each.row) for each in stored]))
+            budget_of_stored().take(sum([e.target.long_bytes_of([e.row]) for e in stored]))
         return Inserted(result, stored)
 
     async def _require_constraints(
@@ -202,7 +214,7 @@ class ShortInsert:
         self, row: Row, key: bytes, found: Sequence[Row | None], held: Held
     ) -> list[LockName]:
         """Take the locks of the transaction, and return them."""
-        exclusive = [self._root(row, key, found), ("row", self.relation.name, key)]
+        exclusive = [self.root(row, key, found), ("row", self.relation.name, key)]
         for check, codec in zip(self.checks.unique, self.entries, strict=True):
             values = check.values(row)
             if values is not None:
@@ -219,7 +231,7 @@ class ShortInsert:
                     break
         return exclusive + shared
 
-    def _root(self, row: Row, key: bytes, found: Sequence[Row | None]) -> LockName:
+    def root(self, row: Row, key: bytes, found: Sequence[Row | None]) -> LockName:
         """The lock of the root above the row. The way ends at a row that references none, or at the
         key of a missing row (roots.py)."""
         name, below = self.relation.name, row
@@ -295,19 +307,34 @@ def compile_short_insert(
     )
 
 
-def short_plan(request: TransactionRequest, plans: Sequence[WritePlan | None]) -> InsertPlan | None:
-    """The plan of a transaction that is one INSERT of one row, and nothing else, whose values our
-    own loops compute without queries; None for any other transaction."""
-    plan = plans[0] if len(plans) == 1 else None
+def short_insert(
+    state: HasShortInserts, request: TransactionRequest, plans: Sequence[WritePlan | None]
+) -> tuple[ShortInsert, InsertPlan | None] | None:
+    """How a transaction inserts that only inserts rows into one relation, with values that our own
+    loops compute without queries; and its plan, if it has SQL. None for any other transaction."""
+    if len(plans) != 1 or request.replay or request.reads or request.ranges:
+        return None
+    work, plan = request.statements[0], plans[0]
+    if isinstance(work, InsertRows):
+        known = work.rows and not request.preconditions and work.relation in state.catalog.schema
+        found = state.short_insert(work.relation) if known else None
+        return None if found is None else (found, None)
     if (
-        isinstance(plan, InsertPlan)
-        and isinstance(request.statements[0], Statement)
-        and not (request.replay or request.reads or request.ranges or request.preconditions)
-        and len(plan.rows) == 1
-        and plan.query is None
-        and plan.conflict is None
-        and not (plan.queries or plan.by_values)
-        and (plan.returning is None or not plan.returning.queries)
+        request.preconditions
+        or not isinstance(plan, InsertPlan)
+        or plan.query is not None
+        or plan.conflict is not None
+        or plan.queries
+        or plan.by_values
+        or (isinstance(work, RepeatedStatement) and not work.parameter_sets)
+        or (plan.returning is not None and not _returns_one(plan, work))
     ):
-        return plan
-    return None
+        return None
+    found = state.short_insert(plan.relation.name)
+    return None if found is None else (found, plan)
+
+
+def _returns_one(plan: InsertPlan, work: Work) -> bool:
+    """Is there one row, for which RETURNING has no queries?"""
+    one = isinstance(work, Statement) and len(plan.rows) == 1
+    return one and plan.returning is not None and not plan.returning.queries
