@@ -193,6 +193,7 @@ class _Kept:
     async def _until_due(self) -> None:
         """Return when the next batch is to begin."""
         while (wait_s := self._due - self._clock.monotonic()) > 0:
+            self._changed.clear()
             await self._first_of(self._clock.sleep(wait_s))
         if self._member is None and self._committer.ring is not None:
             news = self._committer.ring.news(self._as_of)

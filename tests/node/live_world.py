@@ -58,7 +58,7 @@ async def order(db, number, customer, total, note=None):
     return (await db.execute(sql, (number, customer, total, note))).commit_ts
 
 
-async def until(condition, seconds=10.0):
+async def until(condition, seconds=60.0):
     """Wait until an asynchronous condition holds; its last value."""
     end = time.monotonic() + seconds
     while not (found := await condition()):

@@ -21,6 +21,7 @@ from tests.sim.workload_claims import Claims
 from tests.sim.workload_cloudtps import CloudTps
 from tests.sim.workload_deferred import Deferred
 from tests.sim.workload_list import LinkedList
+from tests.sim.workload_live import Live
 from tests.sim.workload_load import Loads
 from tests.sim.workload_orders import Orders
 from tests.sim.workload_random import Random
@@ -42,6 +43,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "load": Loads,
     "totals": Totals,
     "deferred": Deferred,
+    "live": Live,
     "alter": Altering,
 }
 _FILE = Path(__file__).with_name("scenarios.toml")
