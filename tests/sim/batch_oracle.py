@@ -43,9 +43,10 @@ class BatchOracle:
         """What was put, by table, key and timestamp."""
         self._keys: dict[tuple[object, ...], Keys] = {}
         """The tables and keys of whole batches, by their snapshots and their views."""
-        self.state = GroupState()
+        known = cluster.registry.read(path_of(GROUP))
+        self.state = GroupState() if known is None else _decoded(known.value)
         """The group's state at the last look."""
-        self.shown: set[int] = set()
+        self.shown = {self.state.as_of, *self.state.before} - {0}
         """Every value that `as_of` has had until then."""
         self._written: list[bytes] = []
         """The states of the group since the last look, in order."""

@@ -127,8 +127,8 @@ def scenario(
     known, weight, count_weights = _composed()
     allowed = [mix for mix in known if not mixes or mix.name in mixes]
     rng = random.Random(f"scenario {seed}")
-    names = sorted(workloads)
-    (workload,) = rng.choices(names, [weight[name] for name in names])
+    names = sorted(name for name in workloads if weight[name]) or list(workloads)
+    (workload,) = rng.choices(names, [weight[name] or 1 for name in names])
     (mix,) = rng.choices(allowed, [mix.weight for mix in allowed])
     drawn = {number: count_weights[number] for number in nodes} or count_weights
     (count,) = rng.choices(list(drawn), list(drawn.values()))

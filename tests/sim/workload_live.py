@@ -32,6 +32,7 @@ class Live(Deferred):
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__(rng)
+        self.change_rate = 0.0  # that of immediate views
         self.outside_rate = rng.choice([0.0, 0.0, 0.02])
         self.interval_s = rng.choice([0.05, 0.25])
 
