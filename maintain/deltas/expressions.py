@@ -125,7 +125,7 @@ def _is_label(node: exp.Expr) -> bool:
 
 def _typed(node: exp.Expr) -> exp.Expr:
     type_ = exp.DataType.build(labels_in_duckdb(node.meta[CONSTANT][0]), dialect="duckdb")
-    return exp.Cast(this=exp.Literal.string(node.name), to=type_)
+    return exp.Cast(this=exp.Literal.string(node.meta[CONSTANT][1].position), to=type_)
 
 
 def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:

@@ -709,12 +709,14 @@ class _Binder:
         inner = self._ctes(query, parent, ctes)
         first = self._query(query.this, parent, inner)
         # The recursive part may widen a type; only the names and the kinds of numbers are certain.
-        untyped = [OutputColumn(c.name, None, _number_of(c)) for c in first.columns]
+        untyped = [OutputColumn(c.name, _label(c), _number_of(c)) for c in first.columns]
         known = _renamed(replace(first, columns=tuple(untyped)), names)
         second = self._query(query.expression, parent, {**inner, name: known})
         self._modifiers(query, parent, inner)
         if first.open or second.open or len(first.columns) != len(second.columns):
-            return replace(first, columns=tuple(OutputColumn(c.name, None) for c in untyped))
+            return replace(first, columns=tuple(OutputColumn(c.name, _label(c)) for c in untyped))
+        for number in range(len(first.columns)):
+            self._label_of_sides(query, number, first.columns, second.columns)
         return _Shape(_of_recursion(query, known.columns, second.columns))
 
     def _set_operation(self, node: exp.SetOperation, parent: Frame | None, ctes: Scope) -> _Shape:
@@ -1263,7 +1265,12 @@ class _Binder:
             for _, item, column, _ in sides:
                 self._use(item, column, select.gathered)
             entries.append((sides[0], sides[1]))
-            check_merged([column.type for _, _, column, _ in sides], name, at(join, self.sql))
+            check_merged(
+                [column.type for _, _, column, _ in sides],
+                name,
+                at(join, self.sql),
+                full=join.args.get("side") == "FULL",
+            )
             if join.args.get("side") == "FULL":
                 self._check_merged(join, name, [column for _, _, column, _ in sides])
             pair = _source_column(a, name), _source_column(b, name)
@@ -1882,6 +1889,11 @@ def _united(a: OutputColumn, b: OutputColumn) -> OutputColumn:
     return OutputColumn(a.name, None, common_if_known([_number_of(a), _number_of(b)]), small)
 
 
+def _label(column: OutputColumn) -> ColumnType | None:
+    """The type of a column that is an ENUM; None for others."""
+    return column.type if enumeration_of(column.type) is not None else None
+
+
 def _number_of(column: OutputColumn) -> ColumnType | None:
     """The type of a column's numbers."""
     return column.number if column.type is None else number_of(column.type)
@@ -1897,7 +1909,7 @@ def _of_recursion(
     sides = (query.this, query.expression)
     mark_sides(sides, [column.name for column in first], targets)
     return tuple(
-        OutputColumn(a.name, None, target or a.number)
+        OutputColumn(a.name, _label(a), target or a.number)
         for a, target in zip(first, targets, strict=True)
     )
 

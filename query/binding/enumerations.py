@@ -18,13 +18,14 @@ from hornbeam_server.query.binding.literals import typed
 from hornbeam_server.query.dialect.arrays import FUNCTIONS, array_compared, is_joined
 from hornbeam_server.query.dialect.arrays import arguments as array_arguments
 from hornbeam_server.query.dialect.arrays import function_of as function_of_arrays
+from hornbeam_server.query.dialect.duckdb_sql import names_relation
 from hornbeam_server.query.dialect.enumerations import ENUMERATION
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.dialect.type_names import check_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.enumerations import Enumeration, position_of
-from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.errors import SqlError, Unsupported
 from hornbeam_server.schema.model import PUBLIC
 from hornbeam_server.schema.namespaces import joined
 from hornbeam_server.schema.trees import supersede
@@ -81,7 +82,7 @@ def name_types(tree: exp.Expr, catalog: Catalog) -> None:
         found = known.get(_full_name(node))
         if found is not None:
             node.meta[ENUMERATION] = found
-        elif not _names_relation(node):
+        elif not (isinstance(node.parent, exp.Cast) and names_relation(node.parent)):
             check_type(node)
 
 
@@ -100,12 +101,6 @@ def _folded(node: exp.Identifier) -> str:
     return str(node.name if node.args.get("quoted") else node.name.lower())
 
 
-def _names_relation(node: exp.DataType) -> bool:
-    """Does the name of a type mean the rows of a relation, in `NULL::relation`?"""
-    cast = node.parent
-    return isinstance(cast, exp.Cast) and isinstance(cast.this.unnest(), exp.Null | exp.Literal)
-
-
 # ---------------------------------------------------------------- types of expressions
 
 
@@ -114,6 +109,9 @@ def label_type(node: exp.Expr, type_of: TypeOf) -> ColumnType | None:
     if CONSTANT in node.meta:
         type_: ColumnType = node.meta[CONSTANT][0]
         return type_ if enumeration_of(type_) is not None else None
+    if isinstance(node, exp.Array):
+        element = _first(type_of(each) for each in node.expressions)
+        return None if element is None or element.element is not None else array_of(element)
     if isinstance(node, exp.Anonymous) and node.name.lower() in _FUNCTIONS:
         labels = enumeration_of(_first(type_of(each) for each in node.expressions))
         if labels is None:
@@ -136,7 +134,9 @@ def _passed_on(node: exp.Expr) -> Iterator[exp.Expr]:
                 yield node.args["default"]
         case exp.Coalesce() | exp.Greatest() | exp.Least():
             yield from (node.this, *node.expressions)
-        case exp.Nullif() | exp.Any():
+        case exp.Nullif():
+            yield from (node.this, node.expression)
+        case exp.Any():
             yield node.this
         case exp.Subquery() | exp.Select():
             query = node.unnest()
@@ -163,12 +163,18 @@ def settle_labels(node: exp.Expr, type_of: TypeOf, give_type: GiveType) -> None:
         type_ = _first(type_of(each) for each in operands)
         for operand in operands if type_ is not None else ():
             assert type_ is not None
-            make_label(operand, type_, give_type)
+            given = type_of(operand)
+            if given != type_ and not make_label(operand, type_, give_type):
+                raise SqlError(
+                    f"{type(node).__name__.upper()} types {type_.ddl()} and {_name(given)} cannot"
+                    " be matched.",
+                    cure=f"CAST one of them: … :: {type_.ddl()}, or … :: TEXT.",
+                )
 
 
 def _beside(node: exp.Expr, type_of: TypeOf) -> Iterator[Sequence[exp.Expr]]:
     """The groups of operands of a node that have one type."""
-    if isinstance(node, _CHOICES):
+    if isinstance(node, (*_CHOICES, exp.Nullif)):
         yield list(_passed_on(node))
     elif isinstance(node, exp.Array):
         yield node.expressions
@@ -384,8 +390,14 @@ def _check_compared(node: exp.Expr, type_of: TypeOf, give_type: GiveType, sql: s
         _require_type(operand, found, type_of, give_type, sql)
 
 
-def check_merged(types: Sequence[ColumnType | None], name: str, where: str) -> None:
-    """Raise SqlError if USING or NATURAL equates a column of an ENUM with one of another type."""
+def check_merged(types: Sequence[ColumnType | None], name: str, where: str, *, full: bool) -> None:
+    """Raise SqlError if USING or NATURAL equates a column of an ENUM with one of another type, and
+    Unsupported for a FULL JOIN, whose column has the values of both sides."""
+    if full and any(enumeration_of(type_) is not None for type_ in types):
+        raise Unsupported(
+            f"FULL JOIN does not merge the columns {name} of an ENUM{where}.",
+            cure=f"Write ON, and coalesce(a.{name}, b.{name}).",
+        )
     if any(enumeration_of(type_) is not None for type_ in types) and types[0] != types[1]:
         raise SqlError(
             f"The columns {name} are of types {_name(types[0])} and {_name(types[1])}{where}.",

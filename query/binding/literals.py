@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.comparands import exact_number
 from hornbeam_server.query.binding.constants import CONSTANT
+from hornbeam_server.query.dialect.enumerations import name_of
 from hornbeam_server.schema.enumerations import Label
 from hornbeam_server.schema.errors import TypeMismatch
 from hornbeam_server.schema.intervals import Interval, of_timedelta
@@ -126,7 +127,7 @@ def typed(type_: ColumnType, value: Value) -> exp.Expr:
         case bool():
             node = exp.Boolean(this=value)
         case Label():
-            node = exp.Literal.string(value.position)
+            node = exp.Cast(this=exp.Literal.string(str(value)), to=name_of(type_))
         case str() if type_.kind is Kind.TEXT:
             return exp.Literal.string(value)
         case tuple():
@@ -142,7 +143,7 @@ def _array(type_: ColumnType, value: tuple[Any, ...]) -> exp.Expr:
     if enumeration_of(type_) is not None and value:
         return exp.Array(expressions=elements)
     if enumeration_of(type_) is not None:
-        return exp.cast(exp.Array(), "TEXT[]", dialect="duckdb")
+        return exp.Cast(this=exp.Array(), to=name_of(type_))
     return exp.cast(exp.Array(expressions=elements), type_.sql(), dialect="duckdb")
 
 

@@ -207,16 +207,10 @@ def _concatenation(node: exp.DPipe, type_of: TypeOf) -> str | None:
     if not any(known):
         return None
     left, right = (
-        is_known or (side.is_string and not _is_label(side, type_of)) or isinstance(side, _UNTYPED)
+        is_known or side.is_string or isinstance(side, _UNTYPED)
         for is_known, side in zip(known, sides, strict=True)
     )
     return {(True, True): "concatenated", (True, False): "appended"}.get((left, right), "prepended")
-
-
-def _is_label(node: exp.Expr, type_of: TypeOf) -> bool:
-    """Is a constant one of an ENUM?"""
-    type_ = type_of(node)
-    return type_ is not None and type_.enumeration is not None
 
 
 def result_type(node: exp.Expr, name: str, type_of: TypeOf) -> ColumnType | None:

@@ -524,7 +524,7 @@ def check_cast(node: exp.Cast) -> None:
     to = node.args["to"]
     if not isinstance(to, exp.DataType):
         return
-    if not (_names_relation(node) or to.this is _D.USERDEFINED):  # the binder knows those
+    if not (names_relation(node) or to.this is _D.USERDEFINED):  # the binder knows those
         check_type(to)
     if to.this is _D.ARRAY:
         _check_array_cast(node, to)
@@ -551,7 +551,7 @@ def check_cast(node: exp.Cast) -> None:
 _OF_SEQUENCES = frozenset({"nextval", "currval", "setval"})
 
 
-def _names_relation(node: exp.Cast) -> bool:
+def names_relation(node: exp.Cast) -> bool:
     """Is it `NULL::relation`, which names the relation whose columns a function takes, or
     `'name'::regclass` of a sequence, as pg_dump writes it?"""
     around = node.parent

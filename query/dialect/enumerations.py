@@ -68,6 +68,8 @@ def _write_array(node: exp.Cast, given: ColumnType | None, to: Enumeration | Non
 
 def _position(value: exp.Expr, given: ColumnType | None, to: Enumeration) -> exp.Expr:
     """The position of the label that `value` is: of a text, or of the enumeration itself."""
+    if isinstance(value, exp.Literal) and value.is_string:
+        return exp.Literal.string(to.by_label[value.name].position)
     typed = given is not None and given.enumeration is not None
     if typed or value.meta.get(PARAMETER_TYPE) is not None:
         return value.copy()

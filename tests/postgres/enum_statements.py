@@ -201,6 +201,40 @@ CREATE TABLE u (f feeling PRIMARY KEY)
 INSERT INTO u VALUES ('a'), ('b')
 SELECT f FROM u ORDER BY f
 """,
+        "expressions of a schema with an enum": """
+CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy')
+CREATE TABLE d (id INT PRIMARY KEY, m mood DEFAULT lower('OK')::mood, x TEXT, CHECK (m <> 'sad'))
+INSERT INTO d (id) VALUES (1)
+INSERT INTO d (id, m) VALUES (2, 'sad')
+CREATE TABLE g (id INT PRIMARY KEY, m mood GENERATED ALWAYS AS (CASE WHEN id > 1 THEN 'ok'::mood ELSE 'sad'::mood END) STORED)
+INSERT INTO g (id) VALUES (1), (2)
+CREATE INDEX gi ON g ((coalesce(m, 'ok')))
+SELECT id FROM g WHERE coalesce(m, 'ok') = 'sad'
+CREATE INDEX gp ON g (id) WHERE m > 'sad'
+SELECT id FROM g WHERE m > 'sad' AND id = 2
+SELECT max(m) OVER (ORDER BY id) FROM g
+SELECT m FROM g GROUP BY ROLLUP (m) ORDER BY m
+SELECT count(*) FILTER (WHERE m = 'ok') FROM g
+SELECT x FROM (SELECT m AS x FROM g UNION ALL SELECT m FROM d) AS u WHERE x > 'sad' ORDER BY x
+WITH RECURSIVE r AS (SELECT m, 1 AS n FROM d UNION ALL SELECT m, n + 1 FROM r WHERE n < 3) SELECT * FROM r ORDER BY n
+SELECT id FROM g WHERE EXISTS (SELECT 1 FROM d WHERE d.m = g.m)
+SELECT coalesce(d.m, g.m) FROM d FULL JOIN g ON d.m = g.m ORDER BY 1
+SELECT array_agg(DISTINCT m ORDER BY m DESC)::text FROM g
+SELECT m FROM g ORDER BY CASE WHEN m = 'ok' THEN 1 ELSE 2 END, m
+SELECT least(m, x) FROM d
+SELECT m IN ('ok', x) FROM d
+SELECT CASE WHEN true THEN m ELSE x END FROM d
+SELECT coalesce(m, x) FROM d
+SELECT ARRAY[m, x] FROM d
+SELECT m = 1 FROM d
+SELECT m BETWEEN SYMMETRIC 'ok' AND 'sad' FROM d
+SELECT nullif('ok', m) FROM d
+SELECT string_to_array('sad,ok', ',')::mood[]::text
+SELECT to_char(m, 'x') FROM d
+DELETE FROM d USING g WHERE d.m = g.m RETURNING d.m
+ALTER TYPE mood RENAME VALUE 'happy' TO 'glad'
+SELECT * FROM g ORDER BY m
+""",
         "views of an enum": f"""{_TABLES}
 CREATE VIEW v AS SELECT id, m, m::text AS l FROM t WHERE m >= 'ok'::mood
 SELECT * FROM v ORDER BY m

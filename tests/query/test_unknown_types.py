@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SchemaError, Unsupported
+from hornbeam_server.schema.model import Schema
 
 
 @pytest.mark.parametrize(
@@ -30,7 +33,7 @@ from hornbeam_server.schema.errors import SchemaError, Unsupported
 )
 def test_type_is_refused_by_its_name(expression: str, name: str, cure: str) -> None:
     with pytest.raises(Unsupported) as refused:
-        parse(f"SELECT {expression}")
+        bind(f"SELECT {expression}", Catalog(0, Schema(()), Forest(())))
     assert refused.value.message == f"Type {name} is not supported."
     assert cure in (refused.value.cure or "")
 

@@ -27,7 +27,7 @@ from hornbeam_server.query.dialect.functions import (
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import SqlError, TypeMismatch, Unsupported
-from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema
+from hornbeam_server.schema.model import Column, DefaultKind, Relation, Schema, enumerations_of
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.types import ColumnType, Value
 from hornbeam_server.txlayer.transactions.write_expressions import (
@@ -41,7 +41,6 @@ from hornbeam_server.txlayer.transactions.write_plans import assigned
 
 _PLACE = re.compile(r" \(line \d+, column \d+\)")
 """A place in the text that is parsed here, which no user has written."""
-_EMPTY = Catalog(0, Schema(()), Forest(()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +81,11 @@ class DefaultExpression:
             raise
 
 
+def _types_of(relation: Relation) -> Catalog:
+    """A catalog without relations, in which a default may name the types of its relation."""
+    return Catalog(0, Schema((), enumerations=enumerations_of((relation,))), Forest(()))
+
+
 def compile_default(column: Column, relation: Relation) -> DefaultExpression:
     """Compile the default of a column, which is an expression. Raises SqlError and its
     subclasses."""
@@ -89,7 +93,7 @@ def compile_default(column: Column, relation: Relation) -> DefaultExpression:
     what = f"Default of {relation.name}.{column.name}"
     try:
         sql = f"SELECT ({column.default.sql})"
-        bound = bind_tree(parse(sql, sequences=True), sql, _EMPTY)
+        bound = bind_tree(parse(sql, sequences=True), sql, _types_of(relation))
         tree = bound.ast
         draws = _lifted(tree)
         _require_constant(tree, what)
