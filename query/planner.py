@@ -75,7 +75,7 @@ def plan_residual(
         sources[key[0]].append(read)
     _rename(tables, names)
     parameters = _number_parameters(tree)
-    sql = duckdb_sql(tree)
+    sql = duckdb_sql(tree, ranges=True)
     unlink(tree)
     for item in lifted:
         unlink(item.lift.query.ast)

@@ -129,6 +129,7 @@ from hornbeam_server.query.dialect.jsonb_rows import POPULATING, SCALAR, populat
 from hornbeam_server.query.dialect.macros import CAST_FROM, EPOCH, PARAMETER_TYPE, macro
 from hornbeam_server.query.dialect.operand_kinds import MARKED, is_interval, mark_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD
+from hornbeam_server.query.dialect.ranges import ARITHMETIC, mark_range
 from hornbeam_server.query.dialect.reals import argument_value, mark_reals
 from hornbeam_server.query.dialect.results import mark_result
 from hornbeam_server.query.dialect.session import value_of_word
@@ -1758,6 +1759,8 @@ class _Binder:
             mark_reals(node, self._number_type)
             mark_smallint(node, self._is_small_column)
             mark_result(node, self._number_type)
+            if isinstance(node, ARITHMETIC):
+                mark_range(node, self._number_type)
         mark_values(node, self._number_type, self._argument)
         if isinstance(node, MEETING):
             mark_operands_that_meet(node, self._number_type, self._argument)

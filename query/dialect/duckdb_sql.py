@@ -27,6 +27,7 @@ from hornbeam_server.query.dialect.numerics import write_numeric
 from hornbeam_server.query.dialect.operand_kinds import KINDS, write_operands
 from hornbeam_server.query.dialect.overloads import OVERLOAD, write_overload
 from hornbeam_server.query.dialect.patterns import is_plain_pattern
+from hornbeam_server.query.dialect.ranges import RANGED, TOTAL, check_ranges, checked_aggregate
 from hornbeam_server.query.dialect.reals import AROUND, READ, wrap_real
 from hornbeam_server.query.dialect.smallints import SMALL, write_smallint
 from hornbeam_server.query.dialect.sums import write_average, write_sum
@@ -81,12 +82,15 @@ _INTEGER_DIGITS = {Kind.INTEGER: 10, Kind.BIGINT: 19}
 # ---------------------------------------------------------------- writing
 
 
-def duckdb_sql(tree: exp.Expr) -> str:
-    """`tree` as text for DuckDB."""
+def duckdb_sql(tree: exp.Expr, *, ranges: bool = False) -> str:
+    """`tree` as text for DuckDB. `ranges`: a DOUBLE out of range is an error. Texts that are kept,
+    and that our loops read, have no such checks."""
     root = exp.Paren(this=tree.copy())
     _keep_names(root)
     nodes = list(root.walk(bfs=False))
     if cast_decimals_that_meet(nodes):
+        nodes = list(root.walk(bfs=False))
+    if ranges and check_ranges(nodes):
         nodes = list(root.walk(bfs=False))
     check_copies(nodes, _copies_made)
     for node in reversed(nodes):  # inner nodes first, and FILTER and OVER before their aggregate
@@ -108,10 +112,8 @@ def _write(node: exp.Expr) -> None:
     match node:
         case exp.Cast():
             _write_cast(node)
-        case exp.Sum():
-            write_sum(node)
-        case exp.Avg():
-            write_average(node)
+        case exp.Sum() | exp.Avg():
+            _write_total(node)
         case exp.Like() | exp.ILike():
             _write_like(node)
         case exp.RegexpLike() | exp.RegexpILike():
@@ -130,11 +132,26 @@ def _write(node: exp.Expr) -> None:
             write_operands(node)
 
 
+def _write_total(node: exp.Sum | exp.Avg) -> None:
+    if _adds_doubles(node):
+        checked_aggregate(node)
+    elif isinstance(node, exp.Sum):
+        write_sum(node)
+    else:
+        write_average(node)
+
+
+def _adds_doubles(node: exp.AggFunc) -> bool:
+    return TOTAL in node.meta
+
+
 def _copies_made(node: exp.Expr) -> int:
     """How many copies of its parts stand in what is written for a node."""
     if UNITS in node.meta:
         return 9
     if isinstance(node, exp.Sum):
+        return 3
+    if isinstance(node, exp.Avg) and _adds_doubles(node):
         return 3
     return 2 if isinstance(node, exp.Avg) or node.meta.get(ARRAY) == "compared" else 1
 
@@ -186,7 +203,7 @@ def _is_rewritten(item: exp.Expr) -> bool:
     )
 
 
-_MARKS = frozenset({ARRAY, SHOWN, AROUND, MEETS, READ, SMALL})
+_MARKS = frozenset({ARRAY, SHOWN, AROUND, MEETS, RANGED, READ, SMALL})
 _REWRITTEN = (
     exp.Cast, exp.Sum, exp.Avg, exp.Div, exp.Mul, exp.Like, exp.ILike, exp.Substring, exp.Round,
     exp.DPipe, exp.RegexpLike, exp.RegexpILike, exp.JSONExtract, exp.JSONExtractScalar,

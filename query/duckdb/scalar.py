@@ -124,7 +124,7 @@ class _Plan:
         self.columns = [
             Column(f"c{i}", columns[position].type) for i, position in enumerate(self.positions)
         ]
-        self.sql = f"SELECT {duckdb_sql(tree)} FROM input ORDER BY {_POSITION}"
+        self.sql = f"SELECT {duckdb_sql(tree, ranges=True)} FROM input ORDER BY {_POSITION}"
         unlink(tree)
 
     def _replace(self, node: exp.Expr) -> exp.Expr:

@@ -71,9 +71,31 @@ def _double(function: Binary, left: Operand, right: Operand) -> Operand:
     """`function` of doubles. The result of two REALs is rounded to a REAL, as if computed so: a
     double has more than twice its digits."""
     real = left.type == right.type == REAL
-    result = binary(convert(left, DOUBLE), convert(right, DOUBLE), DOUBLE, function)
+    checked = _within_range(function, real=real)
+    result = binary(convert(left, DOUBLE), convert(right, DOUBLE), DOUBLE, checked)
     found = unary(result, REAL, to_real) if real else result
     return Operand(found.type, found.evaluate, may_be_nan=True)
+
+
+def _within_range(function: Binary, *, real: bool) -> Binary:
+    """`function` of doubles, which raises TypeMismatch for an overflow or an underflow: an Infinity
+    that no operand is, and a product or quotient that is 0 though no operand is. The range of a
+    REAL is checked when it is rounded."""
+    if real:
+        return function
+    added = function in (operator.add, operator.sub)
+
+    def checked(a: float, b: float) -> float:
+        found: float = function(a, b)
+        if (
+            (math.isinf(found) or (not found and not added and a and b))
+            and math.isfinite(a)
+            and math.isfinite(b)
+        ):
+            raise TypeMismatch("The result is out of range for type double precision.")
+        return found
+
+    return checked
 
 
 def _integer(function: Binary, left: Operand, right: Operand) -> Operand:

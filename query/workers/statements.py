@@ -53,6 +53,8 @@ _OURS = "Python exception occurred while executing the UDF: "
 """How an error of a function of ours begins (`query/dialect/jsonb.py`, `numerics.py`)."""
 _RAISED = re.compile(rf"{_OURS}(?P<error>TypeMismatch|Unsupported): (?P<message>.*)")
 _RAISES = {"TypeMismatch": TypeMismatch, "Unsupported": Unsupported}
+_BEYOND = re.compile(r"(?:The result|An interval) is out of range")
+"""How errors of our macros begin that are those of a value."""
 _INTERVAL = ColumnType(Kind.INTERVAL)
 _NOT_SUPPORTED = re.compile(r"\bnot (?:yet )?(?:supported|implemented)\b", re.IGNORECASE)
 """How DuckDB says that it lacks something, in errors of several kinds."""
@@ -262,7 +264,7 @@ def translated(error: Exception) -> HornbeamError:
         return TypeMismatch(f"Overflow in {name} of {type_}: {found['a']} and {found['b']}.")
     if found := _RANGE.match(message):
         return TypeMismatch(f"{found['value']} is out of range for {_type_name(found['type'])}.")
-    if kind.strip() in ("Conversion", "Out of Range"):
+    if kind.strip() in ("Conversion", "Out of Range") or _BEYOND.match(message):
         return TypeMismatch(message)
     if kind.strip() == "Not implemented" or _NOT_SUPPORTED.search(message):
         return Unsupported(message)

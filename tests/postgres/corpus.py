@@ -21,6 +21,7 @@ from tests.postgres.functions import functions
 from tests.postgres.moments import moments
 from tests.postgres.numbers import numbers
 from tests.postgres.patterns import patterns
+from tests.postgres.ranges import ranges
 from tests.postgres.statements import ROWS, TABLES, statements
 from tests.postgres.templates import templates
 from tests.postgres.texts import texts
@@ -49,7 +50,7 @@ def corpus() -> list[str]:
     found = (
         *numbers(), *texts(), *moments(), *conditions(), *documents(), *arrays(), *statements(),
         *templates(), *patterns(), *functions(), *arithmetic(), *over_columns(),
-        *zones(),
+        *zones(), *ranges(),
     )  # fmt: skip
     return list(dict.fromkeys(found))
 
