@@ -63,7 +63,7 @@ def _embedded(folder: Path, concurrent: int) -> Iterator[Site]:
 
 @contextmanager
 def _on_hbase(cluster: Cluster, folder: Path, count: int, concurrent: int) -> Iterator[Site]:
-    settings = {"max_concurrent_requests": str(concurrent)}
+    settings = {"max_concurrent_requests": str(concurrent), "resident_refresh": "false"}
     with NodeProcesses(cluster, folder, count, folder.name, settings) as nodes:
         yield Site(tuple(node.port for node in nodes.nodes), nodes.client_url)
 

@@ -113,8 +113,11 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # The queries of deferred views read whole relations, while a writer and Spark run.
-        settings = Settings(data=self._folder, statement_timeout_s=TIMEOUT_S)
+        # The queries of deferred views read whole relations, while a writer and Spark run. Spark
+        # alone does the batches.
+        settings = Settings(
+            data=self._folder, statement_timeout_s=TIMEOUT_S, resident_refresh=False
+        )
         try:
             self.database = await Database.open(settings)
             async with self.database, served(self.database, settings) as url:

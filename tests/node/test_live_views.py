@@ -1,13 +1,17 @@
 """Live and deferred views that a node keeps itself."""
 
 import asyncio
+import shutil
 import threading
 
+import msgspec
 import pytest
 
 from hornbeam_server.node.live.outcomes import Left
 from hornbeam_server.schema.errors import NotFound, Unavailable
+from hornbeam_server.storage.ports import Versioned
 from hornbeam_server.txlayer.commit import change_ring
+from hornbeam_server.txlayer.views.refresh_groups import path_of
 from tests.node.live_world import (
     TABLES,
     TOTALS,
@@ -82,6 +86,37 @@ async def test_a_batch_that_was_left_is_done_after_the_database_is_opened_again(
         await order(db, 100, 1, 7)
     async with opened(tmp_path, **LIVE) as db:
         await reached(db, begun.upto + 1)
+        await require_equal(db)
+
+
+async def test_a_restored_backup_catches_up_from_its_own_snapshot(tmp_path):
+    async with opened(tmp_path, view(), **LIVE) as db:
+        await fill(db)
+        await reached(db, await order(db, 100, 1, 7))
+    shutil.copytree(tmp_path / "data", tmp_path / "backup")
+    async with opened(tmp_path, **LIVE) as db:
+        await reached(db, await order(db, 101, 1, 7))
+    shutil.rmtree(tmp_path / "data")
+    (tmp_path / "backup").rename(tmp_path / "data")
+    async with opened(tmp_path, **LIVE) as db:
+        await reached(db, await order(db, 102, 2, 7))
+        rows = await require_equal(db)
+        assert sum(row[1] for row in rows) == 12
+
+
+async def test_a_group_that_an_earlier_version_has_left_goes_on(tmp_path):
+    async with opened(tmp_path, view(refresh="deferred"), resident_refresh=False) as db:
+        await fill(db)
+        begun = await db.deferred.begin("default", db.snapshot_after)
+    file = tmp_path / "data" / "coordination" / "values.json"
+    values = msgspec.json.decode(file.read_bytes(), type=dict[str, Versioned])
+    known = values[path_of("default")]
+    state = msgspec.json.decode(known.value)
+    del state["problem"]  # a field that earlier versions do not have
+    values[path_of("default")] = Versioned(msgspec.json.encode(state), known.version)
+    file.write_bytes(msgspec.json.encode(values))
+    async with opened(tmp_path, **LIVE) as db:
+        await reached(db, begun.upto, "default")
         await require_equal(db)
 
 
