@@ -165,9 +165,11 @@ class _Kept:
     async def do_batch(self) -> GroupState:
         """Do the next batch. Raises the errors of `Batches.run`."""
         async with self._turn:
+            self._changed.clear()
             began = self._clock.monotonic()
             state = await self._batches.run(self._group)
-            self._as_of = state.as_of
+            if not self._changed.is_set():  # else the next batch follows the new schema
+                self._as_of = state.as_of
             took_s = self._clock.monotonic() - began
             self._due = began + max(self._interval_s(), took_s / SHARE)
             self._pause_s = PAUSE_S

@@ -71,7 +71,7 @@ async def state_of(db, group="live"):
     return await db.deferred.state(group)
 
 
-async def reached(db, ts, group="live"):
+async def reached(db, ts, group="live", seconds=60.0):
     """Wait until all views of the group show a snapshot at or above `ts`."""
 
     async def shown():
@@ -82,7 +82,7 @@ async def reached(db, ts, group="live"):
         )
         return state if readable and state.as_of >= ts and state.batch is None else None
 
-    return await until(shown)
+    return await until(shown, seconds)
 
 
 async def require_equal(db, name="totals"):

@@ -172,6 +172,30 @@ async def test_schema_changes_do_not_wait_for_batches_and_are_followed(tmp_path)
         await order_without_note(db, 901)
 
 
+async def test_a_view_that_is_declared_during_a_batch_is_built_without_further_commits(
+    tmp_path, monkeypatch
+):
+    ending, go_on = asyncio.Event(), asyncio.Event()
+
+    async with opened(tmp_path, view(), **LIVE) as db:
+        await fill(db)
+        await reached(db, db.watermark())
+        finish = db.deferred.finish
+
+        async def late(*arguments):
+            ending.set()
+            await go_on.wait()
+            return await finish(*arguments)
+
+        monkeypatch.setattr(db.deferred, "finish", late)
+        await order(db, 100, 1, 7)
+        await ending.wait()
+        await apply(db, view(), view("names", "SELECT c_name FROM customer"))
+        go_on.set()
+        await reached(db, db.watermark(), seconds=30)  # less than the pause without news
+        await require_equal(db, "names")
+
+
 async def write(db):
     for number in range(200, 300):
         await order_without_note(db, number)
