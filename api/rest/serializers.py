@@ -42,7 +42,7 @@ from hornbeam_server.schema.model import (
 )
 from hornbeam_server.schema.reals import shortest
 from hornbeam_server.schema.render import render_default
-from hornbeam_server.schema.types import Kind, Row, Value
+from hornbeam_server.schema.types import Kind, Row, Value, enumeration_of
 from hornbeam_server.schema.views import DeferredView, PlainView, TransactionalView
 from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.txlayer.transactions.requests import (
@@ -303,10 +303,12 @@ def _column_document(relation: Relation, column: Column) -> dict[str, Any]:
     default = column.default or Default(DefaultKind.LITERAL)
     kind = column.default_kind
     has_sql = kind not in {None, DefaultKind.NOW}
+    labels = enumeration_of(column.type)
     return {
         "name": column.name,
         "type": column.type.sql(),
         "declared": column.type.ddl(),
+        **({} if labels is None else {"labels": list(labels.labels)}),
         "nullable": column.nullable,
         "default": None if kind is None else kind.value,
         "default_sql": render_default(default) if has_sql else None,

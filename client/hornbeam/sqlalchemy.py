@@ -517,7 +517,7 @@ def _reflected_column(column: dict[str, Any]) -> ReflectedColumn:
     kind = column.get("default")
     reflected: ReflectedColumn = {
         "name": column["name"],
-        "type": column_type(column.get("declared", column["type"])),
+        "type": column_type(column.get("declared", column["type"]), column.get("labels")),
         "nullable": column.get("nullable", True),
         "default": {"now": "CURRENT_TIMESTAMP"}.get(kind or "", column.get("default_sql")),
     }

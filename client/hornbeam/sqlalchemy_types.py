@@ -57,11 +57,13 @@ _MOMENTS: dict[str, type[types.TypeEngine[Any]]] = {
 }
 
 
-def column_type(name: str) -> types.TypeEngine[Any]:
+def column_type(name: str, labels: Sequence[str] | None = None) -> types.TypeEngine[Any]:
     """The SQLAlchemy type for a type name of the server, such as DECIMAL(15,2); NullType with a
-    warning for a type of a newer server."""
+    warning for a type of a newer server. `labels`: it is an enumeration with these labels."""
     if name.endswith("[]"):
-        return postgresql.ARRAY(column_type(name.removesuffix("[]")))
+        return postgresql.ARRAY(column_type(name.removesuffix("[]"), labels))
+    if labels is not None:
+        return types.Enum(*labels, name=name)
     found = _TYPE.fullmatch(name)
     sizes = [int(size) for size in found["sizes"].split(",")] if found and found["sizes"] else []
     if found and found["name"] in _MOMENTS:

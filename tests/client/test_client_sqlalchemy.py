@@ -731,3 +731,20 @@ def test_unsupported_definitions_are_refused(engine: Engine) -> None:
 @pytest.mark.parametrize("name", ["DECIMAL(15,2)", "VARCHAR(20)", "INTEGER", "UUID", "JSON"])
 def test_types_keep_their_names(name: str) -> None:
     assert str(column_type(name)).replace(" ", "") == name
+
+
+def test_enumerations_are_reflected_with_their_labels(engine: Engine) -> None:
+    with engine.begin() as connection:
+        for statement in (
+            "CREATE TYPE size AS ENUM ('S', 'XL', 'L')",
+            "CREATE TABLE t (id INT PRIMARY KEY, s size, a size[])",
+            "INSERT INTO t VALUES (1, 'L', '{XL}'), (2, 'S', NULL)",
+        ):
+            connection.exec_driver_sql(statement)
+    size, sizes = (column["type"] for column in inspect(engine).get_columns("t")[1:])
+    assert (size.name, size.enums) == ("size", ["S", "XL", "L"])
+    assert sizes.item_type.enums == ["S", "XL", "L"]
+    table = Table("t", MetaData(), autoload_with=engine)
+    with engine.begin() as connection:
+        query = select(table).where(table.c.s >= "S").order_by(table.c.s)
+        assert connection.execute(query).all() == [(2, "S", None), (1, "L", ["XL"])]
