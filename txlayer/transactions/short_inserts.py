@@ -5,7 +5,7 @@ locks, reads and stored rows are compiled once per relation. It takes the steps 
 after the other: locks, reads under the locks, checks, stored rows. That path stays the reference: a
 short insert stores the same bytes under the same locks, and raises the same errors
 (tests/txlayer/test_short_inserts.py). An INSERT that needs more takes the other path from its
-beginning (`short_insert`).
+beginning (`short_insert`). Many rows take the same steps in `batch_inserts.py`.
 """
 
 from __future__ import annotations
@@ -59,9 +59,8 @@ LARGE = 1 << 20
 """Fewer bytes are within all limits of a transaction."""
 Complete = Callable[[Relation, Mapping[int, Value]], Awaitable[Row]]
 """`NewRows.complete`."""
-
-
 FindOutcome = Callable[[], Awaitable[Outcome | None]]
+"""Finds the outcome of an earlier commit of the request."""
 
 
 class Held(NamedTuple):
