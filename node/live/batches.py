@@ -76,7 +76,8 @@ class Batches:
         work = await self._deferred.begin(group, self._reads.snapshot_after)
         until_ms = self._clock.wall_ms() + self._deferred.use_ms(work.upto) - MARGIN_MS
         ring = self._committer.ring if self._alone else None
-        changes = await Feed(self._bulk, self._log_reader, ring).changes(work)
+        feed = Feed(self._bulk, self._log_reader, ring, self._committer.watermark())
+        changes = await feed.changes(work)
         count, computed = await self._computed(work, changes)
         rows = 0
         for writes in computed:

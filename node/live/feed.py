@@ -30,13 +30,16 @@ class Feed:
     reader: LogReader | None
     ring: ChangeRing | None
     """The newest commits, if this node alone commits."""
+    watermark: int
+    """The ring has all commits at or below it. Above it, a later owner of the log may have more."""
 
     async def changes(self, work: BatchWork) -> Changes:
         """The changes of a batch. Raises Left if they are too many, SnapshotTooOld, Unsupported,
         Unavailable, Corruption."""
         if not work.refreshed:
             return lambda _: ({}, 0)
-        if self.ring is not None and self.ring.has(work.as_of):
+        known = work.upto <= self.watermark
+        if known and self.ring is not None and self.ring.has(work.as_of):
             await self.bulk.require_logged(work)
             return _of_ring(self.ring.between(work.as_of, work.upto))
         return await self._of_segments(work)

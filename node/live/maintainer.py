@@ -101,8 +101,9 @@ class Maintainer:
 
     def is_current(self, as_of: int) -> bool:
         """Is it certain that nothing was committed after snapshot `as_of`?"""
-        ring = self._parts.committer.ring
-        return ring is not None and ring.is_current(as_of)
+        committer = self._parts.committer
+        ring = committer.ring
+        return ring is not None and committer.idle and ring.is_current(as_of)
 
     async def refresh(self, group: str) -> GroupState:
         """Do the next batch of a group now. Raises Left, NotFound, and the errors of
