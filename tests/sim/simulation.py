@@ -435,7 +435,7 @@ async def require_nothing_stuck(cluster: Cluster) -> None:
     transaction, and that no watermark falls or stands still.
 
     An idle node reserves no timestamps, so its watermark moves only when a read asks for a later
-    one.
+    one. A clock that was set back is waited for: a read may not ask for a time far ahead of it.
     """
     await asyncio.sleep(SETTLED_S)
     databases = [node.database for node in cluster.serving]
@@ -448,6 +448,8 @@ async def require_nothing_stuck(cluster: Cluster) -> None:
         database.watermark() >= ts for database, ts in zip(databases, before, strict=True)
     ), "a watermark has fallen"
     later = max(before, default=0) + 1
+    ahead_ms = max((later - node.clock.wall_ms() for node in cluster.serving), default=0)
+    await asyncio.sleep(max(ahead_ms, 0) / 1000)
     for node in cluster.serving:
         reached = await node.process.start(node.database.snapshots.read_point(later))
         assert reached >= later, "a watermark stands still"
