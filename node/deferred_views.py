@@ -23,7 +23,7 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.storage.ports import Clock, Coordination, TableStore
 from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
 from hornbeam_server.txlayer.ddl.claim import load_catalog
-from hornbeam_server.txlayer.transactions.sequence_queries import NumberedQuery
+from hornbeam_server.txlayer.transactions.numbered_queries import NumberedQuery
 from hornbeam_server.txlayer.views.refresh_groups import (
     Finished,
     Groups,

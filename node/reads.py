@@ -34,6 +34,7 @@ from hornbeam_server.storage.read_ranges import ReadRange
 from hornbeam_server.storage.snapshot import CATALOG, Overlay, ReadItem, RowReader, Snapshot
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.identity_columns import Numbers
+from hornbeam_server.txlayer.transactions.numbered_queries import NumberedQuery, numbered_query
 from hornbeam_server.txlayer.transactions.read_checks import noting_store
 from hornbeam_server.txlayer.transactions.requests import (
     Parameters,
@@ -41,7 +42,6 @@ from hornbeam_server.txlayer.transactions.requests import (
     SqlWork,
     require_admitted,
 )
-from hornbeam_server.txlayer.transactions.sequence_queries import NumberedQuery, numbered_query
 
 _DIRECT = {"bookmark", "use_views"}
 """The options of a query that a direct read takes."""
@@ -301,7 +301,7 @@ class Reads:
         def prepare() -> PreparedQuery | NumberedQuery:
             if not names_sequences(sql):
                 return engine.prepare(sql, catalog, **options)
-            planned = partial(engine.prepare_bound, catalog=catalog, **options)
+            planned = partial(engine.prepare_bound, **options)
             return numbered_query(sql, catalog, wanted.numbers, planned)
 
         return await engine.read(len(sql), prepare, wanted.deadline)

@@ -35,8 +35,8 @@ OF_COLUMN = "pg_get_serial_sequence"
 _DRAWS = re.compile(r"\bnextval\b", re.IGNORECASE)
 _CALLS = re.compile(r"\b(nextval|currval|lastval|setval)\b", re.IGNORECASE)
 _CURE = (
-    "Write it in VALUES, SET, RETURNING, a DEFAULT, or the list of the outermost SELECT; give its"
-    " value to other places as a parameter."
+    "Write it in VALUES, SET, RETURNING, a DEFAULT, or the list of a SELECT: take the numbers of a"
+    " query in a subquery in FROM, and give a write its number as a parameter."
 )
 
 

@@ -116,19 +116,16 @@ def test_a_merge_takes_numbers(db):
     [
         "SELECT id FROM t WHERE id = nextval('s')",
         "SELECT sum(nextval('s')) FROM t",
-        "SELECT DISTINCT nextval('s') FROM t",
         "SELECT id, nextval('s') FROM t ORDER BY 2 DESC",
         "SELECT id, nextval('s') AS n FROM t ORDER BY n DESC",
         "SELECT id, nextval('s') + 1 AS n FROM t ORDER BY n, id",
         "SELECT nextval('s') % 2 AS n, count(*) FROM t GROUP BY n",
         "SELECT id FROM t ORDER BY nextval('s')",
         "SELECT id FROM t LIMIT nextval('s')",
+        "SELECT (SELECT nextval('s') FROM t AS u WHERE u.id = t.id) FROM t",
+        "SELECT DISTINCT ON (id) id, nextval('s') FROM t",
+        "WITH RECURSIVE r AS (SELECT nextval('s') AS n UNION ALL SELECT n FROM r) SELECT n FROM r",
         "SELECT sum(id) FILTER (WHERE nextval('s') > 0) FROM t",
-        "SELECT nextval('s') UNION SELECT 1",
-        "SELECT * FROM (SELECT nextval('s') AS n) AS q WHERE n > 1",
-        "SELECT id FROM (SELECT nextval('s') AS n, id FROM t) AS q",
-        "SELECT n, n FROM (SELECT nextval('s') AS n FROM t) AS q",
-        "SELECT n FROM (SELECT nextval('s') AS n, -id AS id FROM t ORDER BY id) AS q",
         "UPDATE t SET id = 2 WHERE id = nextval('s')",
         "CREATE VIEW v AS SELECT nextval('s') AS n",
         "CREATE TABLE u (id INT PRIMARY KEY CHECK (id < nextval('s')))",
@@ -359,3 +356,29 @@ def test_writes_of_a_pipeline_know_the_numbers_of_the_session(tmp_path):
             run(db, "INSERT INTO t VALUES (4, currval('s'))")
         found = [(1, 0), (2, first), (3, first + 1), (4, first + 1)]
         assert rows(db, "SELECT i, j FROM t ORDER BY i") == found
+
+
+def test_a_block_that_takes_numbers_has_parameters_and_is_part_of_a_transaction(db):
+    run(db, "CREATE SEQUENCE s", "CREATE TABLE t (id INT PRIMARY KEY)")
+    run(db, "INSERT INTO t VALUES (1), (2), (3)")
+    sql = (
+        "WITH q AS (SELECT id, nextval('s') AS n FROM t WHERE id > ? ORDER BY id), "
+        "unread AS (SELECT nextval('s') AS n FROM t WHERE id = ?) "
+        "SELECT sum(n), max(id) + ? FROM q WHERE n < ?"
+    )
+    assert db.cursor().execute(sql, [1, 7, 10, 100]).fetchall() == [(3, 13)]
+    with pytest.raises(DatabaseError, match="4 parameters, 1"):
+        db.cursor().execute(sql, [1])
+    run(db, "BEGIN", "INSERT INTO t VALUES (4)")
+    found = db.cursor().execute(
+        "SELECT max(n), currval('s') FROM (SELECT nextval('s') AS n FROM t) q"
+    )
+    assert found.fetchall() == [(6, 6)]
+    assert found.served_by == ["t"]
+    assert db.cursor().execute("SELECT currval('s'), lastval()").fetchall() == [(6, 6)]
+    run(db, "COMMIT")
+    table = db.cursor().arrow("SELECT DISTINCT nextval('s') * 0 AS z FROM t")
+    assert table.to_pylist() == [{"z": 0}]
+    lines = db.cursor().execute("EXPLAIN SELECT n FROM (SELECT nextval('s') AS n FROM t) q, t")
+    assert lines.fetchall()
+    assert db.cursor().execute("SELECT nextval('s')").fetchall() == [(11,)]

@@ -101,6 +101,38 @@ RESET search_path
 COMMENT ON TABLE x.t IS 'rows'
 REINDEX TABLE t
 """,
+        "numbers of blocks": """
+CREATE SEQUENCE s
+CREATE TABLE t (a INT PRIMARY KEY, b INT, c TEXT)
+INSERT INTO t VALUES (1, 1, 'x'), (2, 1, 'y'), (3, 2, 'z')
+WITH q AS (SELECT a, nextval('s') AS n FROM t ORDER BY a) SELECT n, a FROM q ORDER BY n
+WITH q AS (SELECT nextval('s') AS n FROM t) SELECT count(*), sum(n), max(n) FROM q
+WITH q AS (SELECT nextval('s') AS n FROM t), r AS (SELECT n + 1 AS m FROM q) SELECT q.n, r.m FROM q JOIN r ON r.m = q.n ORDER BY 1
+WITH q AS (SELECT nextval('s') AS n) SELECT 1
+SELECT currval('s')
+SELECT (SELECT nextval('s'))
+SELECT a, (SELECT nextval('s')) FROM t ORDER BY a
+SELECT a FROM t WHERE a + 10 > (SELECT nextval('s')) ORDER BY a
+SELECT sum(n) FROM (SELECT nextval('s') AS n FROM t) q
+SELECT q.n, t.a FROM t, (SELECT nextval('s') AS n) q ORDER BY t.a
+SELECT DISTINCT n > 0 FROM (SELECT nextval('s') AS n FROM t) q
+SELECT DISTINCT nextval('s') > 0, b FROM t ORDER BY b
+WITH q AS (SELECT DISTINCT nextval('s') * 0 AS z FROM t) SELECT * FROM q
+SELECT count(*) FROM (SELECT DISTINCT nextval('s') % 2 AS z FROM t) q
+SELECT currval('s')
+SELECT a FROM (SELECT a, nextval('s') AS n FROM t ORDER BY a DESC) q WHERE n % 2 = 0 ORDER BY a
+SELECT nextval('s'), 'a' UNION ALL SELECT nextval('s'), 'b' ORDER BY 1
+SELECT a FROM t WHERE a IN (SELECT nextval('s') - 30 FROM t) ORDER BY a
+SELECT x, nextval('s') FROM (SELECT nextval('s') AS x) q
+SELECT count(*), nextval('s') FROM t
+SELECT b, count(*), nextval('s') FROM t GROUP BY b ORDER BY b
+SELECT * FROM (SELECT nextval('s') AS n, c, NULL::INT AS z FROM t WHERE b = 1 ORDER BY a) q JOIN t ON t.c = q.c ORDER BY t.a
+SELECT n FROM (SELECT n FROM (SELECT nextval('s') AS n FROM t) p WHERE n > 0) q ORDER BY n DESC LIMIT 1
+SELECT a, n FROM t LEFT JOIN (SELECT nextval('s') * 0 + 2 AS n) q (n) ON q.n = t.a ORDER BY a
+SELECT currval('s')
+SELECT n, c FROM (SELECT nextval('s') AS n, currval('s') AS c FROM t) q ORDER BY n
+SELECT nextval('nosuch') FROM (SELECT nextval('s') AS n) q
+""",
         "numbers in branches": """
 CREATE SEQUENCE s
 CREATE TABLE t (id INT PRIMARY KEY, x INT)

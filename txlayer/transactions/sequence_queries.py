@@ -3,19 +3,18 @@
 Such a SELECT is split. A query without the calls gives all other values. Its rows are then
 completed one after the other, in the order of the result: the calls are made, and the expressions
 around them are computed. So only rows of the result take numbers.
+
+Blocks below the outermost SELECT that take numbers run before it (`numbered_queries.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
-from contextlib import aclosing
-from typing import Any
+from collections.abc import Callable, Sequence, Set
 
 from sqlglot import exp
 
-from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind_tree
+from hornbeam_server.query.binding.binder import OutputColumn
 from hornbeam_server.query.binding.constants import named_type
-from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.binding.placeholders import named_placeholder
 from hornbeam_server.query.binding.sequence_calls import (
     CALL,
@@ -25,20 +24,14 @@ from hornbeam_server.query.binding.sequence_calls import (
     is_sequence_call,
     read_call,
     refuse_calls,
-    without_outer_lists,
 )
 from hornbeam_server.query.dialect.functions import makes_or_takes_rows
 from hornbeam_server.query.dialect.grammar import NAME
-from hornbeam_server.query.engine import PreparedQuery, QueryStream
-from hornbeam_server.query.explain import Explanation
 from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.catalog import Catalog
-from hornbeam_server.schema.errors import SqlError, Unsupported
+from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.trees import unlink, written
-from hornbeam_server.schema.types import ColumnType, Row
-from hornbeam_server.storage.snapshot import RowReader
-from hornbeam_server.txlayer.transactions.identity_columns import Numbers
-from hornbeam_server.txlayer.transactions.requests import Parameters
+from hornbeam_server.schema.types import ColumnType
 from hornbeam_server.txlayer.transactions.sequence_outputs import Output, Outputs
 from hornbeam_server.txlayer.transactions.sequence_values import SequenceValue
 from hornbeam_server.txlayer.transactions.write_expressions import (
@@ -47,7 +40,6 @@ from hornbeam_server.txlayer.transactions.write_expressions import (
     ConstantScope,
 )
 from hornbeam_server.txlayer.transactions.write_plans import Subquery
-from hornbeam_server.txlayer.transactions.write_queries import name_parameters
 
 _CONSTANTS = (
     exp.Literal, exp.Null, exp.Boolean, exp.DataType, exp.Identifier, exp.Var, exp.DataTypeParam,
@@ -64,7 +56,7 @@ def split(tree: exp.Expr, prepare: Prepare, catalog: Catalog) -> tuple[Subquery,
     if tree.args.get("distinct"):
         raise Unsupported(
             "SELECT DISTINCT cannot have nextval.",
-            cure="Write SELECT nextval('s'), … FROM (SELECT DISTINCT …) AS t.",
+            cure="Write SELECT DISTINCT … FROM (SELECT nextval('s'), …) AS t.",
         )
     query = tree.copy()
     splitting = _Splitting(query, catalog)
@@ -180,117 +172,3 @@ def _width(item: exp.Expr) -> int:
     """The number of columns of an item of a bound SELECT."""
     star = item if isinstance(item, exp.Star) else item.this if item.is_star else None
     return 1 if star is None else len(star.meta["columns"])
-
-
-# ---------------------------------------------------------------- queries of clients
-
-
-class NumberedQuery:
-    """A planned SELECT that takes numbers from sequences; it runs like a `PreparedQuery`."""
-
-    def __init__(
-        self, query: Subquery, outputs: Outputs | None, parameters: int, numbers: Numbers
-    ) -> None:
-        """`parameters`: how many the statement has."""
-        prepared = query.prepared
-        self.deferred, self.locking = prepared.deferred, prepared.locking
-        self.catalog = prepared.catalog
-        self.served_by, self.sources = prepared.served_by, prepared.sources
-        self._query, self._outputs, self._parameters = query, outputs, parameters
-        self._numbers = numbers
-
-    async def run(
-        self,
-        reader: RowReader,
-        parameters: Parameters = (),
-        *,
-        deadline: float | None = None,
-        max_rows: int | None = None,
-    ) -> QueryStream:
-        """Start the query: see `PreparedQuery.run`."""
-        given = self._given(parameters)
-        stream = await self._query.prepared.run(reader, given, deadline=deadline)
-        if self._outputs is None:
-            return stream
-        rows = self._completed(stream, self._outputs)
-        columns = _columns(stream.columns, self._outputs)
-        return QueryStream(columns, rows, None, deadline, max_rows)
-
-    def explain(
-        self, parameters: Parameters | None = None, *, notes: Sequence[str] = ()
-    ) -> Explanation:
-        """The plan of the query for all other values: see `PreparedQuery.explain`."""
-        given = None if parameters is None else self._given(parameters)
-        return self._query.prepared.explain(given, notes=notes)
-
-    @property
-    def answered_by(self) -> tuple[str, ...]:
-        return self._query.prepared.answered_by
-
-    def _given(self, parameters: Parameters) -> dict[str, Any]:
-        """The values of the query's parameters. Raises SqlError."""
-        named: Mapping[Any, Any] = (
-            parameters if isinstance(parameters, Mapping) else dict(enumerate(parameters))
-        )
-        if len(named) != self._parameters:
-            raise SqlError(
-                f"The statement has {self._parameters} parameters, {len(named)} are given.",
-                cure="Give one value for each parameter.",
-            )
-        return {name: named[key] for name, key in self._query.uses.items()}
-
-    async def _completed(
-        self, stream: QueryStream, outputs: Outputs
-    ) -> AsyncGenerator[list[Row], None]:
-        engine = self._query.prepared.engine
-        async with aclosing(stream.batches()) as batches:
-            async for batch in batches:
-                yield await outputs.rows(batch, self._numbers, engine)
-
-
-def _columns(found: Sequence[OutputColumn], outputs: Outputs) -> tuple[OutputColumn, ...]:
-    types = {output.position: output.type for output in outputs.computed}
-    return tuple(
-        OutputColumn(column.name, types.get(position, column.type))
-        for position, column in enumerate(found[: outputs.width])
-    )
-
-
-def numbered_query(
-    sql: str,
-    catalog: Catalog,
-    numbers: Numbers,
-    prepare: Callable[[BoundQuery], PreparedQuery],
-) -> NumberedQuery:
-    """Plan a SELECT that calls functions of sequences. `prepare` plans a bound query. The values of
-    currval and lastval outside of the SELECT list are those before the statement. Raises SqlError
-    and its subclasses."""
-    tree = without_outer_lists(parse(sql, sequences=True))
-    _put_values(tree, catalog, numbers)
-    bound = bind_tree(tree, sql, catalog)
-    wanted = len(bound.parameter_types)
-
-    def prepared(query: exp.Expr) -> Subquery:
-        uses = name_parameters(query)
-        return Subquery(prepare(bind_tree(query, sql, catalog)), uses)
-
-    try:
-        query, outputs = split(bound.ast, prepared, catalog)
-    finally:
-        unlink(bound.ast)
-    return NumberedQuery(query, outputs, wanted, numbers)
-
-
-def _put_values(tree: exp.Expr, catalog: Catalog, numbers: Numbers) -> None:
-    """Replace currval and lastval outside of the SELECT list by their values."""
-    listed = {
-        id(call)
-        for item in (tree.expressions if isinstance(tree, exp.Select) else ())
-        for call in calls_in(item)
-    }
-    for call in [node for node in tree.walk() if is_sequence_call(node)]:
-        if id(call) in listed or call.name.lower() == "nextval":
-            continue
-        number = numbers.last(read_call(call, catalog).counter)
-        call.replace(exp.Literal.number(number))
-        unlink(call)

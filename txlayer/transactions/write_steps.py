@@ -22,7 +22,8 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import SqlError, Unsupported
 from hornbeam_server.schema.model import Column, Relation
 from hornbeam_server.schema.trees import unlink
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import ColumnType
+from hornbeam_server.txlayer.transactions.numbered_blocks import NUMBER, query_of
 from hornbeam_server.txlayer.transactions.write_parameters import NOW, with_one_now
 from hornbeam_server.txlayer.transactions.write_plans import (
     Returning,
@@ -34,7 +35,6 @@ from hornbeam_server.txlayer.transactions.write_plans import (
 from hornbeam_server.txlayer.transactions.write_queries import name_parameters, put_before
 
 WRITES = (exp.Insert, exp.Update, exp.Delete)
-_NUMBER = Column("number", ColumnType(Kind.BIGINT), nullable=False)
 Compile = Callable[[BoundQuery, Catalog, QueryEngine], RowPlan]
 
 
@@ -142,7 +142,7 @@ class _Compiler:
 
 
 def _relation_of(returning: Returning, name: str, alias: str) -> Relation:
-    columns = []
+    columns: list[Column] = []
     for i, (column, type_) in enumerate(zip(returning.columns, returning.types, strict=True)):
         if type_ is None:
             raise Unsupported(
@@ -150,15 +150,9 @@ def _relation_of(returning: Returning, name: str, alias: str) -> Relation:
                 cure=f"Write RETURNING CAST(… AS type) AS {column}.",
             )
         columns.append(Column(f"c{i}", type_.stored()))
-    return Relation(name, (_NUMBER, *columns), (_NUMBER.name,))
+    return Relation(name, (NUMBER, *columns), (NUMBER.name,))
 
 
 def _reading(cte: exp.Expr, relation: Relation, names: Sequence[str]) -> exp.Expr:
     """The CTE as a query of the relation that has its rows."""
-    selected = [
-        exp.alias_(exp.column(column.name), exp.to_identifier(name, quoted=True), copy=False)
-        for column, name in zip(relation.columns[1:], names, strict=True)
-    ]
-    table = exp.Table(this=exp.to_identifier(relation.name, quoted=True))
-    query = exp.select(*selected, copy=False).from_(table, copy=False)
-    return exp.CTE(this=query, alias=cte.args["alias"].copy())
+    return exp.CTE(this=query_of(relation, names), alias=cte.args["alias"].copy())
