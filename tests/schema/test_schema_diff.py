@@ -39,7 +39,10 @@ def test_a_schema_does_not_differ_from_itself(schema: Schema) -> None:
 def test_the_empty_schema_is_extended_and_dropped_to(old: Schema, new: Schema) -> None:
     assert diff(Schema(()), new).added_relations == new.relations
     assert diff(Schema(()), new).added_indexes == new.indexes
-    assert diff(old, Schema(())) == SchemaDiff(dropped_relations=old.relations)
+    assert diff(Schema(()), new).added_enumerations == new.enumerations
+    assert diff(old, Schema(())) == SchemaDiff(
+        dropped_relations=old.relations, dropped_enumerations=old.enumerations
+    )
 
 
 ALLOWED = [

@@ -110,6 +110,7 @@ def rename(schema: Schema, to: dict[str, str]) -> Schema:
             )
             for index in schema.indexes
         ),
+        enumerations=schema.enumerations,
     )
 
 
@@ -119,6 +120,8 @@ def test_duckdb_reads_the_rendered_ddl(schema: Schema) -> None:
     """DuckDB also stores the defaults with the intended values."""
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
+        for enumeration in schema.enumerations:
+            database.execute(render_ddl(Schema((), enumerations=(enumeration,))))
         for relation in schema.relations:
             plain = tuple(for_duckdb(column) for column in relation.columns)
             database.execute(render_ddl(Schema((replace(relation, columns=plain),))))
