@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from hornbeam_server.schema.catalog import Layout
-from hornbeam_server.schema.types import REAL, ColumnType, Kind, array_of
+from hornbeam_server.schema.types import REAL, ColumnType, Kind, array_of, enumeration_of
 from hornbeam_server.storage.codec.arrow import arrow_type, picked_batch
 from hornbeam_server.storage.codec.implementation import Native, implementation
 
@@ -69,6 +69,12 @@ class SpedUpRows:
         self._reference = PythonRows(codec)
         types = [column.type for column in layout.columns]
         self._reals = {i: arrow_type(t) for i, t in enumerate(types) if _decoded(t) != t}
+        self._positions = {
+            i: {None, *enumeration.positions}
+            for i, type_ in enumerate(types)
+            if (enumeration := enumeration_of(type_)) is not None
+        }
+        """By the number of each column of an ENUM, the values that it may have."""
         self._native = native.Rows(_schema(layout), older, key)
 
     def to_arrow(self, values: Sequence[bytes], at: Sequence[int]) -> pa.RecordBatch:
@@ -76,25 +82,46 @@ class SpedUpRows:
         return self._reference.to_arrow(values, at) if found is None else found
 
     def keys(self, values: Sequence[bytes]) -> list[bytes]:
-        found = self._native.keys(values)
+        found = self._keys(values)
         return self._reference.keys(values) if found is None else found
 
     def with_keys(
         self, values: Sequence[bytes], at: Sequence[int]
     ) -> tuple[pa.RecordBatch, list[bytes]]:
-        batch, keys = self._decode(values, at), self._native.keys(values)
+        batch, keys = self._decode(values, at), self._keys(values)
         if batch is None or keys is None:
             return self._reference.with_keys(values, at)
         return batch, keys
 
     def _decode(self, values: Sequence[bytes], at: Sequence[int]) -> pa.RecordBatch | None:
-        """The columns at the positions `at`; None if the module refuses the rows."""
-        found = self._native.decode(values, at)
-        if found is None or not self._reals:
+        """The columns at the positions `at`; None if the reference must decide."""
+        found = self._native.decode(values, [*at, *self._positions])
+        if found is None or not (self._positions or self._reals):
             return found
-        pairs = zip(found.columns, at, strict=True)
-        columns = [c.cast(self._reals[i]) if i in self._reals else c for c, i in pairs]
-        return pa.RecordBatch.from_arrays(columns, names=found.schema.names)
+        if not self._has_labels(found.columns[len(at) :]):
+            return None
+        columns = [
+            column.cast(self._reals[i]) if i in self._reals else column
+            for column, i in zip(found.columns, at, strict=False)
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=found.schema.names[: len(at)])
+
+    def _keys(self, values: Sequence[bytes]) -> list[bytes] | None:
+        """The keys; None if the reference must decide."""
+        if self._positions and self._decode(values, ()) is None:
+            return None
+        return self._native.keys(values)
+
+    def _has_labels(self, columns: Sequence[pa.Array]) -> bool:
+        """Has each value of the columns of an ENUM a label?"""
+        return all(
+            known.issuperset(_elements(column).unique().to_pylist())
+            for column, known in zip(columns, self._positions.values(), strict=True)
+        )
+
+
+def _elements(column: pa.Array) -> pa.Array:
+    return column.flatten() if pa.types.is_list(column.type) else column
 
 
 def many_rows(codec: LayoutCodec) -> ManyRows:

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hornbeam_server.schema.catalog import Layout
+from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.intervals import Interval
 from hornbeam_server.schema.model import Column, Default, DefaultKind, KeyPart
-from hornbeam_server.schema.types import REAL, ColumnType, Kind, array_of
+from hornbeam_server.schema.types import REAL, ColumnType, Kind, array_of, enum_of
 from hornbeam_server.storage.codec.many_rows import PythonRows, SpedUpRows
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from tests.strategies import KEY_KINDS, column_types, values
@@ -255,6 +256,8 @@ def test_other_forms_of_values_mean_the_same(native, kind, form, nullable):
         type_ = ColumnType(kind, 8, 3)
     if kind is Kind.ARRAY:
         type_ = array_of(ColumnType(Kind.TEXT))
+    if kind is Kind.ENUM:
+        type_ = enum_of(Enumeration.of("", "mood", ("sad", "ok")))
     codec = one_column(type_, nullable)
     rows = [b"\x01\x92" + form + b"\x01"]
     python, sped_up = both(native, codec)
