@@ -16,7 +16,7 @@ from hornbeam_server.pipeline.load import files
 from hornbeam_server.schema.arrays import text_of_elements
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import InvalidRequest, SqlError, UnknownName
-from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import ColumnType, Kind, as_text
 from hornbeam_server.storage.codec.arrow import to_record_batch
 from tests.strategies import rows_for, schemas
 
@@ -80,10 +80,11 @@ def write_json(path, relation, rows):
 
 
 def write_parquet(path, relation, rows):
-    """Parquet has no type for intervals; they are text in it, also as elements of arrays."""
+    """Parquet has no type for intervals; they are text in it, also as elements of arrays. Labels
+    of an ENUM are text."""
     spans = {i for i, c in enumerate(relation.columns) if Kind.INTERVAL in kinds(c.type)}
     columns = [
-        replace(c, type=ColumnType(Kind.TEXT)) if i in spans else c
+        replace(c, type=ColumnType(Kind.TEXT) if i in spans else as_text(c.type))
         for i, c in enumerate(relation.columns)
     ]
     plain = [tuple(text(v) if i in spans else v for i, v in enumerate(row)) for row in rows]
