@@ -27,8 +27,6 @@ from tests.real_cluster import PATIENT, guarded_cluster
 BROKEN = pytest.StashKey[bool]()
 ENDED = pytest.StashKey[list[str]]()
 FAILURE_CHARACTERS = 3_000
-ALONE = {"hostile", "test_dashboard"}
-"""Folders and files of tests that need answers in time: the other process waits."""
 WORKER = "PYTEST_XDIST_WORKER"
 """Environment variable that is set in each of several processes."""
 
@@ -221,7 +219,7 @@ def _group(file: Path) -> str:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    with _place(item.config, alone=not ALONE.isdisjoint((item.path.parent.name, item.path.stem))):
+    with _place(item.config, alone=item.get_closest_marker("alone") is not None):
         return (yield)
 
 

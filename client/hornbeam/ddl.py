@@ -328,7 +328,9 @@ def evolve(ddl: str, statement: str, path: Sequence[str] | None = None) -> str:
                 f"{part} is not supported: a relation has its own columns and rows.\n"
                 "  Declare a table with all columns, or insert the rows into the whole table."
             )
-        case "create", "table" | "index" | "view" | "materialized view" | "sequence" | "type":
+        case "create", "table" | "index" | "view" | "materialized view" | "sequence":
+            return _created(ddl, asked, _new_name(asked, names), names, text)
+        case "create", "type" if _is_enumeration(asked):
             return _created(ddl, asked, _new_name(asked, names), names, text)
         case "drop", "table" | "index" | "view" | "materialized view":
             return _dropped(ddl, asked, names)
@@ -357,6 +359,7 @@ _INSTEAD = {
     "role": _KEYS,
     "rule": _IN_TRANSACTION,
     "trigger": _IN_TRANSACTION,
+    "type": "Only AS ENUM is. Give a column a CHECK, or JSONB, in place of a type.",
     "user": _KEYS,
 }
 """The cures for kinds of objects that no schema has."""
@@ -401,6 +404,11 @@ def _part_of(asked: _Statement) -> str:
     if words[:2] == ["partition", "of"]:
         return "PARTITION OF"
     return "INHERITS" if "inherits" in words else ""
+
+
+def _is_enumeration(asked: _Statement) -> bool:
+    behind = asked.found[read_name(asked.found, 0)[1] :]
+    return [token.text.lower() for token in behind[:2]] == ["as", "enum"]
 
 
 def _replaced(ddl: str, asked: _Statement, names: Names, text: str) -> str:

@@ -216,7 +216,8 @@ def _require_fitting(
 
 def _require_type(relation: str, column: Mapping[str, Any], found: spark.DataType) -> None:
     name = column["type"].removesuffix("[]")
-    fitting = _FITTING[_KINDS[name.partition("(")[0]]]
+    is_enum = column.get("labels") is not None
+    fitting = _FITTING[Kind.ENUM if is_enum else _KINDS[name.partition("(")[0]]]
     array = name != column["type"]
     given = found.elementType if array and isinstance(found, spark.ArrayType) else found
     plain = isinstance(found, spark.ArrayType) is array and isinstance(given, fitting)

@@ -31,6 +31,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict:
     return json.loads(output.read_text())
 
 
+@pytest.mark.alone
 def test_every_mode_is_measured_next_to_no_view(report: dict) -> None:
     names = [figure["name"] for figure in report["figures"]]
     assert names[:3] == ["no view", "immediate", "deferred, 300 ms"]
@@ -38,6 +39,7 @@ def test_every_mode_is_measured_next_to_no_view(report: dict) -> None:
     assert len(report["figures"][0]["rounds"]) == 2
 
 
+@pytest.mark.alone
 def test_a_deferred_mode_reports_the_interval_that_it_reached(report: dict) -> None:
     notes = {figure["name"]: figure["note"] for figure in report["figures"]}
     assert "batches: " in notes["deferred, 300 ms"]

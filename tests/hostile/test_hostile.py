@@ -52,6 +52,7 @@ def folder(tmp_path):
     shutil.rmtree(tmp_path)
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(300)
 def test_a_server_keeps_its_bounds_under_a_short_attack(folder):
     plan = Plan(seconds=20, clients=3, longest_s=2, patience_s=20, calm_s=3, address_space=8 * GB)
@@ -66,6 +67,7 @@ def test_a_server_keeps_its_bounds_under_a_short_attack(folder):
     assert outcome.logged == [], shown
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(300)
 def test_every_statement_reaches_its_functions(folder):
     """With small numbers the templates are valid: their sizes are hostile, not their syntax."""
@@ -124,6 +126,7 @@ def test_every_text_body_and_schema_can_be_generated():
     assert all(make(rng)["ddl"] for _, make in SCHEMAS)
 
 
+@pytest.mark.alone
 def test_a_late_answer_makes_the_next_requests_late():
     """The pace continues during a late answer, so the requests behind it are late as well."""
     stop, line = threading.Event(), _Nothing()
@@ -141,6 +144,7 @@ def test_a_late_answer_makes_the_next_requests_late():
     assert line.closed
 
 
+@pytest.mark.alone
 def test_requests_due_at_the_end_count_as_not_sent():
     stop = threading.Event()
 
@@ -255,6 +259,7 @@ def test_the_report_names_the_requests_beside_late_reads():
     assert (second["at_s"], second["beside"]) == (5.0, [])
 
 
+@pytest.mark.alone
 def test_the_watch_observes_a_process_and_its_children():
     inner = "import time; time.sleep(60)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
@@ -282,6 +287,7 @@ def test_the_watch_observes_a_process_and_its_children():
     assert watch.left_over() == []
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("manner", "status"),
     [
@@ -303,12 +309,14 @@ def server(tmp_path_factory):
         yield target
 
 
+@pytest.mark.alone
 def test_the_time_of_a_request_counts_from_the_end_of_its_body(server):
     sql = b'{"sql": "select 1", "timeout_ms": 1000}'
     sent = Attack("one", "x", QUERY, sql, 1.0, manner=Manner.SLOW)
     assert send(_orders(Plan(), server, math.inf), sent, 0).seconds < 2
 
 
+@pytest.mark.alone
 def test_a_request_to_an_ended_server_fails_at_once(tmp_path):
     with started(tmp_path, None) as target:
         orders = _orders(Plan(), target, math.inf)
