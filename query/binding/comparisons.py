@@ -278,7 +278,7 @@ def _settle_nullif(node: exp.Nullif, type_of: TypeOf) -> None:
     if found is not None and not is_unlimited(found):
         node.meta[COMPARED] = found
         if isinstance(first, exp.Null):
-            supersede(node.this, exp.cast(first.copy(), found.sql(), dialect="duckdb"))
+            supersede(node.this, exp.cast(first, found.sql(), dialect="duckdb"))
         elif isinstance(first, exp.Literal) and first.is_string:
             value = meant(found, first.name)
             if not isinstance(value, Gap):

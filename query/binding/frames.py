@@ -21,4 +21,4 @@ def read_distances(tree: exp.Expr) -> None:
 
 
 def _interval(text: exp.Literal) -> exp.Cast:
-    return exp.cast(text.copy(), exp.DType.INTERVAL)
+    return exp.cast(text, exp.DType.INTERVAL)

@@ -55,7 +55,7 @@ def _write_array(node: exp.Cast, given: ColumnType | None, to: Enumeration | Non
     elements = None if given is None else given.element
     known = elements is not None and elements.enumeration is not None
     if known or isinstance(array.unnest(), exp.Array | exp.Null | exp.Placeholder):
-        supersede(node, exp.cast(array.copy(), texts))
+        supersede(node, exp.cast(array, texts))
         return True
     if elements is None:
         array = call("array_elements", array.copy())
@@ -73,7 +73,7 @@ def _position(value: exp.Expr, given: ColumnType | None, to: Enumeration) -> exp
     typed = given is not None and given.enumeration is not None
     if typed or value.meta.get(PARAMETER_TYPE) is not None:
         return value.copy()
-    text = exp.cast(value.copy(), exp.DType.TEXT)
+    text = exp.cast(value, exp.DType.TEXT)
     if isinstance(value.unnest(), exp.Null):
         return text
     name = exp.Literal.string(to.sql)

@@ -78,7 +78,7 @@ def write_operands(node: exp.Expr) -> None:
     if isinstance(node, exp.Mul):  # DuckDB's number is an INTEGER or a DOUBLE
         for side, kind in zip((node.this, node.expression), node.meta[KINDS], strict=True):
             if kind is Kind.DOUBLE:
-                supersede(side, exp.cast(side.copy(), exp.DType.DOUBLE))
+                supersede(side, exp.cast(side, exp.DType.DOUBLE))
         return
     if isinstance(node, exp.Sub):  # DuckDB has no difference of times
         day = exp.cast(exp.Literal.string("2000-01-01"), "DATE", dialect="duckdb")

@@ -129,7 +129,7 @@ def _check_measure(node: exp.Expr) -> None:
 
 
 def _aggregate(name: str, values: Sequence[exp.Expr]) -> exp.Expr:
-    doubles = [exp.cast(value.copy(), exp.DType.DOUBLE) for value in values]
+    doubles = [exp.cast(value, exp.DType.DOUBLE) for value in values]
     return exp.Anonymous(this=name, expressions=doubles)
 
 
@@ -261,7 +261,7 @@ def _is_number(node: exp.Expr) -> bool:
 
 
 def _finite(node: exp.Expr) -> exp.Expr:
-    number = exp.cast(node.copy(), exp.DType.DOUBLE)
+    number = exp.cast(node, exp.DType.DOUBLE)
     return exp.Anonymous(this="isfinite", expressions=[number])
 
 

@@ -65,7 +65,7 @@ def _current_schema(path: Sequence[exp.Expr]) -> exp.Expr | None:
     """The first schema of the search path, which are the arguments; `public` without any."""
     if len(path) > 1 or not all(isinstance(each, exp.Literal | exp.Null) for each in path):
         return None
-    return exp.cast(path[0].copy(), exp.DType.TEXT) if path else _constant(PUBLIC)
+    return exp.cast(path[0], exp.DType.TEXT) if path else _constant(PUBLIC)
 
 
 def _current_schemas(arguments: Sequence[exp.Expr]) -> exp.Expr | None:

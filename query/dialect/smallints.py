@@ -36,7 +36,7 @@ def write_smallint(node: exp.Expr) -> None:
     if SMALL not in node.meta:
         return
     if isinstance(node, _SHIFTS):  # its places wrap around
-        supersede(node.this, exp.cast(node.this.copy(), _SMALLINT))
+        supersede(node.this, exp.cast(node.this, _SMALLINT))
     place = exp.Null()
     node.replace(place)
     small = exp.cast(node, _SMALLINT, copy=False)  # DuckDB reports a number that is none

@@ -71,7 +71,7 @@ def _sum_of_intervals(total: exp.Expr) -> exp.Expr:
             )
         supersede(summed.this, call(part, summed.this.copy()))
         made = f"to_{'microseconds' if part == 'ticks' else part}"
-        whole = exp.cast(one.this.copy(), type_, dialect="duckdb")
+        whole = exp.cast(one.this, type_, dialect="duckdb")
         sums.append(exp.Anonymous(this=made, expressions=[whole]))
     first, second, third = sums
     inner = exp.Add(this=first, expression=second)

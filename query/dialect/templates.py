@@ -169,7 +169,7 @@ def _typed(node: exp.Expr, type_: ColumnType | None) -> exp.Expr:
     literal = isinstance(node, exp.Literal) and node.is_string
     if not literal or type_ is None or type_.kind is Kind.TEXT:
         return node
-    return exp.cast(node.copy(), type_.sql(), dialect=NAME)
+    return exp.cast(node, type_.sql(), dialect=NAME)
 
 
 def filled(template: str, values: Mapping[str, exp.Expr]) -> exp.Expr:
