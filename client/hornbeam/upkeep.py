@@ -13,7 +13,7 @@ from typing import Any
 
 from hornbeam.errors import ProgrammingError
 from hornbeam.namespaces import Names, read_name
-from hornbeam.statements import Token, quote, separated, tokens
+from hornbeam.statements import Token, separated, tokens
 
 _NOTICES = {
     "vacuum": "VACUUM has nothing to do: nodes purge old versions by themselves.",
@@ -45,7 +45,8 @@ def notice_of(sql: str, schema: Mapping[str, Any], path: Sequence[str]) -> str:
         name = Names(schema["schemas"], known, path).old("", parts)
         if ("", name) not in known:
             raise ProgrammingError(
-                f"{what.capitalize()} {quote(name)} is unknown.\n  Leave it out."
+                f"{what.capitalize()} {name} is unknown.\n"
+                "  Correct the name, or leave the statement out: it does nothing."
             )
     return _NOTICES[word]
 

@@ -359,6 +359,8 @@ def unbounded(schema: object, path: tuple[str | int, ...] = (), guarded: bool = 
     """Find places in a model's schema that may report one error per item without a bound."""
     if isinstance(schema, dict):
         kind = schema.get("type")
+        if isinstance(kind, dict):  # these are the fields of a model, one of which is called type
+            kind = None
         items = schema.get("items_schema") or schema.get("values_schema") or {"type": "any"}
         may_fail = isinstance(items, dict) and items["type"] != "any"
         if (kind == "list" and may_fail and not schema.get("fail_fast")) or (

@@ -5,7 +5,6 @@ import pytest
 import hornbeam
 from hornbeam.errors import (
     DatabaseError,
-    NotSupportedError,
     OperationalError,
     ProgrammingError,
 )
@@ -338,10 +337,14 @@ def test_reading_numbers_needs_no_transaction_and_arrow_works(db):
     assert table.schema.field("n").type == pa.int64()
 
 
-def test_nextval_in_with_is_refused(db):
+def test_nextval_in_with_takes_each_number_once(db):
     run(db, "CREATE SEQUENCE s")
-    with pytest.raises(NotSupportedError, match="outermost SELECT"):
-        rows(db, "WITH n AS (SELECT nextval('s') AS id) SELECT id FROM n")
+    asked = "WITH n AS (SELECT nextval('s') AS id FROM generate_series(1, 2))"
+    assert rows(db, f"{asked} SELECT a.id, b.id FROM n a JOIN n b ON a.id = b.id") == [
+        (1, 1),
+        (2, 2),
+    ]
+    assert rows(db, "SELECT nextval('s')") == [(3,)]
 
 
 def test_writes_of_a_pipeline_know_the_numbers_of_the_session(tmp_path):
