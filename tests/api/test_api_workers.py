@@ -108,7 +108,7 @@ def test_point_reads_continue_beside_heavy_statements(shop):
 
 
 def test_the_embedded_library_has_the_same_limits(tmp_path):
-    with hornbeam.connect(f"hornbeam:///{tmp_path}/db") as connection:
+    with hornbeam.connect(f"hornbeam:///{tmp_path}/db", autocommit=True) as connection:
         cursor = connection.cursor()
         with pytest.raises(hornbeam.OperationalError) as caught:
             cursor.execute(SORT)
