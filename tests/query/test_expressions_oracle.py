@@ -26,6 +26,7 @@ from hornbeam_server.query.dialect.definitions import Definitions
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
 from hornbeam_server.query.dialect.duckdb_types import MEANING, column_type, from_record_batch
 from hornbeam_server.query.dialect.operand_kinds import mark_operands
+from hornbeam_server.query.dialect.ranges import ARITHMETIC, mark_range
 from hornbeam_server.query.expressions import (
     CompiledExpression,
     SortTerm,
@@ -428,7 +429,7 @@ def _ask(
 
 def _written(sql: str) -> str:
     """The expression in DuckDB's SQL."""
-    return re.sub(r":(p[a-z])\b", _typed, duckdb_sql(_marked(sql)).replace("$", ":"))
+    return re.sub(r":(p[a-z])\b", _typed, duckdb_sql(_marked(sql), ranges=True).replace("$", ":"))
 
 
 def _marked(sql: str) -> exp.Expr:
@@ -437,12 +438,16 @@ def _marked(sql: str) -> exp.Expr:
     tree: exp.Expr = item.unalias().pop()
     for node in tree.walk():
         mark_operands(node, _type_of)
+        if isinstance(node, ARITHMETIC):
+            mark_range(node, _type_of)
     return tree
 
 
 def _type_of(node: exp.Expr) -> ColumnType | None:
     if isinstance(node, exp.Column):
         return Names().resolve(node)[1]
+    if isinstance(node, exp.Placeholder):
+        return Names().parameter_type(node.name)
     return named_type(node.args["to"]) if isinstance(node, exp.Cast) else None
 
 
