@@ -46,12 +46,7 @@ from hornbeam_server.schema.model import (
     Relation,
     Schema,
 )
-from hornbeam_server.schema.types import (
-    ColumnType,
-    Declared,
-    Kind,
-    Value,
-)
+from hornbeam_server.schema.types import ColumnType, Declared, Kind, Value
 from hornbeam_server.schema.views import (
     Computed,
     DeferredView,
@@ -427,11 +422,7 @@ def _copy_form(copy: Copy) -> _CopyForm:
 def _relation_form(relation: Relation) -> _RelationForm:
     columns = _column_forms(relation.columns)
     return _RelationForm(
-        relation.name,
-        columns,
-        relation.primary_key,
-        relation.foreign_keys,
-        relation.checks,
+        relation.name, columns, relation.primary_key, relation.foreign_keys, relation.checks
     )
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 
 import structlog
 
@@ -65,10 +66,8 @@ class Maintainer:
         member: Member | None,
     ) -> None:
         self._parts = parts
-        self._batches = batches
-        self._deferred = deferred
-        self._ownership = ownership
         self._member = member
+        self._begin = partial(_Kept, parts, batches, deferred, ownership, member)
         self._kept: dict[str, _Kept] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._open = parts.settings.resident_refresh
@@ -92,9 +91,7 @@ class Maintainer:
                 self._kept[group] = self._begun(group)
 
     def _begun(self, group: str) -> _Kept:
-        kept = _Kept(
-            group, self._parts, self._batches, self._deferred, self._ownership, self._member
-        )
+        kept = self._begin(group)
         self._tasks.add(kept.task)
         kept.task.add_done_callback(self._tasks.discard)
         return kept
@@ -128,12 +125,12 @@ class _Kept:
 
     def __init__(
         self,
-        group: str,
         parts: Parts,
         batches: Batches,
         deferred: DeferredViews,
         ownership: Ownership,
         member: Member | None,
+        group: str,
     ) -> None:
         self._group = group
         self._clock = parts.ports.clock
