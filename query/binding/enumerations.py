@@ -22,6 +22,7 @@ from hornbeam_server.query.dialect.duckdb_sql import names_relation
 from hornbeam_server.query.dialect.enumerations import ENUMERATION
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.query.dialect.macros import macro
+from hornbeam_server.query.dialect.reals import compared_values
 from hornbeam_server.query.dialect.type_names import check_type
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.enumerations import Enumeration, position_of
@@ -361,12 +362,8 @@ def _check_cast(cast: exp.Cast, type_: ColumnType, sql: str) -> None:
 
 def _operands(node: exp.Expr) -> Iterator[exp.Expr]:
     match node:
-        case exp.Between():
-            yield from (node.this, node.args["low"], node.args["high"])
-        case exp.In():
-            yield from (node.this, *node.expressions)
-            if node.args.get("query") is not None:
-                yield node.args["query"]
+        case exp.Between() | exp.In():
+            yield from compared_values(node)
         case exp.Binary():
             yield from (node.this, node.expression)
         case _:

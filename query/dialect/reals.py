@@ -66,18 +66,25 @@ def _macro(node: exp.Expr) -> str:
 def _operands(node: exp.Expr) -> Iterator[exp.Expr]:
     """The operands of a node that computes with numbers otherwise than DuckDB does."""
     match node:
-        case exp.Between():
-            yield from (node.this, node.args["low"], node.args["high"])
-        case exp.In():
-            yield from (node.this, *node.expressions)
-            if node.args.get("query") is not None:
-                yield node.args["query"]
+        case exp.Between() | exp.In():
+            yield from compared_values(node)
         case exp.Round() | exp.Sum():
             yield node.this
         case exp.Anonymous() if _is_read_otherwise(node):
             yield from map(argument_value, node.expressions)
         case exp.Binary() | exp.Nullif() if isinstance(node, _BINARY):
             yield from (node.this, node.expression)
+
+
+def compared_values(node: exp.Between | exp.In) -> Iterator[exp.Expr]:
+    """The value and what it is compared with: bounds, a list, or a query."""
+    yield node.this
+    if isinstance(node, exp.Between):
+        yield from (node.args["low"], node.args["high"])
+        return
+    yield from node.expressions
+    if node.args.get("query") is not None:
+        yield node.args["query"]
 
 
 def argument_value(argument: exp.Expr) -> exp.Expr:
