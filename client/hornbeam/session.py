@@ -568,11 +568,10 @@ class Session:
 
     def _with_settings(self, sql: str) -> str:
         """The statement, with the session's own values of the settings that it asks for."""
-        own = self.own_settings if may_show(sql) or asks_for_settings(sql) else {}
-        name = name_shown(sql) if may_show(sql) else ""
-        if name in own:
-            return f"SELECT {quoted_text(own[name])} AS {name}"
-        return with_own_settings(sql, own)
+        if may_show(sql):
+            name, own = name_shown(sql), self.own_settings
+            return f"SELECT {quoted_text(own[name])} AS {name}" if name in own else sql
+        return with_own_settings(sql, self.own_settings) if asks_for_settings(sql) else sql
 
     def _standard(self) -> str:
         """Members of each query, as JSON."""

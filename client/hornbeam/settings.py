@@ -113,8 +113,6 @@ def quoted_text(value: str) -> str:
 def with_own_settings(sql: str, own: Mapping[str, str]) -> str:
     """The statement in which calls of current_setting have the value of the session, if it has one,
     as their third argument."""
-    if not asks_for_settings(sql):
-        return sql
     parts, done = [], 0
     for place, argument in _own_arguments(list(tokens(sql)), own):
         parts += [sql[done:place], argument]
