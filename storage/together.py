@@ -77,11 +77,15 @@ def _end(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`. A cancellation is raised after its end."""
+async def to_the_end(
+    work: Coroutine[Any, Any, T], on_cancellation: Callable[[], None] = lambda: None
+) -> T:
+    """The result of `work`. A cancellation is raised after its end, which `on_cancellation` may
+    bring about."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        on_cancellation()
         await asyncio.wait({task})
         raise

@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from hornbeam_server.storage.together import to_the_end
+
 T = TypeVar("T")
 
 
@@ -42,10 +44,4 @@ async def in_side_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     A cancellation cancels it, and waits until it has ended: it may read the store until then.
     """
     side = _Side()
-    ending = asyncio.ensure_future(asyncio.to_thread(side.run, work))
-    try:
-        return await asyncio.shield(ending)
-    except asyncio.CancelledError:
-        side.cancel()
-        await asyncio.wait({ending})
-        raise
+    return await to_the_end(asyncio.to_thread(side.run, work), side.cancel)
