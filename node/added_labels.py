@@ -27,13 +27,13 @@ def with_label(enumeration: Enumeration, action: AddLabel) -> Enumeration:
             f"A label has 1 to {MAX_LABEL_BYTES} bytes.",
         )
     at = len(labels)
-    if action.beside is not None:
-        if action.beside not in labels:
+    if action.next_to is not None:
+        if action.next_to not in labels:
             raise _error(
-                f"{enumeration.sql} has no label {action.beside}.",
+                f"{enumeration.sql} has no label {action.next_to}.",
                 f"Its labels are: {', '.join(labels)}.",
             )
-        at = labels.index(action.beside) + (not action.before)
+        at = labels.index(action.next_to) + (not action.before)
     labels.insert(at, action.label)
     return replace(enumeration, labels=tuple(labels)).following(enumeration)
 

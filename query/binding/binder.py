@@ -748,7 +748,7 @@ class _Binder:
         self, node: exp.SetOperation, left: _Shape, right: _Shape
     ) -> tuple[_Shape, _Shape]:
         """The sides, in which a text literal is a value of the other side's type. Raises SqlError
-        for a text of type TEXT beside a number."""
+        for a value of type TEXT in the place of a number."""
         if left.open or right.open or node.args.get("by_name"):
             return left, right
         sides = (node.this, node.expression)

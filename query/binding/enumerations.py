@@ -158,9 +158,9 @@ def _passed_on(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def settle_labels(node: exp.Expr, type_of: TypeOf, give_type: GiveType) -> None:
-    """Read texts beside values of an ENUM as its labels, and give parameters there its type. Raises
-    TypeMismatch for a text that is no label."""
-    for operands in _beside(node, type_of):
+    """Read texts that share a type with values of an ENUM as its labels, and give parameters there
+    its type. Raises TypeMismatch for a text that is no label."""
+    for operands in _of_one_type(node, type_of):
         type_ = _first(type_of(each) for each in operands)
         for operand in operands if type_ is not None else ():
             assert type_ is not None
@@ -173,7 +173,7 @@ def settle_labels(node: exp.Expr, type_of: TypeOf, give_type: GiveType) -> None:
                 )
 
 
-def _beside(node: exp.Expr, type_of: TypeOf) -> Iterator[Sequence[exp.Expr]]:
+def _of_one_type(node: exp.Expr, type_of: TypeOf) -> Iterator[Sequence[exp.Expr]]:
     """The groups of operands of a node that have one type."""
     if isinstance(node, (*_CHOICES, exp.Nullif)):
         yield list(_passed_on(node))
@@ -305,7 +305,7 @@ def _check_place(
         if name in _FUNCTIONS or name == "typeof":
             supersede(around, _called(around, name, type_, sql))
             return True
-    joins = isinstance(around, exp.DPipe) and _is_beside_text(around, type_of)
+    joins = isinstance(around, exp.DPipe) and _joins_text(around, type_of)
     if (name in _WRITTEN_AS_TEXT or joins) and type_.enumeration is not None:
         _write_as_text(node)
         return True
@@ -337,7 +337,7 @@ def _shown(node: exp.Expr) -> str:
     return node.name.lower() if isinstance(node, exp.Anonymous) else type(node).__name__.lower()
 
 
-def _is_beside_text(node: exp.DPipe, type_of: TypeOf) -> bool:
+def _joins_text(node: exp.DPipe, type_of: TypeOf) -> bool:
     """Is one of the sides of `||` a text, or the spelling of one?"""
     types = [type_of(side) for side in (node.this, node.expression)]
     return sum(enumeration_of(type_) is not None for type_ in types) == 1
@@ -371,8 +371,8 @@ def _operands(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _check_compared(node: exp.Expr, type_of: TypeOf, give_type: GiveType, sql: str) -> None:
-    """Read texts beside an ENUM as its labels. Raises SqlError for a comparison with a value of
-    another type."""
+    """Read texts that are compared with an ENUM as its labels. Raises SqlError for a comparison
+    with a value of another type."""
     if is_assignment(node) or isinstance(node, exp.Any | exp.All):
         return
     array = array_compared(node)

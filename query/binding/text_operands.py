@@ -1,4 +1,4 @@
-"""Text literals in arithmetic, and beside bytes in `||`: constants of the other operand's type, as
+"""Text literals in arithmetic, and next to bytes in `||`: constants of the other operand's type, as
 in PostgreSQL.
 
 DuckDB has no operator for some of them, and rounds `i * '2.5'` where PostgreSQL reports that the

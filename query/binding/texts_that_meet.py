@@ -1,5 +1,5 @@
-"""Text literals beside values of another type in VALUES and in set operations: values of this type,
-as in PostgreSQL, which finds the type of a column from two sides at a time."""
+"""Text literals next to values of another type in VALUES and in set operations: values of this
+type, as in PostgreSQL, which finds the type of a column from two sides at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hornbeam_server.schema.types import ColumnType, Kind
 Columns = tuple[OutputColumn, ...]
 TypeOf = Callable[[exp.Expr], ColumnType | None]
 _SINGLE = frozenset(Kind) - {Kind.TEXT, Kind.JSON, Kind.ARRAY}
-"""Kinds of values that PostgreSQL does not make texts beside a text."""
+"""Kinds of values that PostgreSQL does not make texts next to a text."""
 
 
 def common_type(values: Sequence[exp.Expr], type_of: TypeOf) -> ColumnType | None:
@@ -47,7 +47,7 @@ def type_texts_of_sides(
     sides: Sequence[exp.Expr], columns: Sequence[Columns], sql: str
 ) -> tuple[Columns, Columns]:
     """The columns of both sides of a set operation, in which a text literal takes the type of the
-    other side. Raises SqlError for TEXT beside a number, a date or the like."""
+    other side. Raises SqlError for TEXT next to a number, a date or the like."""
     found = [list(each) for each in columns]
     items = [_items(side) for side in sides]
     for place, pair in enumerate(zip(*columns, strict=False)):
@@ -60,7 +60,7 @@ def type_texts_of_sides(
                 found[side][place] = replace(pair[side], type=None, number=None)
                 if types[other].kind is not Kind.DECIMAL:
                     found[side][place] = replace(pair[other], name=pair[side].name)
-        if not any(free) and _is_text_beside_other(types):
+        if not any(free) and _is_text_next_to_other(types):
             names = " and ".join(type_.kind.upper() for type_ in types if type_ is not None)
             raise SqlError(
                 f"Column {place + 1} of a set operation is {names}{at(sides[1], sql)}.",
@@ -84,6 +84,6 @@ def _is_untyped(value: exp.Expr) -> bool:
     return isinstance(inner, exp.Null) or (isinstance(inner, exp.Literal) and inner.is_string)
 
 
-def _is_text_beside_other(types: Sequence[ColumnType | None]) -> bool:
+def _is_text_next_to_other(types: Sequence[ColumnType | None]) -> bool:
     kinds = {type_.kind for type_ in types if type_ is not None}
     return Kind.TEXT in kinds and bool(kinds & _SINGLE)

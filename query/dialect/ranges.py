@@ -5,7 +5,7 @@ though no factor is, is an underflow. Binding marks the outermost operation of a
 (`RANGED`), and one condition around it finds what goes wrong in any of its parts:
 
 * An overflow stays Infinity or NaN through sums and products, so that the whole shows it. A divisor
-  hides it, and has a check of its own. Beside an operand that is Infinity itself nothing shows.
+  hides it, and has a check of its own. If an operand is Infinity itself, nothing shows.
 * An underflow shows in its product alone. A product is checked with all its factors at once, since
   a 0 stays a 0 in it.
 

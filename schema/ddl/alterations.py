@@ -116,12 +116,12 @@ class SetOptions:
 
 @dataclass(frozen=True, slots=True)
 class AddLabel:
-    """ADD VALUE of ALTER TYPE: before or after the label `beside`, at the end without it.
+    """ADD VALUE of ALTER TYPE: before or after the label `next_to`, at the end without it.
     `guarded`: a label that exists is left as it is."""
 
     label: str
     guarded: bool
-    beside: str | None = None
+    next_to: str | None = None
     before: bool = False
 
 

@@ -108,7 +108,7 @@ def _stored(columns: Sequence[OutputColumn]) -> Iterator[Column]:
     for i, column in enumerate(columns):
         if column.type is None:
             raise Unsupported(
-                f"The type of {column.name}, beside numbers of a sequence, is not known.",
+                f"The type of {column.name}, in a list that takes numbers, is not known.",
                 cure=f"Write CAST(… AS type) AS {column.name}.",
             )
         yield Column(f"c{i}", column.type.stored())
