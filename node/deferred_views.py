@@ -376,10 +376,15 @@ class DeferredViews:
     def _require_known(self, group: str) -> None:
         known = groups_of(self._keeper.state.catalog)
         if group not in known:
-            raise NotFound(
-                f"There is no group {group} of deferred views.",
-                cure=f"There are: {', '.join(known) or 'none'}.",
-            )
+            raise no_group(group, known)
+
+
+def no_group(group: str, known: Iterable[str]) -> NotFound:
+    """The error about a group that is not one of those `known`."""
+    return NotFound(
+        f"There is no group {group} of deferred views.",
+        cure=f"There are: {', '.join(known) or 'none'}.",
+    )
 
 
 def _names(catalog: Catalog, group: str) -> tuple[str, ...]:

@@ -334,6 +334,17 @@ class Group(Answer):
     problem: GroupProblem | None = Field(
         description="Why the nodes do not do the next batch; null: they do, or have not tried."
     )
+    left: str | None = Field(
+        description="Why the nodes leave the next batch to Spark; null: they do not.",
+        examples=["revenue is to be built from about 250000 rows"],
+    )
+
+
+class Refreshed(Answer):
+    group: str = Field(examples=["default"])
+    as_of: int = Field(description="The snapshot that the group shows now.")
+    views: list[str] = Field(examples=[["revenue"]])
+    last: LastBatch
 
 
 class Batch(Answer):

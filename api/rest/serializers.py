@@ -50,6 +50,7 @@ from hornbeam_server.txlayer.transactions.requests import (
     Timings,
     TransactionResult,
 )
+from hornbeam_server.txlayer.views.refresh_groups import GroupState, named
 from hornbeam_server.txlayer.views.verify import VerifyReport
 
 if TYPE_CHECKING:
@@ -421,9 +422,9 @@ async def deferred_view_document(db: Database, name: str, *, program: bool) -> d
     """A deferred view: its columns, its freshness, and, if asked for, the `program` that maintains
     it. Raises KeyError."""
     catalog, document = db.catalog, _deferred_document(db.catalog, name)
-    (group,) = [g for g in await db.deferred.status() if g.name == document["deferred"]["group"]]
-    fresh = group_document(group)
-    shown = ("interval_s", "as_of", "lag_s", "under_way", "last", "problem")
+    groups = {group["name"]: group for group in await group_documents(db)}
+    fresh = groups[document["deferred"]["group"]]
+    shown = ("interval_s", "as_of", "lag_s", "under_way", "last", "problem", "left")
     fresh = {key: fresh[key] for key in shown}
     lines = list(program_of(catalog, name).explain()) if program else None
     return document | {"deferred": document["deferred"] | fresh | {"program": lines}}
@@ -557,7 +558,14 @@ def changes_document(changes: Changes) -> dict[str, Any]:
     }
 
 
-def group_document(group: GroupStatus) -> dict[str, Any]:
+async def group_documents(db: Database) -> list[dict[str, Any]]:
+    """All groups. Raises Unavailable."""
+    return [
+        _group_document(group, await db.live.left(group)) for group in await db.deferred.status()
+    ]
+
+
+def _group_document(group: GroupStatus, left: str) -> dict[str, Any]:
     batch, last, problem = group.state.batch, group.state.last, group.state.problem
     return {
         "name": group.name,
@@ -568,7 +576,20 @@ def group_document(group: GroupStatus) -> dict[str, Any]:
         "lag_s": group.lag_s,
         "under_way": None if batch is None else batch.upto,
         "last": None if last is None else msgspec.to_builtins(last),
-        "problem": None if problem is None else msgspec.to_builtins(problem),
+        "problem": (
+            None if problem is None else {"message": problem.message, "cure": problem.cure}
+        ),
+        "left": left or None,
+    }
+
+
+def refreshed_document(db: Database, group: str, state: GroupState) -> dict[str, Any]:
+    """The group's state after a batch that a node has done."""
+    return {
+        "group": group,
+        "as_of": state.as_of,
+        "views": list(named(db.catalog, state.views)),
+        "last": msgspec.to_builtins(state.last),
     }
 
 

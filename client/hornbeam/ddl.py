@@ -27,7 +27,7 @@ from hornbeam.statements import (
     workload_text,
 )
 from hornbeam.transport import Requests, replanned
-from hornbeam.views import require_fresh, wait_until_all_readable, wait_until_readable
+from hornbeam.views import refresh, wait_until_all_readable, wait_until_readable
 
 DDL = ""
 """The file name of DDL that the user has not written, for example of the schema in force."""
@@ -65,7 +65,7 @@ async def execute_ddl(
     asked = _read(statement)
     if asked.verb == "refresh":
         names = _names((await requests.json("GET", "/v1/schema"))["ddl"], path)
-        await require_fresh(requests, names.old(MATERIALIZED, asked.parts))
+        await refresh(requests, names.old(MATERIALIZED, asked.parts))
         return {}
     fill, before = await replanned(
         lambda: _plan_and_apply(requests, statement, path), requests.pause

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from urllib.parse import quote
 
-from hornbeam.errors import NotSupportedError, OperationalError, ProgrammingError
+from hornbeam.errors import OperationalError, ProgrammingError
 from hornbeam.transport import Requests
 
 BUILD_S = 600.0
@@ -42,16 +42,14 @@ async def wait_until_all_readable(requests: Requests) -> None:
             await wait_until_readable(requests, view["name"])
 
 
-async def require_fresh(requests: Requests, name: str) -> None:
-    """REFRESH MATERIALIZED VIEW: transactions keep an immediate view, so nothing is to be done.
-    Raises NotSupportedError for a view that batches refresh, ProgrammingError if there is no such
-    view."""
+async def refresh(requests: Requests, name: str) -> None:
+    """REFRESH MATERIALIZED VIEW: the nodes bring the group of a live or deferred view up to date.
+    Transactions keep an immediate view, so nothing is to be done. Raises NotSupportedError if the
+    nodes leave the batch to Spark, ProgrammingError if there is no such view."""
     for view in (await requests.json("GET", "/v1/schema"))["views"]:
-        if view["name"] == name and view["deferred"] is not None:
-            raise NotSupportedError(
-                f"View {name} is refreshed by batches.\n"
-                "  Run: hornbeam refresh. Or declare the view with refresh = 'immediate'."
-            )
         if view["name"] == name:
+            if view["deferred"] is not None:
+                group = quote(view["deferred"]["group"], safe="")
+                await requests.json("POST", f"/v1/groups/{group}/refresh", {})
             return
     raise ProgrammingError(f'The materialized view "{name}" does not exist.')

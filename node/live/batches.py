@@ -58,7 +58,7 @@ class Batches:
         self._log_reader = ports.log_reader
         self._deferred = deferred
         self._bulk = bulk
-        self._reads = reads
+        self.reads = reads
         self._name = name
         self._alone = alone
         self._most_rows = settings.resident_rows
@@ -73,7 +73,7 @@ class Batches:
         refreshed."""
         began = self._clock.monotonic()
         await self.require_small(group)
-        work = await self._deferred.begin(group, self._reads.snapshot_after)
+        work = await self._deferred.begin(group, self.reads.snapshot_after)
         until_ms = self._clock.wall_ms() + self._deferred.use_ms(work.upto) - MARGIN_MS
         ring = self._committer.ring if self._alone else None
         feed = Feed(self._bulk, self._log_reader, ring, self._committer.watermark())
@@ -139,7 +139,7 @@ class Batches:
         if self._alone:
             await self._bulk.put(writes, work.upto)
             return
-        async with self._reads.reading(work.catalog.version):
+        async with self.reads.reading(work.catalog.version):
             await self._store.put(writes, work.upto)
 
 

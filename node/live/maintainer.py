@@ -16,23 +16,25 @@ group's state, until the schema changes: the cure is a rebuild, which changes it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable
 from functools import partial
+from typing import Any
 
 import structlog
 
 from hornbeam_server.node.assembly import Parts
-from hornbeam_server.node.deferred_views import DeferredViews
+from hornbeam_server.node.deferred_views import DeferredViews, GroupStatus, no_group
 from hornbeam_server.node.live.aside import does_batch
 from hornbeam_server.node.live.batches import Batches
-from hornbeam_server.node.live.outcomes import Left, Superseded
+from hornbeam_server.node.live.outcomes import CURE, Left, Superseded
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.schema.errors import (
     HornbeamError,
     LimitExceeded,
-    NotFound,
     SnapshotTooOld,
     SqlError,
+    Unavailable,
 )
 from hornbeam_server.txlayer.cluster.member import Member
 from hornbeam_server.txlayer.commit.change_ring import ChangeRing
@@ -41,6 +43,7 @@ from hornbeam_server.txlayer.views.refresh_groups import (
     Problem,
     groups_of,
     interval_s,
+    views_of,
 )
 
 IDLE_S = 60.0
@@ -50,6 +53,8 @@ SHARE = 0.5
 """Maximum share of the time that the batches of a group take."""
 PAUSE_S, LONGEST_PAUSE_S = 0.05, 10.0
 """First and longest pause after a batch that failed; it doubles."""
+
+OFF = "resident_refresh is off"
 
 _LOG = structlog.get_logger(__name__)
 
@@ -67,9 +72,11 @@ class Maintainer:
     ) -> None:
         self._parts = parts
         self._member = member
+        self._batches = batches
+        self._ownership = ownership
         self._begin = partial(_Kept, parts, batches, deferred, ownership, member)
         self._kept: dict[str, _Kept] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._open = parts.settings.resident_refresh
 
     def look(self) -> None:
@@ -92,9 +99,12 @@ class Maintainer:
 
     def _begun(self, group: str) -> _Kept:
         kept = self._begin(group)
-        self._tasks.add(kept.task)
-        kept.task.add_done_callback(self._tasks.discard)
+        self._remember(kept.task)
         return kept
+
+    def _remember(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def is_current(self, as_of: int) -> bool:
         """Is it certain that nothing was committed after snapshot `as_of`?"""
@@ -103,19 +113,41 @@ class Maintainer:
         return ring is not None and committer.idle and ring.is_current(as_of)
 
     async def refresh(self, group: str) -> GroupState:
-        """Do the next batch of a group now. Raises Left, NotFound, and the errors of
-        `Batches.run`."""
+        """Take a group to a snapshot that has every commit that was acknowledged before the call,
+        and build its new views. Returns the group's new state. Raises Left, NotFound, and the
+        errors of `Batches.run`; Unavailable at a node that does not lead, if views are built."""
+        self._ownership.require_ready()
+        known = groups_of(self._parts.manager.state.catalog)
+        if group not in known:
+            raise no_group(group, known)
         kept = self._kept.get(group)
-        if kept is not None:
-            return await kept.do_batch()
-        if self._open:
-            raise NotFound(f"There is no group {group} of deferred views.")
-        raise Left("resident_refresh is off at this node")
+        if kept is None:
+            raise Left(OFF)
+        task = asyncio.ensure_future(kept.refresh())
+        self._remember(task)
+        await asyncio.wait({task})
+        if task.cancelled():
+            raise Unavailable("The node is ending.", cure="Ask another one, or again in a moment.")
+        return task.result()
+
+    async def left(self, status: GroupStatus) -> str:
+        """The reason why the nodes leave the next batch of a group to Spark; "": they do it. Raises
+        Unavailable."""
+        if not self._open:
+            return OFF
+        try:
+            await self._batches.require_small(status.name)
+        except Left as left:
+            return left.reason
+        problem = status.state.problem
+        return "" if problem is None else problem.left
 
     async def close(self) -> None:
         """End all batches under way, which the next owner repeats. Idempotent."""
         self._open = False
         self.look()
+        for task in self._tasks:
+            task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -137,6 +169,7 @@ class _Kept:
         self._committer = parts.committer
         self._keeper = parts.keeper
         self._batches = batches
+        self._snapshot_after = batches.reads.snapshot_after
         self._deferred = deferred
         self._ownership = ownership
         self._member = member
@@ -172,6 +205,19 @@ class _Kept:
             self._due = began + max(self._interval_s(), took_s / SHARE)
             self._pause_s = PAUSE_S
             return state
+
+    async def refresh(self) -> GroupState:
+        """Do batches until the group has all that is committed now. Raises the errors of
+        `Batches.run`; Unavailable if another node must build views."""
+        catalog = self._keeper.state.catalog
+        if not all(catalog.readable(view.name) for view in views_of(catalog, self._group)):
+            self._keeper.led()
+        _, newest = await self._snapshot_after(0)
+        while True:
+            with contextlib.suppress(Superseded):
+                state = await self.do_batch()
+                if state.as_of >= newest:  # else it was a batch that had begun before
+                    return state
 
     async def _run(self) -> None:
         while True:
@@ -218,21 +264,18 @@ class _Kept:
         except Superseded:
             return
         except Left as left:
-            await self._stop(
-                f"The nodes leave the next batch to Spark: {left.reason}.",
-                "Run: hornbeam refresh. The setting resident_rows bounds the batches of nodes.",
-            )
+            await self._stop(Problem(str(left), CURE, left.reason))
         except (SqlError, LimitExceeded, SnapshotTooOld) as error:
-            await self._stop(error.message, error.cure)
+            await self._stop(Problem(error.message, error.cure))
         except HornbeamError as error:
             _LOG.info("a batch is tried again", group=self._group, error=str(error))
             self._due = self._clock.monotonic() + self._pause_s
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
-    async def _stop(self, message: str, cure: str) -> None:
+    async def _stop(self, problem: Problem) -> None:
         """Write down why the group stands still, until the schema changes or `IDLE_S` has
         passed."""
-        _LOG.warning("a group of views stands still", group=self._group, error=message)
+        _LOG.warning("a group of views stands still", group=self._group, error=problem.message)
         self._due = self._clock.monotonic() + IDLE_S
         self._as_of = 0
-        await self._deferred.note(self._group, Problem(message, cure))
+        await self._deferred.note(self._group, problem)

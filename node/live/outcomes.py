@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+CURE = "Run: hornbeam refresh. The setting resident_rows bounds the batches of nodes."
+
 
 class Left(Exception):
     """The node leaves the batch to `hornbeam refresh`, for the `reason`."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason)
+        super().__init__(f"The nodes leave the next batch to Spark: {reason}.")
         self.reason = reason
 
 

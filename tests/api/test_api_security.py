@@ -49,6 +49,7 @@ ROUTES = {
     ("GET", "/v1/groups"): "reader",
     ("POST", "/v1/groups/rebuild"): "admin",
     ("POST", "/v1/groups/{group}/batches"): "admin",
+    ("POST", "/v1/groups/{group}/refresh"): "admin",
     ("POST", "/v1/groups/{group}/batches/{upto}"): "admin",
     ("POST", "/v1/groups/{group}/batches/{upto}/results"): "admin",
     ("GET", "/v1/builds"): "admin",
@@ -177,6 +178,7 @@ def routes() -> Iterator[Ask]:
     yield Ask("groups", "GET", "/v1/groups", nothing, "reader")
     yield Ask("rebuild", "POST", "/v1/groups/rebuild", body(views=["no"]), "admin", done=404)
     yield Ask("batch", "POST", "/v1/groups/no/batches", nothing, "admin", done=404)
+    yield Ask("refresh", "POST", "/v1/groups/no/refresh", nothing, "admin", done=404)
     yield Ask("batch done", "POST", "/v1/groups/no/batches/1", body(), "admin", done=404)
     result = body(view="v", digest="0" * 64)
     yield Ask("agree", "POST", "/v1/groups/no/batches/1/results", result, "admin", done=404)

@@ -611,3 +611,41 @@ def test_csv_records_keep_their_lines_and_values_are_quoted() -> None:
     lines = [b'a,"b\n', b'c"\n', b"\n", b"d,e"]
     assert list(records(iter(lines))) == [(1, b'a,"b\nc"\n'), (4, b"d,e\n")]  # type: ignore[arg-type]
     assert csv_line([None, "", 'a"b', 1, True, b"\x00"]) == ',"","a""b",1,true,"AA=="\n'
+
+
+def test_small_deferred_views_are_refreshed_at_the_nodes_without_java(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HORNBEAM_RESIDENT_REFRESH", "true")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    where = client_world.embedded(tmp_path / "db")
+    options = "refresh = 'deferred', interval = '1 h', \"group\" = 'g'"
+    with hornbeam.connect(where, autocommit=True) as db:
+        cursor = db.cursor()
+        cursor.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+        cursor.execute("INSERT INTO t VALUES (1, 1), (2, 1), (3, 2)")
+        cursor.execute(
+            f"CREATE MATERIALIZED VIEW sums WITH ({options}) AS SELECT n, count(*) AS c"
+            " FROM t GROUP BY n"
+        )
+        code, out, err = run("refresh", "--once", "--json", on=where)
+        assert (code, err) == (0, "")
+        done = json.loads(out)
+        assert (done["group"], done["views"], done["by"]) == ("g", ["sums"], "local")
+        assert cursor.execute("SELECT c FROM sums ORDER BY n").fetchall() == [(2,), (1,)]
+        cursor.execute("DELETE FROM t WHERE id = 2")
+        code, out, _ = run("refresh", "--once", "g", on=where)
+        assert (code, "1 views, 1 changes, " in out, "by local" in out) == (0, True, True)
+        code, out, _ = run("view", "show", "sums", on=where)
+        assert "the nodes do the next batch" in out
+        cursor.execute(
+            "CREATE MATERIALIZED VIEW top WITH (refresh = 'recompute', \"group\" = 'g')"
+            " AS SELECT n FROM t ORDER BY n LIMIT 1"
+        )
+        code, _, err = run("refresh", "--once", on=where)
+        assert code == 2
+        assert "The nodes leave group g to Spark: top is recomputed in each batch." in err
+        assert "Spark works beside a node" in err
+        _, out, _ = run("view", "show", "sums", on=where)
+        assert "left to hornbeam refresh by Spark: top is recomputed in each batch" in out

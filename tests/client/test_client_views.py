@@ -142,11 +142,28 @@ def test_a_materialized_view_is_readable_after_its_statement(db):
         run(db, "REFRESH MATERIALIZED VIEW over")
 
 
-def test_a_view_that_batches_refresh_is_not_refreshed_by_a_statement(db):
+def test_a_batch_that_the_nodes_leave_to_spark_is_refused_as_a_statement(db):
     run(
         db,
         "CREATE MATERIALIZED VIEW later WITH (refresh = 'deferred') AS SELECT b_a_id AS k,"
         " count(*) AS n FROM book GROUP BY b_a_id",
     )
-    with pytest.raises(NotSupportedError, match="refreshed by batches"):
+    with pytest.raises(NotSupportedError, match="Spark: resident_refresh is off"):
         run(db, "REFRESH MATERIALIZED VIEW later")
+
+
+def test_a_deferred_view_has_all_that_is_committed_after_its_refresh(tmp_path, monkeypatch):
+    monkeypatch.setenv("HORNBEAM_RESIDENT_REFRESH", "true")
+    with hornbeam.connect(f"hornbeam:///{tmp_path / 'db'}", autocommit=True) as db:
+        run(db, "CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+        run(
+            db,
+            "CREATE MATERIALIZED VIEW sums WITH (refresh = 'deferred', interval = '1 h') AS"
+            " SELECT n, count(*) AS c FROM t GROUP BY n",
+        )
+        run(db, "INSERT INTO t VALUES (1, 1), (2, 1), (3, 2)")
+        run(db, "REFRESH MATERIALIZED VIEW sums")
+        assert rows(db, "SELECT * FROM sums ORDER BY n") == [(1, 2), (2, 1)]
+        run(db, "DELETE FROM t WHERE id = 2")
+        run(db, "REFRESH MATERIALIZED VIEW sums")
+        assert rows(db, "SELECT * FROM sums ORDER BY n") == [(1, 1), (2, 1)]

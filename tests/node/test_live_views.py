@@ -1,17 +1,19 @@
 """Live and deferred views that a node keeps itself."""
 
 import asyncio
+import dataclasses
 import shutil
 import threading
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hornbeam_server.node.live.outcomes import Left
 from hornbeam_server.schema.errors import NotFound, Unavailable
 from hornbeam_server.storage.ports import Versioned
 from hornbeam_server.txlayer.commit import change_ring
-from hornbeam_server.txlayer.views.refresh_groups import path_of
+from hornbeam_server.txlayer.views.refresh_groups import Problem, path_of
 from tests.node.live_world import (
     TABLES,
     TOTALS,
@@ -265,12 +267,53 @@ async def test_what_is_too_large_for_a_node_is_left_and_said(tmp_path):
         found = await until(problem)
         assert "totals is to be built from about 33 rows" in found.message
         assert "hornbeam refresh" in found.cure
-        with pytest.raises(Left):
+        with pytest.raises(Left, match="about 33 rows"):
             await db.live.refresh("live")
+        (status,) = await db.deferred.status()
+        assert await db.live.left(status) == "totals is to be built from about 33 rows"
     async with opened(tmp_path, **LIVE) as db:
         state = await reached(db, db.watermark())
         assert state.problem is None
         await require_equal(db)
+        (status,) = await db.deferred.status()
+        assert await db.live.left(status) == ""
+        stopped = replace(status.state, problem=Problem("It is left.", left="it is large"))
+        status = dataclasses.replace(status, state=stopped)
+        assert await db.live.left(status) == "it is large"
+    async with opened(tmp_path, resident_refresh=False) as db:
+        (status,) = await db.deferred.status()
+        assert await db.live.left(status) == "resident_refresh is off"
+        with pytest.raises(Left, match="resident_refresh is off"):
+            await db.live.refresh("live")
+
+
+async def test_a_request_goes_on_from_a_batch_that_was_left(tmp_path):
+    async with opened(tmp_path, view(interval="1 h"), resident_refresh=False) as db:
+        await fill(db)
+        begun = await db.deferred.begin("live", db.snapshot_after)
+    async with opened(tmp_path, **LIVE) as db:
+        ts = await order(db, 100, 1, 7)
+        state = await db.live.refresh("live")
+        assert state.as_of >= ts > begun.upto
+        await require_equal(db)
+
+
+async def test_closing_ends_a_refresh_on_request(tmp_path, monkeypatch):
+    entered = asyncio.Event()
+
+    async def slow(*_):
+        entered.set()
+        await asyncio.sleep(3600)
+
+    async with opened(tmp_path, view(interval="1 h"), **LIVE) as db:
+        await fill(db)
+        await db.live.refresh("live")
+        await order(db, 100, 1, 7)
+        monkeypatch.setattr(db.live._batches, "run", slow)
+        asked = asyncio.ensure_future(db.live.refresh("live"))
+        await entered.wait()
+    with pytest.raises(Unavailable, match="The node is ending"):
+        await asked
 
 
 async def test_a_view_is_refreshed_on_request(tmp_path):

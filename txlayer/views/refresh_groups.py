@@ -62,6 +62,8 @@ class Problem(msgspec.Struct, frozen=True):
 
     message: str
     cure: str = ""
+    left: str = ""
+    """The reason why the nodes leave the batch to `hornbeam refresh`; "": it cannot be done."""
 
 
 class Left(msgspec.Struct, frozen=True):

@@ -8,8 +8,14 @@ from hornbeam_server.api.rest import response_models
 from hornbeam_server.api.rest.audit import note
 from hornbeam_server.api.rest.dependencies import Asking, Db, ReadDb, encoded, tagged
 from hornbeam_server.api.rest.request_models import FinishBody, RebuildBody, ResultBody
-from hornbeam_server.api.rest.serializers import batch_document, group_document
+from hornbeam_server.api.rest.serializers import (
+    batch_document,
+    group_documents,
+    refreshed_document,
+)
 from hornbeam_server.api.security.roles import Role, needs
+from hornbeam_server.node.live.outcomes import CURE, Left
+from hornbeam_server.schema.errors import Unsupported
 
 router = tagged("groups")
 ADMIN = needs(Role.ADMIN)
@@ -23,7 +29,7 @@ ADMIN = needs(Role.ADMIN)
 async def list_groups(db: ReadDb, asking: Asking) -> Response:
     """All groups with a view that the API key may read: the snapshot that they show, and its
     age."""
-    found = [group_document(group) for group in await db.deferred.status()]
+    found = await group_documents(db)
     shown = [
         doc | {which: [*filter(asking.may_read, doc[which])] for which in ("views", "readable")}
         for doc in found
@@ -71,6 +77,23 @@ async def finish_batch(
     state = await db.deferred.finish(group, upto, body.finished())
     note(request.scope, group=group, as_of=state.as_of)
     return encoded({"as_of": state.as_of})
+
+
+@router.post(
+    "/v1/groups/{group:path}/refresh",
+    responses=response_models.of(response_models.Refreshed, 404, 410, 413, 422, 503, 507),
+    openapi_extra=ADMIN,
+)
+async def refresh_group(group: str, request: Request, db: Db) -> Response:
+    """Take a group to a snapshot that has everything that is committed now, and build its new
+    views, at the nodes. 422 with the member `left` if the nodes leave that to Spark, for the reason
+    that `left` gives. May be repeated."""
+    try:
+        state = await db.live.refresh(group)
+    except Left as left:
+        raise Unsupported(str(left), cure=CURE, left=left.reason) from None
+    note(request.scope, group=group, as_of=state.as_of)
+    return encoded(refreshed_document(db, group, state))
 
 
 @router.post(

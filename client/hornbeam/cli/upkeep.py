@@ -111,6 +111,10 @@ def _show_deferred(deferred: dict[str, Any]) -> None:
             f"last batch: {last['changes']} changes, {last['rows']} rows, {last['seconds']:.2f} s,"
             f" {by}"
         )
+    if deferred["left"]:
+        lines.append(f"left to hornbeam refresh by Spark: {deferred['left']}")
+    else:
+        lines.append("the nodes do the next batch")
     if problem is not None:
         lines += [f"the group stands still: {problem['message']}", f"  {problem['cure']}"]
     if deferred["under_way"] is not None:

@@ -1,19 +1,23 @@
-"""The times of the batches of each group of deferred views, by a clock that the test sets."""
+"""`hornbeam refresh`: which batches the nodes do, which Spark does, and when, by a clock that the
+test sets."""
 
-from dataclasses import replace
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
 
-from hornbeam.errors import OperationalError
-from hornbeam_server.maintain.deltas.catalog_programs import programs_of
-from hornbeam_server.node.schema_plans import PlanRequest, plan_schema
-from hornbeam_server.pipeline.refresh import command
-from hornbeam_server.pipeline.refresh.command import MAX_PAUSE_S, PAUSE_S, Rounds
-from hornbeam_server.schema.catalog import Catalog, Forest, State
-from hornbeam_server.schema.codec import encode_catalog
-from hornbeam_server.schema.errors import Unsupported
-from hornbeam_server.schema.model import Schema
+from hornbeam.errors import InterfaceError, NotSupportedError, OperationalError, ProgrammingError
+from hornbeam.refreshing import (
+    MAX_PAUSE_S,
+    PAUSE_S,
+    SPARK,
+    Batches,
+    Group,
+    Kept,
+    Refreshed,
+    Rounds,
+    each_once,
+)
 
 
 class Over(Exception):
@@ -29,6 +33,7 @@ class World:
         self.end = 100.0
         self.takes_s = {}
         self.fails = set()
+        self.kept = set()
         self.unlisted = False
         self.begun = {}
         self.reported = []
@@ -37,7 +42,10 @@ class World:
     def listed(self):
         if self.unlisted:
             raise OperationalError("No node answers.")
-        return dict(self.intervals)
+        return {
+            name: Group(interval_s, "" if name in self.kept else "it is large")
+            for name, interval_s in self.intervals.items()
+        }
 
     def refresh(self, group):
         self.begun.setdefault(group, []).append(self.clock)
@@ -165,29 +173,95 @@ def test_once_tries_each_group_and_then_raises():
     world = World(bad=5.0, good=5.0, worse=5.0)
     world.fails = {"bad", "worse"}
     with pytest.raises(OperationalError, match="worse fails"):
-        command.each_once(world.intervals, world.refresh, world.reported.append)
+        each_once(world.intervals, world.refresh, world.reported.append)
     assert list(world.begun) == ["bad", "good", "worse"]
     assert world.reported[0] == "good"
     assert str(world.reported[1]).startswith("bad fails")
     world.fails = set()
-    command.each_once(world.intervals, world.refresh, world.reported.append)
+    each_once(world.intervals, world.refresh, world.reported.append)
     assert world.reported[2:] == ["bad", "good", "worse"]
 
 
-DDL = """
-CREATE TABLE a (i INTEGER PRIMARY KEY, x INTEGER); CREATE INDEX a_x ON a (x);
-CREATE MATERIALIZED VIEW v WITH (refresh = 'deferred') AS
-  SELECT b.i, a.i AS other FROM a JOIN a AS b ON a.x = b.x;
-"""
+def test_groups_that_the_nodes_keep_are_left_to_them_until_they_leave_them():
+    world = World(live=1.0, large=5.0)
+    world.kept = {"live"}
+    refresh = world.refresh
+
+    def taken_over(group):
+        world.kept = {"live", "large"} if world.clock < 20.0 else set()
+        return refresh(group)
+
+    world.refresh = taken_over
+    world.run(10.0)
+    assert world.begun == {"large": [0.0]}
+    assert world.reported == [Kept(("live",)), "large", Kept(("live", "large"))]
+    world.kept = set()
+    world.reported.clear()
+    world.run(30.0)
+    assert set(world.begun) == {"live", "large"}
+    assert Kept(()) not in world.reported[1:]
 
 
-def test_batches_of_one_catalog_share_its_programs():
-    planned = plan_schema(PlanRequest(DDL), Catalog(0, Schema(()), Forest(())))
-    names = frozenset(name for name, _ in planned.catalog.states)
-    states = tuple((name, State.READABLE) for name in names)
-    encoded = encode_catalog(replace(planned.catalog, states=states)).decode()
-    program = programs_of(encoded, names)["v"]
-    assert programs_of(str(encoded), frozenset(names))["v"] is program
-    with pytest.raises(Unsupported, match="no access path"):
-        programs_of(encoded, names - {"a_x"})["v"]
-    assert programs_of(encoded, names - {"a_x"}, frozenset({"v"}))["v"].columns == program.columns
+class Node:
+    """A node that leaves the groups in `left`, for their reasons."""
+
+    def __init__(self, **left):
+        self.left = left
+        self.asked = []
+
+    def json(self, method, path, body):
+        self.asked.append((method, path))
+        group = path.split("/")[3]
+        if group in self.left:
+            raise NotSupportedError("The nodes leave it.", {"left": self.left[group]})
+        if group == "bad":
+            raise NotSupportedError("It cannot be done.")
+        last = {"changes": 3, "rows": 2, "seconds": 0.5, "by": "here"}
+        return {"group": group, "as_of": 7, "views": ["v"], "last": last}
+
+
+class Spark:
+    def __init__(self):
+        self.begun = self.ended = 0
+
+    @contextmanager
+    def session(self):
+        self.begun += 1
+        yield lambda group: Refreshed(group, 8, ("v",), 1, 1, 9.0, SPARK)
+        self.ended += 1
+
+
+def test_spark_begins_with_the_first_batch_that_the_nodes_leave():
+    node, spark, notes = Node(large="it is large"), Spark(), []
+    batches = Batches(node, spark.session, notes.append)
+    assert batches.refresh("small") == Refreshed("small", 7, ("v",), 3, 2, 0.5, "here")
+    assert spark.begun == 0
+    assert [batches.refresh("large").by for _ in range(2)] == [SPARK, SPARK]
+    assert (spark.begun, spark.ended) == (1, 0)
+    batches.close()
+    assert (spark.begun, spark.ended) == (1, 1)
+    assert notes[:3] == [
+        "small: the nodes",
+        "large: the nodes",
+        "large: Spark, because it is large",
+    ]
+    with pytest.raises(NotSupportedError, match="cannot be done"):
+        batches.refresh("bad")
+
+
+@pytest.mark.parametrize("error", [InterfaceError, ProgrammingError])
+def test_a_batch_that_needs_spark_says_why_where_there_is_none(error):
+    def missing():
+        raise error("Spark needs Java 17.\n  Install it.")
+
+    batches = Batches(Node(large="it is large"), missing, lambda _: None)
+    with pytest.raises(InterfaceError) as raised:
+        batches.refresh("large")
+    assert str(raised.value) == (
+        "The nodes leave group large to Spark: it is large.\nSpark needs Java 17.\n  Install it."
+    )
+    world = World(large=1.0)
+    world.refresh = batches.refresh
+    rounds = Rounds(world.listed, (), batches.refresh, world.reported.append)
+    with pytest.raises(InterfaceError):  # no later attempt would succeed
+        rounds.go_on()
