@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.types import Scope
 
 from hornbeam_server.node.database import Database
+from hornbeam_server.node.deferred_views import GroupStatus
+from hornbeam_server.node.live.lags import BOUNDS_S, Lags
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.txlayer.cluster.member import Member
@@ -44,6 +47,25 @@ class _Totals(Collector):
     def collect(self) -> Iterator[Metric]:
         for name, help_ in _TOTALS.items():
             yield CounterMetricFamily(f"hornbeam_{name}", help_, value=self.values[name])
+
+
+class _CommitLags(Collector):
+    """The histograms of the batches that this node has done, which the maintainer keeps."""
+
+    def __init__(self) -> None:
+        self.lags: Mapping[str, Lags] = {}
+
+    def collect(self) -> Iterator[Metric]:
+        family = HistogramMetricFamily(
+            "hornbeam_deferred_commit_lag_seconds",
+            "Time from the oldest commit of a batch until queries read the batch's rows.",
+            labels=["group"],
+        )
+        for group, lags in self.lags.items():
+            sums = accumulate(lags.counts)
+            bounds = (*map(str, BOUNDS_S), "+Inf")
+            family.add_metric([group], list(zip(bounds, sums, strict=True)), lags.sum_s)
+        yield family
 
 
 class Metrics:
@@ -87,12 +109,17 @@ class Metrics:
                 "ready": "1 if requests may be sent here.",
             }.items()
         }
-        self._lag = Gauge(
-            "hornbeam_deferred_lag_seconds",
-            "How long ago the moment is that deferred views are of; NaN: they were never built.",
-            ["group"],
-            registry=self._registry,
-        )
+        self._groups = {
+            name: Gauge(f"hornbeam_deferred_{name}", help_, ["group"], registry=self._registry)
+            for name, help_ in {
+                "lag_seconds": "Age of the snapshot of live and deferred views; NaN: never built.",
+                "stopped": "1 if the nodes cannot do the group's next batch.",
+                "left": "1 if the nodes leave the group's next batch to Spark.",
+                "mine": "1 if this node does the group's next batch.",
+            }.items()
+        }
+        self._commit_lags = _CommitLags()
+        self._registry.register(self._commit_lags)
 
     def request(self, scope: Scope, status: int, seconds: float) -> None:
         """Observe a request that took `seconds`. Requests that match no route share one label."""
@@ -121,9 +148,12 @@ class Metrics:
         values = dict.fromkeys(self._gauges, math.nan) | {"ready": 0}
         for name, value in (values if db is None else await _values(db)).items():
             self._gauges[name].set(value)
-        self._lag.clear()
-        for group, lag_s in (await _lags(db)).items():
-            self._lag.labels(group).set(lag_s)
+        for gauge in self._groups.values():
+            gauge.clear()
+        for group, shown in (await _groups(db)).items():
+            for name, value in shown.items():
+                self._groups[name].labels(group).set(value)
+        self._commit_lags.lags = {} if db is None else db.live.lags
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
 
@@ -150,14 +180,23 @@ async def _values(db: Database) -> dict[str, float]:
     }
 
 
-async def _lags(db: Database | None) -> dict[str, float]:
-    """The lags of deferred views in seconds, by group; none while the coordination service does not
-    answer."""
+async def _groups(db: Database | None) -> dict[str, dict[str, float]]:
+    """The gauges of each group; none while the coordination service does not answer."""
     try:
-        groups = [] if db is None else await db.deferred.status()
+        statuses = [] if db is None else await db.deferred.status()
+        return {status.name: await _group(db, status) for status in statuses if db is not None}
     except Unavailable:
         return {}
-    return {g.name: math.nan if g.lag_s is None else g.lag_s for g in groups}
+
+
+async def _group(db: Database, status: GroupStatus) -> dict[str, float]:
+    left = await db.live.left(status)
+    return {
+        "lag_seconds": math.nan if status.lag_s is None else status.lag_s,
+        "stopped": int(status.state.problem is not None and not left),
+        "left": int(bool(left)),
+        "mine": int(not left and db.live.does_batch(status.name)),
+    }
 
 
 def _slots(member: Member | None) -> dict[str, float]:

@@ -289,6 +289,9 @@ class Status(BaseModel):
     builds: list[dict[str, Any]]
     loading: list[str] = Field(description="Relations that an initial load is filling.")
     nodes: dict[str, Any] | None = Field(description="Null for a database in a folder.")
+    groups: list[dict[str, Any]] | None = Field(
+        description="As of GET /v1/groups; null while the coordination service does not answer."
+    )
 
 
 class Loaded(Answer):
@@ -322,6 +325,15 @@ class GroupProblem(Answer):
     cure: str
 
 
+class CommitLag(Answer):
+    batches: int
+    p50_s: float | None = Field(
+        description="In half of the batches, the oldest commit was shown within this time, to the"
+        " next bound of the histogram; null: above the last bound."
+    )
+    p99_s: float | None
+
+
 class Group(Answer):
     name: str = Field(examples=["default"])
     views: list[str] = Field(examples=[["revenue"]])
@@ -337,6 +349,13 @@ class Group(Answer):
     left: str | None = Field(
         description="Why the nodes leave the next batch to Spark; null: they do not.",
         examples=["revenue is to be built from about 250000 rows"],
+    )
+    node: str | None = Field(
+        description="The address of the node that does the next batch.", examples=["local"]
+    )
+    commit_lag: CommitLag | None = Field(
+        description="How long commits have waited for the batches that the asked node has done;"
+        " null: it has done none."
     )
 
 

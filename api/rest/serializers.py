@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from hornbeam_server.node.database import Database
     from hornbeam_server.node.deferred_views import GroupStatus
     from hornbeam_server.node.exports import Export
+    from hornbeam_server.node.live.lags import Lags
+    from hornbeam_server.node.live.maintainer import Upkeep
     from hornbeam_server.node.reads import Answered, DirectResult
     from hornbeam_server.node.schema_plans import PlannedSchema
 
@@ -424,8 +426,8 @@ async def deferred_view_document(db: Database, name: str, *, program: bool) -> d
     catalog, document = db.catalog, _deferred_document(db.catalog, name)
     groups = {group["name"]: group for group in await group_documents(db)}
     fresh = groups[document["deferred"]["group"]]
-    shown = ("interval_s", "as_of", "lag_s", "under_way", "last", "problem", "left")
-    fresh = {key: fresh[key] for key in shown}
+    shown = {"name", "views", "readable"}
+    fresh = {key: value for key, value in fresh.items() if key not in shown}
     lines = list(program_of(catalog, name).explain()) if program else None
     return document | {"deferred": document["deferred"] | fresh | {"program": lines}}
 
@@ -558,14 +560,21 @@ def changes_document(changes: Changes) -> dict[str, Any]:
     }
 
 
-async def group_documents(db: Database) -> list[dict[str, Any]]:
-    """All groups. Raises Unavailable."""
-    return [
-        _group_document(group, await db.live.left(group)) for group in await db.deferred.status()
+async def group_documents(
+    db: Database, may_read: Callable[[str], bool] = lambda _: True
+) -> list[dict[str, Any]]:
+    """All groups with a view that the client may read, with those views alone. Raises
+    Unavailable."""
+    groups = await db.deferred.status()
+    found = [_group_document(group, await db.live.upkeep(group)) for group in groups]
+    shown = [
+        doc | {which: [*filter(may_read, doc[which])] for which in ("views", "readable")}
+        for doc in found
     ]
+    return [document for document in shown if document["views"]]
 
 
-def _group_document(group: GroupStatus, left: str) -> dict[str, Any]:
+def _group_document(group: GroupStatus, upkeep: Upkeep) -> dict[str, Any]:
     batch, last, problem = group.state.batch, group.state.last, group.state.problem
     return {
         "name": group.name,
@@ -579,7 +588,17 @@ def _group_document(group: GroupStatus, left: str) -> dict[str, Any]:
         "problem": (
             None if problem is None else {"message": problem.message, "cure": problem.cure}
         ),
-        "left": left or None,
+        "left": upkeep.left or None,
+        "node": upkeep.node or None,
+        "commit_lag": None if upkeep.lags is None else _lags_document(upkeep.lags),
+    }
+
+
+def _lags_document(lags: Lags) -> dict[str, Any]:
+    """JSON has no infinity: null is a time above all bounds."""
+    within = {name: lags.within_s(share) for name, share in (("p50_s", 0.5), ("p99_s", 0.99))}
+    return {"batches": lags.batches} | {
+        name: bound if math.isfinite(bound) else None for name, bound in within.items()
     }
 
 

@@ -12,6 +12,14 @@ from hornbeam_server.txlayer.cluster.membership_view import slot_of
 from hornbeam_server.txlayer.views.refresh_groups import views_of
 
 
+def node_of(group: str, catalog: Catalog, member: Member, leader: str) -> str:
+    """The address of the node that does the next batch of a group, among several nodes; "" if there
+    is none now. `leader`: the address of the node that leads."""
+    if all(catalog.readable(view.name) for view in views_of(catalog, group)):
+        return member.owner(slot_of(("group", group)))
+    return leader
+
+
 def does_batch(group: str, catalog: Catalog, member: Member | None, *, leads: bool) -> bool:
     """Does this node do the next batch of a group? A node that serves alone does all. Among several
     nodes, the owner of the group's slot does. The node that leads (`leads`) does a batch that

@@ -21,7 +21,8 @@ from hornbeam_server.maintain.deltas.executors import FEW
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.bulk_access import BulkAccess
 from hornbeam_server.node.deferred_views import BatchWork, DeferredViews
-from hornbeam_server.node.live.feed import Changes, Feed
+from hornbeam_server.node.live.feed import Changes, Decoded, Feed
+from hornbeam_server.node.live.lags import Lags
 from hornbeam_server.node.live.outcomes import Left, Superseded
 from hornbeam_server.node.live.side_loop import in_side_loop
 from hornbeam_server.node.reads import Reads
@@ -64,6 +65,8 @@ class Batches:
         self._most_rows = settings.resident_rows
         if ports.store.remote:
             self._most_rows = min(self._most_rows, REMOTE_ROWS)
+        self.lags: dict[str, Lags] = {}
+        """By group, since the node was started."""
         self._programs: dict[str, tuple[object, Programs]] = {}
         """By group, the compiled programs of the last batch with what they were compiled from."""
 
@@ -78,7 +81,7 @@ class Batches:
         ring = self._committer.ring if self._alone else None
         feed = Feed(self._bulk, self._log_reader, ring, self._committer.watermark())
         changes = await feed.changes(work)
-        count, computed = await self._computed(work, changes)
+        (_, count, oldest), computed = await self._computed(work, changes)
         rows = 0
         for writes in computed:
             for part in _parts(writes):
@@ -86,7 +89,11 @@ class Batches:
             rows += sum(map(len, writes.values()))
         seconds = self._clock.monotonic() - began
         done = Finished(count, rows, seconds, self._name)
-        return await self._deferred.finish(group, work.upto, done)
+        state = await self._deferred.finish(group, work.upto, done)
+        if count:
+            lag_s = max(self._clock.wall_ms() - oldest, 0) / 1000
+            self.lags.setdefault(group, Lags()).add(lag_s)
+        return state
 
     async def require_small(self, group: str) -> None:
         """Raises Left if Spark must do the group's next batch: it recomputes a view, or builds
@@ -105,16 +112,16 @@ class Batches:
             if rows > self._most_rows and not state.holds(catalog, view.name):
                 raise Left(f"{view.name} is to be built from about {rows} rows")
 
-    async def _computed(self, work: BatchWork, changes: Changes) -> tuple[int, list[Writes]]:
-        """The number of changed rows, and the puts of each view."""
+    async def _computed(self, work: BatchWork, changes: Changes) -> tuple[Decoded, list[Writes]]:
+        """The changes, and the puts of each view."""
         programs = self._programs_of(work)
         batch = SmallBatch(programs, work.as_of, work.upto, work.refreshed, work.built)
 
-        async def compute() -> tuple[int, list[Writes]]:
-            changed, count = changes(batch)
-            if count > self._most_rows:
-                raise Left(f"{count} changes are to be applied")
-            return count, [writes async for _, writes in batch.writes(changed, self._store)]
+        async def compute() -> tuple[Decoded, list[Writes]]:
+            found = changes(batch)
+            if found.changed > self._most_rows:
+                raise Left(f"{found.changed} changes are to be applied")
+            return found, [writes async for _, writes in batch.writes(found.rows, self._store)]
 
         if self._store.remote:  # its connections belong to this loop
             return await compute()

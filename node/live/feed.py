@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hornbeam_server.maintain.deltas.batches import SegmentBytes, SmallBatch
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.node.bulk_access import BulkAccess
 from hornbeam_server.node.deferred_views import BatchWork
 from hornbeam_server.node.live.outcomes import Left
-from hornbeam_server.storage.log.following import final_segment
+from hornbeam_server.storage.log.following import batches_between, changes, final_segment
 from hornbeam_server.storage.ports import LogReader
 from hornbeam_server.txlayer.commit.change_ring import Applied, ChangeRing, commits_of
 
 SEGMENT_BYTES = 32 << 20
 """Maximum bytes of segments that one batch of a node reads."""
 
-Changes = Callable[[SmallBatch], tuple[dict[str, ZSet], int]]
-"""Decodes the changes of a batch, by relation, and counts the changed rows. Pure: it may run in
-another thread."""
+
+class Decoded(NamedTuple):
+    """The changes of a batch by relation, the number of changed rows, and the timestamp of the
+    oldest commit; 0 without commits."""
+
+    rows: Mapping[str, ZSet]
+    changed: int
+    oldest: int
+
+
+Changes = Callable[[SmallBatch], Decoded]
+"""Decodes the changes of a batch. Pure: it may run in another thread."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +47,12 @@ class Feed:
         """The changes of a batch. Raises Left if they are too many, SnapshotTooOld, Unsupported,
         Unavailable, Corruption."""
         if not work.refreshed:
-            return lambda _: ({}, 0)
+            return lambda _: Decoded({}, 0, 0)
         known = work.upto <= self.watermark
         if known and self.ring is not None and self.ring.has(work.as_of):
             await self.bulk.require_logged(work)
-            return _of_ring(self.ring.between(work.as_of, work.upto))
+            applied = self.ring.between(work.as_of, work.upto)
+            return lambda batch: _of_ring(batch, applied)
         return await self._of_segments(work)
 
     async def _of_segments(self, work: BatchWork) -> Changes:
@@ -59,8 +70,17 @@ class Feed:
             )
             for one in found.segments
         ]
-        return lambda batch: batch.changes(read)
+        return lambda batch: _of_segments(batch, read)
 
 
-def _of_ring(batches: Iterable[Applied]) -> Changes:
-    return lambda batch: batch.changes_of(commits_of(batches))
+def _of_segments(batch: SmallBatch, read: Iterable[SegmentBytes]) -> Decoded:
+    logged = [
+        each for segment in read for each in batches_between(*segment, batch.as_of, batch.upto)
+    ]
+    commits = (commit for each in logged for commit in changes(each))
+    return Decoded(*batch.changes_of(commits), min((each.ts for each in logged), default=0))
+
+
+def _of_ring(batch: SmallBatch, applied: Sequence[Applied]) -> Decoded:
+    rows, count = batch.changes_of(commits_of(applied))
+    return Decoded(rows, count, applied[0].ts if applied else 0)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,8 +26,9 @@ import structlog
 
 from hornbeam_server.node.assembly import Parts
 from hornbeam_server.node.deferred_views import DeferredViews, GroupStatus, no_group
-from hornbeam_server.node.live.aside import does_batch
+from hornbeam_server.node.live.aside import does_batch, node_of
 from hornbeam_server.node.live.batches import Batches
+from hornbeam_server.node.live.lags import Lags
 from hornbeam_server.node.live.outcomes import CURE, Left, Superseded
 from hornbeam_server.node.ownership import Ownership
 from hornbeam_server.schema.errors import (
@@ -59,6 +61,16 @@ OFF = "resident_refresh is off"
 _LOG = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """How the nodes keep a group. `node` does the next batch, unless `left` says why Spark does.
+    `lags` are those of this node's batches; None: it has done none that had changes."""
+
+    node: str
+    left: str
+    lags: Lags | None
+
+
 class Maintainer:
     """The groups that one node keeps. `look` begins to keep them, `close` ends it."""
 
@@ -73,6 +85,7 @@ class Maintainer:
         self._parts = parts
         self._member = member
         self._batches = batches
+        self.lags = batches.lags
         self._ownership = ownership
         self._begin = partial(_Kept, parts, batches, deferred, ownership, member)
         self._kept: dict[str, _Kept] = {}
@@ -84,6 +97,7 @@ class Maintainer:
         groups = groups_of(self._parts.manager.state.catalog) if self._open else ()
         for group in self._kept.keys() - set(groups):
             self._kept.pop(group).task.cancel()
+            self.lags.pop(group, None)
         committer = self._parts.committer
         if not groups:
             committer.ring = None
@@ -129,6 +143,20 @@ class Maintainer:
         if task.cancelled():
             raise Unavailable("The node is ending.", cure="Ask another one, or again in a moment.")
         return task.result()
+
+    async def upkeep(self, status: GroupStatus) -> Upkeep:
+        """How the nodes keep a group. Raises Unavailable."""
+        group, member = status.name, self._member
+        node = self._parts.settings.slave
+        if member is not None:
+            keeper = self._parts.keeper
+            node = node_of(group, keeper.state.catalog, member, keeper.leader)
+        return Upkeep(node, await self.left(status), self.lags.get(group))
+
+    def does_batch(self, group: str) -> bool:
+        """Does this node do the next batch of a group?"""
+        kept = self._kept.get(group)
+        return kept is not None and kept.is_mine()
 
     async def left(self, status: GroupStatus) -> str:
         """The reason why the nodes leave the next batch of a group to Spark; "": they do it. Raises
@@ -223,7 +251,7 @@ class _Kept:
         while True:
             try:
                 await self._until_due()
-                if self._is_mine():
+                if self.is_mine():
                     await self._attempt()
                 else:
                     self._due = self._clock.monotonic() + SEALING_S
@@ -231,7 +259,8 @@ class _Kept:
                 _LOG.error("a batch of views failed", group=self._group, exc_info=error)
                 self._due = self._clock.monotonic() + IDLE_S
 
-    def _is_mine(self) -> bool:
+    def is_mine(self) -> bool:
+        """Does this node do the next batch?"""
         catalog, leads = self._keeper.state.catalog, self._keeper.leads
         ready = self._ownership.ready()
         return ready and does_batch(self._group, catalog, self._member, leads=leads)

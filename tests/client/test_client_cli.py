@@ -638,7 +638,7 @@ def test_small_deferred_views_are_refreshed_at_the_nodes_without_java(
         code, out, _ = run("refresh", "--once", "g", on=where)
         assert (code, "1 views, 1 changes, " in out, "by local" in out) == (0, True, True)
         code, out, _ = run("view", "show", "sums", on=where)
-        assert "the nodes do the next batch" in out
+        assert "the nodes do the next batch: local" in out
         cursor.execute(
             "CREATE MATERIALIZED VIEW top WITH (refresh = 'recompute', \"group\" = 'g')"
             " AS SELECT n FROM t ORDER BY n LIMIT 1"

@@ -264,6 +264,11 @@ class Member:
         """The number of slots that this node owns."""
         return self._view.assignment.slots.count(self._view.name)
 
+    def owner(self, slot: int) -> str:
+        """The address of the node that grants the locks of `slot`; "": none does now."""
+        found = self._view.assignment.owner(slot)
+        return "" if found is None else found.address
+
     def owns(self, slot: int) -> bool:
         """Does this node grant the locks of `slot`?"""
         return self._view.is_mine(slot)

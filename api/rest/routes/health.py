@@ -16,7 +16,9 @@ from hornbeam_server.api.rest.dependencies import (
     serving_of,
     tagged,
 )
+from hornbeam_server.api.rest.serializers import group_documents
 from hornbeam_server.api.security.roles import Role, needs
+from hornbeam_server.schema.errors import Unavailable
 
 router = tagged("health")
 PUBLIC, READER = needs(None), needs(Role.READER)
@@ -65,6 +67,10 @@ async def node_status(
     Only administrators get the data folder and the hot locks.
     """
     document = dict(await db.status())
+    try:
+        document["groups"] = await group_documents(db, asking.may_read)
+    except Unavailable:  # the rest of the status is needed most then
+        document["groups"] = None
     if sizes:
         document["bytes"] = await db.sizes()
     return encoded(shown_status(document, asking, db.catalog))

@@ -90,10 +90,7 @@ def _over(view: dict[str, Any]) -> str:
 
 def _lag(view: dict[str, Any]) -> str:
     """The age of a deferred view's contents. Other views are always up to date."""
-    deferred = view["deferred"]
-    if not deferred:
-        return ""
-    return "never built" if deferred["lag_s"] is None else f"{deferred['lag_s']:.1f} s"
+    return _age(view["deferred"]) if view["deferred"] else ""
 
 
 def _show_deferred(deferred: dict[str, Any]) -> None:
@@ -114,7 +111,12 @@ def _show_deferred(deferred: dict[str, Any]) -> None:
     if deferred["left"]:
         lines.append(f"left to hornbeam refresh by Spark: {deferred['left']}")
     else:
-        lines.append("the nodes do the next batch")
+        lines.append(f"the nodes do the next batch: {deferred['node'] or 'no node now'}")
+    if within := _within(deferred):
+        lines.append(
+            f"commits were shown within {within}, in {deferred['commit_lag']['batches']}"
+            " batches of the asked node"
+        )
     if problem is not None:
         lines += [f"the group stands still: {problem['message']}", f"  {problem['cure']}"]
     if deferred["under_way"] is not None:
@@ -198,11 +200,44 @@ def status(
         print_json(document)
         return
     counted, builds = document.pop("bytes", {}), document.pop("builds", [])
+    groups = document.pop("groups") or []
     OUT.print(table(("what", "value"), list(_flat(document))))
     if builds:
         OUT.print(table(tuple(builds[0]), [tuple(build.values()) for build in builds], "Builds"))
+    if groups:
+        columns = ("group", "views", "batches by", "as of", "lag", "commits shown within", "state")
+        OUT.print(table(columns, map(_group_row, groups), "Groups"))
     if counted:
         OUT.print(table(("stored", "bytes"), counted.items()))
+
+
+def _group_row(group: dict[str, Any]) -> tuple[Any, ...]:
+    left, problem = group["left"], group["problem"]
+    by = "Spark" if left else group["node"]
+    state = problem["message"] if problem else (f"left to Spark: {left}" if left else "kept")
+    return (
+        group["name"],
+        len(group["views"]),
+        by,
+        group["as_of"],
+        _age(group),
+        _within(group),
+        state,
+    )
+
+
+def _age(group: dict[str, Any]) -> str:
+    return "never built" if group["lag_s"] is None else f"{group['lag_s']:.1f} s"
+
+
+def _within(group: dict[str, Any]) -> str:
+    """The times within which half and 99 % of the batches of the asked node showed commits."""
+    if (lag := group["commit_lag"]) is None:
+        return ""
+    half, most = (
+        "more" if bound is None else f"{bound:g} s" for bound in (lag["p50_s"], lag["p99_s"])
+    )
+    return f"{half} (half), {most} (99 %)"
 
 
 def _flat(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
