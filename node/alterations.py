@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlglot.errors import SqlglotError
 
-from hornbeam_server.node.added_labels import with_label
+from hornbeam_server.node.altered_types import alter_domain, alter_type, listed
 from hornbeam_server.node.dependents import (
     Dependent,
     users_of_column,
@@ -39,13 +40,11 @@ from hornbeam_server.schema.ddl import load_ddl, render_ddl
 from hornbeam_server.schema.ddl.alterations import (
     Action,
     AddElement,
-    AddLabel,
     Alteration,
     DropElement,
     DropExpression,
     Removal,
     RenameElement,
-    RenameLabel,
     Renames,
     RenameTo,
     SetDefault,
@@ -61,9 +60,14 @@ from hornbeam_server.schema.ddl.alterations import (
 from hornbeam_server.schema.ddl.altered_tables import keeps_value
 from hornbeam_server.schema.ddl.spaces import Spaces
 from hornbeam_server.schema.ddl.statement import DIALECT
+from hornbeam_server.schema.domains import (
+    domain_names,
+    of_other_type,
+    own_of,
+    with_own_default,
+    with_own_not_null,
+)
 from hornbeam_server.schema.drafts import Place
-from hornbeam_server.schema.enumerated import with_enumerations
-from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.errors import SchemaError
 from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import (
@@ -78,7 +82,7 @@ from hornbeam_server.schema.namespaces import bare, beside, joined, parted
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.render import render_relation, spelled
 from hornbeam_server.schema.sqltext import retyped_default
-from hornbeam_server.schema.types import ColumnType, takes_all
+from hornbeam_server.schema.types import takes_all
 
 _OF_COLUMNS = ("index", "UNIQUE", "foreign key", "CHECK")
 """The kinds of elements of a table that end with a column that they use."""
@@ -137,7 +141,7 @@ class _Work:
             if name in known:
                 continue
             if not asked.guarded:
-                raise self._error(f"The {asked.kind} {name} does not exist.", _listed(known))
+                raise self.error(f"The {asked.kind} {name} does not exist.", listed(known))
             self.notes.append(f"The {asked.kind} {name} does not exist: nothing is dropped.")
         names = [name for name in dict.fromkeys(asked.names) if name in known]
         if asked.kind == "schema":
@@ -158,20 +162,21 @@ class _Work:
             "sequence": tuple(sequence.name for sequence in schema.sequences),
             "schema": (PUBLIC, *schema.spaces),
             "type": tuple(enumeration.full for enumeration in schema.enumerations),
+            "domain": domain_names(schema),
         }[kind]
 
     def _remove_schemas(self, names: Sequence[str], *, cascade: bool) -> None:
         """Drop schemas, with `cascade` also what is in them and what uses that."""
         if PUBLIC in names:
-            raise self._error(f"The schema {PUBLIC} stays.", "Drop its tables instead.")
+            raise self.error(f"The schema {PUBLIC} stays.", "Drop its tables instead.")
         inside = [
             (kind, name)
-            for kind in ("table", "view", "sequence", "type")
+            for kind in ("table", "view", "sequence", "type", "domain")
             for name in self._names(kind)
             if parted(name, names)[0] in names
         ]
         if inside and not cascade:
-            raise self._error(
+            raise self.error(
                 f"The schema {names[0]} is not empty."
                 if len(names) == 1
                 else f"The schemas {', '.join(names)} are not empty.",
@@ -190,7 +195,7 @@ class _Work:
             self.schema = without_relation(self.schema, name)
         elif kind == "sequence":
             self.schema = without_sequence(self.schema, name)
-        elif kind == "type":
+        elif kind in {"type", "domain"}:
             for user in users_of_type(self.schema, name):
                 self.notes.append(f"The {user} is dropped with its type.")
             self.schema = without_type(self.schema, name)
@@ -209,7 +214,7 @@ class _Work:
                 users = users_of_view(self.schema, name)
             elif kind == "sequence":
                 users = users_of_sequence(self.schema, name)
-            elif kind == "type":
+            elif kind in {"type", "domain"}:
                 users = users_of_type(self.schema, name)
             else:
                 index = next(i for i in self.schema.indexes if i.name == name)
@@ -228,7 +233,10 @@ class _Work:
             self._alter_sequence(asked)
             return
         if asked.kind == "type":
-            self._alter_type(asked)
+            alter_type(self, asked)
+            return
+        if asked.kind == "domain":
+            alter_domain(self, asked)
             return
         if asked.kind == "schema":
             self._rename_space(asked)
@@ -239,8 +247,8 @@ class _Work:
                     f"The {asked.kind} {asked.name} does not exist: nothing is changed."
                 )
                 return
-            known = _listed(self._known(asked))
-            raise self._error(f"The {asked.kind} {asked.name} does not exist.", known)
+            known = listed(self._known(asked))
+            raise self.error(f"The {asked.kind} {asked.name} does not exist.", known)
         for action in asked.actions:
             self._carry_out(asked.name, action)
 
@@ -249,13 +257,13 @@ class _Work:
         names = {*self._names("table"), *self._names("view")}
         for old, new in pairs:
             if old not in names:
-                raise self._error(f"The table {old} does not exist.", _listed(names))
+                raise self.error(f"The table {old} does not exist.", listed(names))
             names = names - {old} | {new}
             self.renames.append(Rename(old, "", new))
 
     def _rename_space(self, asked: Alteration) -> None:
         if asked.name == PUBLIC:
-            raise self._error(
+            raise self.error(
                 f"The schema {PUBLIC} keeps its name.",
                 "Move its tables: ALTER TABLE … SET SCHEMA name.",
             )
@@ -266,9 +274,9 @@ class _Work:
 
     def _require_space(self, name: str) -> None:
         if name not in (known := self._names("schema")):
-            raise self._error(f"The schema {name} does not exist.", _listed(known))
+            raise self.error(f"The schema {name} does not exist.", listed(known))
 
-    def _moved(self, name: str, space: str) -> str | None:
+    def moved(self, name: str, space: str) -> str | None:
         """The full name in another schema; None if it is there already."""
         self._require_space(space)
         new = joined(space, bare(name, self.schema.spaces))
@@ -292,10 +300,10 @@ class _Work:
             if asked.guarded:
                 self.notes.append(f"The sequence {asked.name} does not exist: nothing is changed.")
                 return
-            cure = _listed(known)
+            cure = listed(known)
             if asked.name in sequence_names(self.schema):
                 cure = "It belongs to an identity column: ALTER TABLE … ALTER COLUMN changes that."
-            raise self._error(f"The sequence {asked.name} does not exist.", cure)
+            raise self.error(f"The sequence {asked.name} does not exist.", cure)
         for action in asked.actions:
             if isinstance(action, RenameTo):
                 new = beside(asked.name, action.new, self.schema.spaces)
@@ -308,40 +316,17 @@ class _Work:
             name = spelled(asked.name, self.schema.spaces)
             ddl = f"{render_ddl(self.schema)}ALTER SEQUENCE {name} "
             text = action.options
-            self.schema = self._loaded(f"{ddl}{text.sql};", len(ddl), text)
-
-    def _alter_type(self, asked: Alteration) -> None:
-        known = {enumeration.full: enumeration for enumeration in self.schema.enumerations}
-        if asked.name not in known:
-            raise self._error(f"The type {asked.name} does not exist.", _listed(known))
-        for action in asked.actions:
-            match action:
-                case AddLabel():
-                    self._add_label(known[asked.name], action)
-                case RenameLabel(old, new):
-                    self.renames.append(Rename(asked.name, old, new, type=True))
-                case RenameTo(new):
-                    full = beside(asked.name, new, self.schema.spaces)
-                    self.renames.append(Rename(asked.name, "", full, type=True))
-                case SetSchema(space):
-                    if (moved := self._moved(asked.name, space)) is not None:
-                        self.renames.append(Rename(asked.name, "", moved, type=True))
-
-    def _add_label(self, enumeration: Enumeration, action: AddLabel) -> None:
-        grown = with_label(enumeration, action)
-        if grown == enumeration:
-            self.notes.append(f"The label {action.label} exists: nothing is added.")
-        self.schema = with_enumerations(self.schema, {enumeration.full: grown})
+            self.schema = self.loaded(f"{ddl}{text.sql};", len(ddl), text)
 
     def _move_sequence(self, sequence: DeclaredSequence, space: str) -> None:
         if sequence.owner is not None:
             table, column = sequence.owner
-            raise self._error(
+            raise self.error(
                 f"The sequence {sequence.name} belongs to {table}.{column}, and stays in its"
                 " schema.",
                 f"Move the table, or write ALTER SEQUENCE {sequence.name} OWNED BY NONE first.",
             )
-        if (new := self._moved(sequence.name, space)) is not None:
+        if (new := self.moved(sequence.name, space)) is not None:
             self.renames.append(Rename(SEQUENCE, sequence.name, new))
 
     def _carry_out(self, table: str, action: Action) -> None:
@@ -369,11 +354,12 @@ class _Work:
 
     def _set_not_null(self, table: str, action: SetNotNull) -> None:
         if not action.not_null and action.column in self.schema.relation(table).primary_key:
-            raise self._error(
+            raise self.error(
                 f"{table}.{action.column} belongs to the primary key, whose columns have values.",
                 "Leave it NOT NULL.",
             )
-        self._change(table, action.column, lambda c: replace(c, nullable=not action.not_null))
+        not_null = action.not_null
+        self._change(table, action.column, lambda c: with_own_not_null(c, not_null=not_null))
 
     def _rename(self, table: str, action: RenameElement | RenameTo | SetSchema) -> None:
         match action:
@@ -385,7 +371,7 @@ class _Work:
             case RenameTo(new):
                 self.rename([(table, beside(table, new, self.schema.spaces))])
             case SetSchema(space):
-                if (moved := self._moved(table, space)) is not None:
+                if (moved := self.moved(table, space)) is not None:
                     self.rename([(table, moved)])
 
     def _add(self, table: str, action: AddElement) -> None:
@@ -398,7 +384,7 @@ class _Work:
         whole = render_ddl(self.schema)
         at = whole.index(own)
         ddl = f"{whole[:at]}{before}{action.text.sql}\n){whole[at + len(own) :]}"
-        self.schema = self._loaded(ddl, at + len(before), action.text)
+        self.schema = self.loaded(ddl, at + len(before), action.text)
 
     def _drop_column(self, table: str, action: DropElement) -> None:
         relation = self.schema.relation(table)
@@ -408,12 +394,12 @@ class _Work:
             self.notes.append(f"The column {action.name} does not exist: nothing is dropped.")
             return
         if action.name in relation.primary_key:
-            raise self._error(
+            raise self.error(
                 f"{table}.{action.name} belongs to the primary key, under which rows are stored.",
                 "Make a relation with another key under another name, and copy the rows.",
             )
         if len(relation.visible) == 1:
-            raise self._error(f"{action.name} is the only column of {table}.", "Drop the table.")
+            raise self.error(f"{action.name} is the only column of {table}.", "Drop the table.")
         users = list(users_of_column(self.schema, table, action.name))
         own = [user for user in users if user.relation == table and user.kind in _OF_COLUMNS]
         if not action.cascade:
@@ -454,7 +440,7 @@ class _Work:
         if old not in known:
             raise self._unknown_constraint(table, old)
         if new in known:
-            raise self._error(f"{table} has a constraint {new} already.", "Choose another name.")
+            raise self.error(f"{table} has a constraint {new} already.", "Choose another name.")
         relation = self.schema.relation(table)
         changed = replace(
             relation,
@@ -469,7 +455,7 @@ class _Work:
         before, after = (beside(table, name, self.schema.spaces) for name in (old, new))
         self.schema = _with_relation(self.schema, changed)
         self.schema = _with_index_name(self.schema, before, after, table)
-        self.schema = self._loaded(render_ddl(self.schema))
+        self.schema = self.loaded(render_ddl(self.schema))
 
     def _rename_index(self, asked: Alteration) -> None:
         index = next((i for i in self.schema.indexes if i.name == asked.name), None)
@@ -478,20 +464,21 @@ class _Work:
                 self.notes.append(f"The index {asked.name} does not exist: nothing is changed.")
                 return
             known = (index.name for index in self.schema.indexes)
-            raise self._error(f"The index {asked.name} does not exist.", _listed(known))
+            raise self.error(f"The index {asked.name} does not exist.", listed(known))
         for action in asked.actions:
             assert isinstance(action, RenameTo)
             new = beside(index.relation, action.new, self.schema.spaces)
             schema = _with_index_name(self.schema, index.name, new, index.relation)
-            self.schema = self._loaded(render_ddl(schema))
+            self.schema = self.loaded(render_ddl(schema))
 
     def _set_type(self, table: str, action: SetType) -> None:
         """Change the type of a column. If values keep their bytes, all columns that foreign keys
         connect with it get the type, too."""
-        declared = self._declared(action.type.sql, action.type)
+        declared = self.declared(action.type.sql, action.type)
         column = self._column(table, action.column)
-        if declared != Column(declared.name, declared.type):
-            raise self._error("Only a type is given here.", "Give other properties by themselves.")
+        plain = Column(declared.name, declared.type)
+        if own_of(declared) != plain:
+            raise self.error("Only a type is given here.", "Give other properties by themselves.")
         kept = not needs_conversion(column, declared)
         if action.using is not None and not (
             kept and takes_all(declared.type, column.type) and _keeps_value(action)
@@ -504,41 +491,46 @@ class _Work:
             connected = {(table, action.column)}
         schema = self.schema
         for relation, name in sorted(connected):
-            schema = _with_column(schema, relation, name, lambda c: _with_type(c, declared.type))
-            if (relation, name) != (table, action.column):
+            asked = (relation, name) == (table, action.column)
+            if not asked and schema.relation(relation).column(name).type == declared.type:
+                continue
+            like = declared if asked else plain
+            schema = _with_column(schema, relation, name, partial(_with_type, like=like))
+            if not asked:
                 self.notes.append(f"{relation}.{name} becomes {declared.type.ddl()}, too.")
-        self.schema = self._loaded(render_ddl(schema))
+        self.schema = self.loaded(render_ddl(schema))
 
     def _set_default(self, table: str, action: SetDefault) -> None:
         column = self._column(table, action.column)
         if column.default_kind in {DefaultKind.GENERATED, DefaultKind.IDENTITY}:
-            raise self._error(
+            raise self.error(
                 f"{table}.{column.name} is generated and has no default.",
                 "Write DROP EXPRESSION or DROP IDENTITY first.",
             )
         default = None
         if action.default is not None:
             prefix = f"{column.type.ddl()} DEFAULT "
-            default = self._declared(prefix, action.default).default
-        self._change(table, column.name, lambda c: replace(c, default=default))
+            default = self.declared(prefix, action.default).default
+        given = action.default is not None
+        self._change(table, column.name, lambda c: with_own_default(c, default, has_default=given))
 
     def _set_identity(self, table: str, action: SetIdentity) -> None:
         column = self._column(table, action.column)
         identified = column.default_kind is DefaultKind.IDENTITY
         if action.identity is None:
             if not identified and not action.guarded:
-                raise self._error(f"{table}.{column.name} is no identity column.", "")
+                raise self.error(f"{table}.{column.name} is no identity column.", "")
             if identified:
-                self._change(table, column.name, lambda c: replace(c, default=None))
+                self._change(table, column.name, _undefaulted)
             return
         if column.nullable:
-            raise self._error(f"{table}.{column.name} allows NULL.", "Write SET NOT NULL first.")
+            raise self.error(f"{table}.{column.name} allows NULL.", "Write SET NOT NULL first.")
         if identified == action.adds:
             wrong = "is an identity column already" if identified else "is no identity column"
-            raise self._error(f"{table}.{column.name} {wrong}.", "")
+            raise self.error(f"{table}.{column.name} {wrong}.", "")
         if action.adds and column.default is not None:
-            raise self._error(f"{table}.{column.name} has a default.", "Write DROP DEFAULT first.")
-        default = self._declared(f"{column.type.ddl()} ", action.identity).default
+            raise self.error(f"{table}.{column.name} has a default.", "Write DROP DEFAULT first.")
+        default = self.declared(f"{column.type.ddl()} ", action.identity).default
         assert default is not None
         if not action.adds:
             assert column.default is not None
@@ -546,20 +538,20 @@ class _Work:
             default = replace(
                 column.default, identity=replace(column.default.identity, always=always)
             )
-        self._change(table, column.name, lambda c: replace(c, default=default))
+        self._change(table, column.name, lambda c: with_own_default(c, default, has_default=True))
 
     def _drop_expression(self, table: str, action: DropExpression) -> None:
         column = self._column(table, action.column)
         if column.default_kind is DefaultKind.GENERATED:
-            self._change(table, column.name, lambda c: replace(c, default=None))
+            self._change(table, column.name, _undefaulted)
         elif not action.guarded:
-            raise self._error(f"{table}.{column.name} is no generated column.", "")
+            raise self.error(f"{table}.{column.name} is no generated column.", "")
 
     # ------------------------------------------------------------ help
 
     def _change(self, table: str, name: str, change: Callable[[Column], Column]) -> None:
         self._column(table, name)
-        self.schema = self._loaded(render_ddl(_with_column(self.schema, table, name, change)))
+        self.schema = self.loaded(render_ddl(_with_column(self.schema, table, name, change)))
 
     def _column(self, table: str, name: str) -> Column:
         relation = self.schema.relation(table)
@@ -567,20 +559,25 @@ class _Work:
             raise self._unknown_column(relation, name)
         return relation.column(name)
 
-    def _declared(self, prefix: str, text: Text) -> Column:
+    def declared(self, prefix: str, text: Text) -> Column:
         """The column that is declared by `prefix` and `text`; `prefix` may be the text itself."""
         written = text.sql if prefix == text.sql else prefix + text.sql
-        types = Schema((), spaces=self.schema.spaces, enumerations=self.schema.enumerations)
+        types = Schema(
+            (),
+            spaces=self.schema.spaces,
+            enumerations=self.schema.enumerations,
+            domains=self.schema.domains,
+        )
         ddl = f"{render_ddl(types)}CREATE TABLE t (c {written}\n)"
-        schema = self._loaded(ddl, len(ddl) - len(text.sql) - 2, text)
-        (column,) = schema.relation("t").visible
-        plain = Relation("t", schema.relation("t").columns, schema.relation("t").primary_key)
+        schema = self.loaded(ddl, len(ddl) - len(text.sql) - 2, text)
+        relation = schema.relation("t")
+        (column,) = relation.visible
         others = schema.indexes or schema.views or schema.sequences
-        if others or schema.relation("t") != plain or plain.declared_key:
-            raise self._error("A constraint is not supported here.", "Add it by itself.")
+        if others or relation.foreign_keys or relation.own_checks or relation.declared_key:
+            raise self.error("A constraint is not supported here.", "Add it by itself.")
         return column
 
-    def _loaded(self, ddl: str, at: int = 0, text: Text | None = None) -> Schema:
+    def loaded(self, ddl: str, at: int = 0, text: Text | None = None) -> Schema:
         """The schema of a DDL text, which has a `text` of the statement at offset `at`. Errors in
         it get their place in the statement."""
         try:
@@ -599,32 +596,27 @@ class _Work:
     def _refuse_used(self, what: str, users: Iterable[Dependent]) -> None:
         listed = ", ".join(dict.fromkeys(map(str, users)))
         if listed:
-            raise self._error(
+            raise self.error(
                 f"{what} is used by: {listed}.",
                 "Drop them first, or write CASCADE to drop them, too.",
             )
 
     def _unknown_column(self, relation: Relation, name: str) -> SchemaError:
         cure = f"Its columns are: {', '.join(relation.visible_names)}."
-        return self._error(f"{relation.name} has no column {name}.", cure, name)
+        return self.error(f"{relation.name} has no column {name}.", cure, name)
 
     def _unknown_constraint(self, table: str, name: str) -> SchemaError:
-        cure = _listed(_constraints(self.schema, table))
-        return self._error(f"The constraint {name} of {table} does not exist.", cure, name)
+        cure = listed(_constraints(self.schema, table))
+        return self.error(f"The constraint {name} of {table} does not exist.", cure, name)
 
-    def _error(self, message: str, cure: str, name: str = "") -> SchemaError:
+    def error(self, message: str, cure: str, name: str = "") -> SchemaError:
         return Place().error(message, cure=cure, **({"name": name} if name else {}))
-
-
-def _listed(known: Iterable[str]) -> str:
-    names = ", ".join(sorted(known))
-    return f"There are: {names}." if names else "There is none."
 
 
 def _constraints(schema: Schema, table: str) -> list[str]:
     relation = schema.relation(table)
     keys = (key.name for key in relation.foreign_keys)
-    checks = (check.name for check in relation.checks)
+    checks = (check.name for check in relation.own_checks)
     unique = (
         bare(i.name, schema.spaces) for i in schema.indexes if i.unique and i.relation == table
     )
@@ -654,9 +646,15 @@ def _with_column(
     return _with_relation(schema, replace(relation, columns=columns))
 
 
-def _with_type(column: Column, type_: ColumnType) -> Column:
-    default = retyped_default(column.default, column.name, type_, Place())
-    return replace(column, type=type_, default=default)
+def _with_type(column: Column, like: Column) -> Column:
+    """The column with the type and the domain of `like`."""
+    retyped = of_other_type(column, like)
+    default = retyped_default(retyped.default, column.name, like.type, Place())
+    return replace(retyped, default=default)
+
+
+def _undefaulted(column: Column) -> Column:
+    return with_own_default(column, None, has_default=False)
 
 
 def _connected(schema: Schema, table: str, column: str) -> set[tuple[str, str]]:

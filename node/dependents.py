@@ -10,7 +10,9 @@ from hornbeam_server.query.binding.binder import bind, bind_tree
 from hornbeam_server.query.binding.row_types import columns_of_types, relations_of_types
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog, Forest, alone
+from hornbeam_server.schema.domains import own_of, with_own_default
 from hornbeam_server.schema.model import (
+    Column,
     DeclaredIndex,
     DeclaredView,
     DefaultKind,
@@ -61,7 +63,7 @@ def users_of_column(schema: Schema, relation: str, column: str) -> Iterator[Depe
 
 def _expressions_of(owner: Relation, column: str) -> Iterator[Dependent]:
     """The CHECKs and generated columns of a relation that read its column."""
-    for check in owner.checks:
+    for check in owner.own_checks:
         if column in _columns_of(check.sql, owner):
             yield Dependent("CHECK", owner.name, check.name)
     for generated in owner.generated:
@@ -84,29 +86,39 @@ def users_of_relation(schema: Schema, relation: str) -> Iterator[Dependent]:
 
 def users_of_sequence(schema: Schema, sequence: str) -> Iterator[Dependent]:
     """The defaults that take numbers from a sequence."""
+    for domain in schema.domains:
+        if _draws_from(sequence, own_of(domain.value)):
+            yield Dependent("default", "", domain.name)
     for relation in schema.relations:
         for column in relation.visible:
-            if column.default is not None and sequence in sequences_in(column.default.sql):
+            if _draws_from(sequence, own_of(column)):
                 yield Dependent("default", relation.name, column.name)
 
 
+def _draws_from(sequence: str, column: Column) -> bool:
+    return column.default is not None and sequence in sequences_in(column.default.sql)
+
+
 def users_of_type(schema: Schema, name: str) -> Iterator[Dependent]:
-    """The columns of an enumeration, also of arrays of it, and what casts to it."""
+    """The columns of an enumeration, also of arrays of it, and what casts to it; or the columns
+    and the domains of a domain."""
 
     def casts(sql: str) -> bool:
         return any(each.full == name for each in named_types(sql))
 
+    for domain in schema.domains:
+        if _is_of_type(domain.value, name) or any(casts(each.sql) for each in domain.checks):
+            yield Dependent("domain", "", domain.name)
     for relation in schema.relations:
         for column in relation.visible:
-            enumeration = enumeration_of(column.type)
             default = column.default
-            if enumeration is not None and enumeration.full == name:
+            if _is_of_type(column, name):
                 yield Dependent("column", relation.name, column.name)
             elif default is not None and casts(default.sql):
                 generated = default.kind is DefaultKind.GENERATED
                 kind = "generated column" if generated else "default"
                 yield Dependent(kind, relation.name, column.name)
-        for check in relation.checks:
+        for check in relation.own_checks:
             if casts(check.sql):
                 yield Dependent("CHECK", relation.name, check.name)
     for index in schema.indexes:
@@ -115,6 +127,14 @@ def users_of_type(schema: Schema, name: str) -> Iterator[Dependent]:
     for view in schema.views:
         if casts(view.sql):
             yield Dependent("view", "", view.name)
+
+
+def _is_of_type(column: Column, name: str) -> bool:
+    """Is the column of the domain `name`, or of the enumeration itself?"""
+    if column.domain is not None:
+        return column.domain.name == name
+    enumeration = enumeration_of(column.type)
+    return enumeration is not None and enumeration.full == name
 
 
 def _sequences_of(schema: Schema, relation: str, column: str | None = None) -> Iterator[str]:
@@ -160,6 +180,10 @@ def without(schema: Schema, dependent: Dependent) -> Schema:
             return without_unique(schema, name)
         case "generated column" | "column":
             return without_column(schema, dependent.relation, name)
+        case "domain":
+            return without_type(schema, name)
+        case "default" if not dependent.relation:
+            return _without_default_of_domain(schema, name)
         case "default":
             return _with_relation(schema, dependent.relation, lambda r: _without_default(r, name))
     return _with_relation(schema, dependent.relation, lambda r: without_constraint(r, name))
@@ -194,16 +218,29 @@ def without_sequence(schema: Schema, name: str) -> Schema:
 
 
 def without_type(schema: Schema, name: str) -> Schema:
-    """The schema without an enumeration and everything that uses it."""
+    """The schema without an enumeration or a domain, and everything that uses it."""
     while user := next(users_of_type(schema, name), None):
         schema = without(schema, user)
     enumerations = tuple(each for each in schema.enumerations if each.full != name)
-    return replace(schema, enumerations=enumerations)
+    domains = tuple(each for each in schema.domains if each.name != name)
+    return replace(schema, enumerations=enumerations, domains=domains)
 
 
 def _without_default(relation: Relation, column: str) -> Relation:
-    columns = (replace(c, default=None) if c.name == column else c for c in relation.columns)
+    columns = (_undefaulted(c) if c.name == column else c for c in relation.columns)
     return replace(relation, columns=tuple(columns))
+
+
+def _undefaulted(column: Column) -> Column:
+    return with_own_default(column, None, has_default=False)
+
+
+def _without_default_of_domain(schema: Schema, name: str) -> Schema:
+    domains = (
+        replace(each, value=_undefaulted(each.value)) if each.name == name else each
+        for each in schema.domains
+    )
+    return replace(schema, domains=tuple(domains))
 
 
 def without_column(schema: Schema, relation: str, column: str) -> Schema:
@@ -215,7 +252,11 @@ def without_column(schema: Schema, relation: str, column: str) -> Schema:
     return _with_relation(
         schema,
         relation,
-        lambda r: replace(r, columns=tuple(c for c in r.columns if c.name != column)),
+        lambda r: replace(
+            r,
+            columns=tuple(c for c in r.columns if c.name != column),
+            checks=tuple(c for c in r.checks if c.origin is None or c.origin.column != column),
+        ),
     )
 
 

@@ -21,7 +21,7 @@ from hornbeam_server.query.expressions.declared import (
 from hornbeam_server.schema.counters import sequence_names
 from hornbeam_server.schema.ddl.load import Reading
 from hornbeam_server.schema.errors import SqlError, UnknownName
-from hornbeam_server.schema.model import Column, DeclaredIndex, Relation, Schema
+from hornbeam_server.schema.model import Column, DeclaredIndex, Domain, Relation, Schema
 from hornbeam_server.schema.problems import Subject
 from hornbeam_server.schema.sequences import sequences_in
 from hornbeam_server.txlayer.transactions.default_expressions import (
@@ -34,6 +34,7 @@ def checked(reading: Reading) -> Reading:
     """The reading with a problem for each CHECK, generated column, default, and condition or
     expression of an index that writes could not evaluate. Its schema lacks them."""
     schema = reading.schema
+    domains = tuple(_domain(domain, reading) for domain in schema.domains)
     relations = tuple(_relation(relation, reading) for relation in schema.relations)
     indexes = tuple(
         index
@@ -41,7 +42,16 @@ def checked(reading: Reading) -> Reading:
         if index.relation not in schema
         or _index_holds(index, schema.relation(index.relation), reading)
     )
-    return replace(reading, schema=replace(schema, relations=relations, indexes=indexes))
+    return replace(
+        reading, schema=replace(schema, relations=relations, indexes=indexes, domains=domains)
+    )
+
+
+def _domain(domain: Domain, reading: Reading) -> Domain:
+    """A domain, whose CHECKs and default are those of a relation with one column, the value."""
+    value = replace(domain.value, nullable=True)
+    checked = _relation(Relation(domain.name, (value,), (value.name,), (), domain.checks), reading)
+    return replace(domain, checks=checked.checks)
 
 
 def _relation(relation: Relation, reading: Reading) -> Relation:

@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from hornbeam_server.schema.domains import declared_column, declared_domain
 from hornbeam_server.schema.drafts import (
     CheckDraft,
+    DomainDraft,
     ForeignKeyDraft,
     IndexDraft,
     Name,
@@ -65,6 +67,7 @@ def build(
     problems: Problems | None = None,
     sequences: Sequence[SequenceDraft] = (),
     spaces: Sequence[Name] = (),
+    domains: Sequence[DomainDraft] = (),
 ) -> Schema:
     """Validate drafts and build the schema. Does not check the SELECTs of views. `spaces` are the
     schemas besides `public` (`namespaces.py`).
@@ -85,7 +88,9 @@ def build(
     taken |= {view.name for view in declared}
     _check_parts(relations, indexes, views, collected)
     numbered = tuple(_checked_sequences(sequences, bare, taken, made, collected))
-    schema = Schema(whole, found, declared, numbered, made)
+    schema = Schema(
+        whole, found, declared, numbered, made, domains=tuple(map(declared_domain, domains))
+    )
     notes = (*_notes(relations), *_notes_of_circles(schema), *_notes_of_actions(schema))
     schema = replace(schema, notes=notes)
     if problems is None:
@@ -217,10 +222,7 @@ def _bare_relation(draft: RelationDraft, problems: Problems) -> Relation:
                 name=name.text,
             )
         key = _primary_key(draft)
-    columns = tuple(
-        Column(c.name.text, c.type, c.nullable and c.name.text not in key, c.default)
-        for c in drafts
-    )
+    columns = tuple(declared_column(draft, in_key=draft.name.text in key) for draft in drafts)
     for column, column_draft in zip(columns, drafts, strict=True):
         subject = (name.text, column.name)
         with problems.collect(subject, spoils=True, about=[subject]):
@@ -326,7 +328,7 @@ def _with_constraints(
     child = bare[draft.name.text]
     of = own_name(child.name, spaces)
     drafts = list(_named_once(draft.foreign_keys, "foreign key", problems, child.name))
-    constraints: list[Drafted] = [*drafts, *draft.checks]
+    constraints: list[Drafted] = [*drafts, *draft.all_checks]
     named = _named_once(constraints, "constraint", problems, child.name)
     check_drafts = [each for each in named if isinstance(each, CheckDraft)]
     taken = {each.name.text for each in constraints if each.name is not None}
@@ -344,7 +346,7 @@ def _with_constraints(
 def _check(draft: CheckDraft, relation: Relation, labels: _Labels) -> Check:
     """A CHECK. Its generated name is PostgreSQL's: with a column if it reads just one."""
     if draft.name is not None:
-        return Check(draft.name.text, draft.expression.sql)
+        return Check(draft.name.text, draft.expression.sql, draft.origin)
     known = relation.positions
     read = [word for word in dict.fromkeys(draft.expression.words) if word in known]
     columns = read if len(read) == 1 else []

@@ -69,11 +69,15 @@ class Format(enum.IntEnum):
     """With live views: an older server would leave them to Spark."""
     FIFTEENTH = 15
     """With enumerations (an older server does not know them)."""
+    SIXTEENTH = 16
+    """With domains: an older server would forget which columns are of one."""
 
 
 def format_of(catalog: Catalog) -> Format:
     """The oldest format that can hold the catalog."""
     types = [column.type for column in _all_columns(catalog)]
+    if catalog.schema.domains:
+        return Format.SIXTEENTH
     if catalog.schema.enumerations or any(map(enumeration_of, types)):
         return Format.FIFTEENTH
     if any(view.refresh is Refresh.LIVE for view in catalog.schema.views):

@@ -39,9 +39,12 @@ from hornbeam_server.schema.model import (
     DeclaredView,
     Default,
     DefaultKind,
+    Domain,
+    DomainCheck,
     ForeignKey,
     Identity,
     KeyPart,
+    OfDomain,
     Refresh,
     Relation,
     Schema,
@@ -124,6 +127,19 @@ class _ColumnForm(msgspec.Struct, omit_defaults=True):
     hidden: bool = False
     dropped: bool = False
     missing: _DefaultForm | None = None
+    domain: OfDomain | None = None
+
+
+class _CheckForm(msgspec.Struct, omit_defaults=True):
+    name: str
+    sql: str
+    origin: DomainCheck | None = None
+
+
+class _DomainForm(msgspec.Struct):
+    name: str
+    value: _ColumnForm
+    checks: tuple[_CheckForm, ...]
 
 
 class _RelationForm(msgspec.Struct, omit_defaults=True):
@@ -131,7 +147,7 @@ class _RelationForm(msgspec.Struct, omit_defaults=True):
     columns: tuple[_ColumnForm, ...]
     primary_key: tuple[str, ...]
     foreign_keys: tuple[ForeignKey, ...]
-    checks: tuple[Check, ...] = ()
+    checks: tuple[_CheckForm, ...] = ()
 
 
 class _StateForm(msgspec.Struct):
@@ -238,6 +254,7 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     sequences: tuple[_SequenceForm, ...] = ()
     spaces: tuple[str, ...] = ()
     enumerations: tuple[_EnumerationForm, ...] = ()
+    domains: tuple[_DomainForm, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -275,6 +292,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
             tuple(map(_sequence_form, catalog.schema.sequences)),
             catalog.schema.spaces,
             tuple(map(_enumeration_form, catalog.schema.enumerations)),
+            tuple(map(_domain_form, catalog.schema.domains)),
         )
     )
 
@@ -317,6 +335,7 @@ def decode_catalog(data: bytes) -> Catalog:
             tuple(map(_sequence, form.sequences)),
             form.spaces,
             tuple(map(_enumeration, form.enumerations)),
+            tuple(map(_domain, form.domains)),
         ),
         form.forest,
         form.views,
@@ -421,9 +440,28 @@ def _copy_form(copy: Copy) -> _CopyForm:
 
 def _relation_form(relation: Relation) -> _RelationForm:
     columns = _column_forms(relation.columns)
+    checks = tuple(map(_check_form, relation.checks))
     return _RelationForm(
-        relation.name, columns, relation.primary_key, relation.foreign_keys, relation.checks
+        relation.name, columns, relation.primary_key, relation.foreign_keys, checks
     )
+
+
+def _check_form(check: Check) -> _CheckForm:
+    return _CheckForm(check.name, check.sql, check.origin)
+
+
+def _check(form: _CheckForm) -> Check:
+    return Check(form.name, form.sql, form.origin)
+
+
+def _domain_form(domain: Domain) -> _DomainForm:
+    (value,) = _column_forms([domain.value])
+    return _DomainForm(domain.name, value, tuple(map(_check_form, domain.checks)))
+
+
+def _domain(form: _DomainForm) -> Domain:
+    (value,) = _columns([form.value])
+    return Domain(form.name, value, tuple(map(_check, form.checks)))
 
 
 def _deferred_form(view: DeferredView) -> _DeferredForm:
@@ -486,6 +524,7 @@ def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
             c.hidden,
             c.dropped,
             _default_form(c.missing),
+            c.domain,
         )
         for c in columns
     )
@@ -544,7 +583,8 @@ def _plain(value: Value) -> bool | int | str | None:
 
 def _relation(form: _RelationForm) -> Relation:
     columns = _columns(form.columns)
-    return Relation(form.name, columns, form.primary_key, form.foreign_keys, form.checks)
+    checks = tuple(map(_check, form.checks))
+    return Relation(form.name, columns, form.primary_key, form.foreign_keys, checks)
 
 
 def _deferred(form: _DeferredForm) -> DeferredView:
@@ -613,6 +653,7 @@ def _column(form: _ColumnForm) -> Column:
         form.hidden,
         form.dropped,
         _default(form.missing, type_),
+        form.domain,
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hornbeam_server.schema.copies import Copy, Using, copies_for, is_generated, needs_conversion
+from hornbeam_server.schema.domains import domain_names
 from hornbeam_server.schema.enumerated import used_enumerations
 from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.model import (
@@ -23,6 +24,7 @@ from hornbeam_server.schema.model import (
     DeclaredSequence,
     DeclaredView,
     DefaultKind,
+    Domain,
     ForeignKey,
     Refresh,
     Relation,
@@ -31,6 +33,7 @@ from hornbeam_server.schema.model import (
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.render import (
     render_default,
+    render_domain,
     render_identity,
     render_options,
 )
@@ -92,6 +95,11 @@ class SchemaDiff:
     added_enumerations: tuple[Enumeration, ...] = ()
     dropped_enumerations: tuple[Enumeration, ...] = ()
     changed_enumerations: tuple[Enumeration, ...] = ()
+    added_domains: tuple[Domain, ...] = ()
+    dropped_domains: tuple[Domain, ...] = ()
+    changed_domains: tuple[Domain, ...] = ()
+    moved_columns: tuple[tuple[str, Column], ...] = ()
+    """The columns that get another domain, or declare other things besides it."""
     refused: tuple[Refusal, ...] = ()
     renames: tuple[Rename, ...] = ()
     """Renames that come before all other changes, whose names are the new ones."""
@@ -146,6 +154,14 @@ class SchemaDiff:
             for enumeration in enumerations:
                 labels = ", ".join(enumeration.labels)
                 yield DiffRow(action, "type", enumeration.full, labels)
+        for action, domains in (
+            ("drop", self.dropped_domains),
+            ("add", self.added_domains),
+            ("change", self.changed_domains),
+        ):
+            for domain in domains:
+                detail = render_domain(domain, self.spaces).partition(" AS ")[2]
+                yield DiffRow(action, "domain", domain.name, detail)
 
     def _column_rows(self) -> Iterator[DiffRow]:
         for action, changed in (
@@ -160,6 +176,9 @@ class SchemaDiff:
             yield DiffRow("change", "default", f"{owner}.{column.name}", _defaulted(column))
         for owner, column in self.renumbered_columns:
             yield DiffRow("change", "identity", f"{owner}.{column.name}", _defaulted(column))
+        for owner, column in self.moved_columns:
+            detail = column.type.ddl() if column.domain is None else f"of {column.domain.name}"
+            yield DiffRow("change", "domain", f"{owner}.{column.name}", detail)
         for copy in self.copies:
             yield from _converted(copy, self.appended_columns)
 
@@ -247,6 +266,7 @@ def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
     later_sequences = {sequence.name for sequence in new.sequences}
     enumerations = {enumeration.full: enumeration for enumeration in old.enumerations}
     later_enumerations = {enumeration.full for enumeration in new.enumerations}
+    domains, later_domains = domain_names(old), domain_names(new)
     return SchemaDiff(
         added_relations=tuple(r for r in new.relations if r.name not in old),
         dropped_relations=tuple(r for r in old.relations if r.name not in new),
@@ -287,6 +307,12 @@ def diff(old: Schema, new: Schema, usings: Sequence[Using] = ()) -> SchemaDiff:
         changed_enumerations=tuple(
             e for e in new.enumerations if enumerations.get(e.full, e).labels != e.labels
         ),
+        added_domains=tuple(each for each in new.domains if each.name not in domains),
+        dropped_domains=tuple(each for each in old.domains if each.name not in later_domains),
+        changed_domains=tuple(
+            each for each in new.domains if each.name in domains and each not in old.domains
+        ),
+        moved_columns=tuple((name, new) for name, old, new in pairs if old.domain != new.domain),
         refused=(
             *(refusal for o, n in kept for refusal in _refusals(o, n, usings)),
             *_refused_labels(old, new),

@@ -13,6 +13,7 @@ from hornbeam_server.schema.model import (
     DeclaredSequence,
     DeclaredView,
     Default,
+    DomainCheck,
     Refresh,
 )
 from hornbeam_server.schema.types import ColumnType
@@ -64,6 +65,12 @@ class ColumnDraft:
     """The difference from the declared type, as text; empty if there is none."""
     expression: Expression | None = None
     """The expression of the default or of the generated column, if it has one."""
+    domain: DomainDraft | None = None
+    """Its domain. NOT NULL and the default are those that the column declares itself."""
+    has_default: bool = False
+    """The column of a domain declares a default, which may be NULL."""
+    domain_checks: tuple[CheckDraft, ...] = ()
+    """The CHECKs that it has from its domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +98,28 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class CheckDraft:
-    """A CHECK. If `name` is None, one is generated."""
+    """A CHECK. If `name` is None, one is generated. `origin`: a column has it from its domain."""
 
     name: Name | None
     expression: Expression
+    origin: DomainCheck | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DomainDraft:
+    """A domain, as a column with the name VALUE and the domain's own CHECKs, which have names.
+    `is_enum`: it stands for an enumeration, which is the type of the column."""
+
+    name: Name
+    column: ColumnDraft
+    checks: tuple[CheckDraft, ...] = ()
+    is_enum: bool = False
+
+    @property
+    def all_checks(self) -> tuple[CheckDraft, ...]:
+        """The CHECKs of the domain of its values, and its own."""
+        above = self.column.domain
+        return self.checks if above is None else (*above.all_checks, *self.checks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +196,11 @@ class RelationDraft:
     primary_keys: list[tuple[Name, ...]] = field(default_factory=list)
     foreign_keys: list[ForeignKeyDraft] = field(default_factory=list)
     checks: list[CheckDraft] = field(default_factory=list)
+
+    @property
+    def all_checks(self) -> list[CheckDraft]:
+        """The CHECKs, also those that columns have from their domains."""
+        return [*self.checks, *(each for c in self.columns for each in c.domain_checks)]
 
 
 def _label(sql: str) -> str:

@@ -58,6 +58,9 @@ def with_enumerations(schema: Schema, changes: Changes) -> Schema:
         schema,
         relations=tuple(_relation(relation, changes) for relation in schema.relations),
         enumerations=tuple(changes.get(each.full, each) for each in schema.enumerations),
+        domains=tuple(
+            replace(domain, value=_column(domain.value, changes)) for domain in schema.domains
+        ),
     )
 
 

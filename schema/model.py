@@ -99,11 +99,22 @@ class Default:
 
 
 @dataclass(frozen=True, slots=True)
+class OfDomain:
+    """The domain of a column, by its full name. `not_null` and `default` say whether the column
+    declares NOT NULL and a default itself."""
+
+    name: str
+    not_null: bool = False
+    default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column; `default` None means NULL. `hidden`: it is the row identity (row_identity.py),
     which clients see only if they name it, or it is `dropped`: stored rows keep its place, and no
     client sees it. `missing` is the value in rows that are older than the column, a literal; None:
-    that of the default."""
+    that of the default. A column of a `domain` has NOT NULL and the default of it, too
+    (`schema/domains.py`)."""
 
     name: str
     type: ColumnType
@@ -112,6 +123,7 @@ class Column:
     hidden: bool = False
     dropped: bool = False
     missing: Default | None = None
+    domain: OfDomain | None = None
 
     @property
     def default_kind(self) -> DefaultKind | None:
@@ -143,12 +155,38 @@ class ForeignKey:
 
 
 @dataclass(frozen=True, slots=True)
+class DomainCheck:
+    """The origin of a CHECK: `constraint` of `domain`, which is the domain of `column`."""
+
+    domain: str
+    constraint: str
+    column: str
+
+    @property
+    def name(self) -> str:
+        """The name of the CHECK in the relation of the column."""
+        return f"{self.constraint} of {self.column}"
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """CHECK (`sql`): the expression over a row is true or NULL for each row. `name` is unique among
-    the foreign keys and CHECKs of its relation."""
+    the foreign keys and CHECKs of its relation. `origin`: the column has it from its domain."""
 
     name: str
     sql: str
+    origin: DomainCheck | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """CREATE DOMAIN: a type with NOT NULL, a default and CHECKs. `value` is like a column of the
+    domain; its name is VALUE. `checks` are the domain's own, over VALUE. If `value` is of another
+    domain, it also meets the CHECKs of that one."""
+
+    name: str
+    value: Column
+    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +272,11 @@ class Relation:
         return () if identified else self.primary_key
 
     @cached_property
+    def own_checks(self) -> tuple[Check, ...]:
+        """The CHECKs that the relation declares itself, without those of domains."""
+        return tuple(check for check in self.checks if check.origin is None)
+
+    @cached_property
     def generated(self) -> tuple[Column, ...]:
         """The columns that are GENERATED ALWAYS AS an expression."""
         return tuple(c for c in self.columns if c.default_kind is DefaultKind.GENERATED)
@@ -311,7 +354,7 @@ def enumerations_of(relations: Iterable[Relation]) -> tuple[Enumeration, ...]:
 
 @dataclass(frozen=True)
 class Schema:
-    """All relations, declared indexes, views, sequences and enumerations of one database.
+    """All relations, declared indexes, views, sequences, enumerations and domains of one database.
     `spaces` are the schemas besides `public` (`namespaces.py`)."""
 
     relations: tuple[Relation, ...]
@@ -320,6 +363,8 @@ class Schema:
     sequences: tuple[DeclaredSequence, ...] = ()
     spaces: tuple[str, ...] = ()
     enumerations: tuple[Enumeration, ...] = ()
+    domains: tuple[Domain, ...] = ()
+    """In an order in which each one comes after the domain of its values."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """The columns whose stored type differs from the declared type, with their stored type. The
     loader sets this; it is not stored."""

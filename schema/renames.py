@@ -13,10 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from hornbeam_server.schema.counters import SEQUENCE
+from hornbeam_server.schema.domains import domain_names, with_renamed_column
 from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.errors import InvalidRequest
 from hornbeam_server.schema.model import (
     PUBLIC,
+    Check,
     Column,
     DeclaredIndex,
     DeclaredSequence,
@@ -38,7 +40,7 @@ class Rename:
     """Column `column` of `relation` gets the name `new`; without `column`, the relation or declared
     view `relation` itself gets it; with `SEQUENCE` as relation, the sequence `column`; with
     `space`, the schema `relation` (`namespaces.py`); with `type`, the label `column` of the type
-    `relation`, or the type itself."""
+    `relation`, or the type or domain itself."""
 
     relation: str
     column: str
@@ -108,22 +110,25 @@ class Rename:
 
     def _require_type(self, schema: Schema) -> None:
         types = {each.full: each for each in schema.enumerations}
-        if self.relation not in types:
+        known = (*types, *(() if self.column else domain_names(schema)))
+        if self.relation not in known:
             raise InvalidRequest(
-                f"{self}: {self.relation} is not an enumeration in force.",
-                cure=f"Enumerations are: {', '.join(types) or 'none'}.",
+                f"{self}: {self.relation} is not a type in force.",
+                cure=f"Types are: {', '.join(known) or 'none'}.",
             )
-        if not self.column and self.new in types:
-            raise InvalidRequest(
-                f"There is a type {self.new} already.", cure="Choose another name."
-            )
+        if not self.column:
+            if self.new in known:
+                raise InvalidRequest(
+                    f"There is a type {self.new} already.", cure="Choose another name."
+                )
+            return
         labels = types[self.relation].labels
-        if self.column and self.column not in labels:
+        if self.column not in labels:
             raise InvalidRequest(
                 f"{self.relation} has no label {self.column}.",
                 cure=f"Its labels are: {', '.join(labels)}.",
             )
-        if self.column and self.new in labels:
+        if self.new in labels:
             raise InvalidRequest(
                 f"{self.relation} has a label {self.new} already.", cure="Choose another label."
             )
@@ -193,9 +198,10 @@ class Rename:
             for sequence in schema.sequences:
                 if (new := self.stored(sequence.name)) != sequence.name:
                     yield Rename(SEQUENCE, sequence.name, new)
-            for enumeration in schema.enumerations:
-                if (new := self.stored(enumeration.full)) != enumeration.full:
-                    yield Rename(enumeration.full, "", new, type=True)
+            types = [enumeration.full for enumeration in schema.enumerations]
+            for name in (*types, *domain_names(schema)):
+                if (new := self.stored(name)) != name:
+                    yield Rename(name, "", new, type=True)
             return
         yield self
         for sequence in schema.sequences if self.moves(schema) else ():
@@ -314,10 +320,14 @@ def _relation(relation: Relation, rename: Rename, expression: Expression) -> Rel
         columns=tuple(_column(column, relation, rename, expression) for column in relation.columns),
         primary_key=rename.names(relation.name, relation.primary_key),
         foreign_keys=keys,
-        checks=tuple(
-            replace(check, sql=expression(check.sql, relation)) for check in relation.checks
-        ),
+        checks=tuple(_check(check, relation, rename, expression) for check in relation.checks),
     )
+
+
+def _check(check: Check, relation: Relation, rename: Rename, expression: Expression) -> Check:
+    if check.origin is not None:
+        check = with_renamed_column(check, rename.name(relation.name, check.origin.column))
+    return replace(check, sql=expression(check.sql, relation))
 
 
 def _column(column: Column, relation: Relation, rename: Rename, expression: Expression) -> Column:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
 
+from hornbeam_server.schema.domains import own_of
 from hornbeam_server.schema.enumerations import Enumeration
 from hornbeam_server.schema.identifiers import identifier
 from hornbeam_server.schema.model import (
@@ -22,6 +23,7 @@ from hornbeam_server.schema.model import (
     DeclaredView,
     Default,
     DefaultKind,
+    Domain,
     ForeignKey,
     Identity,
     KeyPart,
@@ -33,6 +35,7 @@ from hornbeam_server.schema.namespaces import bare, parted
 from hornbeam_server.schema.problems import Subject
 from hornbeam_server.schema.sequences import default_bounds
 from hornbeam_server.schema.sqltext import RANDOM_UUID, literal_sql
+from hornbeam_server.schema.type_names import is_built_in
 
 
 def render_ddl(
@@ -43,6 +46,7 @@ def render_ddl(
     spaces = schema.spaces
     made = [f"CREATE SCHEMA {identifier(space)}" for space in spaces]
     types = [render_enumeration(enumeration) for enumeration in schema.enumerations]
+    types += [render_domain(domain, spaces) for domain in schema.domains]
     tables = [render_relation(relation, spaces, remarks) for relation in schema.relations]
     indexes = [_render_index(index, spaces) for index in schema.indexes]
     views = [_render_view(view, spaces) for view in schema.views]
@@ -63,13 +67,13 @@ def render_relation(
 ) -> str:
     """CREATE TABLE. `spaces` are the schemas besides `public`."""
     lines = [
-        _remarks(remarks, (relation.name, column.name), "  ") + _render_column(column)
+        _remarks(remarks, (relation.name, column.name), "  ") + _render_column(column, spaces)
         for column in relation.visible
     ]
     if relation.declared_key:
         lines.append(f"PRIMARY KEY {_listed(relation.declared_key)}")
     lines += [_render_foreign_key(foreign_key, spaces) for foreign_key in relation.foreign_keys]
-    lines += [_render_check(check) for check in relation.checks]
+    lines += [_render_check(check) for check in relation.own_checks]
     name = spelled(relation.name, spaces)
     head = f"{_remarks(remarks, (relation.name, ''), '')}CREATE TABLE {name}"
     return f"{head} (\n  " + ",\n  ".join(lines) + "\n)"
@@ -79,13 +83,28 @@ def _remarks(remarks: Mapping[Subject, Sequence[str]], subject: Subject, indent:
     return "".join(f"-- {remark}\n{indent}" for remark in remarks.get(subject, ()))
 
 
-def _render_column(column: Column) -> str:
-    words = [identifier(column.name), column.type.ddl()]
-    if not column.nullable:
+def render_domain(domain: Domain, spaces: Collection[str]) -> str:
+    """CREATE DOMAIN. `spaces` are the schemas besides `public`."""
+    words = [f"CREATE DOMAIN {spelled_type(domain.name, spaces)} AS"]
+    words += _rendered_type(domain.value, spaces)
+    words += [_render_check(check) for check in domain.checks]
+    return " ".join(words)
+
+
+def _render_column(column: Column, spaces: Collection[str]) -> str:
+    return " ".join([identifier(column.name), *_rendered_type(column, spaces)])
+
+
+def _rendered_type(column: Column, spaces: Collection[str]) -> list[str]:
+    """The type or domain of a column, and what it declares itself: NOT NULL and its default."""
+    own, domain = own_of(column), column.domain
+    words = [column.type.ddl() if domain is None else spelled_type(domain.name, spaces)]
+    if not own.nullable:
         words.append("NOT NULL")
-    match column.default:
+    match own.default:
         case None:
-            pass
+            if domain is not None and domain.default:
+                words.append("DEFAULT NULL")
         case Default(DefaultKind.IDENTITY, identity=identity):
             words.append(render_identity(identity))
         case Default(DefaultKind.EXPRESSION, sql=sql):
@@ -94,7 +113,7 @@ def _render_column(column: Column) -> str:
             words.append(f"GENERATED ALWAYS AS ({sql}) STORED")
         case default:
             words.append(f"DEFAULT {render_default(default)}")
-    return " ".join(words)
+    return words
 
 
 def render_default(default: Default) -> str | None:
@@ -210,3 +229,9 @@ def spelled(full: str, spaces: Collection[str]) -> str:
     """A full name in SQL (`namespaces.py`). `spaces` are the schemas besides `public`."""
     space, name = parted(full, spaces)
     return identifier(name) if space == PUBLIC else f"{identifier(space)}.{identifier(name)}"
+
+
+def spelled_type(full: str, spaces: Collection[str]) -> str:
+    """The full name of a domain in SQL. Without its schema, the name of a built-in type is that
+    type."""
+    return f"{PUBLIC}.{full}" if is_built_in(full) else spelled(full, spaces)

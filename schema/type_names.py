@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -50,6 +51,13 @@ def with_renamed_type(sql: str, old: str, new: str) -> str:
     """The text with `new`, a name in SQL, for the type with the full name `old`."""
     found = (each for each in named_types(sql) if each.full == old)
     return edited(sql, [Edit(each.start, each.end, new) for each in found])
+
+
+def is_built_in(name: str) -> bool:
+    """Is a name without a schema that of a type which is no type of the database's own?"""
+    if not name.isidentifier() or name != name.lower():
+        return False
+    return exp.DataType.build(name, dialect="postgres", udt=True).this is not exp.DType.USERDEFINED
 
 
 def _name(token: Token) -> str:

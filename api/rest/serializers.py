@@ -336,7 +336,7 @@ def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
             }
             for fk in relation.foreign_keys
         ],
-        "checks": [{"name": check.name, "sql": check.sql} for check in relation.checks],
+        "checks": [{"name": check.name, "sql": check.sql} for check in relation.own_checks],
         "root": catalog.forest.root(relation.name),
         "rows": catalog.row_count.get(relation.name),
     }

@@ -146,7 +146,15 @@ def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
     roots = tuple(relation.name for relation in relations if relation.name not in below)
     return replace(
         catalog,
-        schema=Schema(relations, declared, views, sequences, spaces, catalog.schema.enumerations),
+        schema=Schema(
+            relations,
+            declared,
+            views,
+            sequences,
+            spaces,
+            catalog.schema.enumerations,
+            catalog.schema.domains,
+        ),
         forest=Forest(roots, parents),
         views=tuple(view for view in catalog.views if principal.may_read(view.name)),
         deferred=tuple(view for view in catalog.deferred if principal.may_read(view.name)),

@@ -143,7 +143,7 @@ def _needs_server(statement: str, ddl: str) -> bool:
         return "as" in outside
     # A sequence may end with its table, and defaults may take numbers from it.
     sequences = "CREATE SEQUENCE " in ddl or "nextval(" in ddl
-    if words[:2] in (["drop", "sequence"], ["drop", "schema"], ["drop", "type"]):
+    if words[0] == "drop" and words[1:2] and words[1] in {"sequence", "schema", "type", "domain"}:
         return True
     if words[:2] == ["drop", "table"] and sequences:
         return True
@@ -328,7 +328,7 @@ def evolve(ddl: str, statement: str, path: Sequence[str] | None = None) -> str:
                 f"{part} is not supported: a relation has its own columns and rows.\n"
                 "  Declare a table with all columns, or insert the rows into the whole table."
             )
-        case "create", "table" | "index" | "view" | "materialized view" | "sequence":
+        case "create", "table" | "index" | "view" | "materialized view" | "sequence" | "domain":
             return _created(ddl, asked, _new_name(asked, names), names, text)
         case "create", "type" if _is_enumeration(asked):
             return _created(ddl, asked, _new_name(asked, names), names, text)

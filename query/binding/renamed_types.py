@@ -7,15 +7,20 @@ statement that spells the old label is refused, with what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.schema.catalog import Catalog, Index, alone
+from hornbeam_server.schema.domains import (
+    domain_names,
+    renamed_in_relation,
+    with_renamed_domains,
+)
 from hornbeam_server.schema.enumerated import with_labels
 from hornbeam_server.schema.errors import SchemaError, SqlError
-from hornbeam_server.schema.model import Column, DeclaredIndex, DeclaredView, Relation
+from hornbeam_server.schema.model import Column, DeclaredIndex, DeclaredView, Domain, Relation
 from hornbeam_server.schema.renames import Rename
 from hornbeam_server.schema.trees import unlink
 from hornbeam_server.schema.type_names import with_renamed_type as renamed_in
@@ -29,6 +34,8 @@ def with_renamed_type(catalog: Catalog, rename: Rename) -> Catalog:
     """The catalog after the rename of a type or of a label. Raises SchemaError for a text that
     spells the old label."""
     spaces = catalog.schema.spaces
+    if rename.relation in domain_names(catalog.schema):
+        return _with_renamed_domain(catalog, {rename.relation: rename.new})
     changed = {
         each.full: rename.changed_enumeration(each, spaces)
         for each in catalog.schema.enumerations
@@ -40,6 +47,17 @@ def with_renamed_type(catalog: Catalog, rename: Rename) -> Catalog:
         return renamed
     (enumeration,) = changed.values()
     return _Texts(rename.relation, enumeration.sql).catalog(renamed)
+
+
+def _with_renamed_domain(catalog: Catalog, names: Mapping[str, str]) -> Catalog:
+    """Texts of SQL in a catalog have the type of a domain in place of its name."""
+    return replace(
+        catalog,
+        schema=with_renamed_domains(catalog.schema, names),
+        copies=tuple(
+            replace(copy, target=renamed_in_relation(copy.target, names)) for copy in catalog.copies
+        ),
+    )
 
 
 class _Texts:
@@ -57,6 +75,7 @@ class _Texts:
                 relations=tuple(map(self._relation, schema.relations)),
                 indexes=tuple(map(self._index, schema.indexes)),
                 views=tuple(map(self._declared, schema.views)),
+                domains=tuple(map(self._domain, schema.domains)),
             ),
             indexes=tuple(map(self._index, catalog.indexes)),
             deferred=self._views(catalog.deferred),
@@ -81,6 +100,10 @@ class _Texts:
             columns=tuple(map(self._column, relation.columns)),
             checks=tuple(replace(each, sql=self._text(each.sql)) for each in relation.checks),
         )
+
+    def _domain(self, domain: Domain) -> Domain:
+        checks = tuple(replace(each, sql=self._text(each.sql)) for each in domain.checks)
+        return replace(domain, value=self._column(domain.value), checks=checks)
 
     def _column(self, column: Column) -> Column:
         default = column.default

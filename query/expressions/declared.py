@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from sqlglot import exp
 
@@ -27,7 +28,7 @@ from hornbeam_server.schema.errors import (
     TypeMismatch,
     Unsupported,
 )
-from hornbeam_server.schema.model import Check, Column, Relation
+from hornbeam_server.schema.model import Check, Column, DomainCheck, Relation
 from hornbeam_server.schema.named_columns import unknown_column
 from hornbeam_server.schema.sqltext import literal_sql, shown
 from hornbeam_server.schema.trees import unlink
@@ -62,6 +63,8 @@ class RowCheck:
 
     def _violation(self, row: Row, number: int | None) -> CheckViolation:
         relation, check = self.relation, self.check
+        if check.origin is not None:
+            return domain_violation(check.origin, relation=relation.name, row=number)
         key = tuple(row[i] for i in relation.key_positions)
         return CheckViolation(
             f"A row of {relation.name} {shown(relation.primary_key, key)} does not meet"
@@ -72,6 +75,18 @@ class RowCheck:
             key=[literal_sql(value) for value in key],
             row=number,
         )
+
+
+def domain_violation(origin: DomainCheck, **details: Any) -> CheckViolation:
+    """The error for a value that does not meet a CHECK of its domain."""
+    return CheckViolation(
+        f'Value for domain {origin.domain} violates check constraint "{origin.constraint}".',
+        cure="Give a value for which the condition of the domain is true or NULL.",
+        constraint=origin.constraint,
+        domain=origin.domain,
+        column=origin.column,
+        **details,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +166,10 @@ def _compile_assigned(sql: str, column: Column, source: _Source) -> CompiledExpr
 
 @lru_cache(RELATIONS)
 def row_checks(relation: Relation) -> tuple[RowCheck, ...]:
-    """The CHECKs of a relation, by name, which is the order in which they are evaluated. Raises the
-    errors of `compile_check`."""
-    checks = sorted(relation.checks, key=lambda check: check.name)
+    """The CHECKs of a relation, in the order in which they are evaluated: those of domains, by
+    column, and then its own, by name. Raises the errors of `compile_check`."""
+    of_domains = (check for check in relation.checks if check.origin is not None)
+    checks = [*of_domains, *sorted(relation.own_checks, key=lambda check: check.name)]
     return tuple(RowCheck(relation, check, compile_check(check, relation)) for check in checks)
 
 

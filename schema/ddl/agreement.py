@@ -29,7 +29,12 @@ def agree(relations: Mapping[str, RelationDraft]) -> None:
     for child, parent in above.items():
         end = _end(child, above)
         mine, theirs = _column(child, relations), _column(end, relations)
-        if mine and theirs and {mine.type.kind, theirs.type.kind} == _INTEGERS:
+        if (
+            mine
+            and theirs
+            and mine.domain is None
+            and {mine.type.kind, theirs.type.kind} == _INTEGERS
+        ):
             note = f"{theirs.type.ddl()}, as {'.'.join(parent)}, which it references"
             _replace(child, theirs, note, relations)
 

@@ -1,5 +1,5 @@
-"""ALTER TABLE, INDEX, VIEW, SEQUENCE, TYPE and SCHEMA, RENAME TABLE and DROP as statements: what
-they ask for.
+"""ALTER TABLE, INDEX, VIEW, SEQUENCE, TYPE, DOMAIN and SCHEMA, RENAME TABLE and DROP as statements:
+what they ask for.
 
 `read_alteration` only parses. `node/alterations.py` carries the actions out on a schema. A type, a
 default, an added column and an added constraint stay text, which the reader of DDL files reads.
@@ -57,7 +57,7 @@ class SetType:
 
 @dataclass(frozen=True, slots=True)
 class SetDefault:
-    """SET DEFAULT, or DROP DEFAULT without `default`."""
+    """SET DEFAULT, or DROP DEFAULT without `default`. `column` is "" for a domain."""
 
     column: str
     default: Text | None
@@ -65,6 +65,8 @@ class SetDefault:
 
 @dataclass(frozen=True, slots=True)
 class SetNotNull:
+    """SET NOT NULL, or DROP NOT NULL. `column` is "" for a domain."""
+
     column: str
     not_null: bool
 
@@ -198,11 +200,17 @@ _FORM_OF_TYPE = (
     "Write ADD VALUE 'label' [BEFORE 'label' | AFTER 'label'], RENAME VALUE 'label' TO 'label',"
     " RENAME TO name, or SET SCHEMA name."
 )
+_FORM_OF_DOMAIN = (
+    "Write one of ADD [CONSTRAINT name] CHECK (…), DROP CONSTRAINT name, RENAME CONSTRAINT name TO"
+    " name, VALIDATE CONSTRAINT name, SET DEFAULT …, DROP DEFAULT, SET NOT NULL, DROP NOT NULL,"
+    " RENAME TO name, or SET SCHEMA name."
+)
 _MOVED = {
     "table": _FORMS,
     "view": _FORM_OF_MOVE,
     "sequence": _FORM_OF_MOVE,
     "type": _FORM_OF_TYPE,
+    "domain": _FORM_OF_DOMAIN,
 }
 """The kinds that SET SCHEMA moves, with the cure for other actions."""
 _OF_OTHERS = {
@@ -214,10 +222,6 @@ _OF_OTHERS = {
     "SET": "Leave it out: relations have no storage options. SET SCHEMA stands alone.",
 }
 """The cures for actions of MySQL, and of PostgreSQL about what Hornbeam does not have."""
-_KINDS = {
-    "DOMAIN": "A domain is the CHECK of its columns: change it in the schema's file, and apply it.",
-}
-"""The cures for objects that have no ALTER of their own."""
 _CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
 
 
@@ -268,10 +272,10 @@ class _Reader:
 
     def _kind(self) -> str:
         self._took("MATERIALIZED")
-        for kind in ("TABLE", "INDEX", "VIEW", "SEQUENCE", "TYPE"):
+        for kind in ("TABLE", "INDEX", "VIEW", "SEQUENCE", "TYPE", "DOMAIN"):
             if self._took(kind):
                 return kind.lower()
-        raise self._refused(_KINDS.get(self._word(), "Write TABLE, INDEX, VIEW, SEQUENCE or TYPE."))
+        raise self._refused("Write TABLE, INDEX, VIEW, SEQUENCE, TYPE or DOMAIN.")
 
     def _renames(self) -> Renames:
         self._require("TABLE")
@@ -300,23 +304,12 @@ class _Reader:
         return Removal(kind, tuple(names), guarded, cascade)
 
     def _actions(self, kind: str) -> Iterator[Action]:
-        if self._took("RENAME"):
-            yield self._rename(kind)
+        alone = self._action_alone(kind)
+        if alone is not None:
+            action, cure = alone
+            yield action
             if self._at < len(self._tokens):
-                raise self._refused(f"RENAME is the only action of its statement. {_SINGLE}")
-            return
-        if kind in _MOVED and self._took("SET", "SCHEMA"):
-            yield SetSchema(self._name())
-            if self._at < len(self._tokens):
-                raise self._refused(f"SET SCHEMA is the only action of its statement. {_SINGLE}")
-            return
-        if kind == "sequence":
-            yield SetOptions(self._rest())
-            return
-        if kind == "type" and self._took("ADD", "VALUE"):
-            yield self._label()
-            if self._at < len(self._tokens):
-                raise self._refused(_FORM_OF_TYPE)
+                raise self._refused(cure)
             return
         if kind != "table":
             raise self._refused(_MOVED.get(kind, _FORM_OF_NAME))
@@ -327,6 +320,22 @@ class _Reader:
         if self._at < len(self._tokens):
             raise self._refused(_FORMS)
 
+    def _action_alone(self, kind: str) -> tuple[Action, str] | None:
+        """The only action of its statement, and the cure for what follows it; None for actions of
+        which a statement may have several."""
+        if self._took("RENAME"):
+            return self._rename(kind), f"RENAME is the only action of its statement. {_SINGLE}"
+        if kind in _MOVED and self._took("SET", "SCHEMA"):
+            only = f"SET SCHEMA is the only action of its statement. {_SINGLE}"
+            return SetSchema(self._name()), only
+        if kind == "sequence":
+            return SetOptions(self._rest()), _MOVED[kind]
+        if kind == "type" and self._took("ADD", "VALUE"):
+            return self._label(), _FORM_OF_TYPE
+        if kind == "domain":
+            return self._action_of_domain(), _FORM_OF_DOMAIN
+        return None
+
     def _rename(self, kind: str) -> Action:
         if self._took("TO") or self._took("AS"):
             return RenameTo(self._name())
@@ -334,14 +343,41 @@ class _Reader:
             old = self._string()
             self._require("TO")
             return RenameLabel(old, self._string())
-        if kind != "table":
+        constraint = kind in {"table", "domain"} and self._took("CONSTRAINT")
+        if kind != "table" and not constraint:
             raise self._refused(_MOVED.get(kind, _FORM_OF_NAME))
-        constraint = self._took("CONSTRAINT")
         if not constraint:
             self._took("COLUMN")
         old = self._name()
         self._require("TO")
         return RenameElement(old, self._name(), constraint)
+
+    def _action_of_domain(self) -> Action:
+        if self._took("ADD"):
+            return AddElement(self._rest(), "", guarded=False)
+        if self._took("DROP", "CONSTRAINT"):
+            guarded = self._took("IF", "EXISTS")
+            return DropElement(
+                self._name(), constraint=True, guarded=guarded, cascade=self._cascades()
+            )
+        if self._took("VALIDATE", "CONSTRAINT"):
+            return Validate(self._name())
+        changed = self._default_or_not_null("")
+        if changed is None:
+            raise self._refused(_FORM_OF_DOMAIN)
+        return changed
+
+    def _default_or_not_null(self, column: str) -> SetDefault | SetNotNull | None:
+        """SET or DROP of DEFAULT or NOT NULL; None for other actions."""
+        if self._took("SET", "DEFAULT"):
+            return SetDefault(column, self._rest())
+        if self._took("DROP", "DEFAULT"):
+            return SetDefault(column, None)
+        if self._took("SET", "NOT", "NULL"):
+            return SetNotNull(column, not_null=True)
+        if self._took("DROP", "NOT", "NULL"):
+            return SetNotNull(column, not_null=False)
+        return None
 
     def _label(self) -> AddLabel:
         guarded = self._took("IF", "NOT", "EXISTS")
@@ -389,14 +425,9 @@ class _Reader:
             type_ = self._rest("USING")
             using = self._rest() if self._took("USING") else None
             return SetType(column, type_, using)
-        if self._took("SET", "DEFAULT"):
-            return SetDefault(column, self._rest())
-        if self._took("DROP", "DEFAULT"):
-            return SetDefault(column, None)
-        if self._took("SET", "NOT", "NULL"):
-            return SetNotNull(column, not_null=True)
-        if self._took("DROP", "NOT", "NULL"):
-            return SetNotNull(column, not_null=False)
+        changed = self._default_or_not_null(column)
+        if changed is not None:
+            return changed
         if self._took("DROP", "EXPRESSION"):
             return DropExpression(column, self._took("IF", "EXISTS"))
         if self._took("DROP", "IDENTITY"):

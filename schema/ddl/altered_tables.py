@@ -8,6 +8,7 @@ from functools import partial
 
 from sqlglot import exp
 
+from hornbeam_server.schema.ddl.domains import domain_of, in_domain, without_domain
 from hornbeam_server.schema.ddl.drafts import (
     Change,
     ColumnChange,
@@ -19,7 +20,7 @@ from hornbeam_server.schema.ddl.foreign_types import known_type
 from hornbeam_server.schema.ddl.identities import check_single_default, is_generated
 from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
 from hornbeam_server.schema.ddl.tables import read_column, read_constraint
-from hornbeam_server.schema.drafts import Name, RelationDraft
+from hornbeam_server.schema.drafts import ColumnDraft, Name, RelationDraft
 from hornbeam_server.schema.model import Default, DefaultKind
 from hornbeam_server.schema.sqltext import read_default, read_type, retyped_default, type_note
 
@@ -93,21 +94,33 @@ def _alter_column(
     if type_ is not None:
         if action.args.get("collate"):
             statement.require_collation(action.args["collate"])
-        kind, note = known_type(type_, statement.source)
-        place = statement.place(statement.offset(action))
-        read = read_type(kind, place)
-        value = retyped_default(column.default, column.name.text, read, place)
-        column = replace(column, type=read, default=value, note=note or type_note(kind))
+        column = _retyped(statement, action, column, drafts)
         using = action.args.get("using")
         if using and not keeps_value(using, column.name.text, type_):
             _note(statement, drafts, draft, column.name, position, Change.CONVERTED)
     elif "allow_null" in action.args:
         column = replace(column, nullable=bool(action.args["allow_null"]))
     elif action.args.get("drop") and not is_generated(column):
-        column = replace(column, default=None, expression=None)
+        column = replace(column, default=None, expression=None, has_default=False)
     else:
         statement.refuse(action.sql("postgres"), statement.start, STATEMENTS)
     draft.columns[position] = column
+
+
+def _retyped(
+    statement: Statement, action: exp.AlterColumn, column: ColumnDraft, drafts: Drafts
+) -> ColumnDraft:
+    """The column with another type or domain."""
+    place = statement.place(statement.offset(action))
+    column = without_domain(column)
+    domain = domain_of(statement, action.args["dtype"], drafts.domains)
+    if domain is not None:
+        retyped = in_domain(column, domain)
+    else:
+        kind, note = known_type(action.args["dtype"], statement.source)
+        retyped = replace(column, type=read_type(kind, place), note=note or type_note(kind))
+    default = retyped_default(column.default, column.name.text, retyped.type, place)
+    return replace(retyped, default=default)
 
 
 def keeps_value(using: exp.Expr, column: str, type_: exp.DataType) -> bool:
@@ -197,7 +210,9 @@ def _set_default(
     written = partial(statement.default_expression, statement.start)
     value = read_default(default, column.type, place, written)
     expression = written() if value is not None and value.sql else None
-    draft.columns[position] = replace(column, default=value, expression=expression)
+    draft.columns[position] = replace(
+        column, default=value, expression=expression, has_default=column.domain is not None
+    )
 
 
 def _add_auto_increment(

@@ -60,9 +60,9 @@ def _parts(statement: Statement, node: exp.LikeProperty, named: Name) -> frozens
 def _column(column: ColumnDraft, named: Name, parts: frozenset[str], key: set[str]) -> ColumnDraft:
     place, name = named.place, column.name.text
     copied = replace(column, name=Name(name, place), nullable=column.nullable and name not in key)
-    return (
-        copied if _copies(column.default, parts) else replace(copied, default=None, expression=None)
-    )
+    if _copies(column.default, parts):
+        return copied
+    return replace(copied, default=None, expression=None, has_default=False)
 
 
 def _copies(default: Default | None, parts: frozenset[str]) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from hornbeam_server.schema.ddl.domains import Domain
 from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.drafts import (
+    DomainDraft,
     IndexDraft,
     Name,
     Place,
@@ -47,7 +47,7 @@ class Drafts:
     """The declarations of a file. `repeated` holds further declarations of a name; the builder
     refuses them. `draws` maps the name of an identity column's sequence to the column, if the file
     gives it one. `restarts` are the restarts after the declarations.
-    `domains` are the declared domains, by name."""
+    `domains` are the declared domains and enumerations, by name."""
 
     relations: dict[str, RelationDraft] = field(default_factory=dict)
     repeated: list[RelationDraft] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Drafts:
     sequences: dict[str, SequenceDraft] = field(default_factory=dict)
     draws: dict[str, tuple[RelationDraft, str]] = field(default_factory=dict)
     restarts: list[DraftRestart] = field(default_factory=list)
-    domains: dict[str, Domain] = field(default_factory=dict)
+    domains: dict[str, DomainDraft] = field(default_factory=dict)
     changes: list[ColumnChange] = field(default_factory=list)
     """The columns that ALTER TABLE changes, in the order of the file."""
     routines: frozenset[str] = frozenset()
@@ -74,6 +74,10 @@ class Drafts:
         """The declared enumerations, in their order."""
         types = (domain.column.type for domain in self.domains.values() if domain.is_enum)
         return tuple(type_.labels for type_ in types)
+
+    @property
+    def declared_domains(self) -> tuple[DomainDraft, ...]:
+        return tuple(domain for domain in self.domains.values() if not domain.is_enum)
 
     @property
     def types(self) -> dict[str, str]:

@@ -178,6 +178,7 @@ def merged(current: Schema, added: Schema) -> Schema:
     indexes = {index.name: index for index in (*current.indexes, *added.indexes)}
     views = {view.name: view for view in (*current.views, *added.views)}
     types = {each.full: each for each in (*current.enumerations, *added.enumerations)}
+    domains = {each.name: each for each in (*current.domains, *added.domains)}
     sequences = {each.name: each for each in (*current.sequences, *added.sequences)}
     return Schema(
         tuple(relations.values()),
@@ -186,6 +187,7 @@ def merged(current: Schema, added: Schema) -> Schema:
         tuple(sequences.values()),
         tuple(dict.fromkeys((*current.spaces, *added.spaces))),
         tuple(types.values()),
+        tuple(domains.values()),
     )
 
 

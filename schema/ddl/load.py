@@ -172,7 +172,15 @@ def read_file(
     _adapt(drafts, source, file)
     relations = list(drafts.relations.values()) + drafts.repeated
     sequences = list(drafts.sequences.values())
-    schema = build(relations, drafts.indexes, drafts.views, drafts.problems, sequences, file_.made)
+    schema = build(
+        relations,
+        drafts.indexes,
+        drafts.views,
+        drafts.problems,
+        sequences,
+        file_.made,
+        drafts.declared_domains,
+    )
     notes = (
         *schema.notes,
         *file_.notes,
@@ -205,9 +213,14 @@ def _adapt(drafts: Drafts, source: Source, file: str) -> None:
 
 def _expressions(drafts: Drafts) -> Iterator[tuple[tuple[str, str], Expression]]:
     for draft in drafts.relations.values():
-        found = [check.expression for check in draft.checks]
-        found += [column.expression for column in draft.columns if column.expression is not None]
+        found = [check.expression for check in draft.all_checks]
+        columns = [(column, column.domain and column.domain.column) for column in draft.columns]
+        found += [each.expression for pair in columns for each in pair if each and each.expression]
         yield from (((draft.name.text, each.sql), each) for each in found)
+    for domain in drafts.declared_domains:
+        found = [check.expression for check in domain.checks]
+        found += [domain.column.expression] if domain.column.expression is not None else []
+        yield from (((domain.name.text, each.sql), each) for each in found)
     for index in drafts.indexes:
         parts = (part for part, _ in index.columns if isinstance(part, Expression))
         for each in (*parts, *((index.where,) if index.where is not None else ())):

@@ -43,6 +43,7 @@ class Spaces:
         """The schemas of the schema in force, for a statement under a search path."""
         named = {view.name for view in schema.views} | {index.name for index in schema.indexes}
         named |= {enumeration.full for enumeration in schema.enumerations}
+        named |= {domain.name for domain in schema.domains}
         names = sequence_names(schema).union(schema.names, named)
         return cls(Source.POSTGRES, frozenset(schema.spaces), frozenset(), names).along(path)
 

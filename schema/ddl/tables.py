@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NoReturn
@@ -11,7 +10,14 @@ from typing import NoReturn
 from sqlglot import exp
 
 from hornbeam_server.schema.ddl.copied_tables import read_like
-from hornbeam_server.schema.ddl.domains import Domain, domain_of, enumerated, is_inline_enum
+from hornbeam_server.schema.ddl.domains import (
+    domain_of,
+    enumerated,
+    in_domain,
+    is_inline_enum,
+    with_default_of_domain,
+    with_names,
+)
 from hornbeam_server.schema.ddl.drafts import Drafts
 from hornbeam_server.schema.ddl.expressions import UNNAMED
 from hornbeam_server.schema.ddl.foreign_types import is_kept_as_text, is_zero_date, known_type
@@ -22,6 +28,7 @@ from hornbeam_server.schema.ddl.statement import Statement
 from hornbeam_server.schema.drafts import (
     CheckDraft,
     ColumnDraft,
+    DomainDraft,
     ForeignKeyDraft,
     IndexDraft,
     Name,
@@ -84,20 +91,19 @@ def read_column(
             domain = domain_of(statement, written, drafts.domains, quoted)
     with drafts.problems.collect(subject, spoils=True):
         column = _typed(statement, node, name, domain)
-    if domain is not None:
-        draft.checks += domain.checks_of(name)
     constraints = node.args.get("constraints") or ()
     for constraint in constraints:
         with drafts.problems.collect(subject, about=[subject]):
             column = _column_constraint(statement, constraint, column, draft, drafts)
-    if domain is not None:
-        column = _in_domain(column, domain, constraints)
+    kinds = [each.kind for each in constraints if isinstance(each, exp.ColumnConstraint)]
+    own = any(isinstance(kind, exp.DefaultColumnConstraint) for kind in kinds)
+    column = replace(column, has_default=own and column.domain is not None)
     draft.columns.append(column)
 
 
 def _inline_enum(
     statement: Statement, kind: exp.DataType, column: Name, draft: RelationDraft, drafts: Drafts
-) -> Domain:
+) -> DomainDraft:
     """Declare the ENUM of a column of MySQL, as the type table_column."""
     own = f"{statement.spaces.parted(draft.name.text)[1]}_{column.text}"
     name = statement.beside(draft.name, Name(own, column.place))
@@ -107,7 +113,10 @@ def _inline_enum(
 
 
 def _typed(
-    statement: Statement, node: exp.ColumnDef | exp.Identifier, name: Name, domain: Domain | None
+    statement: Statement,
+    node: exp.ColumnDef | exp.Identifier,
+    name: Name,
+    domain: DomainDraft | None,
 ) -> ColumnDraft:
     """The column without its constraints."""
     kind = node.args.get("kind")
@@ -118,22 +127,13 @@ def _typed(
     start = statement.offset(node.this)
     statement.only(node, {"this", "kind", "constraints"}, "Leave it out.", start)
     if domain is not None:
-        return replace(domain.column, name=name, default=None)
+        return in_domain(ColumnDraft(name, domain.column.type, note=domain.column.note), domain)
     kind, note = known_type(kind, statement.source)
     type_ = read_type(kind, statement.behind(start))
     column = ColumnDraft(name, type_, note=note or type_note(kind))
     if is_serial(kind):
         return replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
     return column
-
-
-def _in_domain(column: ColumnDraft, domain: Domain, constraints: Sequence[exp.Expr]) -> ColumnDraft:
-    """The column with NOT NULL of its domain, and the domain's default unless it has its own."""
-    nullable = column.nullable and domain.column.nullable
-    kinds = [each.kind for each in constraints if isinstance(each, exp.ColumnConstraint)]
-    own = any(isinstance(kind, exp.DefaultColumnConstraint) for kind in kinds)
-    default = column.default if own or column.default else domain.column.default
-    return replace(column, nullable=nullable, default=default)
 
 
 def read_domain(statement: Statement, tree: exp.Expr, drafts: Drafts) -> None:
@@ -155,7 +155,9 @@ def read_domain(statement: Statement, tree: exp.Expr, drafts: Drafts) -> None:
             cure="Declare a type with NOT NULL, DEFAULT and CHECK.",
             name=name.text,
         )
-    _declare(Domain(name, column, tuple(draft.checks)), drafts)
+    column = with_default_of_domain(column)
+    checks = with_names(draft.checks, name, statement.spaces.parted(name.text)[1])
+    _declare(DomainDraft(name, column, tuple(checks)), drafts)
 
 
 def read_enum(statement: Statement, tree: exp.Expr, drafts: Drafts) -> None:
@@ -165,7 +167,7 @@ def read_enum(statement: Statement, tree: exp.Expr, drafts: Drafts) -> None:
     _declare(enumerated(name, tree.expression.expressions, statement.spaces), drafts)
 
 
-def _declare(domain: Domain, drafts: Drafts) -> None:
+def _declare(domain: DomainDraft, drafts: Drafts) -> None:
     name = domain.name
     if drafts.domains.setdefault(name.text, domain) is not domain:
         raise name.place.error(

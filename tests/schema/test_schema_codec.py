@@ -493,6 +493,24 @@ def test_enumerations_raise_the_format_number_and_are_decoded() -> None:
     assert decode_catalog(LABELS).schema.enumerations[0].positions == ("6", "c", "i", "o")
 
 
+DOMAINS = (Path(__file__).parent / "fixtures" / "catalog_16_domains.json").read_bytes()
+"""A catalog with domains."""
+
+
+def test_domains_raise_the_format_number_and_are_decoded() -> None:
+    schema = load_ddl(
+        "CREATE SCHEMA shop; CREATE DOMAIN shop.price AS DECIMAL(8,2) DEFAULT 1 CHECK (VALUE > 0);"
+        "CREATE DOMAIN low AS shop.price NOT NULL CONSTRAINT below CHECK (VALUE < 10);"
+        "CREATE TABLE r (a low PRIMARY KEY, b low DEFAULT 2, c shop.price NOT NULL DEFAULT NULL);"
+    )
+    catalog = Catalog(1, schema, Forest(("r",)))
+    assert encode_catalog(catalog) == DOMAINS
+    assert decode_catalog(DOMAINS) == catalog
+    assert [str(each.origin and each.origin.domain) for each in schema.relation("r").checks] == [
+        *("low", "low", "low", "low", "shop.price")
+    ]
+
+
 RENAMED = (Path(__file__).parent / "fixtures" / "catalog_12_renamed.json").read_bytes()
 """A catalog with a renamed relation, and a new one of its old name."""
 

@@ -712,6 +712,21 @@ def test_computed_defaults_are_read(
     assert load_ddl(render_ddl(schema)) == schema
 
 
+def test_alter_table_of_a_file_moves_columns_between_domains() -> None:
+    schema = load_ddl(
+        "CREATE DOMAIN one INT DEFAULT 1 CHECK (VALUE > 0); CREATE DOMAIN two INT NOT NULL;"
+        "CREATE TABLE t (a one, b one NOT NULL, c one DEFAULT NULL, d INT NOT NULL DEFAULT 4);"
+        "ALTER TABLE t ALTER COLUMN a TYPE two; ALTER TABLE t ALTER COLUMN b TYPE INT;"
+        "ALTER TABLE t ALTER COLUMN c DROP DEFAULT; ALTER TABLE t ALTER COLUMN d TYPE one;"
+        "ALTER TABLE t ALTER COLUMN d DROP NOT NULL;"
+    )
+    relation = schema.relation("t")
+    found = [(c.name, c.nullable, c.default and c.default.value) for c in relation.visible]
+    assert found == [("a", False, None), ("b", False, None), ("c", True, 1), ("d", True, 4)]
+    assert [check.sql for check in relation.checks] == ["c > 0", "d > 0"]
+    assert load_ddl(render_ddl(schema)) == schema
+
+
 def test_a_column_of_a_domain_gets_its_constraints() -> None:
     schema = load_ddl(
         "CREATE DOMAIN public.year AS integer CONSTRAINT year_check CHECK (((VALUE >= 1901) AND"
@@ -731,14 +746,28 @@ def test_a_column_of_a_domain_gets_its_constraints() -> None:
     assert [(x.type.kind, x.nullable) for x in (a, b, c)] == [(Kind.TEXT, False)] * 3
     assert [x.default.value for x in (a, b, c) if x.default] == ["x", "y", "z"]
     assert [(check.name, check.sql) for check in schema.relation("f").checks] == [
-        ("f_released_check", "(released >= 1901) AND (released <= 2155)"),
-        ("f_Of_check", '("Of" >= 1901) AND ("Of" <= 2155)'),
         ("f_id_check", "id > 0"),
-        ("f_a_check", "a <> 'VALUE'"),
-        ("f_b_check", "b <> 'VALUE'"),
-        ("f_b_check1", "length(b) < 9"),
-        ("f_c_check", "c <> 'VALUE'"),
-        ("f_c_check1", "length(c) < 9"),
+        ("year_check of released", "(released >= 1901) AND (released <= 2155)"),
+        ("year_check of Of", '("Of" >= 1901) AND ("Of" <= 2155)'),
+        ("word_check of a", "a <> 'VALUE'"),
+        ("word_check of b", "b <> 'VALUE'"),
+        ("name_check of b", "length(b) < 9"),
+        ("word_check of c", "c <> 'VALUE'"),
+        ("name_check of c", "length(c) < 9"),
+    ]
+    assert [check.name for check in schema.relation("f").own_checks] == ["f_id_check"]
+    assert [domain.name for domain in schema.domains] == ["year", "word", "name"]
+    assert render_ddl(schema).splitlines()[:7] == [
+        "CREATE DOMAIN year AS INTEGER CONSTRAINT year_check CHECK ((VALUE >= 1901) AND (value <="
+        " 2155));",
+        "CREATE DOMAIN word AS TEXT NOT NULL DEFAULT 'x' CONSTRAINT word_check CHECK (VALUE <>"
+        " 'VALUE');",
+        "CREATE DOMAIN public.name AS word DEFAULT 'y' CONSTRAINT name_check CHECK (length(VALUE) <"
+        " 9);",
+        "CREATE TABLE f (",
+        "  id INTEGER NOT NULL,",
+        "  released year,",
+        '  "Of" year NOT NULL DEFAULT 2000,',
     ]
     assert load_ddl(render_ddl(schema)) == schema
 
@@ -756,6 +785,11 @@ def test_a_column_of_a_domain_gets_its_constraints() -> None:
         ("CREATE DOMAIN d int); CREATE TABLE t (a int", "Syntax error", 20),
         ("CREATE DOMAIN d int CHECK (VALUE > 0) NOT VALID", "NOT VALID", 39),
         ("CREATE DOMAIN d int; CREATE DOMAIN D text", "Domain d is declared twice", 36),
+        (
+            "CREATE DOMAIN d int CONSTRAINT c CHECK (VALUE > 0) CONSTRAINT c CHECK (VALUE > 1)",
+            "Domain d has the constraint c twice",
+            63,
+        ),
     ],
 )
 def test_other_domains_are_refused(ddl: str, message: str, column: int) -> None:

@@ -246,7 +246,16 @@ def _require_values(
     """Raises NotNullViolation if the row has NULL at one of the positions."""
     for position in positions:
         if row[position] is None:
-            name = relation.columns[position].name
+            name, domain = relation.columns[position].name, relation.columns[position].domain
+            if domain is not None and not domain.not_null:
+                raise NotNullViolation(
+                    f"Domain {domain.name} does not allow NULL values: {relation.name}.{name}.",
+                    cure=f"Give {name} a value.",
+                    relation=relation.name,
+                    column=name,
+                    domain=domain.name,
+                    row=number,
+                )
             raise NotNullViolation(
                 f"{relation.name}.{name} must not be NULL.",
                 cure=f"Give {name} a value.",
