@@ -9,8 +9,8 @@ empty groups.
 * `relations.py`: tables, and DuckDB as the evaluator of expressions, so that a view's values equal
   the query engine's; `zsets.py`: changes as tables or as rows.
 * `nesting.py`: replaces the views that a view reads by their SELECTs.
-* `expressions.py`, `calls.py`, `operators.py`, `translate.py`: from SQL to the five operators of
-  `algebra.py`.
+* `expressions.py`, `calls.py`, `windows.py`, `operators.py`, `translate.py`: from SQL to the six
+  operators of `algebra.py`; `decided.py` gives aggregates and windows a single result.
 * `lookups.py`: looks up rows of any operator at S0 by some of its columns; `access.py` chooses how.
 * `keys.py`: values of one numeric type as keys and bounds of a column of another.
 * `states.py`: the state of aggregates; `stages.py`: the steps of a program, computed by DuckDB;
@@ -32,6 +32,8 @@ With `Δ` for the change of an operator's rows from S0 to S1:
 * Aggregates add inserted rows to the counts and sums of their state, per group, and subtract
   deleted rows. After deletions, the minimum of a group's remaining values is the first row of a
   prefix (`states.py`). A group emits its old row with -1 and its new row with +1.
+* A partition (`Partition`) is computed again where its rows change: its result after, less its
+  result before. The stage keeps the rows of its input, by partition (`stored_rows.py`).
 * A comparison with the only value of a subquery changes its result for the rows between the old
   and the new value (`lookups.Between`).
 
@@ -50,7 +52,7 @@ VMS (Adler 2020, 4.3 and 4.4). In VMS, reverse joins and deltas are copies of th
 snapshots of the base relations and their indexes serve as both.
 
 **Unsupported SELECTs** are refused with the reason: constructs without a rule above (ORDER BY,
-LIMIT, windows, other aggregates), volatile functions, sums of floating-point numbers (their value
-depends on the order), NOT IN with NULLs, joins without an equality, and joins whose other side
-cannot be looked up; there the cure names the missing index.
+LIMIT), windows and aggregates over all rows that have no delta rule, volatile functions, NOT IN
+with NULLs, joins without an equality, and joins whose other side cannot be looked up; there the
+cure names the missing index.
 """

@@ -23,6 +23,7 @@ from hornbeam_server.maintain.deltas.algebra import (
     JoinKind,
     Map,
     Node,
+    Partition,
     Scan,
     Union,
 )
@@ -34,23 +35,26 @@ from hornbeam_server.maintain.deltas.lookups import (
     Mapped,
     Narrowed,
     Never,
+    Partitioned,
     State,
     Stored,
     United,
 )
 from hornbeam_server.maintain.deltas.relations import Field, stored_fields
+from hornbeam_server.maintain.deltas.stored_rows import StoredRows
 from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.errors import Unsupported
 
 
 @dataclass(frozen=True)
 class Ways:
-    """The context in which look-ups are planned. `state` returns the state of an aggregate. With
-    `bound`, the look-up finds the rows between the old and the new value of the bound, instead of
-    the rows with single values of the only column."""
+    """The context in which look-ups are planned. `state` returns the state of an aggregate, and
+    `kept` the stored rows of partitions. With `bound`, the look-up finds the rows between the old
+    and the new value of the bound, instead of the rows with single values of the only column."""
 
     catalog: Catalog
     state: Callable[[Aggregate], State]
+    kept: Callable[[Partition], StoredRows]
     bound: Bound | None = None
 
 
@@ -71,6 +75,8 @@ def find_lookup(node: Node, columns: Sequence[str], ways: Ways) -> Lookup:
             return _united(node, wanted, ways)
         case Aggregate():
             return _aggregate(node, wanted, ways)
+        case Partition():
+            return _partition(node, wanted, ways)
     raise AssertionError(node)
 
 
@@ -164,12 +170,14 @@ def _on_side(node: Join, wanted: Sequence[str], left: bool) -> dict[str, str]:
     return here
 
 
-def _asked(nodes: Sequence[Node]) -> Iterator[tuple[Aggregate, list[str]]]:
-    """The aggregates below joins, with the columns by which the join looks them up. The result
-    depends on the operators only, never on indexes: the layout of a state must not change when
-    another index becomes readable."""
+def _asked(nodes: Sequence[Node]) -> Iterator[tuple[Aggregate | Partition, list[str]]]:
+    """The aggregates and partitions below joins, with the columns by which the join looks them up.
+    The result depends on the operators only, never on indexes: the layout of a state must not
+    change when another index becomes readable."""
 
-    def visit(node: Node, wanted: Sequence[str]) -> Iterator[tuple[Aggregate, list[str]]]:
+    def visit(
+        node: Node, wanted: Sequence[str]
+    ) -> Iterator[tuple[Aggregate | Partition, list[str]]]:
         match node:
             case Map():
                 passed = [node.passes[name] for name in wanted if name in node.passes]
@@ -181,7 +189,7 @@ def _asked(nodes: Sequence[Node]) -> Iterator[tuple[Aggregate, list[str]]]:
                 for left in (True, False):
                     side = node.left if left else node.right
                     yield from visit(side, list(_on_side(node, wanted, left)))
-            case Aggregate():
+            case Aggregate() | Partition():
                 yield node, list(wanted)
 
     for node in nodes:
@@ -193,8 +201,8 @@ def _asked(nodes: Sequence[Node]) -> Iterator[tuple[Aggregate, list[str]]]:
 
 
 def group_orders(nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
-    """The order of the grouping columns in the keys of states, by the aggregate's id: the columns
-    by which the first join above looks up the aggregate come first."""
+    """The order of the grouping columns in the keys of states, by the operator's id: the columns
+    by which the first join above looks it up come first."""
     orders: dict[int, tuple[str, ...]] = {}
     for node, wanted in _asked(nodes):
         names = [group.name for group in node.groups]
@@ -210,6 +218,8 @@ def ranked_calls(nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
     each look-up that has no grouping column."""
     ranked: dict[int, dict[str, None]] = {}
     for node, wanted in _asked(nodes):
+        if not isinstance(node, Aggregate):
+            continue
         if wanted and node.groups and not node.unique.intersection(wanted):
             ranked.setdefault(id(node), {})[wanted[0]] = None
     return {id_: tuple(names) for id_, names in ranked.items()}
@@ -249,6 +259,18 @@ def _aggregate(node: Aggregate, wanted: Sequence[str], ways: Ways) -> Lookup:
         above = ways.bound.above
         return Between(node.fields, tuple(columns), rows, targets[0], above, state)
     return Stored(node.fields, tuple(columns), rows, targets, state)
+
+
+def _partition(node: Partition, wanted: Sequence[str], ways: Ways) -> Lookup:
+    kept = ways.kept(node)
+    columns = tuple(itertools.takewhile(lambda name: name in wanted, kept.order))
+    if not columns or ways.bound is not None:
+        raise Unsupported(
+            f"Rows that are computed for each ({', '.join(node.by)}) are looked up by"
+            f" {', '.join(wanted) or 'nothing'}.",
+            cure=f"Join on {kept.order[0]}.",
+        )
+    return Partitioned(node.fields, columns, node, kept)
 
 
 def _computed(wanted: Iterable[str]) -> Unsupported:

@@ -1,4 +1,4 @@
-"""The meaning of a view's SELECT, as a tree of five operators. Pure data.
+"""The meaning of a view's SELECT, as a tree of six operators. Pure data.
 
 Every operator has columns (`fields`; their names are unique in the operator and consist of a FROM
 item's alias and a column) and, if one exists, a set of columns that identifies its rows (`unique`).
@@ -7,7 +7,8 @@ Expressions are SQL over the names of the input.
 Joins are inner, left, semi or anti, all *linear in the left input*: the output for a left row does
 not depend on other left rows. A right join is a left join with its sides swapped, and a full join
 is the union of `A LEFT JOIN B` and `B ANTI JOIN A` with NULLs for A. DISTINCT is aggregation
-without functions, and UNION is DISTINCT over UNION ALL.
+without functions, and UNION is DISTINCT over UNION ALL. What has no rule of its own (windows, other
+aggregates) is a `Partition`: SQL over the rows that agree in some columns.
 """
 
 from __future__ import annotations
@@ -183,6 +184,30 @@ class Aggregate(Node):
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
+class Partition(Node):
+    """`sql` is a SELECT over the table `input` whose result for the rows that agree in the columns
+    `by` depends on these rows alone. The columns `by` are in its result under the same names."""
+
+    input: Map
+    by: tuple[str, ...]
+    sql: str
+    fields: Fields
+    unique: frozenset[str] | None
+
+    @property
+    def groups(self) -> Fields:
+        return tuple(self.input.field[name] for name in self.by)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def select(self, table: str) -> str:
+        """The operator as SQL over a table that has the input."""
+        return f"(WITH input AS (SELECT * FROM {table}) {self.sql})"
 
 
 def walk(node: Node, seen: set[int] | None = None) -> Iterator[Node]:

@@ -19,7 +19,18 @@ from hornbeam_server.query.dialect.functions import function_name, is_aggregate
 from hornbeam_server.query.dialect.grammar import at
 from hornbeam_server.schema.errors import Unsupported
 
-_AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+IN_ANY_ORDER = frozenset({"bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "count"})
+"""Aggregates whose result does not depend on the order of rows, and that may have no order."""
+KEPT = IN_ANY_ORDER | {
+    *("string_agg", "array_agg", "any_value"),
+    *("sum", "avg", "min", "max"),
+    *("stddev", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "variance"),
+    *("quantile_cont", "quantile_disc", "median", "mode"),
+    *("max_by", "min_by", "arg_max", "arg_min", "argmax", "argmin"),
+    *("corr", "covar_pop", "covar_samp", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept"),
+    *("regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy"),
+}
+"""Aggregates that views can have."""
 _VOLATILE_WORDS = {
     *("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"),
     *("rand", "random", "uuid", "now", "today"),
@@ -160,16 +171,25 @@ def all_of(nodes: Sequence[exp.Expr]) -> str:
 
 
 def aggregates_in(node: exp.Expr) -> bool:
-    return any(is_aggregate(part) for part in node.walk())
+    """Does an expression have an aggregate of a group? One with OVER reads rows instead."""
+    return any(is_aggregate(part) and not is_windowed(part) for part in node.walk())
+
+
+def is_windowed(call: exp.Expr) -> bool:
+    """Does a call have OVER?"""
+    around = call.parent
+    while isinstance(around, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        if around.this is not call:
+            return False
+        call, around = around, around.parent
+    return isinstance(around, exp.Window) and around.this is call
 
 
 def check(tree: exp.Expr, sql: str) -> None:
     """Raise Unsupported if the tree has a construct that no deferred view can have."""
     for node in tree.walk():
         match node:
-            case exp.Window():
-                raise refused("A window function", node, sql, "Aggregate with GROUP BY.")
-            case exp.Order() if not isinstance(node.parent, exp.Window):
+            case exp.Order() if _orders_result(node):
                 raise refused("ORDER BY", node, sql, "Leave it out, and order what reads the view.")
             case exp.Limit() | exp.Fetch() | exp.Offset():
                 raise refused("LIMIT", node, sql, "Leave it out, and limit what reads the view.")
@@ -184,6 +204,19 @@ def check(tree: exp.Expr, sql: str) -> None:
                 raise refused(what, node, sql, "Write a UNION ALL of several GROUP BYs.")
             case exp.Qualify() | exp.Lateral() | exp.Unnest():
                 raise refused(type(node).__name__.upper(), node, sql, "")
+
+
+def _orders_result(order: exp.Order) -> bool:
+    """Does an ORDER BY order a result? That of DISTINCT ON chooses rows."""
+    around = order.parent
+    chooses = isinstance(around, exp.Select) and has_on(around)
+    return isinstance(around, exp.Query) and not chooses
+
+
+def has_on(select: exp.Select) -> bool:
+    """Does the SELECT have DISTINCT ON?"""
+    distinct = select.args.get("distinct")
+    return distinct is not None and distinct.args.get("on") is not None
 
 
 def check_repeatable(tree: exp.Expr, sql: str) -> None:
@@ -204,12 +237,12 @@ def _check_volatile(node: exp.Func, sql: str) -> None:
 
 
 def _check_function(node: exp.Func, sql: str) -> None:
-    if isinstance(node, _AGGREGATES):
-        return
     _check_volatile(node, sql)
-    if is_aggregate(node):
-        cure = "COUNT, SUM, AVG, MIN and MAX can be kept."
-        raise refused(f"The aggregate {function_name(node)}", node, sql, cure)
+    if is_aggregate(node) and function_name(node) not in KEPT and not is_windowed(node):
+        raise refused(
+            f"The aggregate {function_name(node)}", node, sql,
+            f"These aggregates can be kept: {', '.join(sorted(KEPT))}.",
+        )  # fmt: skip
 
 
 def refused(what: str, node: exp.Expr, sql: str, cure: str) -> Unsupported:

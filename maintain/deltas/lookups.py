@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from hornbeam_server.maintain.deltas.algebra import Join, JoinKind, Map
+from hornbeam_server.maintain.deltas.algebra import Join, JoinKind, Map, Partition
 from hornbeam_server.maintain.deltas.keys import between, stored_keys
 from hornbeam_server.maintain.deltas.planned import Planned
 from hornbeam_server.maintain.deltas.relations import (
@@ -26,6 +26,7 @@ from hornbeam_server.maintain.deltas.relations import (
     from_rows,
     nothing,
 )
+from hornbeam_server.maintain.deltas.stored_rows import StoredRows
 from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Layout
 from hornbeam_server.schema.rows import Projection, projection
@@ -251,6 +252,33 @@ class United:
 
     def words(self) -> str:
         return " and ".join(part.words() for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Partitioned:
+    """Look-up of the rows of partitions, by the first of the columns `kept.order`."""
+
+    fields: Fields
+    columns: tuple[str, ...]
+    node: Partition
+    kept: StoredRows
+
+    async def rows(self, reader: RowReader, keys: Typed) -> Typed:
+        prefixes = self.prefixes(keys.rows(), keys.fields)
+        found = await self.kept.by_prefix(reader, prefixes)
+        return nothing(self.fields) if found.empty else self.computed(found)
+
+    def prefixes(self, keys: Sequence[Row], given: Fields) -> list[Row]:
+        """The partitions to read for look-up keys whose columns are `given`."""
+        return stored_keys(keys, given, tuple(self.node.field[name] for name in self.columns))
+
+    def computed(self, found: Typed) -> Typed:
+        """The rows of the operator from those of its input."""
+        sql = f"SELECT {columns_sql(self.fields)} FROM {self.node.select('found')}"
+        return evaluate(sql, {"found": found}, self.fields)
+
+    def words(self) -> str:
+        return f"{self.kept.name} by {', '.join(self.columns)}"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,17 @@ from hornbeam_server.maintain.deltas.access import (
     group_orders,
     ranked_calls,
 )
-from hornbeam_server.maintain.deltas.algebra import Aggregate, Join, Map, Node, Scan, Union, walk
+from hornbeam_server.maintain.deltas.algebra import (
+    Aggregate,
+    Join,
+    Map,
+    Node,
+    Partition,
+    Scan,
+    Union,
+    walk,
+)
+from hornbeam_server.maintain.deltas.decided import NUMBER
 from hornbeam_server.maintain.deltas.executors import FEW, run, run_inputs
 from hornbeam_server.maintain.deltas.expressions import check, check_repeatable, text
 from hornbeam_server.maintain.deltas.lookups import Lookup, Narrowed
@@ -29,18 +39,19 @@ from hornbeam_server.maintain.deltas.relations import (
     stored_fields,
 )
 from hornbeam_server.maintain.deltas.stages import (
-    COPY,
     LEFT,
     RIGHT,
     SIDE,
     AggregateStage,
     Input,
     JoinStage,
+    PartitionStage,
     Stage,
     ViewStage,
     side_map,
 )
 from hornbeam_server.maintain.deltas.states import GroupState
+from hornbeam_server.maintain.deltas.stored_rows import COPY, StoredRows
 from hornbeam_server.maintain.deltas.translate import Translator
 from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.binding.binder import BoundQuery, bind_tree
@@ -162,7 +173,16 @@ def translated(
 ) -> Translated:
     """The algebra of a declared view. Raises the binder's errors and Unsupported."""
     tree = written_out(declared, catalog.schema.views)
-    return _translated(declared, with_double_quotients(tree) if double_quotients else tree, catalog)
+    found = _translated(
+        declared, with_double_quotients(tree) if double_quotients else tree, catalog
+    )
+    if any(isinstance(node, Partition) for node in walk(found.result)):
+        raise Unsupported(
+            "Windows, DISTINCT ON, sums of doubles, and aggregates other than COUNT, SUM, AVG, MIN,"
+            " MAX, bool_and and bool_or cannot be maintained by transactions.",
+            cure="Write WITH (refresh = 'live').",
+        )
+    return found
 
 
 def with_double_quotients(tree: exp.Expr) -> exp.Expr:
@@ -182,9 +202,11 @@ def with_double_quotients(tree: exp.Expr) -> exp.Expr:
 
 def _translated(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> Translated:
     described = _described(declared, tree, catalog, check)
-    result = Translator(tree, declared.sql, catalog).query(tree, {}, keep_unique=True)
-    for average in tree.find_all(exp.Avg):  # only exact numbers are kept
-        average.meta[SUMMED] = average.meta.get(SUMMED) or Kind.DECIMAL
+    translator = Translator(tree, declared.sql, catalog)
+    result = translator.query(tree, {}, keep_unique=True)
+    for average in tree.find_all(exp.Avg):
+        if average.meta[NUMBER] in translator.averaged:  # delta rules are for exact numbers
+            average.meta[SUMMED] = average.meta.get(SUMMED) or Kind.DECIMAL
     return Translated(text(tree), described, result)
 
 
@@ -289,6 +311,11 @@ class _Compiler:
             )
             for i, node in enumerate(aggregates)
         }
+        partitions = [node for node in self._nodes if isinstance(node, Partition)]
+        self._kept = {
+            id(node): _kept_rows(name, i, node, orders.get(id(node), node.by))
+            for i, node in enumerate(partitions)
+        }
         self._stage_of: dict[int, int] = {}
 
     def program(self) -> DeltaProgram:
@@ -298,6 +325,8 @@ class _Compiler:
                 stage: Stage = self._join(node, *self._lookups(node))
             elif isinstance(node, Aggregate):
                 stage = AggregateStage(self._states[id(node)], self._inputs(node.input))
+            elif isinstance(node, Partition):
+                stage = PartitionStage(node, self._kept[id(node)], self._inputs(node.input))
             else:
                 continue
             self._stage_of[id(node)] = len(stages)
@@ -308,16 +337,21 @@ class _Compiler:
         return DeltaProgram(
             self._name,
             self._translated.sql,
-            view.state.columns[:width],
-            view.state.columns[width:],
-            view.state.key,
-            tuple(layout for state in self._states.values() for layout in state.layouts),
+            view.stored.state.columns[:width],
+            view.stored.state.columns[width:],
+            view.stored.state.key,
+            (
+                *(layout for state in self._states.values() for layout in state.layouts),
+                *(kept.state for kept in self._kept.values()),
+            ),
             tuple(dict.fromkeys(scans)),
             (*stages, view),
         )
 
     def _lookups(self, join: Join) -> tuple[Lookup, Lookup]:
-        ways = Ways(self._catalog, lambda node: self._states[id(node)])
+        ways = Ways(
+            self._catalog, lambda node: self._states[id(node)], lambda node: self._kept[id(node)]
+        )
         by_right = [b for _, b in join.keys]
         right = Narrowed.over(find_lookup(join.right, by_right, ways), by_right)
         by_left = [a for a, _ in join.keys] if join.bound is None else [join.bound.left]
@@ -349,7 +383,7 @@ class _Compiler:
                 return tuple(replace(part, maps=(*part.maps, node)) for part in below)
             case Union():
                 return tuple(found for part in node.parts for found in self._inputs(part))
-            case Join() | Aggregate():
+            case Join() | Aggregate() | Partition():
                 return (Input(self._stage_of[id(node)], node.fields, node.fields, ()),)
         raise AssertionError(node)
 
@@ -371,7 +405,28 @@ class _Compiler:
         by = tuple(f.name for f in result.fields if unique is None or f.name in unique)
         partition = () if unique == frozenset({_ONLY.name}) else by
         inputs = self._inputs(result)
-        return ViewStage(self._name, state, unique is None, inputs, result.fields, partition)
+        every = tuple(range(len(result.fields)))
+        stored = StoredRows(self._name, self._name, state, result.fields, every, unique is None)
+        return ViewStage(stored, inputs, partition)
+
+
+def _kept_rows(view: str, number: int, node: Partition, order: Sequence[str]) -> StoredRows:
+    """How the rows of a partition's input are stored: first the columns that are the key, then the
+    others. The columns `order` are the beginning of the key."""
+    fields, unique = node.input.fields, node.input.unique
+    names = [field.name for field in fields]
+    if unique is None:
+        require_keys(fields)
+        _require_one_form(fields)
+    key = [*order, *(n for n in names if n not in order and (unique is None or n in unique))]
+    places = tuple(map(names.index, [*key, *(name for name in names if name not in key)]))
+    columns = [Column(f"c{i}", fields[place].type) for i, place in enumerate(places)]
+    if unique is None:
+        columns.append(Column(COPY, ColumnType(Kind.BIGINT)))
+    keys = tuple(KeyPart(c.name) for c in columns[: len(key) if unique is not None else None])
+    state = StateLayout(f"rows{number}", tuple(columns), keys)
+    stored = (f"{view}.{state.name}", state, fields, places, unique is None)
+    return StoredRows(view, *stored, tuple(order))
 
 
 def require_keys(fields: Fields) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from hornbeam_server.maintain.deltas.expressions import aggregates_in
+from hornbeam_server.maintain.deltas.expressions import aggregates_in, has_on
 
 
 def parted(parts: Iterable[exp.Expr]) -> tuple[list[exp.Expr], list[exp.Expr]]:
@@ -51,6 +51,10 @@ def is_aggregated(select: exp.Select) -> bool:
     return any(select.args.get(part) for part in ("group", "having")) or any(
         aggregates_in(projection) for projection in select.expressions
     )
+
+
+def is_distinct(select: exp.Select) -> bool:
+    return select.args.get("distinct") is not None and not has_on(select)
 
 
 def star_of(node: exp.Expr) -> exp.Star | None:

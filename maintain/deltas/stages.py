@@ -18,23 +18,22 @@ effect.
   already (rows of one key are together), so nothing is ever read at S1. For inner joins, which
   are linear in B too, the difference is A0 ⋈ ΔB and needs no B0.
 * `AggregateStage`: `states.py`.
+* `PartitionStage` computes a SELECT again for the partitions of the changed rows.
 * `ViewStage` writes rows of the view.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hornbeam_server.maintain.changes import Mutation
-from hornbeam_server.maintain.deltas.algebra import Join, JoinKind, Map, null_of
+from hornbeam_server.maintain.deltas.algebra import Join, JoinKind, Map, Partition, null_of
 from hornbeam_server.maintain.deltas.lookups import Lookup, join_sql, keys_of
-from hornbeam_server.maintain.deltas.planned import Planned
 from hornbeam_server.maintain.deltas.relations import (
     WEIGHT,
     Field,
@@ -50,18 +49,15 @@ from hornbeam_server.maintain.deltas.relations import (
     with_weight,
 )
 from hornbeam_server.maintain.deltas.states import GroupState
-from hornbeam_server.maintain.deltas.zsets import Weighted, ZSet
+from hornbeam_server.maintain.deltas.stored_rows import StoredRows
+from hornbeam_server.maintain.deltas.zsets import ZSet
 from hornbeam_server.query.dialect.duckdb_types import quoted
-from hornbeam_server.schema.catalog import Layout
-from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.rows import projection
 from hornbeam_server.schema.types import ColumnType, Kind, Row
-from hornbeam_server.schema.views import StateLayout
-from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.snapshot import RowReader
 
 SIDE = Field("_side", "INTEGER", ColumnType(Kind.INTEGER), nullable=False)
 LEFT, RIGHT = 0, 1
-COPY = "_copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +178,7 @@ class JoinStage:
 
     def _linear(self, left: Typed, right: Typed, left_before: Typed, right_before: Typed) -> Typed:
         """J(ΔA, B1) + J(A0, B1) - J(A0, B0)."""
-        right_after = _present(_plus(right_before, right))
+        right_after = present(_plus(right_before, right))
         kind = self.join.kind
         parts = [
             self._joined(kind, left, right_after, "l._w"),
@@ -214,7 +210,7 @@ def _plus(rows: Typed, change: Typed) -> Typed:
     return concat(change.fields, [with_weight(rows, 1), change])
 
 
-def _present(zset: Typed) -> Typed:
+def present(zset: Typed) -> Typed:
     """The rows that exist after the changes; `zset` holds rows and their changes."""
     table = net(zset).table
     there = table.filter(pc.equal(table[WEIGHT], 1))
@@ -268,72 +264,71 @@ class AggregateStage:
 
 
 @dataclass(frozen=True, eq=False)
-class ViewStage(Planned):
-    """Writes rows of the SELECT as rows of the view: `columns` are stored as `layout`'s, in order.
+class PartitionStage:
+    """One `Partition`. The stage keeps the rows of its input, and reads those of the partitions
+    that change. Its output is the difference of the SELECT's results after and before."""
 
-    `counted`: a last column numbers equal rows from 1. Their number at S0 is read from the view
-    itself, since its key begins with all other columns.
-    """
-
-    view: str
-    state: StateLayout
-    counted: bool
+    node: Partition
+    kept: StoredRows
     inputs: tuple[Input, ...]
-    columns: Fields
+
+    @property
+    def columns(self) -> Fields:
+        return self.node.input.fields
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return self.kept.order
+
+    @property
+    def output(self) -> Fields:
+        return self.node.fields
+
+    async def run(self, zset: ZSet, old: RowReader) -> StageResult:
+        changed = net(zset.typed)
+        if changed.empty:
+            return StageResult(ZSet(self.output), [])
+        change = ZSet(self.columns, table=changed.table)
+        before = await self.kept.by_prefix(old, self._keys(change))
+        after = present(_plus(before, changed))
+        parts = [
+            f"SELECT {columns_sql(self.output)}, {weight} FROM {self.node.select(name)}"
+            for name, weight in (("after", 1), ("before", -1))
+        ]
+        tables = {"after": after, "before": before}
+        found = evaluate(" UNION ALL ".join(parts), tables, weighted(self.output))
+        mutations = await self.kept.mutations(change, old)
+        return StageResult(ZSet(self.output, table=net(found).table), mutations)
+
+    def _keys(self, change: ZSet) -> list[Row]:
+        """The partitions of rows."""
+        place = {field.name: i for i, field in enumerate(self.columns)}
+        pick = projection([place[name] for name in self.kept.order])
+        return list(dict.fromkeys(pick(row) for row, _ in change.rows))
+
+    def words(self) -> Iterator[str]:
+        yield f"partition recompute by ({', '.join(self.kept.order)})"
+        yield f"SELECT: {self.node.sql}"
+        layout = self.kept.layout
+        yield f"state {layout.name}: the rows of each partition, {len(layout.columns)} columns"
+
+
+@dataclass(frozen=True, eq=False)
+class ViewStage:
+    """Writes rows of the SELECT as rows of the view."""
+
+    stored: StoredRows
+    inputs: tuple[Input, ...]
     partition_by: tuple[str, ...]
     output: Fields = ()
 
-    @cached_property
-    def layout(self) -> Layout:
-        return Layout(self.view, "", self.state.columns, self.state.key, self.view)
-
-    @cached_property
-    def codec(self) -> LayoutCodec:
-        return LayoutCodec(self.layout)
+    @property
+    def columns(self) -> Fields:
+        return self.stored.columns
 
     async def run(self, zset: ZSet, old: RowReader) -> StageResult:
-        if not zset:
-            return StageResult(ZSet(()), [])
-        if not self.counted:
-            rows = ZSet(self.columns, table=net(zset.typed).table).rows
-            return StageResult(ZSet(()), self.keyed(rows))
-        columns = columns_sql(self.columns)
-        count = Field("n", "BIGINT", ColumnType(Kind.BIGINT))
-        sql = f"SELECT {columns}, CAST(SUM(_w) AS BIGINT) AS n FROM z GROUP BY ALL HAVING n <> 0"
-        counted = evaluate(sql, {"z": zset.typed}, (*self.columns, count)).rows()
-        counts = [(row[:-1], int(row[-1])) for row in counted]  # type: ignore[arg-type]
-        return StageResult(ZSet(()), await self.copies(counts, old))
-
-    def keyed(self, rows: Iterable[Weighted]) -> list[Mutation]:
-        """The mutations of a net change."""
-        before: dict[bytes, Row] = {}
-        after: dict[bytes, Row] = {}
-        for row, weight in rows:
-            rows_ = after if weight == 1 else before
-            key = self.codec.key(row)
-            if key in rows_:
-                raise Corruption(f"Two rows of {self.view} have one key.", cure="Rebuild it.")
-            rows_[key] = row
-        return [Mutation(self.view, key, before.get(key), after.get(key)) for key in before | after]
-
-    async def copies(self, counts: Sequence[Weighted], old: RowReader) -> list[Mutation]:
-        """The mutations of distinct rows, each of which gets so many copies more or less."""
-        keys = [row for row, _ in counts]
-        found = await old.prefixes(self.view, keys) if keys else []
-        return [
-            mutation
-            for (row, more), stored in zip(counts, found, strict=True)
-            for mutation in self._copied(row, len(stored), len(stored) + more)
-        ]
-
-    def _copied(self, row: Row, before: int, after: int) -> Iterator[Mutation]:
-        if after < 0:
-            raise Corruption(f"{self.view} has too few copies of a row.", cure="Rebuild it.")
-        for number in range(min(before, after) + 1, max(before, after) + 1):
-            copy = (*row, number)
-            old, new = (None, copy) if after > before else (copy, None)
-            yield Mutation(self.view, self.codec.key(copy), old, new)
+        return StageResult(ZSet(()), await self.stored.mutations(zset, old))
 
     def words(self) -> Iterator[str]:
-        key = ", ".join(part.column for part in self.state.key)
-        yield f"write {self.view} by {key}"
+        key = ", ".join(part.column for part in self.stored.state.key)
+        yield f"write {self.stored.name} by {key}"

@@ -21,16 +21,20 @@ from hornbeam_server.maintain.deltas.algebra import (
     JoinKind,
     Map,
     Node,
+    Partition,
     Scan,
     Union,
 )
-from hornbeam_server.maintain.deltas.calls import Calls, Output
+from hornbeam_server.maintain.deltas.calls import Calls, Output, by_counts
+from hornbeam_server.maintain.deltas.decided import NUMBER, decide_call, decide_rows, windows_of
 from hornbeam_server.maintain.deltas.expressions import (
     Scope,
     aggregates_in,
     all_of,
     column,
     conjuncts,
+    has_on,
+    is_windowed,
     names_in,
     plain,
     refused,
@@ -53,12 +57,21 @@ from hornbeam_server.maintain.deltas.operators import (
 from hornbeam_server.maintain.deltas.relations import WEIGHT, Field, Fields, describe, stored_fields
 from hornbeam_server.maintain.deltas.select_parts import (
     is_aggregated,
+    is_distinct,
     is_null_over_nothing,
     is_one_row,
     needs,
     parted,
     star_of,
     used_columns,
+)
+from hornbeam_server.maintain.deltas.windows import (
+    FIRST,
+    common_partition,
+    first_only,
+    over_columns,
+    windowed,
+    windows_in,
 )
 from hornbeam_server.query.binding.binder import output_name
 from hornbeam_server.query.dialect.duckdb_types import quoted
@@ -89,6 +102,11 @@ class Translator:
         self.catalog = catalog
         self._aliases: set[str] = set()
         self._used = used_columns(tree)
+        self.averaged: set[int] = set()
+        """The numbers of the calls that have delta rules."""
+        self._calls = [each for each in tree.find_all(exp.Func) if is_aggregate(each)]
+        for number, call in enumerate(self._calls):
+            call.meta[NUMBER] = number
 
     # -- queries
 
@@ -146,23 +164,64 @@ class Translator:
         self, node: exp.Select, ctes: Ctes, keep_unique: bool
     ) -> Map:  # fmt: skip
         scope = Scope(self.sql)
+        decide_rows(node, self.sql)
         base, correlated = self._from_where(node, ctes, scope)
         if correlated:
             raise self.further_out(node)
         outputs = self._outputs(node, scope)
         group, having = node.args.get("group"), node.args.get("having")
         grouped = group is not None or having is not None
+        if has_on(node):
+            if any(windows_of(node)):
+                raise refused(
+                    "DISTINCT ON beside a window function", node, self.sql,
+                    "Compute the window in a subquery in FROM.",
+                )  # fmt: skip
+            outputs.append((FIRST, self._first(node, outputs, scope)))
         if grouped or any(aggregates_in(value) for _, value in outputs):
             keys = self._group_keys(node, outputs, scope)
             result = self._aggregated(node, base, outputs, keys, ctes, scope)
         else:
-            result = self._map(base, outputs)
-        if node.args.get("distinct") is not None:
-            if node.args["distinct"].args.get("on"):
-                raise refused("DISTINCT ON", node, self.sql, "Write MIN or MAX with GROUP BY.")
+            result = self._projected(base, outputs)
+        if is_distinct(node):
             distinct = self._distinct(result)
             return renamed(distinct, {f.name: f.name for f in distinct.fields})
         return self._with_unique(result) if keep_unique else result
+
+    def _first(self, node: exp.Select, outputs: Sequence[Output], scope: Scope) -> exp.Expr:
+        """The place of a row among those of which DISTINCT ON keeps the first."""
+        on = node.args["distinct"].args["on"]
+        first = on.expressions if isinstance(on, exp.Tuple) else [on]
+        return exp.Window(
+            this=exp.Anonymous(this="row_number"),
+            partition_by=[self._group_key(part, outputs, scope) for part in first],
+            order=exp.Order(
+                expressions=[
+                    exp.Ordered(**part.args | {"this": self._group_key(part.this, outputs, scope)})
+                    for part in node.args["order"].expressions
+                ]
+            ),
+        )
+
+    def _projected(self, node: Node, outputs: Sequence[Output]) -> Map:
+        """A projection whose expressions may have windows; of DISTINCT ON, the rows it keeps."""
+        windows = windows_in(value for _, value in outputs)
+        if not windows:
+            return self._map(node, outputs)
+        by, prefix = common_partition(windows.values(), self.sql), self.alias("window")
+        keys = [(plain(part) or f"{prefix}.by{i}", part) for i, part in enumerate(by)]
+        names = {sql: f"{prefix}.{i}" for i, sql in enumerate(windows)}
+        parts = (*windows.values(), *(value for _, value in outputs))
+        read = [name for part in parts for name in sorted(names_in(part))]
+        found = windowed(self._kept(node, keys, read), [name for name, _ in keys], {
+            names[sql]: window for sql, window in windows.items()
+        })  # fmt: skip
+        values = [(name, over_columns(value, names)) for name, value in outputs]
+        if values[-1][0] != FIRST:
+            return self._map(found, values)
+        chosen = filtered(found, [first_only(values[-1][1])])
+        assert isinstance(chosen, Map)
+        return self._map(replace(chosen, unique=frozenset(found.by)), values[:-1])
 
     def _with_unique(self, result: Map) -> Map:
         """The same rows with the columns that identify them appended as hidden columns."""
@@ -286,7 +345,8 @@ class Translator:
         """Rows of a subquery of EXISTS or IN, and the conditions on these rows and an outer row.
         `left` are the values before IN, which are equated with the subquery's columns."""
         query = query.this if isinstance(query, exp.Subquery) else query
-        if isinstance(query, exp.Select) and not is_aggregated(query):
+        rows = isinstance(query, exp.Select) and not any(windows_of(query))
+        if isinstance(query, exp.Select) and rows and not is_aggregated(query):
             scope = Scope(self.sql, outer)
             known = self._ctes(query, ctes)
             node, on = self._from_where(query, known, scope)
@@ -360,6 +420,7 @@ class Translator:
         equal: list[exp.Expr] = []
         if isinstance(query, exp.Select) and is_one_row(query):
             inner = Scope(self.sql, scope)
+            decide_rows(query, self.sql)
             known = self._ctes(query, ctes)
             base, correlated = self._from_where(query, known, inner)
             outputs = self._outputs(query, inner)
@@ -454,9 +515,10 @@ class Translator:
             name = replaced.get(text(part.unnest()))
             if name is not None:
                 return column(name)
-            if isinstance(part, exp.Filter) or is_aggregate(part):
-                return column(calls.name(part))
-            return part
+            if is_windowed(part) or not (isinstance(part, exp.Filter) or is_aggregate(part)):
+                return part
+            counts = by_counts(part)
+            return column(calls.name(part)) if counts is None else counts.transform(replace)
 
         values = [(name, value.copy().transform(replace)) for name, value in outputs]
         where = [rename(part, scope).transform(replace) for part in simple]
@@ -464,14 +526,9 @@ class Translator:
         for part in nested:
             value, on = self._value(part, ctes, scope)
             compared.append((part, value, [each.transform(replace) for each in on]))
-        below = [*zip(group_names, keys, strict=True), *calls.arguments()]
-        inner = self._map(base, below or [("nothing", exp.Literal.number(1))])
-        groups = inner.fields[: len(keys)]
-        check_keys(groups, "GROUP BY")
-        if keys or not node.args.get("group"):
-            aggregate = calls.aggregate(inner, groups)
-        else:
+        if not keys and node.args.get("group"):
             raise refused("An empty GROUP BY", node, self.sql, "Leave it out.")
+        aggregate = self._groups(base, list(zip(group_names, keys, strict=True)), calls, node)
         for each in [*(v for _, v in values), *where]:
             if not names_in(each) <= set(aggregate.field):
                 unknown = sorted(names_in(each) - set(aggregate.field))
@@ -479,7 +536,37 @@ class Translator:
         result = filtered(aggregate, where)
         for part, value, on in compared:
             result = self._compared(part, result, value, on)
-        return self._map(result, values)
+        return self._projected(result, values)
+
+    def _groups(
+        self, base: Node, keys: Sequence[Output], calls: Calls, place: exp.Expr
+    ) -> Aggregate | Partition:
+        """The groups with their aggregates: by delta rules, or else computed again."""
+        below = [*keys, *calls.arguments()]
+        inner = self._map(base, below or [("nothing", exp.Literal.number(1))])
+        groups = inner.fields[: len(keys)]
+        check_keys(groups, "GROUP BY")
+        if calls.without_rule(inner) is None:
+            self.averaged.update(calls.numbers)
+            return calls.aggregate(inner, groups)
+        if not keys:
+            raise Unsupported(
+                f"{calls.without_rule(inner)} over all rows would be computed again from all of"
+                f" them in each batch{at(place, self.sql)}.",
+                cure="GROUP BY a column, or write WITH (refresh = 'recompute').",
+            )
+        inner = self._kept(base, keys, calls.columns)
+        found = calls.partition(inner, groups)
+        for number in calls.numbers:
+            decide_call(self._calls[number], number in calls.doubles)
+        return found
+
+    def _kept(self, base: Node, keys: Sequence[Output], read: Sequence[str]) -> Map:
+        """The rows that a partition keeps: `keys`, the columns `read`, and those that identify a
+        row."""
+        given = {name for name, _ in keys}
+        names = dict.fromkeys([*read, *sorted(base.unique or ())])
+        return self._map(base, [*keys, *((n, column(n)) for n in names if n not in given)])
 
     def _group_keys(
         self, node: exp.Select, outputs: Sequence[Output], scope: Scope

@@ -12,6 +12,7 @@ from hornbeam_server.maintain.deltas.lookups import (
     Mapped,
     Narrowed,
     Never,
+    Partitioned,
     Stored,
     United,
 )
@@ -45,6 +46,8 @@ def row_lookup(lookup: Lookup, given: Fields) -> RowLookup:
             return _united(lookup, given)
         case Narrowed():
             return _narrowed(lookup, given)
+        case Partitioned():
+            return _partitioned(lookup, given)
         case Never():
             return _never
     raise AssertionError(lookup)
@@ -130,6 +133,14 @@ def _united(lookup: United, given: Fields) -> RowLookup:
 
     async def rows(reader: RowReader, keys: Sequence[Row]) -> Sequence[Row]:
         return [row for part in parts for row in await part(reader, keys)]
+
+    return rows
+
+
+def _partitioned(lookup: Partitioned, given: Fields) -> RowLookup:
+    async def rows(reader: RowReader, keys: Sequence[Row]) -> Sequence[Row]:
+        found = await lookup.kept.by_prefix(reader, lookup.prefixes(keys, given))
+        return () if found.empty else lookup.computed(found).rows()
 
     return rows
 

@@ -17,10 +17,12 @@ from hornbeam_server.maintain.deltas.stages import (
     RIGHT,
     AggregateStage,
     JoinStage,
+    PartitionStage,
     Stage,
     StageResult,
     ViewStage,
 )
+from hornbeam_server.maintain.deltas.stored_rows import StoredRows
 from hornbeam_server.maintain.deltas.zsets import Weighted, ZSet
 from hornbeam_server.schema.rows import Projection, projection
 from hornbeam_server.schema.types import Row
@@ -40,8 +42,10 @@ def row_stage(stage: Stage) -> RowStage:
             return _join(stage)
         case AggregateStage():
             return _Aggregate(stage.output, row_groups(stage.state))
+        case PartitionStage():
+            return _Partition(replace(stage))  # a copy: results of `once` do not refer to the key
         case ViewStage():
-            return _View(replace(stage))  # a copy: results of `once` do not refer to the key
+            return _View(stage.stored)
     raise AssertionError(stage)
 
 
@@ -57,15 +61,25 @@ class _Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    stage: ViewStage
+    stored: StoredRows
 
     async def run(self, zset: Sequence[Weighted], old: RowReader) -> StageResult:
-        if self.stage.counted:
+        if self.stored.counted:
             counts = [(row, count) for row, count in summed(zset).items() if count]
-            mutations = await self.stage.copies(counts, old)
+            mutations = await self.stored.copies(counts, old)
         else:
-            mutations = self.stage.keyed(net(zset))
+            mutations = self.stored.keyed(net(zset))
         return StageResult(ZSet(()), mutations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """DuckDB computes the SELECT of a partition, however few rows change."""
+
+    stage: PartitionStage
+
+    async def run(self, zset: Sequence[Weighted], old: RowReader) -> StageResult:
+        return await self.stage.run(ZSet(self.stage.columns, rows=zset), old)
 
 
 @dataclass(frozen=True, slots=True)
