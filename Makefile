@@ -66,7 +66,7 @@ speedups: $(SPEEDUPS)  ## build hornbeam-speedups, and install it into the virtu
 demo: $(READY)  ## TPC-W from schema to verified views
 	@$(BIN)/python -m bench.demo --customers $(CUSTOMERS)
 
-demo-cluster: $(READY)  ## the same on HBase with three nodes, one of which is killed (needs Java, Maven)
+demo-cluster: $(READY)  ## the same on HBase with three nodes, two of which are killed (needs Java, Maven)
 	@$(BIN)/python -m bench.cluster_demo
 
 demo-spark: $(SPARK)  ## TPC-H while a writer writes: views built, kept and reconciled by Spark (needs Java): SCALE=0.1

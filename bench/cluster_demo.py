@@ -1,8 +1,9 @@
 """The main job on a real cluster, while a node is killed: `make demo-cluster`.
 
 Starts HDFS, ZooKeeper, HBase and three Hornbeam nodes on this machine, uploads TPC-W's schema and
-workload, loads a population, and runs emulated browsers over REST. While they run, it kills the
-node that leads. In the end it verifies every view, index and foreign key. Needs Java 17 and Maven.
+workload, loads a population, and runs emulated browsers over REST. While they run, it watches a
+live view, and kills the node that does the view's batches and the node that leads. In the end it
+verifies every view, index and foreign key. Needs Java 17 and Maven.
 `python -m bench.cluster_demo --help` lists the options.
 """
 
@@ -15,7 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,10 +28,12 @@ from bench import remote
 from bench.demo import new_console, print_measured
 from bench.ending import ended_by_sigterm
 from bench.measure import machine
-from bench.nodes import NodeProcesses
+from bench.nodes import NodeProcess, NodeProcesses
 from bench.options import parse
 from bench.peers.design import tpcw
+from bench.tpcw import LIVE
 from bench.tpcw.data import RELATIONS, Population, Size
+from bench.tpcw.live import Watched, node_of, watch
 from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
 from hornbeam_server.cluster import Cluster
 from hornbeam_server.schema.errors import HornbeamError
@@ -51,18 +54,19 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The results of the demo. `take_over_s`: seconds from the kill until other nodes owned the
-    node's roots."""
+    """The results of the demo. `take_over_s`: maximum seconds from a kill until other nodes owned
+    the node's roots."""
 
     load_rows_s: float
     measured: Measured
+    watched: Watched
     take_over_s: float
     differences: int
     checked: list[dict[str, Any]]
 
     @property
     def failed(self) -> bool:
-        return bool(self.differences or self.measured.errors)
+        return bool(self.differences or self.watched.differing or self.measured.errors)
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
@@ -98,17 +102,19 @@ def _demonstrate(nodes: NodeProcesses, options: Options, console: Console) -> Re
     size = Size(options.customers, options.items)
     with hornbeam.connect(nodes.client_url, autocommit=True) as db:
         console.rule("Views chosen for the roots {author, customer, country}")
-        console.print(remote.apply(db, tpcw(size)), highlight=False, markup=False, soft_wrap=True)
+        shop = tpcw(size)
+        shop = replace(shop, ddl=shop.ddl + LIVE.read_text())
+        console.print(remote.apply(db, shop), highlight=False, markup=False, soft_wrap=True)
         console.rule("Loading over REST, with all views and indexes")
         rate = _load(db, size, console)
         console.rule(
             f"{options.sessions} emulated browsers over REST for {options.seconds:g} s;"
-            " the node that leads is killed in the middle"
+            " the node that keeps the live view and the one that leads are killed meanwhile"
         )
-        measured, take_over_s = asyncio.run(_run_browsers(nodes, size, options, console))
+        measured, watched, take_over_s = asyncio.run(_run_browsers(nodes, size, options, console))
         console.rule("Every view and index recomputed by DuckDB and compared")
         report = remote.verify(db)
-    return Report(rate, measured, take_over_s, report["differences"], report["checked"])
+    return Report(rate, measured, watched, take_over_s, report["differences"], report["checked"])
 
 
 def _load(db: hornbeam.Connection, size: Size, console: Console) -> float:
@@ -123,23 +129,42 @@ def _load(db: hornbeam.Connection, size: Size, console: Console) -> float:
 
 async def _run_browsers(
     nodes: NodeProcesses, size: Size, options: Options, console: Console
-) -> tuple[Measured, float]:
-    """Run the emulated browsers, and kill the node that leads. Returns the browsers' measurements,
-    and the seconds from the kill until the other nodes own all roots and have recovered the killed
-    node's commits."""
+) -> tuple[Measured, Watched, float]:
+    """Run the emulated browsers, watch the live view, and kill the nodes that keep it and that
+    lead. Returns the measurements, and the maximum seconds from a kill until the other nodes own
+    all roots and have recovered the killed node's commits."""
     settings = BrowserRun(size.customers, size.items, options.sessions, options.seconds)
     browsers = asyncio.ensure_future(run_in_process(nodes.urls, settings))
-    await asyncio.sleep(options.seconds / 3)
+    watching = asyncio.ensure_future(watch(nodes.client_url, browsers))
+    await asyncio.sleep(options.seconds / 4)
+    keeping = await asyncio.to_thread(_keeping, nodes)
+    take_over_s = await _killed(nodes, keeping, "which keeps the live view", console)
     leading = await asyncio.to_thread(nodes.leading)
-    await asyncio.to_thread(leading.kill)
+    if leading is not keeping:
+        later_s = await _killed(nodes, leading, "which leads", console)
+        take_over_s = max(take_over_s, later_s)
+    return await browsers, await watching, take_over_s
+
+
+def _keeping(nodes: NodeProcesses) -> NodeProcess:
+    """The node that does the batches of the live view."""
+    with hornbeam.connect(nodes.client_url) as db:
+        url = node_of(db)
+    return next(node for node in nodes.nodes if node.url == url)
+
+
+async def _killed(nodes: NodeProcesses, node: NodeProcess, role: str, console: Console) -> float:
+    """Kill a node, and start it again when other nodes own its roots. Returns the seconds until
+    they do."""
+    await asyncio.to_thread(node.kill)
     killed = time.monotonic()
     await asyncio.to_thread(nodes.settled)
     take_over_s = time.monotonic() - killed
-    console.print(f"Killed {leading.name}; other nodes own its roots after {take_over_s:.1f} s")
-    await asyncio.to_thread(leading.start)
+    console.print(f"Killed {node.name}, {role}; others own its roots after {take_over_s:.1f} s")
+    await asyncio.to_thread(node.start)
     await asyncio.to_thread(nodes.settled)
-    console.print(f"{leading.name} is back, and owns its share")
-    return await browsers, take_over_s
+    console.print(f"{node.name} is back, and owns its share")
+    return take_over_s
 
 
 def _document(report: Report, options: Options) -> dict[str, Any]:
@@ -150,6 +175,7 @@ def _document(report: Report, options: Options) -> dict[str, Any]:
         "load_rows_s": round(report.load_rows_s),
         "interactions": report.measured.interactions,
         "errors": report.measured.errors,
+        "live_view": report.watched.json(),
         "take_over_s": round(report.take_over_s, 2),
         "rest_p50_ms": {
             name: statistics.median(values) for name, values in report.measured.latencies.items()
@@ -164,8 +190,9 @@ def _print(console: Console, report: Report) -> None:
     console.print(f"Load: {report.load_rows_s:,.0f} rows/s with all views, over REST")
     console.print(
         f"{report.measured.interactions} interactions, {len(report.measured.errors)} errors;"
-        f" the killed node's roots had other owners after {report.take_over_s:.1f} s"
+        f" a killed node's roots had other owners after {report.take_over_s:.1f} s at most"
     )
+    console.print(f"A live view of sales by subject: {report.watched.text()}")
     rows = sum(item["rows"] for item in report.checked)
     console.print(
         f"Verified {len(report.checked)} views, indexes and foreign keys, {rows:,} rows:"

@@ -29,9 +29,10 @@ from bench import serving
 from bench.ending import ended_by_sigterm
 from bench.measure import machine, percentile, versions
 from bench.options import parse
-from bench.tpcw import PAPER_ROOTS, SCHEMA, TOTALS, WORKLOAD
+from bench.tpcw import LIVE, PAPER_ROOTS, SCHEMA, TOTALS, WORKLOAD
 from bench.tpcw.compare import Comparison, compare_statements
 from bench.tpcw.data import RELATIONS, Population, Size
+from bench.tpcw.live import Watched, watch
 from bench.tpcw.sessions import BrowserRun, Measured, run_in_process
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest
@@ -112,14 +113,14 @@ async def run(options: DemoOptions, console: Console) -> int:
     size = Size(options.customers, options.items)
     shutil.rmtree(options.folder, ignore_errors=True)
     request = PlanRequest(
-        SCHEMA.read_text(),
+        SCHEMA.read_text() + LIVE.read_text(),
         WORKLOAD.read_text() + TOTALS.read_text(),
         roots=PAPER_ROOTS,
         row_counts=size.row_counts,
         ddl_file="schema.sql",
         workload_file="workload.sql",
     )
-    without_views = replace(request, budget=0.0)
+    without_views = replace(request, ddl=SCHEMA.read_text(), budget=0.0)
     with_views = options.folder / "database"
     async with (
         _opened(with_views, request) as (database, planned),
@@ -135,7 +136,7 @@ async def run(options: DemoOptions, console: Console) -> int:
             )
         baseline_storage = await _storage(baseline)
     with console.status(f"{options.sessions} emulated browsers, {options.seconds:g} s"):
-        measured = await _run_browsers(with_views, size, options)
+        measured, watched = await _run_browsers(with_views, size, options)
     async with await Database.open(Settings(data=with_views)) as database:
         with console.status("Recomputing every view and index"):
             report = await database.verify()
@@ -147,6 +148,7 @@ async def run(options: DemoOptions, console: Console) -> int:
         load_rows_s,
         compared,
         measured,
+        watched,
         report,
         storage,
     )
@@ -161,13 +163,18 @@ async def run(options: DemoOptions, console: Console) -> int:
     return 1 if result.differences or measured.errors else 0
 
 
-async def _run_browsers(folder: Path, size: Size, options: DemoOptions) -> Measured:
-    """Run the browsers against `hornbeam serve`, in a process of its own as they are."""
-    with serving.server(folder) as (port, _):
-        return await run_in_process(
-            [f"http://127.0.0.1:{port}"],
-            BrowserRun(size.customers, size.items, options.sessions, options.seconds),
+async def _run_browsers(folder: Path, size: Size, options: DemoOptions) -> tuple[Measured, Watched]:
+    """Run the browsers against `hornbeam serve`, in a process of its own as they are. Meanwhile
+    watch the live view."""
+    with serving.server(folder, resident_refresh="true") as (port, _):
+        browsers = asyncio.ensure_future(
+            run_in_process(
+                [f"http://127.0.0.1:{port}"],
+                BrowserRun(size.customers, size.items, options.sessions, options.seconds),
+            )
         )
+        watched = await watch(f"hornbeam://127.0.0.1:{port}", browsers)
+        return await browsers, watched
 
 
 def _write_reports(
@@ -200,14 +207,16 @@ class DemoResult:
     load_rows_s: list[float]
     compared: list[Comparison]
     measured: Measured
+    watched: Watched
     report: VerifyReport
     storage: list[dict[str, int]]
 
     @property
     def differences(self) -> int:
         """The number of differing rows of views and indexes, plus the number of statements with
-        another answer from views."""
-        return self.report.differences + sum(not row.equal for row in self.compared)
+        another answer from views, plus the number of snapshots at which the live view differs."""
+        unequal = sum(not row.equal for row in self.compared)
+        return self.report.differences + unequal + self.watched.differing
 
     @property
     def aggregates(self) -> dict[str, str]:
@@ -239,6 +248,7 @@ class DemoResult:
                 for name, values in self.measured.latencies.items()
             },
             "errors": self.measured.errors,
+            "live_view": self.watched.json(),
             "bytes": self.storage,
         }
 
@@ -299,6 +309,10 @@ def _print_results(console: Console, result: DemoResult, options: DemoOptions) -
         f"   {measured.interactions:,} interactions of {len(times):,} requests, each"
         f" {statistics.median(times):.1f} ms (median), {percentile(times, 0.99):.1f} ms (99 %);"
         f" {len(measured.errors)} errors",
+        highlight=False,
+    )
+    console.print(
+        f"   A live view of sales by subject, read meanwhile: {result.watched.text()}",
         highlight=False,
     )
     for error in measured.errors[:PRINTED_ERRORS]:
