@@ -160,7 +160,7 @@ async def test_rows_that_do_not_meet_a_check_are_named(tmp_path):
         found = {item.name: (item.kind, item.rows, item.offending) for item in report.checked}
         assert found == {
             "t.few": ("CHECK", 5, ("(k = 4, a b = 'v')", "(k = 5, a b = 'w')")),
-            "t.t_s_check": ("CHECK", 5, ("(k = 3, a b = 'z')", "(k = 5, a b = 'w')")),
+            "t.size_check of s": ("CHECK", 5, ("(k = 3, a b = 'z')", "(k = 5, a b = 'w')")),
         }
         assert report.differences == 4
         row = (6, "S", 1, None)
