@@ -106,21 +106,6 @@ def checks_of(schema: Schema, domain: Domain) -> Iterator[Check]:
     yield from domain.checks
 
 
-def domains_of_domain(schema: Schema, name: str) -> Iterator[Domain]:
-    """The domains whose values are of the domain `name`."""
-    for domain in schema.domains:
-        if domain.value.domain is not None and domain.value.domain.name == name:
-            yield domain
-
-
-def columns_of_domain(schema: Schema, name: str) -> Iterator[tuple[str, Column]]:
-    """The columns of a domain, each with its relation."""
-    for relation in schema.relations:
-        for column in relation.visible:
-            if column.domain is not None and column.domain.name == name:
-                yield relation.name, column
-
-
 def with_renamed_domains(schema: Schema, names: Mapping[str, str]) -> Schema:
     """The schema with new full names of domains, by the old ones."""
     return replace(

@@ -40,6 +40,7 @@ from hornbeam_server.schema.model import (
     Identity,
     Relation,
 )
+from hornbeam_server.schema.namespaces import parted
 from hornbeam_server.schema.reals import shortest
 from hornbeam_server.schema.render import render_default
 from hornbeam_server.schema.types import Kind, Row, Value, enumeration_of
@@ -302,7 +303,15 @@ def _identity_document(identity: Identity) -> dict[str, Any]:
     return said | {name: bound for name, bound in bounds.items() if bound is not None}
 
 
-def _column_document(relation: Relation, column: Column) -> dict[str, Any]:
+def _domain_document(column: Column, spaces: Sequence[str]) -> dict[str, Any]:
+    """The domain of a column, if it has one."""
+    if column.domain is None:
+        return {}
+    space, name = parted(column.domain.name, spaces)
+    return {"domain": {"schema": space, "name": name}}
+
+
+def _column_document(relation: Relation, column: Column, spaces: Sequence[str]) -> dict[str, Any]:
     default = column.default or Default(DefaultKind.LITERAL)
     kind = column.default_kind
     has_sql = kind not in {None, DefaultKind.NOW}
@@ -312,6 +321,7 @@ def _column_document(relation: Relation, column: Column) -> dict[str, Any]:
         "type": column.type.sql(),
         "declared": column.type.ddl(),
         **({} if labels is None else {"labels": list(labels.labels)}),
+        **_domain_document(column, spaces),
         "nullable": column.nullable,
         "default": None if kind is None else kind.value,
         "default_sql": render_default(default) if has_sql else None,
@@ -323,7 +333,9 @@ def _column_document(relation: Relation, column: Column) -> dict[str, Any]:
 def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
     return {
         "name": relation.name,
-        "columns": [_column_document(relation, column) for column in relation.visible],
+        "columns": [
+            _column_document(relation, column, catalog.schema.spaces) for column in relation.visible
+        ],
         "primary_key": list(relation.declared_key),
         "foreign_keys": [
             {

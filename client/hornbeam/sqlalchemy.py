@@ -49,6 +49,7 @@ from hornbeam.sqlalchemy_types import (
     JsonPath,
     Numeric,
     column_type,
+    domain_type,
 )
 
 __all__ = ["HornbeamDialect", "distinct_on", "insert"]
@@ -515,9 +516,10 @@ def _enclosed(sql: str) -> str:
 
 def _reflected_column(column: dict[str, Any]) -> ReflectedColumn:
     kind = column.get("default")
+    type_ = column_type(column.get("declared", column["type"]), column.get("labels"))
     reflected: ReflectedColumn = {
         "name": column["name"],
-        "type": column_type(column.get("declared", column["type"]), column.get("labels")),
+        "type": type_ if "domain" not in column else domain_type(type_, **column["domain"]),
         "nullable": column.get("nullable", True),
         "default": {"now": "CURRENT_TIMESTAMP"}.get(kind or "", column.get("default_sql")),
     }

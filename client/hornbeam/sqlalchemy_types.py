@@ -13,6 +13,7 @@ from sqlalchemy.dialects.sqlite import json as sqlite_json
 from sqlalchemy.sql import compiler, sqltypes, type_api
 
 from hornbeam.intervals import interval_text
+from hornbeam.namespaces import PUBLIC
 
 
 class Interval(type_api.NativeForEmulated, sqltypes._AbstractInterval):
@@ -77,6 +78,12 @@ def column_type(name: str, labels: Sequence[str] | None = None) -> types.TypeEng
     return types.NullType()
 
 
+def domain_type(type_: types.TypeEngine[Any], schema: str, name: str) -> types.TypeEngine[Any]:
+    """The SQLAlchemy type for a domain over `type_`. A table with it does not create the domain."""
+    space = None if schema == PUBLIC else schema
+    return postgresql.DOMAIN(name, type_, schema=space, create_type=False)
+
+
 class Numeric(sqltypes.Numeric[Any]):
     """A numeric type that converts results, since sums and averages may have another type than
     their operands."""
@@ -139,6 +146,11 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
         return f"TIMESTAMP{_decimals(type_)}{zone}"
 
     visit_TIMESTAMP = visit_DATETIME
+
+    def visit_DOMAIN(self, type_: Any, **kw: Any) -> str:
+        preparer = self.dialect.identifier_preparer
+        space = "" if type_.schema is None else f"{preparer.quote_schema(type_.schema)}."
+        return space + str(preparer.quote(type_.name))
 
     def visit_FLOAT(self, type_: Any, **kw: Any) -> str:
         return "DOUBLE" if (type_.precision or 53) > 24 else "REAL"  # in bits

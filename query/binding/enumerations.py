@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from hornbeam_server.query.binding.comparisons import EXCHANGED, is_assignment
 from hornbeam_server.query.binding.constants import CONSTANT
+from hornbeam_server.query.binding.domains import checked_cast
 from hornbeam_server.query.binding.literals import typed
 from hornbeam_server.query.dialect.arrays import FUNCTIONS, array_compared, is_joined
 from hornbeam_server.query.dialect.arrays import arguments as array_arguments
@@ -74,13 +75,20 @@ _TAKES_ANY_BY_NAME = frozenset(
 
 
 def name_types(tree: exp.Expr, catalog: Catalog) -> None:
-    """Note the enumerations that the casts of a tree name. Raises Unsupported for a type that does
-    not exist."""
+    """Note the enumerations that the casts of a tree name, and write casts to domains out. Raises
+    Unsupported for a type that does not exist."""
     known = {enumeration.full: enumeration for enumeration in catalog.schema.enumerations}
-    for node in tree.find_all(exp.DataType):
+    domains = {domain.name: domain for domain in catalog.schema.domains}
+    for node in reversed([*tree.find_all(exp.DataType)]):  # the inner ones of casts first
         if node.this is not exp.DType.USERDEFINED or ENUMERATION in node.meta:
             continue
-        found = known.get(_full_name(node))
+        name = _full_name(node)
+        if name in domains and isinstance(node.parent, exp.Cast):
+            cast = checked_cast(node.parent, domains[name], catalog)
+            name_types(cast, catalog)
+            node.parent.replace(cast)
+            continue
+        found = known.get(name)
         if found is not None:
             node.meta[ENUMERATION] = found
         elif not (isinstance(node.parent, exp.Cast) and names_relation(node.parent)):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from sqlglot import exp
 
 from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.domains import domain_of, own_of
 from hornbeam_server.schema.model import (
     DATABASE,
     INFORMATION_SCHEMA,
@@ -20,6 +21,7 @@ from hornbeam_server.schema.model import (
     DefaultKind,
     ForeignKey,
     Identity,
+    OfDomain,
     Relation,
     sequence_of_column,
 )
@@ -95,9 +97,9 @@ def is_of_postgresql(name: str) -> bool:
 _OF_POSTGRESQL = frozenset({
     "administrable_role_authorizations", "applicable_roles", "attributes", "character_sets",
     "check_constraint_routine_usage", "collation_character_set_applicability", "collations",
-    "column_column_usage", "column_domain_usage", "column_options", "column_privileges",
-    "column_udt_usage", "constraint_table_usage", "data_type_privileges", "domain_constraints",
-    "domain_udt_usage", "domains", "element_types", "enabled_roles",
+    "column_column_usage", "column_options", "column_privileges",
+    "column_udt_usage", "constraint_table_usage", "data_type_privileges",
+    "domain_udt_usage", "element_types", "enabled_roles",
     "foreign_data_wrapper_options", "foreign_data_wrappers", "foreign_server_options",
     "foreign_servers", "foreign_table_options", "foreign_tables",
     "information_schema_catalog_name", "parameters", "role_column_grants", "role_routine_grants",
@@ -151,30 +153,46 @@ def _tables(catalog: Catalog) -> Iterator[_Row]:
 def _columns(catalog: Catalog) -> Iterator[_Row]:
     for name, _, columns in _named(catalog):
         for number, column in enumerate(columns, start=1):
-            yield *_placed(name, catalog), column.name, number, *_described(column)
+            yield *_placed(name, catalog), column.name, number, *_described(column, catalog)
 
 
-def _described(column: Column) -> _Row:
-    type_, default = column.type, column.default
-    labels = enumeration_of(type_)
-    name, udt = _type_names(type_)
+def _described(column: Column, catalog: Catalog) -> _Row:
+    type_, default = column.type, own_of(column).default
+    below = _below(column.domain, catalog)
     identity = column.default_kind is DefaultKind.IDENTITY
     generated = column.default_kind is DefaultKind.GENERATED
     return (
         None if default is None else render_default(default),
         "YES" if column.nullable else "NO",
-        name,
-        type_.length if type_.kind is Kind.TEXT else None,
-        *_numeric(type_),
-        _second_digits(type_),
-        DATABASE,
-        "pg_catalog" if labels is None else labels.space or PUBLIC,
-        udt,
+        *_type(type_, below),
+        *((None,) * 3 if column.domain is None else _placed(column.domain.name, catalog)),
+        *(_udt(type_) if below is None else _placed(below, catalog)),
         "YES" if identity else "NO",
         None if not identity or default is None else _GENERATION[default.identity.always],
         "ALWAYS" if generated else "NEVER",
         default.sql if generated and default is not None else None,
     )
+
+
+def _below(domain: OfDomain | None, catalog: Catalog) -> str | None:
+    """The domain of the values of a domain."""
+    value = None if domain is None else domain_of(catalog.schema, domain.name).value
+    return None if value is None or value.domain is None else value.domain.name
+
+
+def _type(type_: ColumnType, domain: str | None = None) -> _Row:
+    """The type by its name and its sizes. One of a domain is known by the name of the domain."""
+    if domain is not None:
+        return "USER-DEFINED", *(None,) * 5
+    length = type_.length if type_.kind is Kind.TEXT else None
+    return _type_names(type_)[0], length, *_numeric(type_), _second_digits(type_)
+
+
+def _udt(type_: ColumnType) -> _Row:
+    """The database, the schema and PostgreSQL's internal name of a type."""
+    labels = enumeration_of(type_)
+    space = "pg_catalog" if labels is None else labels.space or PUBLIC
+    return DATABASE, space, _type_names(type_)[1]
 
 
 def _type_names(type_: ColumnType) -> tuple[str, str]:
@@ -247,7 +265,7 @@ def _keys(relation: Relation, catalog: Catalog) -> Iterator[tuple[str, str, tupl
 def _table_constraints(catalog: Catalog) -> Iterator[_Row]:
     for relation in catalog.schema.relations:
         named = [(name, kind) for name, kind, _ in _keys(relation, catalog)]
-        named += [(check.name, "CHECK") for check in relation.checks]
+        named += [(check.name, "CHECK") for check in relation.own_checks]
         for name, kind in named:
             constraint = _constraint(relation.name, name, catalog)
             yield *constraint, *_placed(relation.name, catalog), kind, "NO", "NO"
@@ -255,8 +273,36 @@ def _table_constraints(catalog: Catalog) -> Iterator[_Row]:
 
 def _check_constraints(catalog: Catalog) -> Iterator[_Row]:
     for relation in catalog.schema.relations:
-        for check in relation.checks:
+        for check in relation.own_checks:
             yield *_constraint(relation.name, check.name, catalog), check.sql
+    for domain in catalog.schema.domains:
+        for check in domain.checks:
+            yield *_constraint(domain.name, check.name, catalog), check.sql
+
+
+def _domains(catalog: Catalog) -> Iterator[_Row]:
+    for domain in catalog.schema.domains:
+        default = own_of(domain.value).default
+        shown = None if default is None else render_default(default)
+        type_, of = domain.value.type, domain.value.domain
+        below = None if of is None else of.name
+        udt = _udt(type_) if below is None else _placed(below, catalog)
+        yield *_placed(domain.name, catalog), shown, *_type(type_, below), *udt
+
+
+def _domain_constraints(catalog: Catalog) -> Iterator[_Row]:
+    for domain in catalog.schema.domains:
+        for check in domain.checks:
+            constraint = _constraint(domain.name, check.name, catalog)
+            yield *constraint, *_placed(domain.name, catalog), "NO", "NO"
+
+
+def _column_domain_usage(catalog: Catalog) -> Iterator[_Row]:
+    for name, _, columns in _named(catalog):
+        for column in columns:
+            if column.domain is not None:
+                domain = _placed(column.domain.name, catalog)
+                yield *domain, *_placed(name, catalog), column.name
 
 
 def _key_column_usage(catalog: Catalog) -> Iterator[_Row]:
@@ -343,6 +389,7 @@ def _numbers(names: str) -> tuple[tuple[str, str], ...]:
 
 
 _OF_TABLE = "table_catalog table_schema table_name"
+_OF_DOMAIN = "domain_catalog domain_schema domain_name"
 _OF_CONSTRAINT = "constraint_catalog constraint_schema constraint_name"
 _RELATIONS: dict[str, tuple[tuple[tuple[str, str], ...], Callable[[Catalog], Iterator[_Row]]]] = {
     "tables": (_texts(f"{_OF_TABLE} table_type is_insertable_into"), _tables),
@@ -353,6 +400,7 @@ _RELATIONS: dict[str, tuple[tuple[tuple[str, str], ...], Callable[[Catalog], Ite
             *_texts("column_default is_nullable data_type"),
             *_numbers("character_maximum_length numeric_precision numeric_precision_radix"),
             *_numbers("numeric_scale datetime_precision"),
+            *_texts("domain_catalog domain_schema domain_name"),
             *_texts("udt_catalog udt_schema udt_name is_identity identity_generation"),
             *_texts("is_generated generation_expression"),
         ),
@@ -380,6 +428,23 @@ _RELATIONS: dict[str, tuple[tuple[tuple[str, str], ...], Callable[[Catalog], Ite
     "constraint_column_usage": (
         _texts(f"{_OF_TABLE} column_name {_OF_CONSTRAINT}"),
         _constraint_column_usage,
+    ),
+    "domains": (
+        (
+            *_texts(f"{_OF_DOMAIN} domain_default data_type"),
+            *_numbers("character_maximum_length numeric_precision numeric_precision_radix"),
+            *_numbers("numeric_scale datetime_precision"),
+            *_texts("udt_catalog udt_schema udt_name"),
+        ),
+        _domains,
+    ),
+    "domain_constraints": (
+        _texts(f"{_OF_CONSTRAINT} {_OF_DOMAIN} is_deferrable initially_deferred"),
+        _domain_constraints,
+    ),
+    "column_domain_usage": (
+        _texts(f"{_OF_DOMAIN} {_OF_TABLE} column_name"),
+        _column_domain_usage,
     ),
     "views": (
         _texts(f"{_OF_TABLE} view_definition check_option is_updatable is_insertable_into"),

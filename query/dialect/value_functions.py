@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hornbeam_server.query.dialect import macros
 from hornbeam_server.query.dialect.macros import macro
 from hornbeam_server.query.values import (
+    domains,
     interval_fields,
     json_texts,
     matches,
@@ -164,6 +165,9 @@ _INNER: Mapping[str, Function] = {
         interval_fields.with_fields, (ANY, _TEXT, _TEXT, _INTEGER), _INTERVAL
     ),
     "zone": Function(zones.zone_of, (ANY,), _TEXT),
+    "meets_domain": Function(
+        domains.meets_domain, (_BOOLEAN, _TEXT, _TEXT), _BOOLEAN, strict=False
+    ),
     "overlap": Function(times.overlap, (ANY,) * 4, _BOOLEAN, strict=False),
     "timestamp_by_template": Function(time_readers.to_timestamp, (_TEXT, _TEXT), _TIMESTAMPTZ),
     "number_by_template": Function(templates.number_of_text, (_TEXT, _TEXT), _TEXT),

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from sqlglot import exp
 
@@ -21,6 +20,7 @@ from hornbeam_server.query.dialect.functions import is_current_time, makes_or_ta
 from hornbeam_server.query.expressions.compiler import CompiledExpression, compile_expression
 from hornbeam_server.query.expressions.conversions import compile_with_casts
 from hornbeam_server.query.expressions.operands import NUMBERS, Scope
+from hornbeam_server.query.values.domains import domain_violation
 from hornbeam_server.schema.catalog import RELATIONS, alone
 from hornbeam_server.schema.errors import (
     CheckViolation,
@@ -28,7 +28,7 @@ from hornbeam_server.schema.errors import (
     TypeMismatch,
     Unsupported,
 )
-from hornbeam_server.schema.model import Check, Column, DomainCheck, Relation
+from hornbeam_server.schema.model import Check, Column, Relation
 from hornbeam_server.schema.named_columns import unknown_column
 from hornbeam_server.schema.sqltext import literal_sql, shown
 from hornbeam_server.schema.trees import unlink
@@ -64,7 +64,13 @@ class RowCheck:
     def _violation(self, row: Row, number: int | None) -> CheckViolation:
         relation, check = self.relation, self.check
         if check.origin is not None:
-            return domain_violation(check.origin, relation=relation.name, row=number)
+            found = domain_violation(check.origin.domain, check.origin.constraint)
+            found.details |= {
+                "relation": relation.name,
+                "column": check.origin.column,
+                "row": number,
+            }
+            return found
         key = tuple(row[i] for i in relation.key_positions)
         return CheckViolation(
             f"A row of {relation.name} {shown(relation.primary_key, key)} does not meet"
@@ -75,18 +81,6 @@ class RowCheck:
             key=[literal_sql(value) for value in key],
             row=number,
         )
-
-
-def domain_violation(origin: DomainCheck, **details: Any) -> CheckViolation:
-    """The error for a value that does not meet a CHECK of its domain."""
-    return CheckViolation(
-        f'Value for domain {origin.domain} violates check constraint "{origin.constraint}".',
-        cure="Give a value for which the condition of the domain is true or NULL.",
-        constraint=origin.constraint,
-        domain=origin.domain,
-        column=origin.column,
-        **details,
-    )
 
 
 @dataclass(frozen=True, slots=True)

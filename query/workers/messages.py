@@ -33,7 +33,12 @@ from typing import Any, Protocol
 import msgspec
 import pyarrow as pa
 
-from hornbeam_server.schema.errors import HornbeamError, LimitExceeded, SqlError
+from hornbeam_server.schema.errors import (
+    ConstraintViolation,
+    HornbeamError,
+    LimitExceeded,
+    SqlError,
+)
 from hornbeam_server.schema.types import ColumnType
 
 HEADER = struct.Struct("<IQ")
@@ -226,5 +231,6 @@ def _kinds(kind: type[HornbeamError]) -> Iterator[type[HornbeamError]]:
         yield from _kinds(each)
 
 
-_BY_CODE = {kind.code: kind for root in (SqlError, LimitExceeded) for kind in _kinds(root)}
+_ROOTS = (SqlError, LimitExceeded, ConstraintViolation)
+_BY_CODE = {kind.code: kind for root in _ROOTS for kind in _kinds(root)}
 """The errors that a statement may have in a worker, by code."""

@@ -30,10 +30,12 @@ from hornbeam_server.query.workers.messages import (
     failed,
 )
 from hornbeam_server.schema.errors import (
+    CheckViolation,
     DivisionByZero,
     HornbeamError,
     LimitExceeded,
     MemoryExceeded,
+    NotNullViolation,
     SqlError,
     TypeMismatch,
     Unsupported,
@@ -51,8 +53,10 @@ MAX_VALUE_BYTES = 64 << 20
 _ROWS_AT_ONCE = 256
 _OURS = "Python exception occurred while executing the UDF: "
 """How an error of a function of ours begins (`query/dialect/jsonb.py`, `numerics.py`)."""
-_RAISED = re.compile(rf"{_OURS}(?P<error>TypeMismatch|Unsupported): (?P<message>.*)")
-_RAISES = {"TypeMismatch": TypeMismatch, "Unsupported": Unsupported}
+_RAISES: dict[str, type[HornbeamError]] = {
+    each.__name__: each for each in (TypeMismatch, Unsupported, CheckViolation, NotNullViolation)
+}
+_RAISED = re.compile(rf"{_OURS}(?P<error>{'|'.join(_RAISES)}): (?P<message>.*)")
 _BEYOND = re.compile(r"(?:The result|An interval) is out of range")
 """How errors of our macros begin that are those of a value."""
 _INTERVAL = ColumnType(Kind.INTERVAL)

@@ -40,6 +40,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 import hornbeam
@@ -731,6 +732,31 @@ def test_unsupported_definitions_are_refused(engine: Engine) -> None:
 @pytest.mark.parametrize("name", ["DECIMAL(15,2)", "VARCHAR(20)", "INTEGER", "UUID", "JSON"])
 def test_types_keep_their_names(name: str) -> None:
     assert str(column_type(name)).replace(" ", "") == name
+
+
+def test_domains_are_reflected_and_created_again_with_their_columns(engine: Engine) -> None:
+    with engine.begin() as connection:
+        for statement in (
+            "CREATE SCHEMA shop",
+            "CREATE DOMAIN shop.price AS DECIMAL(8,2) CHECK (VALUE > 0)",
+            'CREATE DOMAIN "Word" AS TEXT NOT NULL',
+            'CREATE TABLE t (id INT PRIMARY KEY, p shop.price, w "Word")',
+        ):
+            connection.exec_driver_sql(statement)
+    price, word = (column["type"] for column in inspect(engine).get_columns("t")[1:])
+    assert (price.schema, price.name, str(price.data_type)) == ("shop", "price", "DECIMAL(8, 2)")
+    assert (word.schema, word.name) == (None, "Word")
+    assert inspect(engine).get_check_constraints("t") == []
+    columns = Table("t", MetaData(), autoload_with=engine).columns
+    copied = Table(
+        "u", MetaData(), *(Column(c.name, c.type, primary_key=c.primary_key) for c in columns)
+    )
+    copied.create(engine)
+    with pytest.raises(IntegrityError, match="price_check"), engine.begin() as connection:
+        connection.execute(insert(copied).values(id=1, p=0, w="w"))
+    with engine.begin() as connection:
+        connection.execute(insert(copied).values(id=1, p=2, w="w"))
+        assert connection.execute(select(copied)).all() == [(1, Decimal(2), "w")]
 
 
 def test_enumerations_are_reflected_with_their_labels(engine: Engine) -> None:

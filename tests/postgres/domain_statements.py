@@ -1,5 +1,7 @@
 """Scripts of domains (`scripts.py`)."""
 
+# ruff: noqa: E501 (a statement is one line)
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -50,6 +52,47 @@ INSERT INTO t (id, n, w) VALUES (1, 9, 'c') ON CONFLICT (id) DO UPDATE SET n = e
 MERGE INTO t USING u ON t.id = u.a WHEN MATCHED THEN UPDATE SET n = t.n - 100
 DELETE FROM t WHERE n = 9 RETURNING n, w
 """,
+        "casts to domains": """
+CREATE DOMAIN posint AS INTEGER CHECK (VALUE > 0)
+CREATE DOMAIN word AS VARCHAR(3) NOT NULL CONSTRAINT short CHECK (length(VALUE) < 3)
+ALTER DOMAIN word ADD CHECK (VALUE <> 'no')
+CREATE DOMAIN low AS posint CHECK (VALUE < 10)
+CREATE TABLE t (id INT PRIMARY KEY, n INT, x TEXT, p posint)
+INSERT INTO t VALUES (1, 5, 'a', 50), (2, 0, 'abcdef', 3), (3, NULL, NULL, NULL)
+SELECT 5::posint, '7'::posint, NULL::posint, CAST(3 + 4 AS posint)
+SELECT 0::posint
+SELECT '-1'::posint
+SELECT 'x'::posint
+SELECT 'ab'::word
+SELECT 'abc'::word
+SELECT 'no'::word
+SELECT NULL::word
+SELECT 5::low, '5'::posint::low
+SELECT 0::low
+SELECT 11::low
+SELECT n::posint FROM t WHERE n > 0
+SELECT n::posint FROM t ORDER BY id
+SELECT p::low FROM t WHERE id = 2
+SELECT p::low FROM t
+SELECT id FROM t WHERE n::posint = 5 AND id = 1
+SELECT sum(n)::posint, count(*)::posint FROM t
+SELECT max(p::posint) FROM t
+SELECT p::posint + 1, count(*) FROM t GROUP BY p::posint + 1 ORDER BY 1
+SELECT CASE WHEN n > 0 THEN n::posint ELSE 1 END FROM t ORDER BY id
+SELECT coalesce(n::posint, 9) FROM t WHERE id <> 2 ORDER BY 1
+SELECT x::word FROM t WHERE id = 1
+SELECT x::word FROM t WHERE id = 3
+SELECT (SELECT n FROM t WHERE id = 1)::posint
+SELECT (SELECT n FROM t WHERE id = 2)::posint
+SELECT t.n::public.posint FROM t WHERE id = 1
+INSERT INTO t VALUES (4, 9::posint, 'q', 1)
+INSERT INTO t VALUES (5, 0::posint, 'q', 1)
+UPDATE t SET n = (n - 4)::posint WHERE id = 1
+UPDATE t SET n = (n - 4)::posint WHERE id = 1
+INSERT INTO t SELECT id + 10, n::posint FROM t WHERE n > 0
+DELETE FROM t WHERE n::posint = 9
+SELECT 5::nothing
+""",
         "domains of domains": """
 CREATE DOMAIN num AS INTEGER DEFAULT 50 CONSTRAINT low CHECK (VALUE >= 0)
 CREATE DOMAIN pct AS num CONSTRAINT high CHECK (VALUE <= 100)
@@ -65,6 +108,12 @@ INSERT INTO t (id) VALUES (3)
 ALTER DOMAIN num ADD CONSTRAINT even CHECK (VALUE % 2 = 0)
 INSERT INTO t (id, c) VALUES (4, 11)
 ALTER DOMAIN num ADD CHECK (VALUE < 60)
+SELECT domain_schema, domain_name, domain_default, data_type, character_maximum_length, numeric_scale, udt_name FROM information_schema.domains WHERE domain_schema = 'public' ORDER BY 2
+SELECT constraint_name, domain_name, is_deferrable FROM information_schema.domain_constraints WHERE domain_schema = 'public' ORDER BY 1
+SELECT domain_name, table_name, column_name FROM information_schema.column_domain_usage WHERE domain_schema = 'public' ORDER BY 3
+SELECT column_name, column_default, data_type, domain_schema, domain_name, udt_schema, udt_name FROM information_schema.columns WHERE table_name = 't' ORDER BY 1
+SELECT constraint_name FROM information_schema.table_constraints WHERE table_name = 't' AND constraint_type = 'CHECK' AND constraint_name NOT LIKE '%_not_null'
+SELECT constraint_name FROM information_schema.check_constraints WHERE constraint_schema = 'public' AND constraint_name NOT LIKE '%_not_null' ORDER BY 1
 DROP DOMAIN num
 DROP DOMAIN pct CASCADE
 SELECT * FROM t ORDER BY id

@@ -20,6 +20,7 @@ from hornbeam_server.query.expressions.declared import (
     row_checks,
     with_generated,
 )
+from hornbeam_server.query.values.domains import domain_is_null
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import NotNullViolation
 from hornbeam_server.schema.graph import in_circles
@@ -248,14 +249,9 @@ def _require_values(
         if row[position] is None:
             name, domain = relation.columns[position].name, relation.columns[position].domain
             if domain is not None and not domain.not_null:
-                raise NotNullViolation(
-                    f"Domain {domain.name} does not allow NULL values: {relation.name}.{name}.",
-                    cure=f"Give {name} a value.",
-                    relation=relation.name,
-                    column=name,
-                    domain=domain.name,
-                    row=number,
-                )
+                error = domain_is_null(domain.name)
+                error.details |= {"relation": relation.name, "column": name, "row": number}
+                raise error
             raise NotNullViolation(
                 f"{relation.name}.{name} must not be NULL.",
                 cure=f"Give {name} a value.",
